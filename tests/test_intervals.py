@@ -14,6 +14,7 @@ from whatwhere.intervals import (
     bounded,
     hierarchical,
     jackknife_interval,
+    p_above_zero,
     seed_interval,
     share_interval,
     smallest_effect,
@@ -206,6 +207,27 @@ def test_one_source_alone_has_its_own_interval():
     assert hierarchical(np.array([[0.9]]), SHARE, below=0.1, above=0.4) == pytest.approx((0.8, 1.0))
     same = np.ones((3, 1))  # the seeds agree: what is left is over documents
     assert hierarchical(same, below=0.2, above=0.3) == pytest.approx((0.8, 1.3))
+
+
+@given(
+    st.lists(st.lists(st.floats(-0.4, 0.9).map(lambda v: round(v, 6)), min_size=3, max_size=3), min_size=1, max_size=4),
+    st.sampled_from([UNBOUNDED, (-0.4, 1.0), (-1.0, 1.0), (-math.inf, 1.0)]),
+    st.sampled_from([None, 500]),
+    st.floats(0, 0.3),
+)
+def test_p_is_below_five_per_cent_exactly_where_the_interval_lies_above_zero(values, span, documents, below):
+    values = np.array(values)
+    low, _ = hierarchical(values, span, documents=documents, below=below, above=below)
+    p = p_above_zero(values, span, documents=documents, below=below)
+    assert 0 <= p <= 1
+    if abs(low) > 1e-9:
+        assert (p <= 0.05) == (low > 0)
+
+
+def test_p_over_seeds_is_students():
+    values = np.array([[0.2], [0.3], [0.5]])
+    assert p_above_zero(values) == pytest.approx(stats.ttest_1samp(values[:, 0], 0).pvalue)
+    assert p_above_zero(-values) == 1.0 and p_above_zero(np.ones((3, 1))) == 0.0
 
 
 # Power.

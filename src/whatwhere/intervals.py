@@ -86,36 +86,62 @@ def hierarchical(
         below, above: half-widths of an interval over documents that all seeds share, for a source that the values do
             not show.
     """
-    seeds, columns = values.shape
     value = float(values.mean())
-    sources: list[tuple[float, float]] = []  # variance of the mean, degrees of freedom
-    twice = (0.0, 1.0)  # the same of what two of them hold
+    if values.size == 1:
+        return cut(value, value - below, value + above, span) if below or above else None
+
+    def half_width(recorded: float) -> float:
+        errors = _errors(values, documents, recorded)
+        return max(_student(freedom) * variance**0.5 for variance, freedom in errors)
+
+    down = half_width(below)
+    return bounded(value, down, down if above == below else half_width(above), span)
+
+
+def p_above_zero(
+    values: np.ndarray, span: Range = UNBOUNDED, *, documents: int | None = None, below: float = 0.0
+) -> float:
+    """Return the probability of a mean so far above 0 or further, were the true one 0, doubled; at most 1.
+
+    It is 5 % exactly where the lower end of `hierarchical` is 0, for any values and half-widths. Args: as there.
+    """
+    value = float(values.mean())
+    errors = [error for error in _errors(values, documents, below) if error[0] > 0]
+    if not errors or (value >= 0 and span[0] >= 0):  # nothing varies, or nothing can be below 0
+        return 0.0 if value >= 0 else 1.0
+    distance = value
+    if values.size > 1 and _is_bounded(span) and span[1] > 0:
+        place, slope = _on_scale(value, span)
+        distance = (place - _on_scale(0.0, span)[0]) / slope
+    return min(1.0, max(2 * float(t.sf(distance / variance**0.5, freedom)) for variance, freedom in errors))
+
+
+def _errors(values: np.ndarray, documents: int | None, half: float) -> list[tuple[float, float]]:
+    """Variance and degrees of freedom of the mean, by each source of error alone and by all of them together.
+
+    The widest of their intervals counts. half: half-width of an interval over documents that the values do not show.
+    """
+    seeds, columns = values.shape
+    sources: list[tuple[float, float]] = []
+    twice = (0.0, 1.0)  # what two sources both hold
     if seeds > 1:
         sources.append((float(values.mean(axis=1).var(ddof=1)) / seeds, seeds - 1))
     if columns > 1:
         factor = 1 / columns if documents is None else _split_factor(columns, documents)
         sources.append((float(values.mean(axis=0).var(ddof=1)) * factor, columns - 1))
     if seeds > 1 and columns > 1 and documents is None:
-        rest = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + value
+        rest = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
         freedom = (seeds - 1) * (columns - 1)
         twice = (float((rest**2).sum()) / freedom / values.size, freedom)
-    if not sources:
-        return cut(value, value - below, value + above, span) if below or above else None
-    down = _half_width([*sources, ((below / _student(math.inf)) ** 2, math.inf)], twice)
-    up = down if above == below else _half_width([*sources, ((above / _student(math.inf)) ** 2, math.inf)], twice)
-    return bounded(value, down, up, span)
-
-
-def _half_width(sources: Sequence[tuple[float, float]], twice: tuple[float, float]) -> float:
-    """Half of the 95 % interval over independent sources of error, each its variance and degrees of freedom."""
-    known = [source for source in sources if source[0] > 0]
-    alone = max((_student(freedom) * variance**0.5 for variance, freedom in known), default=0.0)
-    variance = sum(of_source for of_source, _ in known) - twice[0]
-    if variance <= max((of_source for of_source, _ in known), default=0.0):
-        return alone
-    spread = sum(of_source**2 / freedom for of_source, freedom in (*known, twice))
-    fewest = min(freedom for _, freedom in known)
-    return max(alone, _student(max(fewest, variance**2 / spread)) * variance**0.5)
+    if half:
+        sources.append(((half / _student(math.inf)) ** 2, math.inf))
+    varying = [source for source in sources if source[0] > 0]
+    variance = sum(of_source for of_source, _ in varying) - twice[0]
+    if len(varying) < 2 or variance <= max(of_source for of_source, _ in varying):
+        return sources
+    spread = sum((of_source / variance) ** 2 / freedom for of_source, freedom in (*varying, twice))
+    fewest = min(freedom for _, freedom in varying)
+    return [*sources, (variance, max(fewest, 1 / spread))]
 
 
 @cache
@@ -126,17 +152,27 @@ def _student(freedom: float) -> float:
 
 def bounded(value: float, below: float, above: float, span: Range) -> tuple[float, float]:
     """Return the ends of a mean's interval from its half-widths, on the scale of its range."""
-    low, high = span
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not _is_bounded(span):
         return cut(value, value - below, value + above, span)
-    room = ROOM * (high - low)
-    inside = min(max(value, low), high)
-    down = inside - low + room  # distances from the ends of the scale
-    up = high - inside + room
-    middle = math.log(down / up)
-    slope = 1 / down + 1 / up
-    least, most = expit([middle - below * slope, middle + above * slope])
-    return cut(value, float(low - room + (down + up) * least), float(low - room + (down + up) * most), span)
+    place, slope = _on_scale(value, span)
+    room = ROOM * (span[1] - span[0])
+    least, most = (
+        span[0] - room + (span[1] - span[0] + 2 * room) * expit([place - below * slope, place + above * slope])
+    )
+    return cut(value, float(least), float(most), span)
+
+
+def _is_bounded(span: Range) -> bool:
+    return math.isfinite(span[0]) and math.isfinite(span[1]) and span[0] < span[1]
+
+
+def _on_scale(value: float, span: Range) -> tuple[float, float]:
+    """Place of a value on the scale of a bounded range, and how fast the place moves with the value."""
+    room = ROOM * (span[1] - span[0])
+    inside = min(max(value, span[0]), span[1])
+    down = inside - span[0] + room  # distances from the ends of the scale
+    up = span[1] - inside + room
+    return math.log(down / up), 1 / down + 1 / up
 
 
 def cut(value: float, low: float, high: float, span: Range) -> tuple[float, float]:

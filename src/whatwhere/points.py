@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .intervals import FEW, UNBOUNDED, Range, hierarchical, smallest_effect
+from .intervals import FEW, UNBOUNDED, Range, hierarchical, p_above_zero, smallest_effect
 from .metrics import CORRELATION, TWICE, UNIT, is_shared, range_of, repeats
 from .records import Record, is_one_of
 
@@ -91,6 +91,14 @@ class Point:
         documents = None if self.columns == "documents" else SPLIT_DOCUMENTS
         below, above = float(self.below.mean()), float(self.above.mean())
         return hierarchical(self.at, self.span, documents=documents, below=below, above=above)
+
+    @cached_property
+    def p(self) -> float | None:
+        """Two-sided p of a value that is not above 0, by the same errors as the interval; None without one."""
+        if self.interval is None:
+            return None
+        documents = None if self.columns == "documents" else SPLIT_DOCUMENTS
+        return p_above_zero(self.at, self.span, documents=documents, below=float(self.below.mean()))
 
     @property
     def low(self) -> float | None:
