@@ -471,4 +471,4 @@ def dstg_relative_not_self(e: Evidence) -> Measured:
     uniform, lacking = 1 / e.value("probe.length").value, len(e.seeds) - len(seeds)
     without = f", none in {lacking} of {len(e.seeds)} seeds" if lacking else ""
     e.note = f"{chosen.sum()} retrieval heads{without}, uniform attention {uniform:.4f}"
-    return Point(at[:, None], below, above) <= LOST * uniform
+    return Point(at[:, None], below, above, span=itself[0].span) <= LOST * uniform

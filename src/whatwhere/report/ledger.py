@@ -23,9 +23,10 @@ _WHY = {
 class Row:
     """A claim as it is shown.
 
-    origin: what the paper has of it. paper: whose it is. here: value and interval. there, there_verdict: those of the
-    reference study. printed: the paper's value. so_far: the verdict if the models had settled. holm: of what holds,
-    that it may be one of many by chance. bars: what the value is held against, and how far the paper's is from it.
+    origin: what the paper has of it. paper: whose it is. here: value and interval. each: the values of two or three
+    training seeds. there, there_verdict: those of the reference study. printed: the paper's value. so_far: the verdict
+    if the models had settled. holm: of what holds, that it may be one of many by chance. bars: what the value is held
+    against, and how far the paper's is from it.
     untrained: what the rule says of the untrained model. records: what decided it.
     """
 
@@ -36,6 +37,7 @@ class Row:
     verdict: str
     origin: str = ""
     here: str = NONE
+    each: str = ""
     there: str = NONE
     there_verdict: str = ""
     printed: str = NONE
@@ -84,6 +86,7 @@ def row(claim: Mapping[str, Any]) -> Row:
     here = NONE
     if value is not None:
         here = f"{number(value, low, high, MOST_DIGITS)}{unit} {interval(low, high, MOST_DIGITS)}".strip()
+    values = [v for v in map(finite, claim.get("values") or ()) if v is not None]
     untrained = claim.get("untrained")
     start = finite(untrained.get("value")) if isinstance(untrained, Mapping) else None
     said = {
@@ -95,6 +98,7 @@ def row(claim: Mapping[str, Any]) -> Row:
         paper=said["source"].partition(" ")[0].rstrip(":,"),
         verdict=str(claim.get("verdict") or UNTESTABLE),
         here=here,
+        each=", ".join(number(v, low, high, MOST_DIGITS) for v in values),
         **_reference(claim.get("reference"), unit),
         printed=printed(paper) + unit if paper is not None else NONE,
         bars=_bars(claim.get("bars"), paper),
@@ -195,6 +199,7 @@ def table(rows: Sequence[Row]) -> Table | None:
         "verdict",
         "holm",
         "here",
+        "seeds",
         "reference",
         "reference verdict",
         "paper",
@@ -204,8 +209,8 @@ def table(rows: Sequence[Row]) -> Table | None:
         "rule",
         "scale",
     )
-    of = {"paper": "printed", "bar": "bars"}  # where a column is called otherwise
+    of = {"paper": "printed", "bar": "bars", "seeds": "each"}  # where a column is called otherwise
     of |= {"reference": "there", "reference verdict": "there_verdict"}
     cells = [[text(getattr(r, of.get(field, field))) for field in fields] for r in rows]
     columns = tuple(field.capitalize() for field in fields)
-    return Table("claims", "Every claim with its rule", columns, cells, frozenset({6, 7, 9})) if rows else None
+    return Table("claims", "Every claim with its rule", columns, cells, frozenset({6, 8, 10})) if rows else None

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...gates import unplaced
+from ...metrics import UNIT
 from ...papers import DSTG_TABLES
 from ...points import Point, curve, running_sums
 from .. import schemes
@@ -112,7 +113,7 @@ def shares_of(run: Run, model: str) -> dict[int, Point]:
     """Component from 1 -> share of variance: all of them from the arrays, else those recorded."""
     every = [a["shares"] for (m, _), a in run.tables.items() if m == model and "shares" in a]
     if every and all(k.shape == every[0].shape and k.ndim == 1 for k in every):
-        return {i + 1: Point.of(of_seeds[:, None]) for i, of_seeds in enumerate(np.array(every).T)}
+        return {i + 1: Point.of(of_seeds[:, None], span=UNIT) for i, of_seeds in enumerate(np.array(every).T)}
     return {i + 1: p for i, p in run.table.points("pca.share", model, by="index").items()}
 
 

@@ -14,7 +14,7 @@ from ..numbers import number
 from ..run import Run
 from ..style import LABEL_GAP, LABEL_LIMIT, label_margin, layout, line_end_labels
 from .axes import LAYER, Axis, Scale, fitted
-from .form import INTERVAL, Form, band, dots, errors, hover, line, reference
+from .form import INTERVAL, SEED, SEEDS, Form, band, dots, errors, hover, line, reference, singles
 from .maps import thinned
 
 # Kinds of lines: measured; the same before training; printed in a paper; of the reference study; a level for
@@ -245,7 +245,8 @@ def _traces(each: Line, x: Scale, y: Scale) -> list[Trace]:
         if out and (before_ := [j for j in solid if j < i]):
             traces.append(line([xs[before_[-1]], xs[i]], [ys[before_[-1]], ys[i]], each.colour, "1px,4px", 1.6))
     marked = dots(xs, ys, [each.colour] * len(xs), words, hollow, symbol=symbol)
-    return [*traces, marked | (errors(points, each.colour, floor=y.at(-1e9)) if bounded else {})]
+    of_seeds = singles(points, xs, each.colour, y.at)
+    return [*traces, *of_seeds, marked | (errors(points, each.colour, floor=y.at(-1e9)) if bounded else {})]
 
 
 def _key(lines: Lines, alone: bool, study: ReferenceStudy | None = None) -> list[tuple[str, str]]:
@@ -254,6 +255,7 @@ def _key(lines: Lines, alone: bool, study: ReferenceStudy | None = None) -> list
     bounded = any(p.low is not None for each in few for p in each.points.values())
     key = [("measured", f"measured, bar: {INTERVAL}")] if bounded else []
     kinds = {each.kind for each in lines}
+    key += [(SEED, SEEDS)] if any(p.few for each in few for p in each.points.values()) else []
     key += [("paper", "hollow, whatever its shape: the paper")] if PAPER in kinds else []
     if study and REFERENCE in kinds:
         key.append(("reference", f"hollow with a dot: reference study, {study.label}"))
