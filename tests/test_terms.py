@@ -49,7 +49,7 @@ def test_each_difference_is_named_with_who_has_which_value(settings, said):
 def test_a_start_and_the_rates_of_a_part_are_compared_where_there_is_that_part():
     sines = {"model": {"table_start": "sinusoidal"}}
     assert unequal([entry("rope"), entry("dstg", **sines), entry("ap", **sines)]) == ""
-    assert "start of the table (`dstg` sinusoidal, `ap` normal)" in unequal([entry("dstg", **sines), entry("ap")])
+    assert "start of the table (`dstg` sinusoidal, `ap` random)" in unequal([entry("dstg", **sines), entry("ap")])
     slow = {"bias_learning_rate_scale": 3.0}
     assert unequal([entry("rope"), entry("rp", **slow)]) == ""
     assert "rates" in unequal([entry("dstg"), entry("rp", **slow)])
