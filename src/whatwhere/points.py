@@ -249,11 +249,18 @@ def share_above(points: Sequence[Point], threshold: float) -> Point:
     return Point.of(np.mean([p.each >= threshold for p in points], axis=0)[:, None], span=UNIT)
 
 
-def smallest_difference(places: Iterable[Sequence[Point]], paired: bool = True) -> tuple[int, float] | None:
-    """The number of seeds, and the smallest difference that they show with a chance of 80 %, in the unit of the points.
+def effects(seeds: int) -> tuple[float, float]:
+    """Return the smallest effect that some seeds show with a chance of 80 %, paired by seed and not paired, in standard
+    deviations (`intervals.smallest_effect`)."""
+    return smallest_effect(seeds), smallest_effect(seeds, paired=False)
 
-    In standard deviations that is `intervals.smallest_effect`; the variance is the mean over all that can be compared.
-    Of bounded values it holds away from the ends of their range. None without several seeds, or where they do not vary.
+
+def smallest_difference(places: Iterable[Sequence[Point]], paired: bool = True) -> tuple[int, float] | None:
+    """Return the number of seeds and the smallest difference that they show with a chance of 80 %.
+
+    It is in the unit of the points; in standard deviations that is `intervals.smallest_effect`; the variance is the
+    mean over all that can be compared. Of bounded values it holds away from the ends of their range. None without
+    several seeds, or where they do not vary.
 
     Args:
         places: values of several models in one place each, which are compared with each other.

@@ -6,10 +6,9 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from ..intervals import smallest_effect
 from ..metrics import METHODS, metric
 from ..papers import bibtex
-from ..points import Point, smallest_difference
+from ..points import Point, effects, smallest_difference
 from . import schemes
 from .figure import Table, row
 from .numbers import compact, count, duration, fixed, memory, number, percent, span
@@ -203,9 +202,9 @@ def words(run: Run) -> list[Markup]:
 
 
 def power(run: Run) -> Markup:
-    """The smallest effect that the run's seeds can show: in standard deviations, and in the units of its records."""
+    """Return how small an effect the run's seeds can show, in standard deviations and in the units of its records."""
     if len(run.seeds) < 2:
-        return _ALONE.format(three=number(smallest_effect(3)), five=number(smallest_effect(5)))
+        return _ALONE.format(three=number(effects(3)[0]), five=number(effects(5)[0]))
     compared = {"nats of held-out loss": [[p for m in run.models if (p := run.last("loss", m))]]}
     for name, by, where, words in _EFFECTS:
         places: dict[Any, list[Point]] = {}
@@ -219,7 +218,7 @@ def power(run: Run) -> Markup:
         if between and bar:
             found.append(f"{number(between[1])} {words} ({number(bar[1])} between a model and a threshold)")
     here = f"Between two models of this run that is {listed(found)}. " if found else ""
-    size, apart = (number(smallest_effect(len(run.seeds), paired)) for paired in (True, False))
+    size, apart = map(number, effects(len(run.seeds)))
     return _POWER.format(seeds=count(len(run.seeds), "training seed"), size=size, here=here, apart=apart)
 
 
