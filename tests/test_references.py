@@ -282,11 +282,7 @@ def test_the_ledger_has_a_column_and_an_unsettled_row_the_verdict_there(folder, 
     assert '<th scope="col" class="n">Reference study</th>' in html
     row_ = html.partition('id="claim-dstg-position-kept"')[2].partition("</tr>")[0]
     assert "not settled</span>" in row_ and "so far holds here" in row_
-<<<<<<< HEAD
-    assert re.search(r'<span class="note">holds there</span> 0\.\d+ \[', row_)
-=======
     assert re.search(r'0\.\d+\] <span class="note">holds there</span></td>', row_)
->>>>>>> 2352dd2 (references: ship studies and show them beside a run)
     without = render_page(study_page(replace(run, facts=run.facts | {"size": "paper"}, claims=claims)))
     assert "Reference study" not in without and "it is of size paper" in without
 

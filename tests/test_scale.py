@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scripts import module_of
 
-from whatwhere.intervals import seed_interval
 from whatwhere.points import Table
 from whatwhere.records import Record, write_records
 
@@ -85,7 +84,7 @@ def test_every_mark_stands_where_its_value_is(scale):
     for t in tokens:
         share = (math.log(t) - math.log(tokens[0])) / (math.log(tokens[-1]) - math.log(tokens[0]))
         x, y = left + 36 + (scale.WIDTH - 72) * share, top + scale.HEIGHT * 0.4
-        low, high = seed_interval([0.5, 0.6, 0.7])
+        low, high = made_up(t).point("pca.top2", "dstg").interval
         title = f"tiny, random start, {t / 1e6:.3g}M tokens: 0.60 [{low:.2f}, {high:.2f}]"
         assert found[title] == pytest.approx((x, y), abs=0.11)
         assert found[f"tiny, random start, {t / 1e6:.3g}M tokens, training 2: 0.600"][1] == pytest.approx(y, abs=0.11)
