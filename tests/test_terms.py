@@ -33,7 +33,7 @@ def test_presets_of_a_block_differ_in_their_position_schemes_alone():
         ({"parameters": 1_500_000}, "parameters (`mine` 7% more than `rope`)"),
         ({"mask_rate": 0.15}, "share of masked tokens (`mine` 0.15, others 0.2)"),
         ({"masking": "80-10-10"}, "masks (`mine` 80-10-10, others all)"),
-        ({"join": "none"}, "join of rows (`mine` none, others run-on)"),
+        ({"join": "run-on"}, "join of rows (`mine` run-on, others none)"),
         ({"shift": False}, "shift of positions (`mine` no, others yes)"),
         ({"steps": 200}, "tokens (`mine` 819,200, others 409,600)"),
         ({"learning_rate": 1e-3}, "rates"),

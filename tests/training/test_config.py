@@ -272,7 +272,7 @@ def test_a_curriculum_doubles_its_pieces_in_equal_parts_of_the_steps():
 @pytest.mark.parametrize("name", ["dstg", "rope"])
 def test_random_positions_want_more_than_a_window_has_tokens(name):
     # All of 128 positions, in their order, were drawn from 128: the option did nothing, and said nothing.
-    values = {"steps": 2, "preset": name, "subset": True}
+    values = {"steps": 2, "preset": name, "subset": True, "join": "run-on"}
     with pytest.raises(ValueError, match="than length=128, but there are 128: .*max_position_embeddings=1024, or"):
         PretrainConfig.parse(values).encoder_config()
     for more in ({"model": {"max_position_embeddings": 200}}, {"join": "none"}, {"length": 64}):

@@ -122,7 +122,7 @@ class CorpusConfig(StrictConfig):
     vocab_size: Annotated[int, Field(ge=16)] = 4096  # entries of a tokenizer made from the corpus
     newline_token: bool = True  # line breaks become [NL] tokens
     length: Annotated[int, Field(ge=4)] = 128  # tokens of a window, [CLS] and [SEP] included
-    join: Literal["none", "isolate", "run-on"] = "run-on"
+    join: Literal["none", "isolate", "run-on"] = "none"  # as DSTG's code, which keeps documents apart
     # Of a document that does not run on: first (as DSTG's code truncates), all, auto (first where that is enough text).
     pieces: Literal["auto", "first", "all"] = "auto"
     held_out: InnerShare = 0.05  # share of the documents kept from training
