@@ -71,7 +71,8 @@ def regimes(records):
 
 
 def moved(model, share=0.9):
-    return [one(model, "change", 5.0, step=9), one(model, "pca.top2", share)]
+    """A table that stands above its noise."""
+    return [one(model, "table.floor", 0.3, part="change"), one(model, "pca.top2", share)]
 
 
 def stages(metric, values, half=0.0, part="corpus"):

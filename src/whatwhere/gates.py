@@ -14,7 +14,29 @@ READ = 0.5  # R² that a model which is given positions must have before one tha
 CONTENT = 0.1  # nats that attention by content must be worth before heads are said to follow it
 ONE_SEED = 0.05  # nats that another training seed alone may move a difference of losses by
 TAUGHT = 0.01  # of an average score, by which pre-training must have helped before models are compared by it
-MOVED = 1.0  # |P - P0| / |P0| from which a position table is what training made of it, not its random start
+FLOOR = 2 / 3  # share of white noise in what training made of a position table, up to which something stands above it
+WALK = 1.5  # times AdamW's random walk, from which a table has gone farther than a gradient of noise would take it
+CHANGED = "change"  # `part` of records of what training added to a table; without it they are of the table itself
+
+
+def noise(table: Table, model: str, seeds: Iterable[int | None] | None = None) -> str:
+    """Return why a position table is no more than noise, in words, or "" where it stands above its noise or no record
+    tells.
+
+    It stands above where the white floor holds at most `FLOOR` of what training added to it (of the table itself, where
+    its start is not known), or where that is `WALK` times AdamW's random walk at the rates that were used. Values are
+    means over the seeds that count, default all.
+    """
+    chosen = ANY if seeds is None else tuple(seeds)
+    part = CHANGED if table.rows("table.floor", model, part=CHANGED) else None
+    floor = table.point("table.floor", model, part=part, seed=chosen)
+    if floor is None or floor.value <= FLOOR:
+        return ""
+    said = f"{floor.value:.0%} of {'what training added to it' if part else 'it'} is white noise".replace("%", " %")
+    gone, walk = (table.point(f"table.{what}", model, part=part, seed=chosen) for what in ("rms", "walk"))
+    if part is None or gone is None or walk is None or not walk.value:
+        return said
+    return "" if gone.value >= WALK * walk.value else f"{said}, {gone.value / walk.value:.1f} times AdamW's random walk"
 
 
 def unplaced(table: Table) -> float | None:

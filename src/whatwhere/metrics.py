@@ -9,6 +9,7 @@ PROBE_SEEDS, PAIRS = "seeds of the probe", "pairs of positions"
 PRODUCT = "words or positions, with either"
 STREAM, TERM, BASELINE = "part of the hidden state", "term of the scores", "other model"
 TABLE, ROWS = "position table", "rows of the table"
+CHANGE = "the table, or what training added to it"
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,9 @@ METRICS: dict[str, Metric] = {
     "correlation*": Metric("correlation with the corpus", "", TABLE, "", PAIRS, GROUPS, method="geometry"),
     "separation": Metric("smallest distance of two positions", "", ROWS, counts="positions", method="geometry"),
     "separation.quantile": Metric("distances of all pairs", "", ROWS, "percentile", PAIRS),
+    "table.rms": Metric("root mean square", "", CHANGE, counts="positions", method="tables"),
+    "table.floor": Metric("share of white noise", SHARE, CHANGE, counts="positions", method="tables"),
+    "table.walk": Metric("AdamW’s random walk", "", CHANGE, counts="positions", method="tables"),
     "change": Metric("change since the first checkpoint", SHARE, ROWS, counts="positions"),
     "projected.*": Metric("stress behind M", "", TABLE, method="projected"),
     "low_rank.stress.*": _stress("stress at a rank"),

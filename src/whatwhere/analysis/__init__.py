@@ -23,7 +23,7 @@ from .matrices import projection_records
 from .passes import Documents, Reader, as_float64, read
 from .probes import probe_records
 from .scores import PatternCounts, score_records, theta_records
-from .tables import table_records
+from .tables import noise_records, table_records
 from .who import Who
 
 REPEATED = 100  # documents that are repeated for the retrieval heads
@@ -121,9 +121,12 @@ def _probes(s: Subject, untrained: bool = False) -> list[Record]:
 
 
 def _tables(s: Subject) -> tuple[list[Record], Arrays]:
-    start = [] if s.untrained is None else table_records(s.untrained.position_table(), s.who.at(0))[0]
+    first = None if s.untrained is None else s.untrained.position_table()
+    start = [] if first is None else table_records(first, s.who.at(0))[0]
     records, arrays = table_records(s.table, s.who)
-    return start + records, arrays
+    # A parameter of its own, to which AdamW's steps are added.
+    plain = s.model.config.absolute == "learned" and s.model.config.table_width is None
+    return start + records + noise_records(s.table, s.who, first, s.run if plain else None), arrays
 
 
 def _ablations(s: Subject) -> list[Record]:

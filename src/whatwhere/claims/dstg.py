@@ -112,8 +112,8 @@ def semantic_stream_little_position(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1)", "dstg", "ap", paper=DSTG_TABLES["pca.top2", "dstg", None])
 def dstg_2d_collapse(e: Evidence) -> Measured:
     """The separate position table collapses to two dimensions.
-    Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's; both have moved by at
-    least their first size."""
+    Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's; both stand above their
+    noise."""
     e.moved("dstg", "ap")
     dstg, ap = e.value("pca.top2", "dstg"), e.value("pca.top2", "ap")
     return dstg >= MOST, dstg >= ap
@@ -122,8 +122,8 @@ def dstg_2d_collapse(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1)", "dstg", paper=DSTG_TABLES["dct.low4", "dstg", 0])
 def dstg_low_frequency(e: Evidence) -> Measured:
     """Two components of the separate table are slow waves.
-    Each of the first two components of dstg's table, which has moved by at least its first size, has at least {MOST} of
-    its power in the first four DCT bins; the lower is shown."""
+    Each of the first two components of dstg's table, which stands above its noise, has at least {MOST} of its power in
+    the first four DCT bins; the lower is shown."""
     e.moved()
     return smallest([e.value("dct.low4", index=i) for i in (0, 1)]) >= MOST
 
@@ -131,8 +131,8 @@ def dstg_low_frequency(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1) (the power is not printed)", "dstg")
 def dstg_third_component_fast(e: Evidence) -> Measured:
     """The separate table's third component is a fast wave.
-    The third component of dstg's table, which has moved by at least its first size, has at most {LOST} of its power in
-    the first four DCT bins, and less than each of the first two, which have at least as much, else nothing is said."""
+    The third component of dstg's table, which stands above its noise, has at most {LOST} of its power in the first four
+    DCT bins, and less than each of the first two, which have at least as much, else nothing is said."""
     e.moved()
     *slow, low = (e.value("dct.low4", index=i) for i in range(3))
     e.there(smallest(slow), LOST, "a share of slow waves in both of the first two components")
@@ -142,7 +142,7 @@ def dstg_third_component_fast(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1)", "ap", paper=DSTG_TABLES["pca.top2", "ap", None])
 def ap_table_high_dimensional(e: Evidence) -> Measured:
     """The entangled position table needs many dimensions.
-    Two components hold at most {LOST} of the variance of ap's table, which has moved by at least its first size."""
+    Two components hold at most {LOST} of the variance of ap's table, which stands above its noise."""
     e.moved()
     return e.value("pca.top2") <= LOST
 
@@ -150,8 +150,8 @@ def ap_table_high_dimensional(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1) (paper: under 0.002)", "ap", paper=DSTG_TABLES["dct.low4", "ap", 0])
 def ap_high_frequency(e: Evidence) -> Measured:
     """The entangled position table varies fast.
-    Each of the first two components of ap's table, which has moved by at least its first size, has at most {LOST} of
-    its power in the first four DCT bins; the higher is shown."""
+    Each of the first two components of ap's table, which stands above its noise, has at most {LOST} of its power in the
+    first four DCT bins; the higher is shown."""
     e.moved()
     return largest([e.value("dct.low4", index=i) for i in (0, 1)]) <= LOST
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..gates import MOVED, unlearned, unsettled
+from ..gates import noise, unlearned, unsettled
 from ..metrics import repeats
 from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
@@ -184,14 +184,15 @@ class Evidence:
         return point
 
     def moved(self, *models: str) -> None:
-        """Refuse position tables (of `model`) that have not left their random start (`gates.MOVED`), whose many
-        dimensions and fast changes they would show; one of a fine-tuning, or of whose start nothing is known, is taken
+        """Refuse position tables (of `model`) that do not stand above their noise (`gates.noise`), whose many
+        dimensions and fast changes they would show; one of a fine-tuning, or of which no noise was measured, is taken
         as it is."""
         for model in models or (self.model,):
-            tuned = self.table.rows("accuracy.commonest", model)
-            if self.step is None and not tuned and self.table.rows("change", model, part=None):
-                what = f"a table of {model} that has moved by a share"
-                self.there(self.last_step("change", None, model), MOVED, what)
+            if self.step is None and not self.table.rows("accuracy.commonest", model):
+                for metric in ("table.floor", "table.rms", "table.walk"):
+                    self.read |= dict.fromkeys(self.rows(metric, model))
+                if why := noise(self.table, model, self.seeds):
+                    raise Missing(f"needs a table of {model} that stands above its noise: {why}")
 
     def unlearned(self, share: float) -> str:
         """Which model has learned too little, so that no claim can be about it (`gates.unlearned`); "" for none."""
