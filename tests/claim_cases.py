@@ -23,6 +23,7 @@ from claim_records import (
     supports,
     table,
     tables,
+    used,
     widths,
 )
 
@@ -145,7 +146,7 @@ def sinusoidal_row(v, _half):
 
 CASES = {
     "dstg-position-kept": Case(
-        lambda v, h: probes("dstg", "token", "position", [0.98, v, 0], h, 2), 0.89, 0.7, (0.735, 0.03)
+        lambda v, h: [*probes("dstg", "token", "position", [0.98, v, 0], h, 2), *used("dstg")], 0.89, 0.7, (0.735, 0.03)
     ),
     "ap-loses-position": Case(
         lambda v, h: probes("ap", "token", "all", [0.99, 0.5, v], h, 3), 0.24, 0.6, (0.495, 0.03)
@@ -230,7 +231,10 @@ CASES = {
         (0.5, 0.1),
     ),
     "segment-follows-position": Case(
-        lambda v, h: probes("dstg", "segment", "position", [0.94, v, 0], h, 2), 0.85, 0.6, (0.705, 0.03)
+        lambda v, h: [*probes("dstg", "segment", "position", [0.94, v, 0], h, 2), *used("dstg", "segment")],
+        0.85,
+        0.6,
+        (0.705, 0.03),
     ),
     "ap-loses-segments": Case(
         lambda v, h: probes("ap", "segment", "all", [0.95, 0.9, v], h, 3), 0.23, 0.6, (0.475, 0.03)
@@ -465,7 +469,10 @@ CASES = {
         lambda v, h: [*longer("split", v, h), *longer("ap", -0.1, 0.0)], 0.0, -0.4, (-0.11, 0.03)
     ),
     "split-position-kept": Case(
-        lambda v, h: probes("split", "token", "position", [0.98, 0.9, v], h, 3), 0.9, 0.3, (0.735, 0.03)
+        lambda v, h: [*probes("split", "token", "position", [0.98, 0.9, v], h, 3), *used("split", layer=3)],
+        0.9,
+        0.3,
+        (0.735, 0.03),
     ),
 }
 

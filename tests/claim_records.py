@@ -29,6 +29,12 @@ def probes(model, target, part, values, half=0.0, noisy=0, metric="r2"):
     return found
 
 
+def used(model, target="token", layer=2, worth=1.0, written=0.8):
+    """A position stream that is used: what the absolute term is worth, and R² of what a block writes."""
+    writes = probes(model, target, "position", [0.0] * (layer - 1) + [written], metric="r2.update")
+    return [one(model, "ablation.remove", worth, part="absolute"), *(r for r in writes if r.part == "position")]
+
+
 def losses(half, **models):
     names = {name.replace("_", "-"): value for name, value in models.items()}
     if half:

@@ -11,6 +11,7 @@ STILL = 0.1  # or this share of what the model has gained over the plateau: deca
 PLACED = 0.5  # share of the windows that begin with a document, from which places in windows are places in documents
 PRESENT = 0.25  # R² from which a part is said to carry a target (ap's last layer, which "loses" it, has 0.24)
 READ = 0.5  # R² that a model which is given positions must have before one that is not "hardly" has any
+USED = 0.1  # nats that the absolute term must be worth in every seed before position in a stream counts as kept
 CONTENT = 0.1  # nats that attention by content must be worth before heads are said to follow it
 ONE_SEED = 0.05  # nats that another training seed alone may move a difference of losses by
 TAUGHT = 0.01  # of an average score, by which pre-training must have helped before models are compared by it
@@ -37,6 +38,19 @@ def noise(table: Table, model: str, seeds: Iterable[int | None] | None = None) -
     if part is None or gone is None or walk is None or not walk.value:
         return said
     return "" if gone.value >= WALK * walk.value else f"{said}, {gone.value / walk.value:.1f} times AdamW's random walk"
+
+
+def use(table: Table, model: str, seeds: Iterable[int | None] | None = None, step: int | None = None) -> float | None:
+    """Return what a model's absolute term is worth in the seed where it is worth least: nats by which the loss rises
+    without it in all blocks; None where that was not measured.
+
+    Args:
+        seeds: those that count, default all.
+        step: of the training, None for its end.
+    """
+    chosen = ANY if seeds is None else tuple(seeds)
+    worth = table.point("ablation.remove", model, part="absolute", seed=chosen, step=step)
+    return None if worth is None else float(worth.each.min())
 
 
 def unplaced(table: Table) -> float | None:

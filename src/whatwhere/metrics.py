@@ -68,6 +68,7 @@ METRICS: dict[str, Metric] = {
     "r2.token": _probe("position"),
     "r2.segment": _probe("the segment index"),
     "r2.intra": _probe("progress in a segment"),
+    "r2.update.*": _probe("a target in what a block writes"),
     "r2.segment.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
     "r2.intra.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
     "variance.position": Metric("variance between positions", SHARE, STREAM, over=GROUPS, method="variance"),

@@ -69,6 +69,9 @@ def paper_records(seed=0, spread=0.0):
         *(r for layer in (1, 2) for r in probe("r2.token", "split", "position", layer, 0.5 / layer**2, seed)),
         Record("s", "split", "shift.change", 0.0, seed=seed, layer=2, part="semantic"),
     ]
+    # what the position stream keeps is used
+    records.append(Record("s", "dstg", "ablation.remove", 1.0, part="absolute", seed=seed))
+    records += [r for m in ("token", "segment") for r in probe(f"r2.update.{m}", "dstg", "position", 5, 0.8, seed)]
     # both tables stand above their noise
     floors = [Record("s", m, "table.floor", 0.2, part="change", seed=seed, n=512) for m in ("dstg", "ap")]
     return [*records, *floors]
@@ -316,7 +319,11 @@ def test_a_table_that_is_no_more_than_noise_is_not_judged():
 
 def test_every_verdict_names_the_records_that_decided_it():
     claims = {c["id"]: c["records"] for c in evaluate(paper_records())}
-    assert claims["dstg-position-kept"] == ["r2.token dstg position layer 1, 5, 5 splits"]
+    assert claims["dstg-position-kept"] == [
+        "r2.token dstg position layer 1, 5, 5 splits",
+        "ablation.remove dstg absolute",
+        "r2.update.token dstg position layer 5, 5 splits",
+    ]
     assert claims["ap-loses-position"] == ["r2.token ap all layer 1-6, 5 splits"]
     assert claims["dstg-2d-collapse"] == [
         "table.floor dstg change",

@@ -1,7 +1,10 @@
 """Claims that chance or an untrained model must not meet, and differences whose errors belong together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from claim_records import used
 from scipy.stats import rankdata, spearmanr
 
 from whatwhere.claims import CLAIMS, evaluate
@@ -248,14 +251,15 @@ def test_the_gain_over_the_untrained_model_has_both_half_widths():
 
 
 def test_a_verdict_says_what_the_untrained_model_gives():
-    trained = probes([0.98, 0.9, 0.0])
+    trained = [*probes([0.98, 0.9, 0.0]), *used("dstg")]
     assert verdict("dstg-position-kept", trained)["untrained"] is None
-    carried = verdict("dstg-position-kept", trained + probes([0.97, 0.95, 0.9], step=0))
+    start = [*probes([0.97, 0.95, 0.9], step=0), *(replace(r, step=0) for r in used("dstg", worth=0.0))]
+    carried = verdict("dstg-position-kept", trained + start)
     assert carried["verdict"] == "holds here"
-    assert carried["untrained"] == {"value": pytest.approx(0.952), "verdict": "holds here"}
-    assert carried["records"] == ["r2.token dstg position layer 1-2, 5 splits"]  # these decided, the control did not
-    fading = verdict("dstg-position-kept", trained + probes([0.9, 0.5, 0.0], step=0))
-    assert fading["untrained"]["verdict"] == "not seen here"
+    # An untrained model carries its table along and does not use it.
+    assert carried["untrained"] == {"value": pytest.approx(0.952), "verdict": "not seen here"}
+    assert carried["records"][0] == "r2.token dstg position layer 1-2, 5 splits"  # these decided, the control did not
+    assert not any("step 0" in r for r in carried["records"])
     # Presence is no condition for a control: an untrained rope hardly knows positions beside a trained ap either.
     rope = [*probes([0.1, 0.2], "all", "rope"), *probes([0.9, 0.5], "all", "ap")]
     alone = verdict("rope-no-position", [*rope, *probes([0.05, 0.05], "all", "rope", step=0)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from claim_cases import CASES, tuned, verdict
-from claim_records import one, stages, table
+from claim_records import one, probes, stages, table, used
 
 
 def test_nothing_is_said_of_a_fine_tuning_that_learned_nothing_nor_of_words_that_no_training_shaped():
@@ -54,3 +54,37 @@ def test_losses_of_many_documents_come_before_those_of_few():
         "loss.document dstg, 50 documents" in r for r in found["records"]
     )
     assert verdict("dstg-costs-no-loss", few)["value"] == pytest.approx(0.05)
+
+
+KEEPERS = {
+    "dstg-position-kept": ("dstg", "token", [0.98, 0.9, 0.0], 2),
+    "segment-follows-position": ("dstg", "segment", [0.9, 0.9, 0.0], 2),
+    "split-position-kept": ("split", "token", [0.98, 0.9, 0.9], 3),
+}
+
+
+@pytest.mark.parametrize("name", KEEPERS)
+def test_position_is_kept_only_where_it_is_used(name):
+    # A table that nobody reads reaches every block by the residual path: R² alone met the rule.
+    model, target, values, layer = KEEPERS[name]
+    stream = probes(model, target, "position", values)
+    assert verdict(name, stream + used(model, target, layer))["verdict"] == "holds here"
+    idle = verdict(name, stream + used(model, target, layer, worth=0.004))
+    assert idle["verdict"] == "not seen here" and "the absolute term is worth 0.004 nats" in idle["scale"]
+    assert verdict(name, stream + used(model, target, layer, written=0.1))["verdict"] == "not seen here"
+    for metric in ("ablation.remove", "r2.update"):
+        without = [r for r in stream + used(model, target, layer) if not r.metric.startswith(metric)]
+        found = verdict(name, without)
+        assert found["verdict"] == "not testable here" and f"no {metric}" in found["scale"]
+
+
+def test_position_must_be_used_in_every_seed():
+    of_seeds = [
+        replace(r, seed=seed)
+        for seed, worth in enumerate((0.21, 0.6, 0.05))
+        for r in probes("dstg", "token", "position", [0.98, 0.9, 0.0]) + used("dstg", worth=worth)
+    ]
+    found = verdict("dstg-position-kept", of_seeds)
+    assert found["verdict"] == "not seen here" and "is worth 0.05 nats in the least seed" in found["scale"]
+    better = [replace(r, value=0.16) if r.value == 0.05 else r for r in of_seeds]
+    assert verdict("dstg-position-kept", better)["verdict"] == "holds here"

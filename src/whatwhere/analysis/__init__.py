@@ -143,7 +143,11 @@ def _controls(s: Subject) -> list[Record]:
     start, sentences, variance = s.who.at(0), SentenceMaps(s.untrained), PositionVariance(s.untrained)
     read(s.untrained, s.some(CONTROLS), [sentences, variance])
     scores = score_records(s.untrained, s.some(SCORED), start)
-    return sentences.records(start) + variance.records(start) + scores
+    worth: list[Record] = []
+    if s.loss:
+        worth = ablation_records(s.untrained, s.some(min(s.ablated, SCORED)), start, kinds=KINDS[:1], by=("all",))
+    removed = [r for r in worth if r.metric != "ablation.loss"]
+    return sentences.records(start) + variance.records(start) + scores + removed
 
 
 def _centres(s: Subject) -> list[Record]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from ..gates import CONTENT, FALLING, FLOOR, HALF, LEARNED, ONE_SEED, PRESENT, READ, STILL, WALK  # noqa: F401  (for intro.md)
+from ..gates import CONTENT, FALLING, FLOOR, HALF, LEARNED, ONE_SEED, PRESENT, READ, STILL, USED, WALK  # noqa: F401  (for intro.md)
 from ..papers import PAPERS, title
 from . import CLAIMS
 from .claim import ANALYTIC, CORPUS, EMPIRICAL, Claim

@@ -5,7 +5,7 @@ The paper's "relative" is the term `relative`, its AP `absolute`, its semantic i
 
 import numpy as np
 
-from ..gates import CONTENT, PRESENT, READ, unlearned
+from ..gates import CONTENT, PRESENT, READ, USED, unlearned
 from ..papers import DSTG_R2, DSTG_TABLES
 from ..points import Margin, Point, largest, portion, rank_correlations, share_above, smallest
 from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, SOME, Measured, claim, of_losses
@@ -56,8 +56,10 @@ def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
 
 def _kept(e: Evidence, target: str) -> Measured:
     early, late = (e.r2("dstg", target, "position", layer) for layer in (1, e.late()))
-    e.there(early, _least(e, target), f"R² ({target}) after the first block of dstg's position stream")
-    return late >= KEPT * early
+    least = _least(e, target)
+    e.there(early, least, f"R² ({target}) after the first block of dstg's position stream")
+    worth, writes = e.used(target, e.late())
+    return late >= KEPT * early, worth >= USED, writes >= least
 
 
 def _lost(e: Evidence, target: str, model: str = "ap", part: str = "all") -> Margin:
@@ -70,7 +72,9 @@ def _lost(e: Evidence, target: str, model: str = "ap", part: str = "all") -> Mar
 def dstg_position_kept(e: Evidence) -> Measured:
     """The position stream keeps position through the layers.
     R² (token) of the position stream after the last block but one is at least {KEPT} of that after the first, which is
-    at least {PRESENT}, else there is nothing to keep."""
+    at least {PRESENT}, else there is nothing to keep. Kept means used: without the absolute term the loss rises by at
+    least {USED} nats in every seed, and R² (token) of what the last block but one writes into the stream, apart from
+    what the residual path carries past it, is at least {PRESENT}."""
     return _kept(e, "token")
 
 
@@ -164,7 +168,9 @@ def segment_follows_position(e: Evidence) -> Measured:
     """The position stream keeps the segment index.
     R² (segment) of the position stream after the last block but one is at least {KEPT} of that after the first, which
     is at least {LOST} of what position alone explains in these texts, else there is nothing to keep; no stream that
-    holds positions alone can reach more than that."""
+    holds positions alone can reach more than that. Kept means used: without the absolute term the loss rises by at
+    least {USED} nats in every seed, and what the last block but one writes into the stream has at least {LOST} of the
+    same."""
     return _kept(e, "segment")
 
 

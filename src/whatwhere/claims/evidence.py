@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..gates import noise, unlearned, unsettled
+from ..gates import noise, unlearned, unsettled, use
 from ..metrics import repeats
 from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
@@ -193,6 +193,17 @@ class Evidence:
                     self.read |= dict.fromkeys(self.rows(metric, model))
                 if why := noise(self.table, model, self.seeds):
                     raise Missing(f"needs a table of {model} that stands above its noise: {why}")
+
+    def used(self, target: str, layer: int) -> tuple[Point, Point]:
+        """What the position stream of the first model does, beside carrying its table along: what the absolute term is
+        worth in nats, in the seed where it is worth least, and R² of a target in what the block of that number writes
+        into the stream."""
+        self.value("ablation.remove", part="absolute")  # noted, or Missing
+        worth = use(self.table, self.model, self.seeds, self.step)
+        assert worth is not None
+        said = f"the absolute term is worth {worth:.2g} nats{' in the least seed' if len(self.seeds) > 1 else ''}"
+        self.note = "; ".join(filter(None, (self.note, said)))
+        return Point.between(worth), self.r2(self.model, f"update.{target}", "position", layer)
 
     def unlearned(self, share: float) -> str:
         """Which model has learned too little, so that no claim can be about it (`gates.unlearned`); "" for none."""

@@ -126,7 +126,8 @@ _NOISE = " Dashed: the part of it that is white noise, spread evenly over all co
 )
 def spectrum(run: Run) -> Sequence[Line]:
     """Cumulative share of the variance of each position table by its first components. A table with few columns fills
-    its space with few components.{floor} Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)."""
+    its space with few components.{floor} Hollow: the paper's share of two components (48 columns in `dstg`, 720 in
+    `ap`)."""
     lines = []
     for model in run.models:
         shares = shares_of(run, model)
