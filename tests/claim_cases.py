@@ -12,6 +12,7 @@ from claim_records import (
     heads,
     heads_above,
     known,
+    labelled,
     losses,
     moved,
     one,
@@ -158,7 +159,12 @@ CASES = {
         lambda v, h: probes("rope", "token", "all", [0.1, v, 0.06], h, 2) + known("token"), 0.32, 0.65, (0.594, 0.03)
     ),
     "dstg-most-heads-absolute": Case(
-        lambda v, h: heads_above(v, h, 36, "kl.share.absolute", 0.6, 0.1, "dstg"), 0.75, 0.25
+        lambda v, h: [
+            *heads_above(v, h, 36, "kl.share.absolute", 0.6, 0.1, "dstg"),
+            *labelled(["absolute"] * round(36 * v) + ["semantic"] * (36 - round(36 * v))),
+        ],
+        0.75,
+        0.25,
     ),
     "dstg-full-mlm-loses-position": Case(full_mlm, 0.2, 0.7, (0.49, 0.03)),
     "tupe-a-beats-bert-a": Case(lambda v, h: losses(h, tupe_a=3 - v, bert_a=3.0), 0.1, -0.1, (0.01, 0.05)),
@@ -267,13 +273,17 @@ CASES = {
     ),
     "dstg-costs-no-loss": Case(lambda v, h: losses(h, dstg=3 + v, ap=3.0, rp=3.1, rope=3.0), 0.0, 0.2, (0.05, 0.03)),
     "dstg-no-relative-heads": Case(
-        lambda v, h: heads_above(v, h, 36, "kl.share.relative", 0.78, 0.1, "dstg"), 0.0, 0.2
+        lambda v, h: [*heads_above(v, h, 36, "kl.share.relative", 0.78, 0.1, "dstg"), *labelled(["absolute"] * 36)],
+        0.0,
+        0.2,
     ),
     "dstg-few-semantic-heads": Case(
-        lambda v, h: [*heads("kl.semantic", []), one("dstg", "heads.share", v, h, part="semantic")],
+        lambda v, h: [
+            *heads("kl.semantic", []),
+            *labelled(["semantic"] * round(36 * v) + ["absolute"] * (36 - round(36 * v))),
+        ],
         0.25,
         0.7,
-        (0.5, 0.1),
     ),
     "dstg-heads-cluster": Case(clusters, 1.0, 0.6),
     "dstg-relative-supports-semantics": Case(supports, 1, -1, (0, 1)),

@@ -98,6 +98,15 @@ def widths(values):
     ]
 
 
+def labelled(labels, model="dstg", worth=0.02, half=0.01):
+    """Heads by their labels, of each of which the loss rises by `worth` without that term in that head alone."""
+    found = []
+    for i, label in enumerate(labels):
+        place = {"layer": i // 4 + 1, "head": i % 4, "part": label}
+        found += [one(model, "head.label", 1.0, **place), one(model, "ablation.remove", worth, half, **place)]
+    return found
+
+
 def heads_above(share, half, count, metric, high, low, model, part=None):
     """That share of the heads has the high value."""
     k = round(share * count)
@@ -118,6 +127,7 @@ def clusters(clear, half, semantic=0.25):
     group = round(semantic * k)
     shares = [0.9] * group + [0.1] * (k - group) + [0.6] * (total - k)
     return [
+        *labelled(["semantic" if share > 0.5 else "absolute" for share in shares]),
         *(r for r in heads("kl.semantic", shares, half)),
         *(r for r in heads("kl.absolute", [1 - s for s in shares])),
     ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from .intervals import LOSS_ROUNDING
 from .points import ANY, Table
 
 LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained at all
@@ -12,12 +13,35 @@ PLACED = 0.5  # share of the windows that begin with a document, from which plac
 PRESENT = 0.25  # R² from which a part is said to carry a target (ap's last layer, which "loses" it, has 0.24)
 READ = 0.5  # R² that a model which is given positions must have before one that is not "hardly" has any
 USED = 0.1  # nats that the absolute term must be worth in every seed before position in a stream counts as kept
+LABELLED = 0.5  # share of the heads whose label must be worth something before anything is said of a model's heads
+NOTHING = "none"  # label of a head in which no single term is worth anything
 CONTENT = 0.1  # nats that attention by content must be worth before heads are said to follow it
 ONE_SEED = 0.05  # nats that another training seed alone may move a difference of losses by
 TAUGHT = 0.01  # of an average score, by which pre-training must have helped before models are compared by it
 FLOOR = 2 / 3  # share of white noise in what training made of a position table, up to which something stands above it
 WALK = 1.5  # times AdamW's random walk, from which a table has gone farther than a gradient of noise would take it
 CHANGED = "change"  # `part` of records of what training added to a table; without it they are of the table itself
+
+
+def labels(table: Table, model: str, seed: int | None) -> dict[tuple[int, int], str]:
+    """Return the term that each head (layer, head) of one training is called after; {} where none was ablated alone.
+
+    A head is labelled by the term that holds at least half of the divergence (`head.label`), and only where the loss
+    rises without that term in that head alone by more than the interval over documents reaches; else it is `NOTHING`.
+    "several", where no term holds half, stays: there is no single term to take out.
+    """
+    found: dict[tuple[int, int], str] = {}
+    worth = {
+        (r.layer, r.head, r.part): r.low is not None and r.low > LOSS_ROUNDING
+        for r in table.rows("ablation.remove", model, seed=seed, step=None, index=None)
+        if r.head is not None
+    }
+    terms = {part for _, _, part in worth}
+    for r in table.rows("head.label", model, seed=seed, step=None) if worth else ():
+        if r.layer is not None and r.head is not None and r.part is not None:
+            passed = r.part not in terms or worth.get((r.layer, r.head, r.part), False)
+            found[r.layer, r.head] = r.part if passed else NOTHING
+    return found
 
 
 def noise(table: Table, model: str, seeds: Iterable[int | None] | None = None) -> str:

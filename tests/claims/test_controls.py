@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from claim_records import used
+from claim_records import labelled, used
 from scipy.stats import rankdata, spearmanr
 
 from whatwhere.claims import CLAIMS, evaluate
@@ -131,15 +131,16 @@ def test_self_attention_is_that_of_the_heads_that_retrieve_in_that_training():
 
 
 def test_a_head_that_is_half_relative_is_not_purely_so():
-    assert verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.6] + [0.1] * 11))["verdict"] == "holds here"
-    assert (
-        verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.8] + [0.1] * 11))["verdict"] == "not seen here"
-    )
+    of = labelled(["relative"] + ["absolute"] * 11)
+    for share, expected in ((0.6, "holds here"), (0.8, "not seen here")):
+        found = verdict("dstg-no-relative-heads", heads("kl.share.relative", [share] + [0.1] * 11) + of)
+        assert found["verdict"] == expected
 
 
 def groups(semantic, absolute, mixed):
     shares = [0.95] * semantic + [0.05] * absolute + [0.5] * mixed
-    return heads("kl.semantic", shares) + heads("kl.absolute", [1 - s for s in shares])
+    of = labelled(["semantic" if share > 0.4 else "absolute" for share in shares])
+    return heads("kl.semantic", shares) + heads("kl.absolute", [1 - s for s in shares]) + of
 
 
 @pytest.mark.parametrize(

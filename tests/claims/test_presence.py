@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from claim_cases import CASES, tuned, verdict
-from claim_records import one, probes, stages, table, used
+from claim_records import heads, labelled, one, probes, stages, table, used
 
 
 def test_nothing_is_said_of_a_fine_tuning_that_learned_nothing_nor_of_words_that_no_training_shaped():
@@ -88,3 +88,29 @@ def test_position_must_be_used_in_every_seed():
     assert found["verdict"] == "not seen here" and "is worth 0.05 nats in the least seed" in found["scale"]
     better = [replace(r, value=0.16) if r.value == 0.05 else r for r in of_seeds]
     assert verdict("dstg-position-kept", better)["verdict"] == "holds here"
+
+
+OF_HEADS = ("dstg-most-heads-absolute", "dstg-no-relative-heads", "dstg-few-semantic-heads", "dstg-heads-cluster")
+
+
+@pytest.mark.parametrize("name", OF_HEADS)
+def test_heads_are_counted_only_where_their_term_is_worth_something_alone(name):
+    # Labels by divergence alone were given to heads without which, one by one, no loss rises.
+    records = CASES[name].records(CASES[name].good, 0.0)
+    idle = [
+        replace(r, low=r.value - 1.0) if r.metric == "ablation.remove" and r.head is not None else r for r in records
+    ]
+    found = verdict(name, idle)
+    said = "a share of the heads of dstg of which one term is worth anything alone of 0.5; it is 0"
+    assert found["verdict"] == "not testable here" and said in found["scale"]
+    unknown = verdict(name, [r for r in records if r.metric != "ablation.remove" or r.head is None])
+    assert unknown["verdict"] == "not testable here" and "no head.label of dstg" in unknown["scale"]
+
+
+def test_a_share_of_heads_is_one_of_those_with_a_label():
+    # Four of eight are labelled, three of them semantic; those worth nothing, and "several", count nowhere.
+    worth = labelled(["semantic", "semantic", "semantic", "absolute"])
+    nothing = [replace(r, layer=2) for r in labelled(["semantic"] * 3 + ["several"], worth=0.001)]
+    found = verdict("dstg-few-semantic-heads", [*heads("kl.semantic", []), *worth, *nothing])
+    assert (found["value"], found["verdict"]) == (0.75, "not seen here")
+    assert "head.label dstg semantic layer 1-2 head 0-2" in found["records"]

@@ -5,9 +5,9 @@ The paper's "relative" is the term `relative`, its AP `absolute`, its semantic i
 
 import numpy as np
 
-from ..gates import CONTENT, PRESENT, READ, USED, unlearned
+from ..gates import CONTENT, LABELLED, NOTHING, PRESENT, READ, USED, unlearned
 from ..papers import DSTG_R2, DSTG_TABLES
-from ..points import Margin, Point, largest, portion, rank_correlations, share_above, smallest
+from ..points import Margin, Point, largest, portion, rank_correlations, smallest
 from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, SOME, Measured, claim, of_losses
 from .evidence import Evidence, Missing
 
@@ -19,6 +19,7 @@ CLEAR = 0.75  # AP- or semantic-oriented: at least this share of what the two te
 GROUP = 0.1  # of the heads, from which there is a group
 AFFECTED = 1 / 3  # "strongly affected" by one of three terms: at least an even share of the divergence
 RETRIEVES = 0.1  # attention to the other copy that makes a retrieval head (Wu et al. 2024, whom DSTG follows)
+SEVERAL = "several"  # label of a head in which no term has half
 SEMANTIC_HEADS, ALL_HEADS = 9, 36  # in the paper's model
 _TABLE_2, _TABLE_3, _TABLE_4 = (f"DSTG section 5.{i}, Table {i + 1}" for i in (1, 2, 3))
 BASELINES, FOUR = ("ap", "rp", "rope"), ("dstg", "ap", "rp", "rope")
@@ -346,41 +347,59 @@ def _heads(e: Evidence, metric: str, part: str | None = None) -> list[Point]:
     return e.heads(metric, part)
 
 
+def _of_labelled(e: Evidence, chosen: np.ndarray) -> Point:
+    """Of each seed the share of the heads with a label, a term that is worth something in that head alone, which are
+    chosen (heads, seeds). Refuses a model with few such heads."""
+    labelled = np.isin(e.labelled(), (NOTHING, SEVERAL), invert=True)
+    what = f"a share of the heads of {e.model} of which one term is worth anything alone"
+    e.there(Point.between(float(labelled.mean())), LABELLED, what)
+    return Point.of(((chosen & labelled).sum(axis=0) / np.maximum(labelled.sum(axis=0), 1))[:, None])
+
+
+def _at_least(points: list[Point], threshold: float) -> np.ndarray:
+    """(heads, seeds) where points reach a threshold."""
+    return np.array([p.each >= threshold for p in points])
+
+
 @claim("DSTG section 4 (3), figure 2", "dstg", paper=(ALL_HEADS - SEMANTIC_HEADS) / ALL_HEADS)
 def dstg_most_heads_absolute(e: Evidence) -> Measured:
     """Most heads are strongly affected by absolute position.
-    In at least {LOST} of the heads the absolute term has at least an even share, a third, of the divergence that
-    leaving out one term makes."""
-    return share_above(_heads(e, "kl.share.absolute"), AFFECTED) >= LOST
+    In at least {LOST} of the labelled heads the absolute term has at least an even share, a third, of the divergence
+    that leaving out one term makes. A head is labelled by the term with at least half, and only where the loss rises
+    without that term in that head alone; nothing is said where fewer than {LABELLED} of the heads are."""
+    return _of_labelled(e, _at_least(_heads(e, "kl.share.absolute"), AFFECTED)) >= LOST
 
 
 @claim("DSTG section 4 (3), figure 2: no purely RP-oriented heads", "dstg", paper=0.0)
 def dstg_no_relative_heads(e: Evidence) -> Measured:
     """No head lives by relative position alone.
-    Share of the heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME}, less than
-    one head."""
-    return share_above(_heads(e, "kl.share.relative"), PURELY) <= SOME
+    Share of the labelled heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME},
+    less than one head; nothing is said where fewer than {LABELLED} of the heads are labelled."""
+    return _of_labelled(e, _at_least(_heads(e, "kl.share.relative"), PURELY)) <= SOME
 
 
 @claim("DSTG section 4 (3): 9 of 36 heads", "dstg", paper=SEMANTIC_HEADS / ALL_HEADS)
 def dstg_few_semantic_heads(e: Evidence) -> Measured:
     """A minority of the heads specialises in semantics.
-    Share of the heads labelled semantic is at most {LOST} and more than {SOME}."""
+    Share of the labelled heads that are labelled semantic is at most {LOST} and more than {SOME}; nothing is said where
+    fewer than {LABELLED} of the heads are labelled."""
     _content(e)
-    share = e.value("heads.share", part="semantic")
+    share = _of_labelled(e, e.labelled() == "semantic")
     return share <= LOST, share >= SOME
 
 
 @claim("DSTG section 4 (3): almost exclusively AP-driven or semantic-driven (no number printed)", "dstg")
 def dstg_heads_cluster(e: Evidence) -> Measured:
     """Heads are either absolute or semantic, hardly mixed.
-    In at least {MOST} of the heads one of the semantic and the absolute term makes at least {CLEAR} of the divergence
-    of the two, and each of the two does in at least {GROUP} of the heads; the share of such heads is shown."""
+    In at least {MOST} of the labelled heads one of the semantic and the absolute term makes at least {CLEAR} of the
+    divergence of the two, and each of the two does in at least {GROUP} of them; the share of such heads is shown.
+    Nothing is said where fewer than {LABELLED} of the heads are labelled."""
     both = list(zip(_heads(e, "kl.semantic"), _heads(e, "kl.absolute"), strict=True))
-    semantic, absolute = [portion(s, a) for s, a in both], [portion(a, s) for s, a in both]
-    groups = [share_above(values, CLEAR) for values in (semantic, absolute)]
-    clear = share_above([largest(pair) for pair in zip(semantic, absolute, strict=True)], CLEAR)
-    e.note = f"{groups[0].value:.0%} of the heads semantic, {groups[1].value:.0%} absolute".replace("%", " %")
+    semantic = _at_least([portion(s, a) for s, a in both], CLEAR)
+    absolute = _at_least([portion(a, s) for s, a in both], CLEAR)
+    groups = [_of_labelled(e, chosen) for chosen in (semantic, absolute)]
+    clear = _of_labelled(e, semantic | absolute)
+    e.note = f"{groups[0].value:.0%} of them semantic, {groups[1].value:.0%} absolute".replace("%", " %")
     return clear >= MOST, *(group >= GROUP for group in groups)
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..gates import noise, unlearned, unsettled, use
+import numpy as np
+
+from ..gates import labels, noise, unlearned, unsettled, use
 from ..metrics import repeats
 from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
@@ -103,6 +105,17 @@ class Evidence:
             name = "" if part is None else f", part {part},"
             raise Missing(f"no {metric}{name} of the heads of {self.model}")
         return [self.value(metric, layer=at, head=head, part=part) for at, head in places]
+
+    def labelled(self) -> np.ndarray:
+        """(heads, seeds) labels of the heads of the first model, in the order of `heads`: a term, "several", or
+        `gates.NOTHING`."""
+        of_seeds = [labels(self.table, self.model, seed) for seed in self.seeds]
+        if self.step is not None or not all(of_seeds):
+            raise Missing(f"no head.label of {self.model} with ablation.remove of its single heads")
+        for metric in ("head.label", "ablation.remove"):
+            rows = self.rows(metric)
+            self.read |= dict.fromkeys(r for r in rows if r.head is not None and r.index is None)
+        return np.array([[label for _, label in sorted(of_seed.items())] for of_seed in of_seeds]).T
 
     def along(self, column: str, metric: str, part: str | None = None) -> dict[int, Point]:
         """A metric at every layer, or at every index (component, rank, width), that has it."""
