@@ -15,7 +15,7 @@ from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.who import Who, draw_documents
 from whatwhere.gates import NOTHING, labels
 from whatwhere.points import Table
-from whatwhere.records import select
+from whatwhere.records import Record, select
 
 SEVERAL_TERMS = [
     ("dstg", {}),
