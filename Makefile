@@ -20,7 +20,7 @@ env: $(READY)
 demo: $(READY)
 	cd $(ROOT) && $(BIN)/whatwhere study --out runs/demo
 
-# One process a core, each with one thread: several processes with a thread per core wait for each other.
+# One process a core, each with one thread: results depend on the number of threads, and more would only take turns.
 IN_TURN := -m pytest -n auto --dist loadfile --no-loadscope-reorder
 PYTEST := cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python $(IN_TURN)
 

@@ -10,12 +10,19 @@ import os
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # windows are timed on one core
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler that tracks memory logs each start
 
+import time  # noqa: E402
+
+from whatwhere.waiting import core_times, cores_used_by_others, set_wait_policy, wait_policy  # noqa: E402
+
+begin = core_times()
+time.sleep(0.2)
+set_wait_policy(cores_used_by_others(begin, core_times()))  # as a command does, before torch is loaded
+
 import argparse  # noqa: E402
 import json  # noqa: E402
 import platform  # noqa: E402
 import shlex  # noqa: E402
 import sys  # noqa: E402
-import time  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from importlib.metadata import version  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -27,6 +34,7 @@ import torch  # noqa: E402
 from whatwhere.training.loop import keep_freed_memory  # noqa: E402
 
 from .attention import attention, positional  # noqa: E402
+from .busy import busy  # noqa: E402
 from .counting import counts  # noqa: E402
 from .heads import heads  # noqa: E402
 from .inference import inference  # noqa: E402
@@ -47,6 +55,7 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "memory": memory,  # first: later parts leave a large process behind, which keeps what it freed
     "long": long,
     "study": study,
+    "busy": busy,
     "presets": presets,
     "peers": peers,
     "inference": inference,
@@ -80,6 +89,7 @@ def machine() -> dict[str, Any]:
         "accelerator": torch.cuda.get_device_name() if DEVICE.type == "cuda" else None,
         "system": platform.system(),
         "threads": torch.get_num_threads(),
+        "wait_policy": wait_policy(),
     }
 
 

@@ -7,6 +7,7 @@ from .timing import budget
 
 TITLES = {
     "study": "Trainings of a demo",
+    "busy": "Beside another program",
     "presets": "Training steps: presets",
     "peers": "Training steps: against transformers",
     "inference": "Forward passes",
@@ -28,6 +29,12 @@ ABOUT = {
 The same tokens for `dstg`, `ap`, `rp` and `rope` by the recipe of size tiny: one model after the other with all threads
 and batches of 16, as a demo once trained, and as many models at once as there are cores, a thread each, with the
 recipe's batches. The ratio is that of tokens a second; both sides run the code of today.
+""",
+    "busy": """
+Steps of `dstg` by the recipe of size tiny, by how torch's threads wait for each other. A command's sleep where other
+programs use more than a quarter of a core as it begins, else they spin 10,000 times ([how to](how-to/machine.md));
+those meet a busy core where another program begins later. Ratios are of the minima of alternating rounds, as other
+programs can only add to a time.
 """,
     "long": """
 A forward pass over one text, without gradients, by a whole encoder of paper size with as many positions, fused

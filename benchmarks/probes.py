@@ -79,7 +79,7 @@ def peer(
         x = tensor.numpy().astype(dtype)
         for target, y in documents.targets.items():
             rows = documents.regular & ~np.isnan(y)
-            for split, test in enumerate(split_documents(len(documents), SPLITS)):
+            for split, test in enumerate(split_documents(np.arange(len(documents)), SPLITS)):
                 fit, tested = rows & ~test[:, None], rows & test[:, None]
                 for part, columns in parts.items():
                     ridge = Ridge(alpha=1.0).fit(x[fit][:, columns], y[fit])

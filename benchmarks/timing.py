@@ -1,8 +1,8 @@
 """Figures and ratios: alternating runs after a warm-up, medians, and a budget that the ratio should keep.
 
 A row of results is a plain dict: `what`, `shape`, the figures `first` and `second` (name, unit, every value, median,
-min, max), `ratio` = median of first / median of second with the smallest and largest ratio of a round, and the budget.
-Budgets: docs/state.md.
+min, max), `ratio` = median of first / median of second (of the minima where `of` says so) with the smallest and largest
+of a round, and the budget. Budgets: docs/state.md.
 """
 
 import time
@@ -88,12 +88,16 @@ def row(
     at_most: float | None = None,
     at_least: float | None = None,
     note: str = "",
+    of: str = "median",
 ) -> dict[str, Any]:
-    """A row of results; the budget is on the ratio, or on the first figure's median where there is no second."""
-    made: dict[str, Any] = {"what": what, "shape": shape, "first": first, "second": second, "note": note}
-    value = first["median"]
+    """A row of results; the budget is on the ratio, or on the first figure's median where there is no second.
+
+    of: "median", or "min" where other programs may disturb single rounds.
+    """
+    made: dict[str, Any] = {"what": what, "shape": shape, "first": first, "second": second, "note": note, "of": of}
+    value = first[of]
     if second is not None:
-        value = first["median"] / second["median"]
+        value = first[of] / second[of]
         rounds = [a / b for a, b in zip(first["values"], second["values"], strict=False)]
         made |= {"ratio": value, "ratio_min": min(rounds), "ratio_max": max(rounds)}
     made |= {"at_most": at_most, "at_least": at_least}

@@ -132,11 +132,11 @@ def look(made: Path, windows: Windows) -> dict[str, Any]:
         for part in {r.part for r in mean}
     }
     spectrum = whatwhere.geometry.spectrum(stored.encoder.position_table().detach().double().numpy())
-    documents = next(r.value for r in records if r.metric == "probe.documents")
+    probed = next(r.value for r in records if r.metric == "probe.windows")
     return {
         "r2": dict(sorted(r2.items())),
         "two_components": float(spectrum.shares[:2].sum()),
-        "documents": int(documents),
+        "documents": int(probed),  # windows of full length
     }
 
 

@@ -32,7 +32,7 @@ def probes(model, target, part, values, half=0.0, noisy=0, metric="r2"):
 def used(model, target="token", layer=2, worth=1.0, written=0.8):
     """A position stream that is used: what the absolute term is worth, and R² of what a block writes."""
     writes = probes(model, target, "position", [0.0] * (layer - 1) + [written], metric="r2.update")
-    return [one(model, "ablation.remove", worth, part="absolute"), *(r for r in writes if r.part == "position")]
+    return [one(model, "ablation.remove", worth, 0.001, part="absolute"), *(r for r in writes if r.part == "position")]
 
 
 def losses(half, **models):
@@ -154,3 +154,23 @@ def projections(ratio, metric):
     found = [one("ap", f"projected.stress.{metric}", v, layer=i, part="sinusoidal") for i, v in enumerate(values, 1)]
     added = one("ap", "scores.std", 0.1, layer=1, part="mixed")
     return [*found, added, one("ap", "projected.stress.raw", 5.0, layer=0, part="sinusoidal")]
+
+
+def longer(model, gain, half):
+    """What three ways to read on gain, the best but for adaptation the first."""
+    ways = {"rotation": (gain, half), "cyclic": (gain - 0.5, 0.0), "rotation+all": (gain + 0.5, 0.0)}
+    found = [one(model, "length.gain", *value, part=way) for way, value in ways.items()]
+    return [*found, one(model, "length.frequencies", 6.0), one(model, "length.beyond", 4.0, part="in-pieces")]
+
+
+def in_split(target, read, other, share):
+    """Probes of `target` in the part of split that is read, and a share of it in the other."""
+    return lambda v, h: [
+        *probes("split", target, read, [0.0, v, 0.0], h, 2),
+        *probes("split", target, other, [0.9, share, 0.9], 0.0, 2),
+    ]
+
+
+def sinusoidal_row(v, _half):
+    found = {"pca.top10": v, "n50.count": 10.0, "n50": 1000 / 128}
+    return [one("sinusoidal", metric, value, seed=None, n=512) for metric, value in found.items()]

@@ -130,4 +130,7 @@ def _run(work: Callable[..., object], arguments: tuple[str, ...], values: dict[s
             os.dup2(file.fileno(), descriptor)
     os.environ.clear()
     os.environ.update(values)
+    # Where a pool of workers was the first to start the server, it began with Ctrl-C blocked, and so would this
+    # process: a test that sends it waited until LONGEST.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     work(*arguments)

@@ -119,7 +119,7 @@ def touched(folder: Path) -> None:
     windows = Windows(folder)
     for split in ("train", "held_out"):
         list(windows[split])
-        windows[split].articles()
+        windows[split].document_numbers()
     windows.unigrams()
     windows.tokenizer()
 

@@ -201,6 +201,7 @@ def test_doctor_and_presets_print_one_object(trained):
     extras = project["optional-dependencies"]
     wanted = {re.split("[><=]", each)[0] for name in ("trackers", "onnx", "sentence", "mteb") for each in extras[name]}
     assert set(facts["extras"]) == wanted
+    assert facts["threads"] >= 1 and facts["wait_policy"]
     assert facts["disk_free_bytes"] > 0 and facts["versions"]["torch"].startswith("2.")
     rows = {row["name"]: row for row in json.loads(whatwhere("presets", "--json").stdout)["presets"]}
     assert rows["dstg"]["streams"] == [48, 720] and rows["dstg"]["terms"] == ["semantic", "absolute", "relative"]
@@ -243,18 +244,26 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     assert re.match(r"A token's position can be read from the .* best in layer \d \(R² -?\d\.\d\d\), from ", sentence)
     assert empty == "" and heading.split() == ["layer", "part", "token", "segment", "intra"]
     assert [row.split()[:2] for row in rows] == [[str(i), p] for i in range(3) for p in ("all", "position", "semantic")]
-    assert read == "read: 20 windows of 32 tokens of corpus.txt"
+    assert re.fullmatch(r"read: 20 windows of 32 tokens, of \d+ documents? of corpus.txt", read)
 
 
-def test_claims_are_a_sentence_and_rows_by_verdict(tmp_path):
+def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):
     study = str(make_study(tmp_path / "study"))
-    every = json.loads(whatwhere("claims", study, "--json").stdout)
-    ledger = [claim for claim in every if claim["kind"] != "analytic"]
-    first, *lines = whatwhere("claims", study).stdout.splitlines()
+    ledger = json.loads(whatwhere("claims", study, "--json").stdout)
+    assert {claim["kind"] for claim in ledger} == {"empirical", "corpus"}
+    facts = json.loads(whatwhere("claims", study, "--arithmetic", "--json").stdout)
+    assert {claim["kind"] for claim in facts} == {"analytic"} and all(claim["always"] for claim in facts)
+    told = whatwhere("claims", study).stdout
+    first, *lines = told.partition("\n\n")[0].splitlines()
+    origins = ("printed number", "printed sentence", "rule of our own")
+    assert first.startswith(f"{len(ledger)} claims ") and first.endswith("  ".join(("all", *origins)))
     counts = Counter(claim["verdict"] for claim in ledger)
-    numbers = ", ".join(f"{v} {n}" for v, n in counts.most_common())
-    more = f"{len(every) - len(ledger)} more are arithmetic and count for nothing (--json)."
-    assert first == f"Of {len(ledger)} claims: {numbers}. {more}"
+    assert len(lines) == len(counts)
+    for line in lines:
+        verdict, numbers = re.fullmatch(r"([a-z ]+?) +([\d ]+)", line).groups()
+        of = Counter(claim["origin"] for claim in ledger if claim["verdict"] == verdict)
+        assert [int(n) for n in numbers.split()] == [counts[verdict], *(of[origin] for origin in origins)]
+    lines = told.partition("\n\n")[2].splitlines()
     headings = [line for line in lines if line and not line.startswith(" ")]
     assert len(set(headings)) == len(headings) and set(headings) <= {*counts, "not measured"}
     rows = [line.split()[0] for line in lines if line.startswith("  ") and not line.split()[0].isdigit()]

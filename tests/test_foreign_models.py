@@ -43,7 +43,7 @@ def test_heads_probe_and_attention_read_text_by_the_models_own_tokenizer(kind, p
     model, corpus = place / kind, ("--corpus", place / "my-texts", "--documents", "10")
     found = done("heads", model, *corpus, "--out", tmp_path / "heads")
     looks = [r for r in found["records"] if r["metric"] == "attention.previous"]
-    assert found["documents"] == 10 and found["tokens"] == 32 and {r["layer"] for r in looks} == {1, 2}
+    assert found["windows"] == 10 and found["tokens"] == 32 and {r["layer"] for r in looks} == {1, 2}
     assert found["corpus"] == str(place / "my-texts") and (tmp_path / "heads/report.html").is_file()
     found = done("probe", model, *corpus, "--splits", "2")
     assert {r["layer"] for r in found["records"] if r["metric"] == "r2.token"} == {0, 1, 2}

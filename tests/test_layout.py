@@ -21,9 +21,9 @@ LEVELS = [
     {"geometry", "claims"},
     {"gates"},
     {"points"},
-    {"records", "intervals", "metrics", "papers", "shipped", "status"},
+    {"records", "intervals", "metrics", "papers", "shipped", "status", "terms"},
     {"hashes", "locks"},
-    {"files", "version", "auto_classes", "stop", "wrong", "hub"},
+    {"files", "version", "auto_classes", "stop", "waiting", "wrong", "hub"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 FILES = sorted(PACKAGE.rglob("*.py"))

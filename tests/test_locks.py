@@ -14,8 +14,7 @@ from cli_runner import environment, sentences, whatwhere
 
 from whatwhere import locks
 from whatwhere.files import new_folder, this_machine, write_text
-from whatwhere.locks import LOCK, InUse, is_locked, locked, sweep, sweep_beside
-from whatwhere.study.run import waiting_for
+from whatwhere.locks import LOCK, InUse, is_locked, locked, sweep, sweep_beside, waiting_for
 
 HOLD = """
 import sys, time
@@ -133,7 +132,7 @@ def test_only_another_process_is_waited_for(tmp_path, monkeypatch):
     # A folder that cannot be written was waited for without end.
     said, out = [], tmp_path / "run"
     with holding(out) as holder:
-        monkeypatch.setattr("whatwhere.study.run.WAIT", 0.0)
+        monkeypatch.setattr("whatwhere.locks.WAIT", 0.0)
         with waiting_for(out, lambda event, words, **facts: (said.append([event, *facts.values()]), holder.kill())):
             assert is_locked(out) is not None
     assert said == [[event, f"{holder.pid} on {os.uname().nodename}", str(out)] for event in ("waiting", "waited")]

@@ -28,7 +28,7 @@ from whatwhere.cli.verbs import app
 from whatwhere.training.pretrain import PretrainConfig
 
 ROOT = Path(__file__).parents[1]
-HOW_TO = ["verbs", "corpus", "scheme", "finetune", "page", "analysis", "elsewhere"]
+HOW_TO = ["verbs", "corpus", "scheme", "finetune", "page", "analysis", "elsewhere", "machine"]
 LATER = ["extrapolation", "evaluation", "scale"]
 EVALUATIONS = ["glue", "squad", "grammar", "holmes", "mteb"]
 EVALUATED = [f"{name}.yaml" for name in ("glue", "squad", "linguistic", "holmes", "mteb", "length")]

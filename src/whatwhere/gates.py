@@ -7,8 +7,7 @@ from .points import ANY, Table
 
 LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained at all
 HALF = 0.5  # of the gain of the run's best model over the plateau, below which another is too young to be compared
-FALLING = 0.05  # nats over a tenth of the steps up to which a loss has settled,
-STILL = 0.1  # or this share of what the model has gained over the plateau: decaying rates lower the loss to the end
+FALLING = 0.05  # nats over the last tenth of the steps up to which a loss has settled
 PLACED = 0.5  # share of the windows that begin with a document, from which places in windows are places in documents
 PRESENT = 0.25  # R² from which a part is said to carry a target (ap's last layer, which "loses" it, has 0.24)
 READ = 0.5  # R² that a model which is given positions must have before one that is not "hardly" has any
@@ -64,21 +63,16 @@ def noise(table: Table, model: str, seeds: Iterable[int | None] | None = None) -
     return "" if gone.value >= WALK * walk.value else f"{said}, {gone.value / walk.value:.1f} times AdamW's random walk"
 
 
-def use(table: Table, model: str, seeds: Iterable[int | None] | None = None, step: int | None = None) -> float | None:
+def use(table: Table, model: str) -> float | None:
     """Return what a model's absolute term is worth in the seed where it is worth least: nats by which the loss rises
-    without it in all blocks; None where that was not measured.
-
-    Args:
-        seeds: those that count, default all.
-        step: of the training, None for its end.
-    """
-    chosen = ANY if seeds is None else tuple(seeds)
-    worth = table.point("ablation.remove", model, part="absolute", seed=chosen, step=step)
+    without it in all blocks; None where that was not measured."""
+    worth = table.point("ablation.remove", model, part="absolute")
     return None if worth is None else float(worth.each.min())
 
 
 def unplaced(table: Table) -> float | None:
-    """Share of the training windows that begin with a document, where it is below `PLACED`: they run on."""
+    """Share of the training windows that begin with a document, where it is below `PLACED`: the others run on from one
+    window to the next, or are later pieces of a long document."""
     share = table.point("corpus.from_start")
     return share.value if share is not None and share.value < PLACED else None
 
@@ -114,7 +108,7 @@ def unlearned(
 
 def unsettled(table: Table, model: str, seeds: Iterable[int | None] | None = None) -> tuple[float, int] | None:
     """Fall of a model's validation loss at the end, in nats over a tenth of its steps, and the steps, where it still
-    falls by more than `FALLING` and by more than `STILL` of its gain.
+    falls by more than `FALLING`.
 
     From the last validation before the last tenth of the steps to the end, of the seed that falls most. None where no
     seed still learns, or the validations do not tell.
@@ -126,7 +120,7 @@ def unsettled(table: Table, model: str, seeds: Iterable[int | None] | None = Non
         if before is not None:
             falls.append(((losses[before] - losses[last]) * 0.1 * last / (last - before), last))
     fall, steps = max(falls)
-    return (fall, steps) if fall > max(FALLING, STILL * (gain(table, model, seeds) or 0.0)) else None
+    return (fall, steps) if fall > FALLING else None
 
 
 def _courses(table: Table, model: str, seeds: Iterable[int | None] | None) -> list[tuple[float, dict[int, float]]]:

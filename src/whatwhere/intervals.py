@@ -10,12 +10,13 @@ LOSS_ROUNDING = 1e-6  # nats: a smaller rise is none, as the same documents in a
 
 
 def tested(documents: int) -> int:
-    """Documents that a split holds out: a fifth, 100 of 500 (DSTG section 5)."""
-    return round(documents / 5)
+    """Return how many documents a split holds out: a fifth, 100 of 500 (DSTG section 5), at least one."""
+    return max(1, round(documents / 5))
 
 
 def split_interval(values: Sequence[float] | np.ndarray, documents: int = 500) -> tuple[float, float] | None:
-    """Interval of the mean of `values`, one from each random split of the same documents; None for a single value.
+    """Interval of the mean of `values`, one from each random split of the same documents; None for a single value, and
+    for a single document.
 
     mean ± t(0.975, k - 1) · s · sqrt(1/k + tested/trained) for k splits of `documents` documents, s the standard
     deviation of the values. The splits share documents, so their values are not independent and the usual s·sqrt(1/k)
@@ -23,6 +24,8 @@ def split_interval(values: Sequence[float] | np.ndarray, documents: int = 500) -
     generalization error, Machine Learning 52 (2003). It speaks of this model on other documents, not of another
     training seed.
     """
+    if documents < 2:
+        return None
     return _interval(values, 1 / max(len(values), 1) + tested(documents) / (documents - tested(documents)))
 
 

@@ -7,8 +7,8 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -17,6 +17,7 @@ from .files import TEMPORARY, check_writable, this_machine
 
 LOCK = ".lock"
 _LOOKS, _PAUSE = 5, 0.02  # at a lock that another holds, seconds between them: one that asks who does holds it, too
+WAIT = 5.0  # seconds between two looks at whether another process is done with a folder
 _held: set[Path] = set()  # by this process
 
 
@@ -164,3 +165,23 @@ def sweep(folder: Path) -> None:
         elif path.is_dir() and not path.is_symlink() and is_locked(path) is None:
             (path / LOCK).unlink(missing_ok=True)  # of a process that was killed before it let go
             sweep(path)
+
+
+@contextmanager
+def waiting_for(folder: Path, say: Callable[..., None]) -> Iterator[None]:
+    """Hold a folder as soon as nobody else does; who does is said once, and when it goes on."""
+    holder = ""
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(locked(folder))
+                break
+            except InUse as error:
+                if not holder:
+                    holder = error.holder
+                    what = f"waiting for process {holder}, which writes to {folder}"
+                    say("waiting", what, process=holder, folder=str(folder))
+                time.sleep(WAIT)
+        if holder:
+            say("waited", f"going on: process {holder} is done with {folder}", process=holder, folder=str(folder))
+        yield

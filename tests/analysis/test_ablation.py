@@ -1,6 +1,8 @@
 """Ablations against models whose weights were edited by hand and against loops; masks, what stays as it is, and bad
 input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -83,6 +85,23 @@ def test_the_loss_is_the_models_own(name, kind):
     (mean,) = select(alone, metric="loss.document", index=None)
     assert (mean.value, mean.low, mean.high) == pytest.approx((loss.value, loss.low, loss.high), rel=1e-9)
     np.testing.assert_allclose([r.value for r in alone if r.index is not None], [r.value for r in each], rtol=1e-9)
+
+
+def test_documents_are_paired_whole_and_count_once():
+    """Every window was a document: of six windows of three documents the intervals were those of six."""
+    model, chosen = build("dstg"), documents()
+    numbers = np.array([5, 5, 5, 5, 8, 9])
+    joined = replace(chosen, document_numbers=numbers)
+    each = loss_of(model, chosen)
+    wanted = [each[numbers == d].mean() for d in (5, 8, 9)]
+    records = document_loss_records(model, joined, Who("m", 1, "s"))
+    (mean,) = select(records, metric="loss.document", index=None)
+    assert [r.value for r in records if r.index is not None] == pytest.approx(wanted, rel=1e-9)
+    assert mean.value == pytest.approx(np.mean(wanted), rel=1e-9) and mean.n == 3
+    (removed,) = [r for r in run(model, joined, ["absolute"], kinds=["remove"], by=["all"]) if r.part == "absolute"]
+    assert removed.n == 3
+    alone = document_loss_records(model, replace(chosen, document_numbers=np.zeros(6, int)), Who("m", 1, "s"))
+    assert [(r.index, r.low, r.n) for r in alone] == [(None, None, 1)]
 
 
 def zero_relative(model, layers=(0, 1)):

@@ -31,11 +31,11 @@ class Fixed(torch.nn.Module):
         return SimpleNamespace(hidden_states=tuple(f[input_ids[:, 0]] for f in self.features))
 
 
-def documents(count, articles=None):
+def documents(count, begin_in=None):
     regular = np.ones((count, N), dtype=bool)
     regular[:, [0, -1]] = False
     numbers, positions = np.tile(np.arange(count)[:, None], (1, N)), np.tile(np.arange(N), (count, 1))
-    return Documents(numbers, positions, None, regular, {}, articles=articles)
+    return Documents(numbers, positions, None, regular, {}, document_numbers=begin_in)
 
 
 def corpus(rng, positions=8, skip=()):
@@ -62,10 +62,10 @@ def test_states_that_are_a_table_have_its_stress_and_the_corpus_own_has_none():
     assert level.value == pytest.approx(1 - pairs.mean() ** 2 / (pairs**2).mean()) and level.n == 8
 
 
-def test_means_over_uneven_articles_and_positions_are_those_of_loops():
+def test_means_over_uneven_documents_and_positions_are_those_of_loops():
     rng = np.random.default_rng(1)
-    count, articles = 24, np.repeat(np.arange(6), 4)
-    states, docs = rng.normal(size=(count, N, 3)) + np.arange(N)[:, None], documents(count, articles)
+    count, numbers = 24, np.repeat(np.arange(6), 4)
+    states, docs = rng.normal(size=(count, N, 3)) + np.arange(N)[:, None], documents(count, numbers)
     docs.regular[rng.random((count, N)) < 0.2] = False
     dist = corpus(rng, skip=(2,))
     (record,) = select(centre_records(Fixed([states]), docs, dist, Who("m")), metric="hidden.stress")
@@ -73,7 +73,7 @@ def test_means_over_uneven_articles_and_positions_are_those_of_loops():
     def by_loops(left_out):
         means = []
         for side in (0, 1):
-            rows = [i for i in range(count) if articles[i] % 2 == side and articles[i] != left_out]
+            rows = [i for i in range(count) if numbers[i] % 2 == side and numbers[i] != left_out]
             tokens = [[states[i, p + 1] for i in rows if docs.regular[i, p + 1]] for p in dist.positions]
             means.append([np.mean(of_position, axis=0) for of_position in tokens])
         a, b = means
@@ -82,7 +82,7 @@ def test_means_over_uneven_articles_and_positions_are_those_of_loops():
         return np.sum((d * np.sum(d * best) / np.sum(d**2) - best) ** 2) / np.sum(best**2)
 
     left = [by_loops(g) for g in range(6)]
-    assert record.value == pytest.approx(by_loops(None)) and record.n == count
+    assert record.value == pytest.approx(by_loops(None)) and record.n == 6
     half = 2.570582 * np.sqrt(5 / 6 * np.sum((left - np.mean(left)) ** 2))  # Student's t of 5 degrees of freedom
     assert (record.low, record.high) == pytest.approx((record.value - half, record.value + half), rel=1e-5)
 
@@ -98,11 +98,11 @@ def test_states_that_do_not_tell_positions_apart_have_no_stress():
     assert noise == [] and moved[0] < 0.01
 
 
-def test_few_articles_or_positions_have_no_stress_and_diverged_states_are_refused():
+def test_few_documents_or_positions_have_no_stress_and_diverged_states_are_refused():
     rng = np.random.default_rng(3)
     states = rng.normal(size=(12, N, 3))
-    one_article = documents(12, np.zeros(12, dtype=int))
-    assert centre_records(Fixed([states]), one_article, corpus(rng), Who("m")) == []
+    of_one = documents(12, np.zeros(12, dtype=int))
+    assert centre_records(Fixed([states]), of_one, corpus(rng), Who("m")) == []
     assert centre_records(Fixed([states]), documents(12), corpus(rng, positions=2), Who("m")) == []
     far = CorpusDistances(distances(rng.normal(size=(4, 2))), np.arange(4) + 100)
     still = CorpusDistances(np.ones((8, 8)) - np.eye(8), np.arange(8), np.zeros((8, 8)))

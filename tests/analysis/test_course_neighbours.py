@@ -96,13 +96,13 @@ def test_means_over_heads_the_best_head_and_who_leads_follow_from_the_heads():
     assert not select(records, metric="local.lead", part=TOTAL)
 
 
-def test_whole_articles_are_drawn_and_one_of_them_gives_no_interval():
+def test_windows_of_one_document_give_no_interval():
     chosen = documents(4, n=12)
-    object.__setattr__(chosen, "articles", np.zeros(4, int))
+    object.__setattr__(chosen, "document_numbers", np.zeros(4, int))
     reader = NeighbourWeights()
     read(build("dstg"), chosen, [reader])
     records = reader.records(WHO)
-    assert all(r.low is None for r in records) and one(records, "local.even").n == 4
+    assert all(r.low is None for r in records) and one(records, "local.even").n == 1
 
 
 def test_a_bias_that_puts_all_weight_on_the_token_before_is_seen_there():

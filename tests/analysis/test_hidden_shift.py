@@ -53,3 +53,18 @@ def test_the_value_is_the_mean_over_documents_of_the_relative_change_over_words(
         )  # [CLS] is left out
         changes.append(float((moved - h).norm() / h.norm()))
     assert record.value == pytest.approx(sum(changes) / 10, rel=1e-10)
+
+
+def test_windows_of_one_document_are_drawn_together(held_out):
+    """Twelve windows, four documents of three alike: an interval over windows is too narrow by a root of three."""
+
+    class Pieces(list):
+        def document_numbers(self):
+            return np.repeat(np.arange(4), 3)
+
+    alike = [held_out[i // 3] for i in range(12)]
+    model = build("ap")
+    found = [shift_records(model, windows, Who("ap", 0, "s"), documents=12) for windows in (Pieces(alike), alike)]
+    for joined, apart in zip(*found, strict=True):
+        assert joined.value == apart.value and (joined.n, apart.n) == (4, 12)
+        assert joined.high - joined.low > 1.3 * (apart.high - apart.low)

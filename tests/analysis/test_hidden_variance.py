@@ -134,13 +134,17 @@ def test_a_known_share_is_found_and_lies_in_its_interval():
     assert np.mean(hits) >= 0.85
 
 
-def test_articles_are_left_out_whole():
+def test_documents_are_left_out_whole():
     docs, rng = documents(64, 20), np.random.default_rng(0)
-    article = np.repeat(np.arange(8), 8)
-    x = rng.normal(size=(8, 20, 4)).repeat(8, axis=0)  # windows of an article are copies: eight things, not 64
-    together = Documents(docs.input_ids, docs.position_ids, None, docs.regular, docs.targets, articles=article)
+    numbers = np.repeat(np.arange(8), 8)
+    x = rng.normal(size=(8, 20, 4)).repeat(8, axis=0)  # windows of a document are copies: eight things, not 64
+    together = Documents(docs.input_ids, docs.position_ids, None, docs.regular, docs.targets, document_numbers=numbers)
     (alone,), (joined,) = shares([x], docs), shares([x], together)
-    assert alone.value == pytest.approx(joined.value) and joined.high - joined.low > 1.5 * (alone.high - alone.low)
+    assert (
+        (alone.n, joined.n) == (64, 8)
+        and alone.value == pytest.approx(joined.value)
+        and joined.high - joined.low > 1.5 * (alone.high - alone.low)
+    )
 
 
 def test_states_that_are_not_finite_and_nothing_read_are_refused():
@@ -185,7 +189,7 @@ def made_up(count=30, n=16, seed=0):
 def test_ceilings_equal_means_by_position_and_sklearns_r2():
     windows = made_up()
     records = ceiling_records(windows, study="s", documents=30, splits=3)
-    test = split_documents(30, 3)
+    test = split_documents(np.arange(30), 3)
     for target, y in (("segment", windows.segments.astype(float)), ("intra", windows.progress)):
         has = (windows.segments >= 0) & ~np.isnan(y)
         values = []

@@ -54,7 +54,7 @@ def test_more_windows_than_wanted_are_spaced_over_the_set():
 
 def test_fewer_windows_than_wanted_are_used_and_said(caplog):
     assert len(choose_documents([window(6)] * 12, documents=500)) == 12
-    assert "12 documents of 6 tokens, not 500" in caplog.text
+    assert "12 windows of 6 tokens, not 500" in caplog.text
 
 
 def test_exactly_as_many_say_nothing(caplog):

@@ -11,8 +11,8 @@ from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
 from whatwhere.analysis import probes
-from whatwhere.analysis.passes import choose_documents
-from whatwhere.analysis.probes import probe_records, split_documents, written
+from whatwhere.analysis.passes import choose_documents, written
+from whatwhere.analysis.probes import probe_records, split_documents
 from whatwhere.analysis.who import Who
 from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.intervals import split_interval
@@ -60,6 +60,25 @@ class Fixed(torch.nn.Module):
         return SimpleNamespace(hidden_states=tuple(f[input_ids[:, 0]] for f in self.features))
 
 
+class Pieces(list):
+    """Windows that are pieces of documents, of the given numbers."""
+
+    def __init__(self, window_set, numbers):
+        super().__init__(window_set)
+        self.numbers = numbers
+
+    def document_numbers(self):
+        return self.numbers
+
+
+def which(window_set):
+    return getattr(window_set, "numbers", np.arange(len(window_set)))
+
+
+def own_values(records, metric, layer):
+    return [r.value for r in select(records, metric=metric, layer=layer, index=(0, 1, 2, 3, 4))]
+
+
 def features_of(window_set, seed=1, width=WIDTH, layers=LAYERS):
     """Mixtures of the three targets and noise, different in every layer."""
     rng = np.random.default_rng(seed)
@@ -89,7 +108,7 @@ def sklearn_r2(features, window_set, metric, columns=slice(None), splits=5, pena
     }[metric]
     rows = regular & ~np.isnan(target)
     found = []
-    for test in split_documents(len(window_set), splits):
+    for test in split_documents(which(window_set), splits):
         fit, tested = rows & ~test[:, None], rows & test[:, None]
         ridge = Ridge(alpha=penalty) if components is None else make_pipeline(PCA(components), Ridge(alpha=penalty))
         ridge.fit(features[fit][:, columns], target[fit])
@@ -203,10 +222,46 @@ def test_one_token_segments_are_left_out_of_intra_only():
 
 @pytest.mark.parametrize("documents", [10, 23, 500])
 def test_splits_hold_out_a_fifth_and_differ(documents):
-    test = split_documents(documents, 5)
+    test = split_documents(np.arange(documents), 5)
     assert set(test.sum(1)) == {round(documents / 5)}
     assert len({tuple(t) for t in test}) == 5
-    np.testing.assert_array_equal(test[:3], split_documents(documents, 3))
+    np.testing.assert_array_equal(test[:3], split_documents(np.arange(documents), 3))
+
+
+@pytest.mark.parametrize("documents", [2, 3, 10, 37])
+def test_windows_of_one_document_are_on_one_side_of_every_split(documents):
+    numbers = np.random.default_rng(0).integers(documents, size=150)
+    numbers[:documents] = np.arange(documents)
+    test = split_documents(numbers, 5)
+    for held_out in test:
+        assert not set(numbers[held_out]) & set(numbers[~held_out])
+        assert len(set(numbers[held_out])) == max(1, round(documents / 5))
+
+
+def test_probes_split_the_documents_that_a_set_names():
+    """Twelve documents of five windows, whose features give the document away and a target that it alone decides."""
+    window_set = Pieces(windows(60), np.repeat(np.arange(12), 5))
+    rng = np.random.default_rng(0)
+    offsets = rng.normal(size=(12, WIDTH))[window_set.numbers]
+    features = [f + 50 * offsets[:, None] for f in features_of(window_set)]
+    records = run(features, window_set)
+    for layer in range(LAYERS + 1):
+        own = own_values(records, "r2.segment", layer)
+        np.testing.assert_allclose(own, sklearn_r2(features[layer], window_set, "r2.segment"), atol=1e-6)
+    (whole,) = select(records, metric="r2.segment", layer=0, index=None)
+    assert (whole.low, whole.high) == pytest.approx(
+        split_interval(own_values(records, "r2.segment", 0), 12)
+    ) and whole.low < whole.value
+    sizes = {r.metric: r.value for r in records if r.metric.startswith("probe.")}
+    assert sizes == {"probe.documents": 12, "probe.windows": 60, "probe.length": 24}
+
+
+def test_windows_of_a_single_document_are_split_and_nothing_is_said_of_others(caplog):
+    window_set = Pieces(windows(20), np.zeros(20, int))
+    records = run(features_of(window_set), window_set)
+    assert "All 20 windows are of one document: they are split one by one" in caplog.text
+    probed = [r for r in records if r.metric.startswith("r2.")]
+    assert probed and all((r.low, r.high, r.index) == (None, None, None) for r in probed)
 
 
 def test_summary_is_the_mean_with_the_corrected_interval():
@@ -237,9 +292,11 @@ def test_records_carry_labels_and_say_how_many_documents():
         *METRICS,
         *(f"{m}.chance" for m in METRICS),
         "probe.documents",
+        "probe.windows",
         "probe.length",
     }
-    assert [(r.value, r.unit) for r in records[:2]] == [(12.0, "documents"), (24.0, "tokens")]
+    sizes = [(12.0, "documents"), (12.0, "windows"), (24.0, "tokens")]
+    assert [(r.value, r.unit) for r in records[:3]] == sizes
     assert {r.layer for r in records if r.metric == "r2.token"} == {0, 1, 2}
 
 

@@ -261,6 +261,9 @@ def test_a_verdict_says_what_the_untrained_model_gives():
     assert carried["untrained"] == {"value": pytest.approx(0.952), "verdict": "not seen here"}
     assert carried["records"][0] == "r2.token dstg position layer 1-2, 5 splits"  # these decided, the control did not
     assert not any("step 0" in r for r in carried["records"])
+    used_before = [*probes([0.97, 0.95, 0.9], step=0), *(replace(r, step=0) for r in used("dstg"))]
+    both = verdict("dstg-position-kept", trained + used_before)
+    assert both["verdict"] == "holds untrained too" and both["holm"] == ""
     # Presence is no condition for a control: an untrained rope hardly knows positions beside a trained ap either.
     rope = [*probes([0.1, 0.2], "all", "rope"), *probes([0.9, 0.5], "all", "ap")]
     alone = verdict("rope-no-position", [*rope, *probes([0.05, 0.05], "all", "rope", step=0)])
@@ -318,9 +321,13 @@ def test_rows_of_windows_that_run_on_are_no_places_in_documents():
         return Record("s", "", "corpus.from_start", share)
 
     run_on = verdict("geom-learned-correlates", [*records, begins(0.001)])
-    said = "windows run on: 0.1 % begin with a document, so table rows are no places in documents"
+    said = "of the windows 0.1 % begin with a document, so table rows are no places in documents"
     assert run_on["verdict"] == "not testable here" and run_on["scale"] == f"not measured: {said}"
     assert verdict("geom-learned-correlates", [*records, begins(0.9)])["verdict"] == "holds here"
+    # 17 % are the first pieces of long documents cut into rows, which was not recorded of join=none.
+    order = [one("ap", "separation", 1.0, part="corpus", step=9), one("ap", "violations", 0.1, part="corpus", step=9)]
+    assert verdict("geom-learned-monotone", [*order, begins(0.9)])["verdict"] == "holds here"
+    assert verdict("geom-learned-monotone", [*order, begins(0.17)])["verdict"] == "not testable here"
     # The sinusoidal table is none that the model learned.
     stress = [one("ap", "scores.std", 0.1, layer=1, part="mixed")]
     stress += [
@@ -345,9 +352,9 @@ def test_what_a_model_that_still_learns_shows_is_not_settled(curve, told):
     found = verdict("rope-no-position", records)
     assert found["verdict"] == ("not settled" if told else "holds here") and found["value"] == pytest.approx(0.202)
     assert found["scale"].startswith(f"so far: holds here; {told}; " if told else "1 seed")
-    # Beside a plateau a tenth of what was gained is no sign of youth: rates that decay lower a loss to the end.
+    # However much it gained: a tenth of 3.4 nats once passed trainings that still fell by 0.2.
     deep = verdict("rope-no-position", [*records, one("", "loss.unigram", 6.5, seed=None)])
-    assert deep["verdict"] == "holds here"
+    assert deep["verdict"] == found["verdict"]
     # What is so by construction, or about text, needs no model that has settled.
     corpora = one("rope", "loss", 9.0, part="validation", step=0)
     assert evaluate([corpora], [BY_ID["geom-toeplitz"]])[0]["verdict"] == "not testable here"

@@ -79,15 +79,13 @@ def test_position_is_kept_only_where_it_is_used(name):
 
 
 def test_position_must_be_used_in_every_seed():
-    of_seeds = [
-        replace(r, seed=seed)
-        for seed, worth in enumerate((0.21, 0.6, 0.05))
-        for r in probes("dstg", "token", "position", [0.98, 0.9, 0.0]) + used("dstg", worth=worth)
-    ]
-    found = verdict("dstg-position-kept", of_seeds)
+    def of_seeds(*worths):
+        stream = probes("dstg", "token", "position", [0.98, 0.9, 0.0])
+        return [replace(r, seed=s) for s, worth in enumerate(worths) for r in stream + used("dstg", worth=worth)]
+
+    found = verdict("dstg-position-kept", of_seeds(0.21, 0.6, 0.05))
     assert found["verdict"] == "not seen here" and "is worth 0.05 nats in the least seed" in found["scale"]
-    better = [replace(r, value=0.16) if r.value == 0.05 else r for r in of_seeds]
-    assert verdict("dstg-position-kept", better)["verdict"] == "holds here"
+    assert verdict("dstg-position-kept", of_seeds(0.21, 0.6, 0.16))["verdict"] == "holds here"
 
 
 OF_HEADS = ("dstg-most-heads-absolute", "dstg-no-relative-heads", "dstg-few-semantic-heads", "dstg-heads-cluster")

@@ -14,6 +14,7 @@ from fork_server import Processes
 
 from whatwhere.corpus import build_windows, counting, load_tokenizer, open_source, source, workers
 from whatwhere.corpus.counting import count_source, count_windows
+from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.geometry.counts import Counts
 
 
@@ -179,10 +180,16 @@ def test_windows_count_like_their_rows(join, align, windows, tokenizer):
     train = windows(join)["train"]
     wanted = np.zeros((4 * 10, len(tokenizer)), np.int64)
     documents = np.zeros(4, int)
+    opened, total = -1, windows(join).manifest["documents"]["train"]
     for number, window in enumerate(train):
-        group = number * 4 // len(train)
+        begins = (train.row(number)[1] & DOCUMENT) != 0
         for document in range(window.document_ids.max() + 1):
-            documents[group] += 1
+            # A row belongs to the document that it begins in, a piece to its own: whole documents in a group.
+            inside = np.flatnonzero(window.document_ids == document)
+            group = max(opened + int(begins[inside[1]]), 0) * 4 // total
+            for _ in range(int(begins[inside].sum())):
+                opened += 1
+                documents[opened * 4 // total] += 1
             ids = [i for i in window.input_ids[window.document_ids == document] if i not in (0, 2, 3, 4)]
             for place, token in enumerate(ids):
                 position = place if align == "start" else place * 10 // len(ids)
@@ -227,5 +234,31 @@ def test_documents_that_run_on_are_followed_from_row_to_row(windows, documents, 
     counts = count_windows(train, 40, groups=4, whole=True)
     np.testing.assert_array_equal(sum(counts.group(g).toarray() for g in range(4)), wanted)
     assert counts.documents.sum() == len(found)
-    with pytest.raises(ValueError, match="run-on windows only; these are join=none"):
-        count_windows(windows("none")["train"], 40, whole=True)
+
+
+@pytest.mark.parametrize("join", ["none", "isolate"])
+def test_whole_documents_are_their_first_pieces(join, list_source, tokenizer, tmp_path):
+    """Position 0 was the first token of every piece, five of six of them in the middle of a document."""
+    texts = [" ".join(f"word{i}" for i in range(20 * k)) for k in range(1, 9)]
+    how = {"length": 32, "join": join, "held_out": 0.0, "workers": 1, "progress": False, "shard_characters": 600}
+    train = build_windows(list_source(texts), tokenizer, tmp_path / "all", pieces="all", **how)["train"]
+    first = build_windows(list_source(texts), tokenizer, tmp_path / "first", pieces="first", **how)["train"]
+    counts, wanted = count_windows(train, 30, groups=4, whole=True), count_windows(first, 30, groups=4)
+    assert (counts.matrix != wanted.matrix).nnz == 0 and counts.documents.tolist() == [2, 2, 2, 2]
+    assert wanted.documents.tolist() == [2, 2, 2, 2]
+    encoded = tokenizer(texts, add_special_tokens=False).input_ids
+    assert counts.tokens == sum(min(len(ids), 30) for ids in encoded)
+    assert count_windows(train, 30, groups=4).tokens > counts.tokens
+
+
+def test_groups_hold_whole_documents(list_source, tokenizer, tmp_path):
+    """Groups were runs of rows, and a long document was in several."""
+    texts = ["alpha " * 300, *["beta gamma"] * 3]
+    how = {"length": 16, "join": "none", "pieces": "all", "held_out": 0.0, "workers": 1, "progress": False}
+    train = build_windows(list_source(texts), tokenizer, tmp_path / "w", **how)["train"]
+    counts = count_windows(train, 14, groups=4)
+    (alpha,) = set(tokenizer("alpha", add_special_tokens=False).input_ids[:1])
+    assert [int(counts.group(g).toarray()[:, alpha].sum()) > 0 for g in range(4)] == [True, False, False, False]
+    assert counts.documents.tolist() == [1, 1, 1, 1]
+    few = count_windows(train, 14, groups=9)
+    assert few.documents.sum() == 4 and few.documents.max() == 1

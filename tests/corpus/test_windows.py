@@ -16,6 +16,8 @@ from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
 from whatwhere.hashes import hashes, sha256, verify, write_hashes
+from whatwhere.study.records import text_records
+from whatwhere.training.pretrain import check_one_batch
 
 
 def contents(windows) -> dict[str, list]:
@@ -423,3 +425,33 @@ def test_first_pieces_are_taken_where_they_are_enough_text(list_source, tokenize
         made("both", join="run-on", pieces="first")
     with pytest.raises(ValueError, match="Set pieces to first or all"):
         build_part(list_source(texts), tokenizer, tmp_path / "part", (0, 2), join="none")
+
+
+def test_what_is_read_is_said_and_recorded_for_every_join(list_source, tokenizer, tmp_path, capsys):
+    texts = [" ".join(f"word{i}" for i in range(40 * k)) for k in range(1, 9)]
+    said = {}
+    for join, pieces in (("run-on", "all"), ("none", "all"), ("none", "first"), ("isolate", "all")):
+        how = {"length": 32, "join": join, "pieces": pieces, "held_out": 0.0}
+        made = build_windows(list_source(texts), tokenizer, tmp_path / f"{join}-{pieces}", **how)
+        (share,) = [r.value for r in text_records(made, "s") if r.metric == "corpus.from_start"]
+        assert share == made["train"].from_start()
+        said[join, pieces] = build.said_of_pieces(made), share
+        assert capsys.readouterr().err.rstrip().endswith(said[join, pieces][0])
+    assert said["none", "first"] == ("the first piece of each document", 1.0)
+    for join, told in (("run-on", "documents run on from one to the next"), ("none", "all pieces of documents")):
+        words, share = said[join, "all"]
+        assert words == f"{told}, {share:.0%} begin with a document" and 0 < share < 0.5
+
+
+def test_first_pieces_of_too_few_documents_say_what_would_do(list_source, tokenizer, tmp_path):
+    texts = [" ".join(f"word{i}" for i in range(400)) for _ in range(3)] + ["a b"]
+    how = {"length": 32, "join": "none", "held_out": 0.0, "progress": False}
+    first = build_windows(list_source(texts), tokenizer, tmp_path / "first", pieces="first", **how)
+    check_one_batch(first, 4)
+    with pytest.raises(ValueError) as error:
+        check_one_batch(first, 5)
+    assert str(error.value) == (
+        "pieces=first leaves 4 training windows, the beginnings of 4 documents, less than one batch of 5. Use --set "
+        "pieces=all, or give more documents or a smaller --set batch_size=."
+    )
+    check_one_batch(build_windows(list_source(texts), tokenizer, tmp_path / "all", pieces="all", **how), 5)

@@ -82,7 +82,7 @@ def work_and_wait(tokenizer_file: str, out: str, method: str = "fork") -> None:
     may fork."""
     multiprocessing.get_context = multiprocessing.get_context if method == "spawn" else lambda _: FORK
     pool = workers.Workers(Path(tokenizer_file), 2)
-    job = ShardJob(out, 0, 16, "run-on", 0.0, 2, 3, "uint16")
+    job = ShardJob(out, 0, 16, "run-on", "all", 0.0, 2, 3, "uint16")
     pool.submit(write_shard, (job, [Part("alpha beta", True, 0.5)], "digest")).result()
     (Path(out) / "ready").touch()
     time.sleep(LONGEST)

@@ -27,6 +27,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert-r/reset": ("bert-r", {"reset": "sum"}),
     "split/per-head": ("split", {"stream_values": "per_head"}),
     "split/separate": ("split", {"stream_qk": "separate"}),
+    "dstg/each": ("dstg", {"relative_special": "each"}),
+    "rp/each": ("rp", {"relative_special": "each", "relative_shared": True}),
     "dstg/own-width": ("dstg", {"table_width": 6}),
     "tupe-a/own-width": ("tupe-a", {"table_width": 6}),
     # Parts of different papers together.

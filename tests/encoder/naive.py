@@ -242,13 +242,23 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
         distances = sorted({j - i for i in positions for j in positions})
         b = [{distance: relative_value(weights, c, at, distance, h) for distance in distances} for h in range(heads)]
         bias = [[[b[h][positions[j] - positions[i]] for j in range(n)] for i in range(n)] for h in range(heads)]
-        if c.relative_special:  # DSTG eq. 1; i is the query
+        if c.relative_special == "shared":  # DSTG eq. 1; i is the query
             rho = weights[f"{at}.special"].unbind(0)
             for h in range(heads):
                 for i in range(n):
                     for j in range(n):
                         if special[i] or special[j]:
                             bias[h][i][j] = rho[0 if special[i] and special[j] else 1 if special[i] else 2][h]
+        if c.relative_special == "each":  # the code of DSTG's authors: rows first, then columns over them
+            row, column = weights[f"{at}.special"].split(2)  # each of [CLS], of [SEP]
+            for h in range(heads):
+                for s, token in enumerate((c.cls_token_id, c.sep_token_id)):
+                    for i in [i for i in range(n) if ids[i] == token]:
+                        bias[h][i] = [row[s][h]] * n
+                for s, token in enumerate((c.cls_token_id, c.sep_token_id)):
+                    for j in [j for j in range(n) if ids[j] == token]:
+                        for i in range(n):
+                            bias[h][i][j] = column[s][h]
         if c.reset == "sum" and c.untied != "none":  # eq. 11: b_{j-i} stands inside the reset, and θ is in `absolute`
             bias = reset(bias, torch.zeros(2, heads, dtype=torch.float64), cls)
         elif c.reset != "none":  # each correlation with a θ of its own, as in the published code

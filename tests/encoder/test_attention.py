@@ -20,8 +20,10 @@ def tensors(*shapes: tuple[int, ...], seed: int = 0) -> list[torch.Tensor]:
 
 def biases(kind: str) -> tuple[list[Bias], list[torch.Tensor]]:
     """Biases of two examples, and the tensors they are made of."""
-    special = torch.tensor([[True, False, True, False, False, False], [False, False, False, True, False, True]])
-    toeplitz, shared, own, rho, other = tensors((2, 2 * N - 1), (1, 2, N, N), (2, 2, N, N), (3, 2), (3, 2), seed=1)
+    special = torch.tensor([[1, 0, 2, 0, 0, 0], [0, 0, 0, 2, 0, 2]])
+    toeplitz, shared, own, rho, other = tensors(
+        (2, 2 * N - 1), (1, 2, N, N), (2, 2, N, N), (3, 3, 2), (3, 3, 2), seed=1
+    )
     chosen = {
         "none": ([], []),
         "toeplitz": ([Bias("relative", toeplitz, None, special)], [toeplitz]),
@@ -106,7 +108,7 @@ def test_softmax_runs_in_float32_at_least(dtype):
     # Scores of 30 and 30.1: bfloat16 cannot tell them apart after the sum with the bias.
     q = torch.zeros(1, 1, 2, 4, dtype=dtype)
     base = torch.tensor([[[[30.0, 30.1], [0.0, 0.0]]]])
-    special = torch.zeros(1, 2, dtype=torch.bool)
+    special = torch.zeros(1, 2, dtype=torch.long)
     v = torch.eye(2, dtype=dtype)[None, None]
     out = eager(term_scores([Product({"a": q}, {"a": q})], [Bias("b", base, None, special)], 1.0), v, None, 0.0)[0]
     assert out.dtype == dtype

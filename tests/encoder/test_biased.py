@@ -13,7 +13,8 @@ B, H, N, D_QK, D_V = 3, 2, 7, 5, 4
 SCALE = 0.4
 BASES = ["none", "batch", "shared", "distance"]
 MASKS = ["none", "padding", "packing", "nothing"]
-COMBINATIONS = list(itertools.product(BASES, [False, True], MASKS))
+VALUES = [0, 2, 3]  # kinds of tokens with values of their own in pairs: none, special ones alike, two kinds of them
+COMBINATIONS = list(itertools.product(BASES, VALUES, MASKS))
 
 
 def eager(
@@ -34,16 +35,15 @@ def eager(
         i = torch.arange(n)
         bias = bias[:, i[None, :] - i[:, None] + n - 1][None]
     if values is not None:
-        query, key = special[:, None, :, None], special[:, None, None, :]
-        both, as_query, as_key = values[:, None, :, None, None]
-        bias = torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, bias)))
+        pairs = values[special[:, :, None], special[:, None, :]].permute(0, 3, 1, 2)  # by the kinds of query and key
+        bias = torch.where(((special[:, :, None] > 0) | (special[:, None, :] > 0))[:, None], pairs, bias)
     scores = scale * q @ k.transpose(-1, -2) + bias
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     return scores.softmax(-1) * factors @ v
 
 
-def inputs(base: str, values: bool, dtype: torch.dtype = torch.float64, n: int = N) -> list[Tensor | None]:
+def inputs(base: str, kinds: int, dtype: torch.dtype = torch.float64, n: int = N) -> list[Tensor | None]:
     """q, k, v, base, values, special."""
     generator = torch.Generator().manual_seed(3)
 
@@ -51,10 +51,11 @@ def inputs(base: str, values: bool, dtype: torch.dtype = torch.float64, n: int =
         return torch.randn(*shape, dtype=dtype, generator=generator).requires_grad_()
 
     shape = {"none": None, "batch": (B, H, n, n), "shared": (1, H, n, n), "distance": (H, 2 * n - 1)}[base]
-    special = torch.zeros(B, n, dtype=torch.bool)
-    special[0, 0] = special[0, n // 2] = special[0, -1] = special[2, 1] = True  # none in the second example
+    special = torch.zeros(B, n, dtype=torch.long)
+    special[0, 0] = special[0, -1] = special[2, 1] = 1  # none in the second example
+    special[0, n // 2] = special[2, 2] = max(kinds - 1, 1)
     q, k, v = leaf(B, H, n, D_QK), leaf(B, H, n, D_QK), leaf(B, H, n, D_V)
-    return [q, k, v, leaf(*shape) if shape else None, leaf(3, H) if values else None, special]
+    return [q, k, v, leaf(*shape) if shape else None, leaf(kinds, kinds, H) if kinds else None, special]
 
 
 def mask(kind: str, n: int = N) -> Tensor | None:
@@ -83,7 +84,7 @@ PIECES = (1 << 19, 2 * H * N * N, H * N * N, N * N, 3 * N, 1)  # examples, heads
 
 @pytest.mark.parametrize("base,values,allowed", COMBINATIONS)
 def test_outputs_and_gradients_are_those_of_the_definition(
-    base: str, values: bool, allowed: str, monkeypatch: pytest.MonkeyPatch
+    base: str, values: int, allowed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = inputs(base, values)
     plain = eager(*arguments, mask(allowed), SCALE)
@@ -110,10 +111,11 @@ def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, s
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("b", [1, B])
 @pytest.mark.parametrize("base,allowed", list(itertools.product(["shared", "distance"], MASKS)))
-def test_special_tokens_that_stand_alike_are_given_once(base, allowed, b, piece, monkeypatch) -> None:
+@pytest.mark.parametrize("kinds", VALUES[1:])
+def test_special_tokens_that_stand_alike_are_given_once(base, allowed, kinds, b, piece, monkeypatch) -> None:
     monkeypatch.setattr(biased, "PIECE", piece)
     monkeypatch.setattr(biased, "KEEP", N if piece % 2 else 0)
-    q, k, v, *bias, special = inputs(base, True)
+    q, k, v, *bias, special = inputs(base, kinds)
     assert special is not None
     arguments = [q[:b], k[:b], v[:b], *bias]
     seen = mask(allowed)
@@ -130,9 +132,9 @@ def test_special_tokens_that_stand_alike_are_given_once(base, allowed, b, piece,
 
 @pytest.mark.parametrize("keep", [0, N])
 @pytest.mark.parametrize("piece", [1 << 19, H * N * N, N * N, 3 * N])
-@pytest.mark.parametrize("base,values", [("none", False), ("shared", False), ("distance", True)])
+@pytest.mark.parametrize("base,values", [("none", 0), ("shared", 0), ("distance", 3)])
 def test_dropout_draws_the_same_factors_forward_and_backward(
-    base: str, values: bool, piece: int, keep: int, monkeypatch: pytest.MonkeyPatch
+    base: str, values: int, piece: int, keep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(biased, "PIECE", piece)
     monkeypatch.setattr(biased, "KEEP", keep)
@@ -153,7 +155,7 @@ def test_dropout_draws_the_same_factors_forward_and_backward(
 
 def test_dropout_keeps_the_declared_share_and_differs_between_calls() -> None:
     n = 64
-    arguments = inputs("none", False, n=n)
+    arguments = inputs("none", 0, n=n)
     first = dropout_factors(arguments[2], arguments, 0.1, seed=0)
     assert abs(float((first == 0).double().mean()) - 0.1) < 0.01  # 24,576 draws: five standard deviations
     zero, identity = torch.zeros_like(arguments[0]), torch.eye(n, dtype=torch.float64).expand(B, H, n, n)
@@ -162,7 +164,7 @@ def test_dropout_keeps_the_declared_share_and_differs_between_calls() -> None:
 
 
 @pytest.mark.parametrize("base,values,allowed", COMBINATIONS)
-def test_bfloat16_is_as_close_as_its_rounding(base: str, values: bool, allowed: str) -> None:
+def test_bfloat16_is_as_close_as_its_rounding(base: str, values: int, allowed: str) -> None:
     *arguments, special = inputs(base, values, n=40)
     types = [torch.bfloat16] * 3 + [torch.float32] * 2
     narrow = [
@@ -180,7 +182,7 @@ def test_bfloat16_is_as_close_as_its_rounding(base: str, values: bool, allowed: 
 
 
 def test_gradients_by_finite_differences() -> None:
-    arguments = inputs("distance", True)
+    arguments = inputs("distance", 3)
     assert torch.autograd.gradcheck(
         lambda *a: biased_attention(*a, arguments[5], mask("nothing"), SCALE, 0.0), arguments[:5]
     )
@@ -188,15 +190,13 @@ def test_gradients_by_finite_differences() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rows_without_a_key_are_finite(dtype: torch.dtype) -> None:
-    arguments = [
-        x.detach().to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs("distance", True)
-    ]
+    arguments = [x.detach().to(dtype).requires_grad_() if x.is_floating_point() else x for x in inputs("distance", 3)]
     out = biased_attention(*arguments, mask("nothing"), SCALE, 0.1)
     assert all(bool(x.isfinite().all()) for x in [out, *gradients(out, arguments)])
 
 
 def test_a_constant_bias_gets_no_gradient_and_costs_none() -> None:
-    arguments = inputs("distance", True)
+    arguments = inputs("distance", 3)
     constant = [*arguments[:3], arguments[3].detach(), arguments[4].detach(), arguments[5]]
     ours, learned = (biased_attention(*a, None, SCALE, 0.0) for a in (constant, arguments))
     for ours_, learned_ in zip(gradients(ours, constant), gradients(learned, arguments)[:3], strict=True):
@@ -206,13 +206,13 @@ def test_a_constant_bias_gets_no_gradient_and_costs_none() -> None:
 def test_nothing_that_grows_with_the_square_of_the_length_is_kept() -> None:
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        biased_attention(*inputs("distance", True, n=900), None, SCALE, 0.1)
+        biased_attention(*inputs("distance", 3, n=900), None, SCALE, 0.1)
     assert max(kept) <= 900 * B * H * max(D_QK, D_V)
 
 
 def test_strided_inputs_and_values_of_another_type() -> None:
     """Heads as they come from a joint projection, and values that autocast left in float32."""
-    arguments = inputs("shared", False, torch.float32)
+    arguments = inputs("shared", 0, torch.float32)
     strided = [x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in arguments[:3]]
     assert torch.equal(
         biased_attention(*strided, *arguments[3:], None, SCALE, 0.0), biased_attention(*arguments, None, SCALE, 0.0)

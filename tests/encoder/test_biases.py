@@ -3,11 +3,12 @@
 import naive
 import pytest
 import torch
-from encoder_models import build, inputs
+from encoder_models import CLS, SEP, build, config, inputs
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
+import whatwhere as ww
 from whatwhere.encoder.biases import Bias, T5Bias, alibi_slopes, t5_bucket
 
 
@@ -120,20 +121,45 @@ def test_special_values_replace_the_distance_by_who_is_special(ids):
         assert not torch.equal(rho[1], rho[2])
 
 
+def test_each_special_token_has_a_value_as_query_and_one_as_key_which_wins(ids):
+    # The code of DSTG's authors: rows of [CLS] and [SEP], columns of both written over them.
+    model = build("dstg", relative_special="each")
+    terms = model.attention_terms(input_ids=ids)["relative"]
+    distance = torch.arange(9)[None, :] - torch.arange(9)[:, None]
+    for layer, relative in enumerate(terms):
+        bias = model.encoder.layers[layer].attention.relative
+        rows, columns = bias.special.split(2)
+        expected = bias.function.table[t5_bucket(distance, 8, 12)].permute(2, 0, 1).repeat(len(ids), 1, 1, 1)
+        for b, row in enumerate(ids.tolist()):
+            for special, value in zip((CLS, SEP), rows, strict=True):
+                for i in [i for i, token in enumerate(row) if token == special]:
+                    expected[b, :, i] = value[:, None]
+            for special, value in zip((CLS, SEP), columns, strict=True):
+                for j in [j for j, token in enumerate(row) if token == special]:
+                    expected[b, :, :, j] = value[:, None]
+        assert torch.equal(relative, expected) and len(set(torch.cat([rows, columns]).flatten().tolist())) == 8
+
+
+def test_special_values_start_at_zero_and_those_of_each_token_at_a_twentieth():
+    for kind, shape, start in (("shared", (3, 2), 0.0), ("each", (4, 2), 0.05)):
+        special = ww.Encoder(config("rp", relative_special=kind)).layers[1].attention.relative.special
+        assert special.shape == shape and bool((special == torch.tensor(start)).all())
+
+
 def test_toeplitz_bias_is_the_same_map_as_its_distances():
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(2, 9, generator=generator)
-    special = torch.tensor([[True, False, False, True, False], [False] * 5])
+    special = torch.tensor([[1, 0, 0, 2, 0], [0] * 5])
     short = Bias("relative", values, None, special)
     distance = torch.arange(5)[None, :] - torch.arange(5)[:, None]
     assert torch.equal(short.dense(), values[:, distance + 4][None])
-    rho = torch.randn(3, 2, generator=generator)
+    rho = torch.randn(3, 3, 2, generator=generator)
     for base in (values, values[:, distance + 4][None]):
         dense = Bias("relative", base, rho, special).dense()
         assert dense.shape == (2, 2, 5, 5)
         assert (
-            torch.equal(dense[0, :, 0, 3], rho[0])
-            and torch.equal(dense[0, :, 3, 1], rho[1])
-            and torch.equal(dense[0, :, 1, 3], rho[2])
+            torch.equal(dense[0, :, 0, 3], rho[1, 2])
+            and torch.equal(dense[0, :, 3, 1], rho[2, 0])
+            and torch.equal(dense[0, :, 1, 3], rho[0, 2])
         )
         assert torch.equal(dense[1], values[:, distance + 4])

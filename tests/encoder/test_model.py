@@ -282,7 +282,7 @@ def test_words_may_be_given_as_vectors(name):
     model, given = build(name), inputs("padded")
     ids = given.pop("input_ids")
     vectors = model.encoder.word_embeddings(ids).detach().requires_grad_()
-    apart = model.config.relative_special or model.config.absolute_special or model.config.reset != "none"
+    apart = model.config.relative_special != "none" or model.config.absolute_special or model.config.reset != "none"
     also = {"input_ids": ids} if apart else {}
     logits = model(inputs_embeds=vectors, **also, **given).logits
     torch.testing.assert_close(logits, model(ids, **given).logits, rtol=0, atol=0)

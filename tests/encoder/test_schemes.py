@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 model_of = functools.cache(lambda case, block: build(case, block=block))  # for tests that leave the weights alone
-RELATIVE_ONLY = {"rp", "rope", "alibi"}  # schemes that know distances and no absolute positions
+RELATIVE_ONLY = {"rp", "rp/each", "rope", "alibi"}  # schemes that know distances and no absolute positions
 WITHOUT_POSITIONS = {"nope"}
 few = settings(max_examples=3, derandomize=True)
 
@@ -25,10 +25,12 @@ CROSSED = {"semantic", "semantic_to_absolute", "absolute_to_semantic", "absolute
 TERMS = {
     "nope": {"semantic"},
     "rope": {"semantic"},
-    **dict.fromkeys(("rp", "alibi"), {"semantic", "relative"}),
+    **dict.fromkeys(("rp", "rp/each", "alibi"), {"semantic", "relative"}),
     **dict.fromkeys(("ap", "sinusoidal", "low-rank", "fourier", "bert-a"), {"mixed"}),
     **dict.fromkeys(("bert-r", "bert-r/reset"), {"mixed", "relative"}),
-    **dict.fromkeys(("dstg", "dstg/own-width", "dstg/product", "tupe-free/each"), {"semantic", "absolute", "relative"}),
+    **dict.fromkeys(
+        ("dstg", "dstg/each", "dstg/own-width", "dstg/product", "tupe-free/each"), {"semantic", "absolute", "relative"}
+    ),
     **dict.fromkeys(("bert-ad", "split", "split/per-head"), CROSSED),
     **dict.fromkeys(("split/t5", "bert-ad/rope"), CROSSED | {"relative"}),
     **dict.fromkeys(

@@ -64,10 +64,10 @@ def bert():
 
 def test_excerpts_are_of_long_documents_from_a_line_behind_the_first_quarter(corpus, tokenizer, texts):
     measured, others = texts
-    assert len(measured) == 12 and measured.articles().tolist() == [0, *range(2, 13)]  # document 1 is short
-    assert set(others.articles()) == set(range(13, 19)) and len(others) > 12
+    assert len(measured) == 12 and measured.document_numbers().tolist() == [0, *range(2, 13)]  # document 1 is short
+    assert set(others.document_numbers()) == set(range(13, 19)) and len(others) > 12
     documents = corpus.read_text(encoding="utf-8").split("\n\n")
-    for row, number in enumerate(measured.articles()):
+    for row, number in enumerate(measured.document_numbers()):
         window, text = measured[row], documents[number]
         begin = text.index("\n", len(text) // 4) + 1
         ids = tokenizer(text[begin:], add_special_tokens=False).input_ids[: N - 2]

@@ -1,11 +1,11 @@
-"""Claims as the page shows them: rows made of anything, what counts first, a table that can be filtered."""
+"""Claims as the page shows them: rows made of anything, what can be judged first, the rest folded with its reason."""
 
 import re
 
 import pytest
 from page_parser import Parsed
 
-from whatwhere.report.ledger import row, rows, shown, table, told
+from whatwhere.report.ledger import counts, folds, row, rows, shown, table
 from whatwhere.report.page import Page, render_page
 
 CLAIM = {
@@ -30,7 +30,7 @@ CLAIM = {
 def test_a_row_has_value_interval_paper_and_control():
     r = row(CLAIM)
     assert (r.here, r.printed, r.mark, r.paper) == ("0.587 [0.551, 0.623]", "0.89", "holds-here", "DSTG")
-    assert r.untrained == "0.100, not seen here" and r.shown and r.anchor == "claim-dstg-x"
+    assert r.untrained == "0.100, not seen here" and r.judged and r.anchor == "claim-dstg-x"
     assert row({"value": 94.1, "unit": "%", "verdict": "holds here"}).here == "94.1\u202f%"
 
 
@@ -49,48 +49,77 @@ def test_a_row_is_made_of_anything(broken):
     assert render_page(Page("t", claims=[broken]))
 
 
-def test_what_counts_comes_first_and_nothing_is_forgotten():
-    kinds = [("analytic", "holds here"), ("empirical", "not testable here"), ("corpus", "not seen here")]
-    kinds += [("empirical", "holds here"), ("empirical", "odd"), ("empirical", "not settled")]
-    claims = [{"id": str(i), "kind": kind, "verdict": verdict} for i, (kind, verdict) in enumerate(kinds)]
+def test_what_can_be_judged_comes_first_and_nothing_is_forgotten():
+    kinds = [("our own", "holds untrained too"), ("printed number", "not testable here"), ("our own", "not seen here")]
+    kinds += [("printed number", "holds here"), ("printed sentence", "odd"), ("printed number", "not settled")]
+    claims = [
+        {"id": str(i), "origin": origin.replace("our", "rule of our", 1), "verdict": v}
+        for i, (origin, v) in enumerate(kinds)
+    ]
     ordered = rows(claims)
-    assert [r.id for r in ordered] == ["3", "2", "5", "1", "4", "0"]
-    assert [r.id for r in ordered if r.shown] == ["3", "2", "5"]
-    assert told(ordered) == (
-        "1 holds here, 1 not seen here, 1 not settled, 1 not testable here, 1 odd. 1 more come out as they do by "
-        "arithmetic or construction, and count for nothing."
+    assert [r.id for r in ordered] == ["3", "2", "0", "5", "1", "4"]
+    assert [r.id for r in ordered if r.judged] == ["3", "2", "0"]
+    assert [r.id for r in ordered if r.tested] == ["3", "2", "0", "5"]
+
+
+def test_counts_are_apart_by_what_the_paper_has():
+    of = [("printed number", "holds here"), ("rule of our own", "holds here"), ("rule of our own", "not settled")]
+    names, lines = counts(rows([{"id": str(i), "origin": o, "verdict": v} for i, (o, v) in enumerate(of)]))
+    assert names == ["all", "printed number", "rule of our own"]
+    assert lines == [("holds here", [2, 1, 1]), ("not settled", [1, 0, 1])]
+
+
+def test_what_cannot_be_judged_is_folded_by_its_reason():
+    young = {**CLAIM, "verdict": "not settled", "so_far": "holds here"}
+    young["scale"] = "so far: holds here; ap still learns: 0.20 nats in the last tenth of 9 steps; 1 seed, no interval"
+    lacking = {"verdict": "not testable here", "scale": "not measured: needs a model rp in the study"}
+    claims = [young, CLAIM, {**lacking, "id": "a"}, {**lacking, "id": "b"}]
+    claims.append({**lacking, "id": "c", "scale": "ap has learned too little: 0.01 nats; 1 seed"})
+    first, second = folds(rows(claims))
+    reason = "ap still learns: 0.20 nats in the last tenth of 9 steps"
+    assert (first[0], first[1]) == (
+        "not settled",
+        "1 not settled: a loss still falls by more than 0.05 nats in the last tenth of the steps; so far 1 holds here",
     )
-    # What an untrained model meets too tells less.
-    also = {**CLAIM, "id": "also", "untrained": {"value": 0.6, "verdict": "holds here"}}
-    assert [r.id for r in rows([also, CLAIM])] == ["dstg-x", "also"]
+    assert [(why, [r.id for r in of]) for why, of in first[2]] == [(reason, ["dstg-x"])]
+    assert second[1] == "3 not testable here: a model, a record or enough learning is missing"
+    assert [(why, [r.id for r in of]) for why, of in second[2]] == [
+        ("needs a model rp in the study", ["a", "b"]),
+        ("ap has learned too little: 0.01 nats", ["c"]),
+    ]
 
 
 def test_a_run_that_measured_nothing_of_the_claims_shows_none():
     missing = [{"id": "x", "kind": "empirical", "verdict": "not testable here"}]
-    arithmetic = {**CLAIM, "id": "mds", "kind": "analytic"}
-    assert shown([*missing, arithmetic]) == [] == shown([])
+    assert shown(missing) == [] == shown([])
     assert [r.id for r in shown([*missing, CLAIM])] == ["dstg-x", "x"]
     gated = {**CLAIM, "id": "y", "verdict": "not testable here"}  # measured, of a model that has not learned
     assert [r.id for r in shown([gated])] == ["y"]
 
 
-def test_the_table_holds_every_claim_and_hides_what_does_not_count():
-    analytic = {**CLAIM, "id": "sum", "kind": "analytic", "always": "one and one <b>"}
-    html = render_page(Page("t", claims=[CLAIM, analytic, {**CLAIM, "id": "none", "verdict": "not testable here"}]))
+def test_the_table_opens_with_what_can_be_judged_and_folds_the_rest():
+    marked = {**CLAIM, "id": "chance", "origin": "rule of our own", "holm": "not after Holm's correction over 9 claims"}
+    none = {**CLAIM, "id": "none", "verdict": "not testable here", "scale": "not measured: needs <b>"}
+    html = render_page(Page("t", claims=[CLAIM, marked, none]))
     found = {a["id"]: a for tag, a in Parsed(html).elements if tag == "tr" and a.get("id")}
-    assert list(found) == ["claim-dstg-x", "claim-none", "claim-sum"]
-    assert ["hidden" in a for a in found.values()] == [False, True, True]
-    assert found["claim-sum"]["data-kind"] == "analytic" and found["claim-sum"]["data-paper"] == "DSTG"
-    assert "Analytic: one and one &lt;b&gt;." in html and "Untrained: 0.100, not seen here." in html
+    assert list(found) == ["claim-dstg-x", "claim-chance", "claim-none"]
+    opened, _, folded = html.partition('<details class="more unjudged" data-verdict="not testable here">')
+    assert 'id="claim-chance"' in opened and 'id="claim-none"' not in opened and 'id="claim-none"' in folded
+    assert (
+        "<summary>1 not testable here: a model, a record or enough learning is missing</summary>" in folded
+        and ">needs &lt;b&gt;</th>" in folded
+    )
+    assert found["claim-chance"]["data-origin"] == "rule of our own" and found["claim-chance"]["data-paper"] == "DSTG"
+    assert "DSTG, rule of our own; not after Holm&#39;s correction over 9 claims</span>" in html
+    assert "Untrained: 0.100, not seen here." in html
     assert "Records: r2.token dstg; loss dstg." in html and "Rule: at least 0.5." in html
     options = re.findall(r"<option[^>]*>([^<]+)</option>", html)
-    assert options == [
-        *("all", "DSTG", "models and text", "all", "empirical", "analytic"),
-        *("tested", "all", "holds here", "not testable here"),
-    ]
+    assert options == ["all", "DSTG", "all", "rule of our own", "all", "holds here", "not testable here"]
+    nothing = render_page(Page("t", claims=[none]))
+    assert "This run can judge none of them yet" in nothing and "This run can judge none" not in html
 
 
 def test_the_csv_has_every_claim():
     claims = table(rows([CLAIM, {}]))
-    assert claims.columns[:4] == ("Id", "Claim", "Kind", "Verdict") and len(claims.rows) == 2
+    assert claims.columns[:6] == ("Id", "Claim", "Kind", "Origin", "Verdict", "Holm") and len(claims.rows) == 2
     assert table([]) is None and '"claims":' in render_page(Page("t", claims=[CLAIM]))

@@ -68,3 +68,17 @@ def test_differences_are_paired_by_document_and_by_seed():
 def test_a_run_that_has_learned_nothing_picks_nothing():
     assert pick(run_of({"ap": 5.95, "dstg": 5.99})).sentence.startswith("No model has learned more")
     assert pick(Run("s", {}, [])) is None
+
+
+def test_unequal_terms_and_rates_have_lines_of_their_own():
+    run = run_of({"rope": 4.0, "dstg": 4.04})
+    assert pick(run).terms == []  # nothing recorded
+    for number, entry in enumerate(run.entries):
+        entry["config"]["residual"] = ("stream", "normalized")[number]
+        entry["training"] = {"learning_rate": 4e-3}
+    records = [*run.records, Record("s", "dstg", "parameters", 1.5e6, seed=0), Record("s", "rope", "parameters", 1.4e6)]
+    assert list(pick(Run("s", run.facts, records)).terms) == [
+        "The models differ in more than their position schemes: residual (`rope` stream, `dstg` normalized); "
+        "parameters (`dstg` 7% more than `rope`).",
+        "Rates: one recipe for all models; at rates of its own another scheme may be ahead.",
+    ]

@@ -147,6 +147,6 @@ def test_the_table_shows_schemes_and_costs_and_a_dash_where_nothing_is_recorded(
 
 def test_models_of_two_backbones_are_said_to_differ_in_more_than_their_scheme():
     one, other = preset("ap", "tiny").to_dict(), preset("tupe-a", "tiny").to_dict()
-    said = schemes.backbone_differences(study(("ap", one), ("tupe-a", other)))
-    assert "blocks (neobert, bert) and dropout (0.0, 0.1)" in said
-    assert schemes.backbone_differences(study(("ap", one), ("rp", preset("rp", "tiny").to_dict()))) is None
+    said = schemes.unequal_terms(study(("ap", one), ("tupe-a", other)))
+    assert "block (`ap` neobert, `tupe-a` bert)" in said and "dropout (`ap` 0, `tupe-a` 0.1)" in said
+    assert schemes.unequal_terms(study(("ap", one), ("rp", preset("rp", "tiny").to_dict()))) == ""

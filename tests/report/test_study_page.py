@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from page_parser import Parsed
 
-from whatwhere.records import read_records, write_records
+from whatwhere.records import Record, read_records, write_records
 from whatwhere.report import how, write_report
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import study_page
@@ -250,10 +250,36 @@ def test_the_report_reads_no_other_part_of_the_project():
     import whatwhere.report as report
 
     root = Path(report.__file__).parent
-    below = ("claims", "files", "gates", "hashes", "metrics", "papers", "points", "records", "wrong")
+    below = ("claims", "files", "gates", "hashes", "metrics", "papers", "points", "records", "terms", "wrong")
     for path in root.rglob("*.py"):
         up = "." * (2 + len(path.relative_to(root).parts) - 1)
         for line in path.read_text(encoding="utf-8").splitlines():
             assert not re.match(r"\s*(from|import) whatwhere", line), f"{path.name}: {line}"
             if match := re.match(rf"\s*from {re.escape(up)}(\w+)", line):
                 assert match[1] in below, f"{path.name}: {line}"
+
+
+@pytest.mark.parametrize(
+    ("corpus", "told"),
+    [
+        ({"join": "none", "pieces": "first"}, "windows are the first pieces of documents; each is read 1.5 times"),
+        (
+            {"join": "none", "pieces": "all"},
+            "windows are all pieces of documents, 17\u202f% begin with a document; each",
+        ),
+        (
+            {"join": "run-on", "pieces": "all"},
+            "windows run on from document to document, 17\u202f% begin with a document",
+        ),
+    ],
+)
+def test_a_page_says_which_rows_its_models_read(corpus, told, build):
+    folder = build()
+    facts = json.loads((folder / "study.json").read_text())
+    facts["corpus"] = {"name": "text", **corpus}
+    (folder / "study.json").write_text(json.dumps(facts))
+    records = read_records(folder / "records.parquet")
+    more = [Record("s", "", "corpus.from_start", 0.17), Record("s", "ap", "passes", 1.5, seed=0)]
+    write_records(folder / "records.parquet", [*records, *more])
+    words = "".join(Parsed(write_report(folder).read_text(encoding="utf-8")).words)
+    assert words.count(told) == 1 and words.count(told[0].upper() + told[1:]) == 1  # below the title, and at the end

@@ -15,10 +15,11 @@ from run_files import logged, missing, unexplained
 from whatwhere.encoder import PRESETS
 from whatwhere.files import read_json, read_lines
 from whatwhere.hashes import HASHES, verify
+from whatwhere.locks import waiting_for
 from whatwhere.records import read_records, select
 from whatwhere.study.config import StudyConfig
 from whatwhere.study.outputs import write_results
-from whatwhere.study.run import Study, run_models, run_study, waiting_for
+from whatwhere.study.run import Study, run_models, run_study
 
 VALUES = {
     "length": 32,
@@ -58,6 +59,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
     ended = {p.parent: json.loads(p.read_text())["validation_loss"] for p in whole.glob("models/*/*/training.json")}
     lowest = min(ended, key=lambda model: ended[model])
     said = whatwhere("study", "--out", str(whole)).stdout  # named was the first by the alphabet
+    assert "The models differ in more than their position schemes: parameters (`dstg`" in said
     assert len(set(ended.values())) == 2 and f"Next: whatwhere predict {lowest} --text 'This is the first" in said
     killed = fork_server.command(*arguments, "--out", str(broken), held_before=38)
     killed.kill_after(broken / "models/rope/seed-0/checkpoints/step-10")  # the second model is being trained
@@ -142,11 +144,16 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
         timed = {"seconds", "tokens_per_second", "memory.peak"}
         found.append([r for r in read_records(tmp_path / str(most) / "s/records.parquet") if r.metric not in timed])
     assert found[0] == found[1]
+    told = [line["terms"] for line in read_lines(tmp_path / "2/s/log.jsonl") if line["event"] == "terms"]
+    residual = (
+        "residual (`printed` stream, others normalized)" if more else "residual (`dstg` normalized, `printed` stream)"
+    )
+    assert told == [f"The models differ in more than their position schemes: {residual}; rates."]
     models = json.loads((tmp_path / "2/s/study.json").read_text())["models"]
     assert [(m["name"], m["seed"], m["config"]["preset"], m["config"]["residual"]) for m in models[: 2 + more]] == [
         ("dstg", 0, "dstg", "normalized"),
         ("printed", 0, "dstg", "stream"),
-        *[("rope", 0, "rope", "stream")] * more,
+        *[("rope", 0, "rope", "normalized")] * more,
     ]
     assert models[1]["config"]["num_hidden_layers"] == 2  # of `training`, which a variant's own `model` is laid over
     assert [m["training"]["learning_rate"] for m in models[:2]] == [models[0]["training"]["learning_rate"], 2e-3]
@@ -200,7 +207,7 @@ def test_while_another_writes_the_report_the_last_model_leaves_it_to_that(argume
 
 def test_who_waits_for_the_windows_says_so_once(tmp_path, monkeypatch, capsys):
     # "waiting: why Another process is writing to ..." came every five seconds.
-    monkeypatch.setattr("whatwhere.study.run.WAIT", 0.01)
+    monkeypatch.setattr("whatwhere.locks.WAIT", 0.01)
     folder = tmp_path / "corpus"
     folder.mkdir()
     (folder / ".lock").write_text("6810 on vm")

@@ -45,7 +45,7 @@ def test_a_tokenizer_without_line_breaks_stays_as_it_is(bert, text):
     model, tokenizer = opened(bert)
     assert len(tokenizer) == model.config.vocab_size and "[NL]" not in tokenizer.get_vocab()
     found = run_heads(model, tokenizer, bert, corpus=str(text), documents=10, progress=False)
-    assert found["documents"] == 10 and found["tokens"] == 32 and found["records"]
+    assert found["windows"] == 10 and found["tokens"] == 32 and found["records"]
     _, source, manifest = windows_of(bert, str(text))
     assert source == str(text) and manifest["vocab_size"] == len(tokenizer) and not manifest["newline_token"]
 

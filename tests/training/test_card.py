@@ -215,3 +215,19 @@ def test_card_names_what_the_scheme_changes_and_how_an_own_one_is_loaded(monkeyp
     monkeypatch.setitem(BIASES, "mine", BIASES["t5"])
     card = model_card(ww.preset("nope", "tiny", relative="mine"), settings(), SUMMARY)
     assert 'ww.load_scheme("FOLDER/own_scheme.py")' in card and "but for its own scheme" in card
+
+
+@pytest.mark.parametrize(
+    ("join", "more", "told"),
+    [
+        ("run-on", {}, "one document after the other, cut at the length (join=run-on)"),
+        ("none", {"pieces": "first"}, "the first piece of one document, padded (join=none, pieces=first)"),
+        ("none", {"pieces": "all"}, "a piece of one document, often from its middle, padded (join=none, pieces=all)"),
+        ("isolate", {"pieces": "first"}, "first pieces of several documents that do not see each other"),
+    ],
+)
+def test_a_card_says_which_pieces_were_read_and_how_often(join, more, told):
+    card = model_card(ww.preset("dstg", vocab_size=300), settings(join=join), {**SUMMARY, **more, "passes": 1.5})
+    assert told in card and "128 tokens, each window read 1.5 times" in card
+    once = model_card(ww.preset("dstg", vocab_size=300), settings(join=join), {**SUMMARY, **more, "passes": 0.9})
+    assert "read 0.9 times" not in once

@@ -10,8 +10,9 @@ from cli_runner import whatwhere
 
 from whatwhere.encoder import PRESETS
 from whatwhere.files import plain_yaml
-from whatwhere.training.config import trust_scheme
-from whatwhere.training.pretrain import RECIPES, PretrainConfig, curriculum, defaults
+from whatwhere.study.config import StudyConfig
+from whatwhere.training.config import LoopConfig, trust_scheme
+from whatwhere.training.pretrain import RECIPES, SCHEMES, PretrainConfig, curriculum, defaults
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,50 @@ def test_settings_override_values_override_the_file(tmp_path):
     config = PretrainConfig.load(path, ["learning_rate=4e-3", "model.norm_eps=1e-5"], preset="rope", size=None)
     assert (config.preset, config.learning_rate, config.steps) == ("rope", 4e-3, 5)
     assert config.model == RECIPES["tiny"].get("model", {}) | {"dropout": 0.1, "norm_eps": 1e-5}
+
+
+@pytest.fixture
+def own_rates(monkeypatch):
+    """A recipe of `rp` at size tiny."""
+    own = {"bias_learning_rate_scale": 3.0, "matrix_learning_rate_scale": 1.5}
+    monkeypatch.setitem(SCHEMES, "tiny", {"rp": own})
+    return own
+
+
+def test_a_preset_trains_at_the_rates_of_its_own_unless_others_are_given(own_rates):
+    plain = PretrainConfig.load(None, preset="ap")
+    assert plain.scheme_recipe == {} and plain.bias_learning_rate_scale == 1.0
+    own = PretrainConfig.load(None, preset="rp")
+    assert {key: getattr(own, key) for key in own_rates} == own.scheme_recipe == own_rates
+    given = PretrainConfig.load(None, ["matrix_learning_rate_scale=2"], preset="rp")
+    assert given.scheme_recipe == {"bias_learning_rate_scale": 3.0} and given.matrix_learning_rate_scale == 2.0
+    assert PretrainConfig.load(None, preset="rp", size="small").scheme_recipe == {}
+    assert "bias_learning_rate_scale: 3.0" in own.as_yaml()
+
+
+def test_a_variant_gets_the_recipe_of_its_preset_and_a_setting_for_all_wins(own_rates):
+    """A saved training says the rates that it had, so that a recipe found later does not change it."""
+    own = {"models": ["rp", "mine", "ap"], "variants": {"mine": {"preset": "rp", "model": {"dropout": 0.1}}}}
+    study = StudyConfig.parse(own)
+    rates = {m: study.pretraining(m, 0, 1).bias_learning_rate_scale for m in study.models}
+    assert rates == {"rp": 3.0, "mine": 3.0, "ap": 1.0}
+    said = study.terms()
+    recipe = "bias_learning_rate_scale=3.0, matrix_learning_rate_scale=1.5"
+    assert said[:2] == [f"rp trains by the recipe of rp: {recipe}", f"mine trains by the recipe of rp: {recipe}"]
+    assert "dropout (`mine` 0.1, others 0)" in said[2] and "rates" in said[2] and len(said) == 3
+    for_all = StudyConfig.parse({**own, "training": {"bias_learning_rate_scale": 5}})
+    assert {for_all.pretraining(m, 0, 1).bias_learning_rate_scale for m in study.models} == {5.0}
+    saved = study.pretraining("rp", 0, 1).model_dump()
+    SCHEMES["tiny"]["rp"] = {"bias_learning_rate_scale": 9.0}
+    assert PretrainConfig.parse(saved).bias_learning_rate_scale == 3.0
+
+
+def test_recipes_of_schemes_name_presets_and_keys_that_there_are():
+    for size, presets in SCHEMES.items():
+        assert size in RECIPES
+        for name, own in presets.items():
+            assert name in PRESETS and set(own) <= set(LoopConfig.model_fields)
+            PretrainConfig.parse({"preset": name, "size": size, **own})
 
 
 def test_saved_configuration_loads_equal(tmp_path):

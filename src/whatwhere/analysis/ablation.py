@@ -25,7 +25,7 @@ from ..records import Record
 from . import passes
 from .heads import term_names
 from .passes import Documents, Progress, device_of, rows_on
-from .who import Axes, Who, document_mean
+from .who import Axes, Who, count_documents, document_mean, of_documents
 
 KINDS = ("remove", "mean", "shuffle")
 BY = ("all", "layer", "head")
@@ -128,11 +128,16 @@ def document_loss_records(model: Any, documents: Documents, who: Who, *, batch_s
 
 
 def _over_documents(who: Who, metric: str, values: np.ndarray, axes: Axes, documents: Documents) -> list[Record]:
-    """Records of the means of `values` (documents, entries), of the first entry also of each document."""
+    """Records of the means of `values` (windows, entries), of the first entry also of each document.
+
+    A document counts once, with the mean of its windows, so that two models are paired by document. One document alone
+    has no such record and no interval.
+    """
     passes.check_words(values)
-    mean = document_mean(values, articles=documents.articles)
-    loss, *others = who.records(metric, mean, axes, n=np.isfinite(values).sum(0))
-    return [loss, *who.records(loss.metric, values[:, 0], {"index": range(len(values))}, n=1), *others]
+    values = of_documents(values, documents.document_numbers)
+    loss, *others = who.records(metric, document_mean(values), axes, n=np.isfinite(values).sum(0))
+    each = values[:, 0] if len(values) > 1 else values[:0, 0]
+    return [loss, *who.records(loss.metric, each, {"index": range(len(each))}, n=1), *others]
 
 
 def masked(documents: Documents, mask_rate: float, mask_id: int) -> tuple[np.ndarray, np.ndarray]:
@@ -325,7 +330,7 @@ def swap_records(
 
     - `swap.loss` (index: lag; part "swapped": masked tokens at the two positions, "others": all other masked tokens of
       the same documents): mean of the paired rise over pairs and tokens of a document, then over documents, with the
-      bootstrap's 95 % interval over articles; n: documents.
+      bootstrap's 95 % interval over documents; n: documents.
     - `swap.positive` (index: lag): share of the pairs whose mean rise over the swapped tokens of all documents is above
       0 by more than rounding, with Wilson's interval; n: pairs. At random it is one half.
 
@@ -363,8 +368,9 @@ def swap_records(
             if progress is not None:
                 progress(done, len(chosen))
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    mean = document_mean(means, articles=documents.articles)
-    records = who.records("swap.loss", mean, {"index": list(lags), "part": SWAPPED}, n=np.isfinite(means).sum(0))
+    mean = document_mean(means, document_numbers=documents.document_numbers)
+    n = count_documents(means, documents.document_numbers)
+    records = who.records("swap.loss", mean, {"index": list(lags), "part": SWAPPED}, n=n)
     for lag, (hits, tried) in zip(lags, positive.tolist(), strict=True):
         if tried:
             records.append(who.record("swap.positive", hits / tried, *share_interval(hits, tried), index=lag, n=tried))

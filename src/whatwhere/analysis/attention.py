@@ -129,9 +129,9 @@ class AttentionScores(WeightReader):
     def records(self, who: Who) -> list[Record]:
         means, places = self.places()  # (documents, places, h, kinds)
         axes = {**places, "head": range(self.heads), "metric": KINDS}
-        special, n = self.values["special"], (~np.isnan(means)).sum(0)
+        special, n = self.values["special"], self.count(means)
         return [
-            *who.records("attention.special.keys", self.mean(special), {}, n=(~np.isnan(special)).sum()),
+            *who.records("attention.special.keys", self.mean(special), {}, n=self.count(special)),
             *who.records("attention.", self.mean(means), axes, n=n),
         ]
 
@@ -291,8 +291,8 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
         segments.append(np.repeat([-1, 0, 1, 2, -1], [lead[i], piece, middle[i], piece, tail[i]]))
     segment = np.stack(segments)
     positions = np.tile(np.arange(n), (len(chosen), 1))
-    articles = None if documents.articles is None else documents.articles[chosen]
-    made = Documents(np.stack(repeated), positions, None, segment >= 0, {"segment": segment}, articles=articles)
+    numbers = documents.which()[chosen]
+    made = Documents(np.stack(repeated), positions, None, segment >= 0, {"segment": segment}, document_numbers=numbers)
     return made, replace(made, input_ids=np.stack(control))
 
 
@@ -322,7 +322,7 @@ def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Re
     (raw, places), (place_alone, _) = repeated.places(), control.places()  # (documents, places, h)
     axes, records = {**places, "head": range(raw.shape[2])}, []
     for metric, values in (("", raw - place_alone), (".raw", raw), (".control", place_alone)):
-        records += who.records(f"attention.retrieval{metric}", repeated.mean(values), axes, n=len(values))
+        records += who.records(f"attention.retrieval{metric}", repeated.mean(values), axes, n=repeated.count(values))
     return records
 
 

@@ -23,15 +23,15 @@ FEWEST_POSITIONS = 3
 def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, who: Who) -> list[Record]:
     """Records `hidden.stress`, see `metrics`, by layer (0 = embedding) and part (`all`, `position`, `semantic`).
 
-    The mean state of a position is taken over the regular tokens that stand there. Two halves of the articles give two
+    The mean state of a position is taken over the regular tokens that stand there. Two halves of the documents give two
     means a_i, b_i of independent noise; the mean over pairs of (a_i - a_j) · (b_i - b_j) is the square of the distance
     without it, on average. Their roots, cut at 0, are held against the corrected distances of the corpus if it has
     them. What noise is left in single pairs adds stress, so a layer that tells positions less apart has more of it
     whatever the shape, and a layer whose mean square is not above 0 with its whole interval has no record. Intervals:
-    95 %, jackknife over at most 16 groups of articles.
+    95 %, jackknife over at most 16 groups of documents.
 
     Positions that some half lacks when a group is left out do not count; [] where fewer than 3 are left, as in
-    documents of fewer than four articles, and where the corpus has no distances. Where windows run on, a place in a
+    windows of fewer than four documents, and where the corpus has no distances. Where windows run on, a place in a
     window is none in a document, and the comparison means nothing: claim and figure ask `gates.unplaced`.
 
     `hidden.stress.level`: the stress of distances that are all equal, the mark to beat; n: positions.
@@ -65,5 +65,5 @@ def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, wh
                 continue
             whole, *left = (stress_of_distances(np.sqrt(np.maximum(s, 0.0)), dist, "optimal") for s in squares)
             ends = jackknife_interval(whole, left) or ()
-            records.append(who.record("hidden.stress", whole, *ends, layer=layer, part=part, n=len(documents)))
+            records.append(who.record("hidden.stress", whole, *ends, layer=layer, part=part, n=documents.count))
     return records

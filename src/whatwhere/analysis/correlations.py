@@ -21,7 +21,7 @@ from ..encoder.model import RMSNorm
 from ..records import Record
 from .passes import Batch, Documents, batches, body_of, first_position, name_of, rows_on
 from .scores import MeanScores, content_free_terms, counted_tokens, pattern_records
-from .who import Who, document_mean
+from .who import Who, count_documents, document_mean
 
 CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")
 STATISTICS = ("share", "row", "column", "std")
@@ -233,14 +233,15 @@ def correlation_records(
     with np.errstate(invalid="ignore", divide="ignore"):
         statistics = whole / whole.sum(1, keepdims=True), rows_of / whole, columns / whole, np.sqrt(whole)
     stacked = np.stack(statistics, axis=1)  # (documents, statistics, correlations, h)
-    seen = np.isfinite(stacked)
-    mean = document_mean(np.where(seen, stacked, np.nan), articles=documents.articles)
+    stacked[~np.isfinite(stacked)] = np.nan
+    mean = document_mean(stacked, document_numbers=documents.document_numbers)
+    n = count_documents(stacked, documents.document_numbers)
     axes = {"metric": STATISTICS, "part": CORRELATIONS, "head": range(block.heads)}
-    records = who.records("correlation.", mean, axes, n=seen.sum(0), layer=1)
+    records = who.records("correlation.", mean, axes, n=n, layer=1)
     maps = {part: m.mean() for part, m in means.items()}
     between_positions = maps["position-position"]
     if not _has_terms(model) and between_positions.shape[-1] >= 3:
-        records += pattern_records(between_positions[None], who, n=len(documents))
+        records += pattern_records(between_positions[None], who, n=documents.count)
     return records, {part: _binned(m).astype(np.float32) for part, m in maps.items()}
 
 

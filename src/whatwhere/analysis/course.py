@@ -187,7 +187,7 @@ class NeighbourWeights(WeightReader):
         means = np.stack([[self.values[block, part] for block in blocks] for part in parts])
         means = np.moveaxis(means, 2, 0)  # (documents, parts, L, h, offsets + 1)
         share = means[..., -1]
-        n = int((~np.isnan(share[:, 0, 0, 0])).sum())
+        n = int(self.count(share[:, 0, 0, 0]))
         by_part: dict[str, Any] = {"part": parts}
         by_layer = by_part | {"layer": [block + 1 for block in blocks]}
         by_head = by_layer | {"head": range(share.shape[-1])}

@@ -172,8 +172,8 @@ class HeadTaxonomy(Reader):
         kl = self.kl
         check_words(kl)
         layers, heads = kl.shape[1:3]
-        documents = np.isfinite(kl).all(axis=(1, 2, 3)).sum()
-        mean, drawn = document_means(kl, articles=self.articles)
+        documents = self.count(kl.sum(axis=(1, 2, 3)))
+        mean, drawn = document_means(kl, document_numbers=self.document_numbers)
         share, shares = term_shares(mean), term_shares(drawn)
         label, labels = head_labels(share), head_labels(shares)
         # A draw without shares counts as the mean's; a head without any has no record.

@@ -17,16 +17,16 @@ import torch
 from scipy.linalg import eigh
 from torch import Tensor
 
-from ..intervals import jackknife_interval, seed_interval
+from ..intervals import jackknife_interval
 from ..records import Record
 from .passes import Batch, Documents, Reader, check_finite, check_passed, choose_documents, hidden_states
 from .probes import probe_targets, split_documents, stream_columns
-from .who import Who
+from .who import Who, document_mean
 
 SHUFFLES = 10
 SHOWN = 4  # documents whose scores are kept for the figure
 ROUNDING = 1e-13  # of the squares of float32 states: a sum of squares, or a variance, below that share is none
-GROUPS = 16  # of articles, left out one after the other for the interval
+GROUPS = 16  # of documents, left out one after the other for the interval
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class SentenceMaps(Reader):
             _log.warning("No separation of sentences: none of %d documents has two sentences.", len(excess))
         records: list[Record] = []
         for metric, values in (*self.values.items(), ("sentences.excess", excess)):
-            n = np.sum(~np.isnan(values), axis=0)
+            n = self.count(values)
             mean, *ends = self.mean(values)
             low, high = (np.where(n > 1, end, np.nan) for end in ends)
             axes = {"layer": range(self.layers), "part": list(self.parts)}
@@ -192,11 +192,9 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
     return (between / total - chance) / (1 - chance)
 
 
-def article_groups(documents: Documents) -> np.ndarray:
-    """(documents,) the group of each for a jackknife: articles, which stay whole, in at most `GROUPS` of them."""
-    articles = np.arange(len(documents)) if documents.articles is None else documents.articles
-    _, number = np.unique(articles, return_inverse=True)
-    return number * min(GROUPS, number.max() + 1) // (number.max() + 1)
+def document_groups(documents: Documents) -> np.ndarray:
+    """(windows,) the group of each for a jackknife: documents, which stay whole, in at most `GROUPS` of them."""
+    return documents.which() * min(GROUPS, documents.count) // documents.count
 
 
 class PositionVariance(Reader):
@@ -205,8 +203,8 @@ class PositionVariance(Reader):
     Records `variance.position` for each layer (0 = embedding) and part: `corrected_share` of the states of regular
     tokens grouped by position id, squares summed over the columns of the part. 1: the states are a function of
     position; 0: position says nothing of them, not even in a way that no line shows. Interval: jackknife over at most
-    16 groups of articles (documents where they are their own), as a bootstrap would add the bias of few tokens a
-    position once more. A part without variance has no record.
+    16 groups of documents, as a bootstrap would add the bias of few tokens a position once more. A part without
+    variance has no record.
 
     Tokens of a document share its subject, so a share of documents in the variance makes the correction too large, by
     at most c.
@@ -224,14 +222,16 @@ class PositionVariance(Reader):
         super().__init__()
         self.parts, self.width = stream_columns(model.config), model.config.hidden_size
         self.counts, self.sums = torch.zeros(0), list[Tensor]()
-        self._groups = np.zeros(0, dtype=np.int64)  # (documents,)
+        self._groups = np.zeros(0, dtype=np.int64)  # (windows,)
+        self._documents = 0
         self._squares: list[Tensor] = []  # of each layer (groups, parts)
         self._shift: list[Tensor] = []  # (width,)
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
         regular = torch.from_numpy(batch.documents.regular[batch.indices])
         if not self.sums:
-            self._groups = article_groups(batch.documents)
+            self._groups = document_groups(batch.documents)
+            self._documents = batch.documents.count
             self.counts = torch.zeros(self._groups.max() + 1, batch.documents.position_ids.max() + 1).double()
         groups, positions = self._groups[batch.indices][:, None], batch.documents.position_ids[batch.indices]
         cells = torch.from_numpy(groups * self.counts.shape[1] + positions)[regular]
@@ -256,7 +256,7 @@ class PositionVariance(Reader):
             for part, value in self._shares(layer, None).items():
                 if np.isfinite(value):
                     ends = jackknife_interval(value, [shares[part] for shares in left]) or ()
-                    place = {"layer": layer, "part": part, "n": len(self._groups)}
+                    place = {"layer": layer, "part": part, "n": self._documents}
                     records.append(who.record("variance.position", value, *ends, **place))
         return records
 
@@ -292,7 +292,7 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
         ValueError: as `choose_documents` and `split_documents`.
     """
     chosen = choose_documents(window_set, documents)
-    test = split_documents(len(chosen), splits)
+    test = split_documents(chosen.which(), splits)
     targets = probe_targets(chosen, test)
     records: list[Record] = []
     for target in ("segment", "intra"):
@@ -301,7 +301,7 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
             of_splits = ((counts & ~held_out[:, None], counts & held_out[:, None]) for held_out in test)
             values = [_position_r2(chosen.position_ids, y, *tokens) for tokens in of_splits]
             tokens, who = counts.sum(1), Who("", study=study)
-            records += who.splits(f"r2.{target}.ceiling", values, len(chosen), test @ tokens, int(tokens.sum()))
+            records += who.splits(f"r2.{target}.ceiling", values, chosen.count, test @ tokens, int(tokens.sum()))
     return records
 
 
@@ -345,9 +345,6 @@ def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = 100
     here = chosen.first(half)
     there = replace(here, position_ids=here.position_ids + half)
     parts, changes = stream_columns(config), state_changes(model, here, there)
-    records = []
-    for layer, i in np.ndindex(changes.shape[1:]):
-        values, part = changes[:, layer, i], list(parts)[i]
-        ends = seed_interval(values) or ()
-        records.append(who.record("shift.change", values.mean(), *ends, layer=layer, part=part, n=len(values)))
-    return records
+    mean = document_mean(changes, document_numbers=chosen.document_numbers)
+    axes = {"layer": range(changes.shape[1]), "part": list(parts)}
+    return who.records("shift.change", mean, axes, n=chosen.count)

@@ -30,7 +30,7 @@ def whole(texts: WindowSet) -> Documents:
     windows = list(texts)
     ids, positions = (np.stack([getattr(w, name) for w in windows]) for name in ("input_ids", "position_ids"))
     regular = np.stack([w.segments for w in windows]) >= 0
-    return Documents(ids, positions, None, regular, {}, articles=texts.document_numbers())
+    return Documents(ids, positions, None, regular, {}, document_numbers=texts.document_numbers())
 
 
 def hidden_in(documents: Documents) -> np.ndarray:
@@ -156,6 +156,10 @@ class _Beyond:
     def lengths(self) -> np.ndarray:
         """(len,) int64."""
         return self.texts.lengths()
+
+    def document_numbers(self) -> np.ndarray:
+        """(len,) int64."""
+        return self.texts.document_numbers()
 
     def __getitem__(self, index: int) -> Window:
         window = self.texts[index]

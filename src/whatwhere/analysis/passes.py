@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from ..encoder import EncoderConfig
 from ..records import Record
-from .who import DRAWS, Axes, Mean, Who, document_mean
+from .who import DRAWS, Axes, Mean, Who, count_documents, document_mean, which_document
 
 TARGETS = ("token", "segment", "intra")
 FEWEST_DOCUMENTS = 10
@@ -29,13 +30,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """m windows of n tokens each, as arrays (m, n).
+    """m windows of n tokens each, as arrays (m, n): a document each, or pieces of fewer documents.
 
     document_ids: None where a window is one attention span. regular: False at special tokens, which no probe sees.
     targets: "token" = position / n; "segment" = index of the token's segment in the window, from 0; "intra" = progress
         in the segment, 0 at its first token, 1 at its last, nan in segments of one token. At special tokens: anything.
-    attention_mask: 0 at padding, which is not regular; None: no padding. articles: (m,) which article of the corpus
-        each begins in, as windows of one article are not independent; None: each is its own.
+    attention_mask: 0 at padding, which is not regular; None: no padding. document_numbers: (m,) which document of the
+        corpus each begins in, as windows of one document are not independent; None: each is a document of its own.
     """
 
     input_ids: np.ndarray
@@ -44,10 +45,19 @@ class Documents:
     regular: np.ndarray
     targets: dict[str, np.ndarray]
     attention_mask: np.ndarray | None = None
-    articles: np.ndarray | None = None
+    document_numbers: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.input_ids)
+
+    def which(self) -> np.ndarray:
+        """(m,) int64: the document that each window begins in, from 0."""
+        return which_document(len(self), self.document_numbers)
+
+    @property
+    def count(self) -> int:
+        """How many documents the windows are of."""
+        return int(self.which().max(initial=-1)) + 1
 
     @property
     def length(self) -> int:
@@ -72,7 +82,8 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
 
     Args:
         window_set: len(), and [i] -> a window with arrays input_ids, position_ids, document_ids, segments (-1 at
-            special tokens) and progress (nan where a segment has one token).
+            special tokens) and progress (nan where a segment has one token). `document_numbers()`: which document each
+            window begins in; without it each is a document of its own.
 
     Raises:
         ValueError: fewer than ten windows have the maximum length, or `documents` is below ten.
@@ -94,7 +105,7 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             "join=run-on."
         )
     if len(full) < documents:
-        told = "Probes use %d documents of %d tokens, not %d: the held-out part has no more."
+        told = "Probes use %d windows of %d tokens, not %d: the held-out part has no more."
         _log.warning(told, len(full), longest, documents)
     else:
         full = full[np.arange(documents) * len(full) // documents]
@@ -109,9 +120,8 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
     spans = stack("document_ids", np.int64) if isolated else None
     intra = stack("progress", np.float64)
     targets = {"token": positions / longest, "segment": segments.astype(np.float64), "intra": intra}
-    articles = window_set.document_numbers()
-    articles = None if articles is None else np.asarray(articles)[full]
-    return Documents(ids, positions, spans, segments >= 0, targets, articles=articles)
+    numbers = window_set.document_numbers()[full] if hasattr(window_set, "document_numbers") else None
+    return Documents(ids, positions, spans, segments >= 0, targets, document_numbers=numbers)
 
 
 def body_of(model: Any) -> Any:
@@ -292,6 +302,37 @@ def hidden_states(
             yield rows, hidden
 
 
+@contextmanager
+def written(model: torch.nn.Module) -> Iterator[dict[int, Tensor]]:
+    """Number of a block, from 1 -> what it writes into the streams (b, n, hidden_size) of the batch that last passed.
+
+    That is the output of its attention plus that of its feed-forward network, each as it is added to the residual path,
+    before any norm. Where the stream itself is carried on (residual=stream), it is hidden[l] - hidden[l - 1]; where the
+    normed stream is, or BERT's block norms the sum, no difference of hidden states gives it.
+
+    Args:
+        model: an encoder of ours, with or without a head.
+    """
+    found: dict[int, Tensor] = {}
+
+    def attended(block: int, _module: Any, _given: Any, output: Any) -> None:
+        found[block] = torch.cat(output[0], dim=-1)
+
+    def fed(block: int, _module: Any, _given: Any, output: Any) -> None:
+        found[block] = found[block] + torch.cat(output, dim=-1)
+
+    layers: Any = body_of(model).layers
+    handles = []
+    for block, layer in enumerate(layers, 1):
+        handles.append(layer.attention.register_forward_hook(partial(attended, block)))
+        handles.append(layer.feed_forward.register_forward_hook(partial(fed, block)))
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """What a pass hands to its readers with every batch of documents, on the model's device.
@@ -325,7 +366,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.values: dict[Any, np.ndarray] = {}  # (documents, ...) by name or, mostly, by (block, part)
-        self.articles: np.ndarray | None = None
+        self.document_numbers: np.ndarray | None = None
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         """Block 0 ... L - 1 of a batch: see `Encoder.inspecting`. Called before `hidden` of the same batch."""
@@ -355,7 +396,7 @@ class Reader:
         if key not in self.values:
             self.values[key] = np.full((len(batch.documents), *values.shape[1:]), np.nan)
         self.values[key][batch.indices] = values
-        self.articles = batch.documents.articles
+        self.document_numbers = batch.documents.document_numbers
 
     def places(self) -> tuple[np.ndarray, Axes]:
         """The values by (block, part), (documents, places, ...), and the axis of the places."""
@@ -367,7 +408,11 @@ class Reader:
 
     def mean(self, values: np.ndarray, draws: int = DRAWS) -> Mean:
         """`document_mean` of values (documents, ...)."""
-        return document_mean(values, draws, articles=self.articles)
+        return document_mean(values, draws, self.document_numbers)
+
+    def count(self, values: np.ndarray) -> np.ndarray:
+        """`count_documents` of values (documents, ...)."""
+        return count_documents(values, self.document_numbers)
 
 
 def check_words(values: np.ndarray) -> None:

@@ -1,15 +1,15 @@
 """Ridge regressions from hidden states: to positions (linear probes), and to the streams of another model.
 
 DSTG section 5 (tables 2-4): 500 documents of the maximum length, 400 to fit and 100 to test, five random splits, Ridge,
-R²; B.2 (figure 8): how much of one model's streams is in another's states. Equal to scikit-learn's Ridge and r2_score
-in float64, and after `Sums.project` to its PCA before them, but each token is looked at once however many fits there
-are: all share sums of outer products.
+R², all windows of a document on one side of a split; B.2 (figure 8): how much of one model's streams is in another's
+states. Equal to scikit-learn's Ridge and r2_score in float64, and after `Sums.project` to its PCA before them, but each
+token is looked at once however many fits there are: all share sums of outer products.
 """
 
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lstsq
 
 from ..intervals import tested
 from ..records import Record
-from .passes import TARGETS, Documents, Progress, as_numpy, body_of, check_finite, choose_documents, hidden_states
+from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states, written
 from .who import Who
 
 PENALTY = 1.0  # on the coefficients and not on the intercept
@@ -162,16 +162,17 @@ def probe_records(
 ) -> list[Record]:
     """R² of linear probes for the three targets at every hidden[l], as records.
 
-    Split s (index) puts a random fifth of the documents in the test, the same for every model, so models can be
-    compared split by split. Special tokens are left out, and one-token segments from the intra-segment target. For a
-    model with a position stream the probes also read each stream alone, parts "position" and "semantic".
+    Split s (index) puts a random fifth of the documents, with all of their windows, in the test, the same for every
+    model, so models can be compared split by split (`split_documents`). Special tokens are left out, and one-token
+    segments from the intra-segment target. For a model with a position stream the probes also read each stream alone,
+    parts "position" and "semantic".
 
     Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and the same
     with `.chance`: targets shuffled across tokens. Of an encoder of ours with two streams also `r2.update.token` and
     its like, parts "position" and "semantic": the same of what block `layer` writes into a stream (`written`), apart
-    from what the residual path carries past it. `probe.documents` and `probe.length` say how many
-    documents of how many tokens there were. A target that does not vary, such as the segment in text without
-    boundaries, has no R² and no records; this is logged.
+    from what the residual path carries past it. `probe.documents`, `probe.windows` and `probe.length` say how many
+    documents there were, of how many windows of how many tokens. A target that does not vary, such as the segment in
+    text without boundaries, has no R² and no records; this is logged.
 
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
@@ -190,9 +191,10 @@ def probe_records(
             f"Probes read at least 1 principal component. Got components={tuple(components)}. For example (2, 8)."
         )
     chosen = choose_documents(window_set, documents)
-    test = split_documents(len(chosen), splits)
+    test = split_documents(chosen.which(), splits)
     targets = probe_targets(chosen, test)
-    records = [who.record("probe.documents", len(chosen)), who.record("probe.length", chosen.length)]
+    sizes = {"documents": chosen.count, "windows": len(chosen), "length": chosen.length}
+    records = [who.record(f"probe.{what}", size) for what, size in sizes.items()]
     config: Any = model.config
     size = 2 * SplitSums.size(config.hidden_size, len(targets.columns))
     places = [(STATE, layer) for layer in range(config.num_hidden_layers + 1)]
@@ -208,50 +210,31 @@ def probe_records(
                     tokens = targets.counts(target).sum(1)  # (documents,)
                     place = {"part": part if k is None else f"{part}.pca{k}", "layer": layer}
                     tests, n = test @ tokens, int(tokens.sum())
-                    records += who.splits(metric + target, values, len(chosen), tests, n, **place)
+                    records += who.splits(metric + target, values, chosen.count, tests, n, **place)
     return records
 
 
-@contextmanager
-def written(model: torch.nn.Module) -> Iterator[dict[int, torch.Tensor]]:
-    """Number of a block, from 1 -> what it writes into the streams (b, n, hidden_size) of the batch that last passed.
+def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
+    """(splits, windows) bool: True where a window is tested, which all windows of its document then are.
 
-    That is the output of its attention plus that of its feed-forward network, each as it is added to the residual path,
-    before any norm. Where the stream itself is carried on (residual=stream), it is hidden[l] - hidden[l - 1]; where the
-    normed stream is, or BERT's block norms the sum, no difference of hidden states gives it.
+    Split s is drawn from seed s; a fifth of the documents is tested, 100 of 500. Where all windows are of one document,
+    a fifth of the windows is; the log says so.
 
-    Args:
-        model: an encoder of ours, with or without a head.
+    which: (windows,) the document of each, from 0 (`Documents.which`).
     """
-    found: dict[int, torch.Tensor] = {}
-
-    def attended(block: int, _module: Any, _given: Any, output: Any) -> None:
-        found[block] = torch.cat(output[0], dim=-1)
-
-    def fed(block: int, _module: Any, _given: Any, output: Any) -> None:
-        found[block] = found[block] + torch.cat(output, dim=-1)
-
-    layers: Any = body_of(model).layers
-    handles = []
-    for block, layer in enumerate(layers, 1):
-        handles.append(layer.attention.register_forward_hook(partial(attended, block)))
-        handles.append(layer.feed_forward.register_forward_hook(partial(fed, block)))
-    try:
-        yield found
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def split_documents(documents: int, splits: int) -> np.ndarray:
-    """(splits, documents) bool: True where a document is tested. Split s is drawn from seed s; a fifth is tested, 100
-    of 500."""
     if splits < 1:
         raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
+    if len(which) > 1 and not which.any():
+        _log.warning(
+            "All %d windows are of one document: they are split one by one, and nothing is said of other documents.",
+            len(which),
+        )
+        which = np.arange(len(which))
+    documents = int(which.max()) + 1
     test = np.zeros((splits, documents), dtype=bool)
     for s in range(splits):
         test[s, np.random.default_rng(s).permutation(documents)[: tested(documents)]] = True
-    return test
+    return test[:, which]
 
 
 def stream_columns(config: Any) -> dict[str, slice]:
@@ -368,14 +351,15 @@ def regression_records(
     reference model.
 
     Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`,
-    each split and their mean (`Who.splits`; n: documents). The value is the mean over the target columns of R²; columns
-    that do not vary are left out. Regular tokens only; splits as of the probes (`split_documents`). States of layer l
-    of a model of L blocks are set against those of layer l of the reference, or of the nearest relative depth,
-    l · L_reference / L, where it has another number of blocks; `layer` is the model's.
+    each split and their mean (`Who.splits`; n: documents, of a split those tested). The value is the mean over the
+    target columns of R²; columns that do not vary are left out. Regular tokens only; splits as of the probes
+    (`split_documents`). States of layer l of a model of L blocks are set against those of layer l of the reference, or
+    of the nearest relative depth, l · L_reference / L, where it has another number of blocks; `layer` is the model's.
 
-    Two controls, with the targets of another document of the set. `.place`: of its token in the same place among the
-    regular ones (from the start again if it has fewer): what the streams of all documents have in common, of the
-    position stream most. `.chance`: of its tokens in random order: the floor, near 0.
+    Two controls, with the targets of a window of another document (of another window where all are of one). `.place`:
+    of its token in the same place among the regular ones (from the start again if it has fewer): what the streams of
+    all documents have in common, of the position stream most. `.chance`: of its tokens in random order: the floor, near
+    0.
 
     All models run side by side over the same batches; what needs more than `MEMORY` has a pass for each chunk.
 
@@ -383,7 +367,7 @@ def regression_records(
         reference_model: has a position stream (`config.position_size` > 0).
         models: the baselines by name; the reference itself may be among them, its own states say all of its streams.
         seed: of all these models; goes into the records only.
-        batch_size: documents at a time, at least 2.
+        batch_size: windows at a time.
 
     Raises:
         ValueError: a reference without streams, a document without regular tokens, or hidden states that are not
@@ -399,7 +383,9 @@ def regression_records(
         raise ValueError(
             f"Each of at least 2 documents must have regular tokens; {int(documents.regular.any(1).sum())} have some."
         )
-    test = split_documents(len(documents), splits)
+    which = documents.which()
+    test = split_documents(which, splits)
+    tests = [len(np.unique(which[held_out])) for held_out in test]
     deepest = max((model.config.num_hidden_layers for model in models.values()), default=-1)
     sizes = {
         (name, layer): SplitSums.size(model.config.hidden_size, len(ENDINGS) * config.hidden_size)
@@ -411,9 +397,9 @@ def regression_records(
     for pairs in _chunks(sizes, splits):
         of_pairs = _regression_sums(reference_model, models, documents, test, pairs, batch_size, progress)
         for (name, layer), sums in of_pairs.items():
-            splits_of = partial(Who(name, seed, study).splits, documents=len(documents), n=len(documents))
+            splits_of = partial(Who(name, seed, study).splits, documents=documents.count, n=documents.count)
             for metric, values in _regression_r2(sums, stream_columns(config)).items():
-                records += splits_of(metric, values, tested=test.sum(1), part=reference, layer=layer)
+                records += splits_of(metric, values, tested=tests, part=reference, layer=layer)
     return records
 
 
@@ -427,8 +413,9 @@ def _regression_sums(
     progress: Progress,
 ) -> dict[tuple[str, int], SplitSums]:
     """Sums of the given baselines and layers, from one pass of these baselines and the reference side by side."""
-    # Documents that the same splits test one after the other, so that most batches need one sum.
+    # Windows that the same splits test one after the other, so that most batches need one sum.
     order = np.lexsort(test[::-1])
+    which = documents.which() if documents.count > 1 else np.arange(len(documents))
     depth = reference_model.config.num_hidden_layers
     # Each model once, the reference first.
     running = {id(model): model for model in (reference_model, *(models[name] for name, _ in pairs))}
@@ -438,14 +425,18 @@ def _regression_sums(
     ]
     sums: dict[tuple[str, int], SplitSums] = {}
     shifts: dict[int, np.ndarray] = {}  # of the targets, by layer of the reference
-    # The last document of the batch before, and its states in the reference.
-    before: tuple[int, list[np.ndarray]] | None = None
+    # (window, its states in the reference): the last one seen, and the last one of another document than that.
+    first_other = order[np.flatnonzero(which[order] != which[order[0]])[:1]]
+    ((_, states_of_other),) = hidden_states(reference_model, documents, first_other)
+    last = other = int(first_other[0]), [as_numpy(h)[0] for h in states_of_other]
     for states in zip(*passes, strict=True):
         indices, hidden = states[0][0], dict(zip(running, (h for _, h in states), strict=True))
         reference_states = [as_numpy(h) for h in states[0][1]]
-        partners = [(indices[r - 1], [h[r - 1] for h in reference_states]) for r in range(len(indices))]
-        partners[0] = before or partners[0]
-        before = indices[-1], [h[-1] for h in reference_states]
+        partners = []
+        for r, window in enumerate(indices):
+            partners.append(last if which[last[0]] != which[window] else other)
+            other = partners[-1]
+            last = int(window), [h[r] for h in reference_states]
         regular = documents.regular[indices]
         for name, layer in pairs:
             x = as_numpy(hidden[id(models[name])][layer])

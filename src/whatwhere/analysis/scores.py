@@ -64,7 +64,7 @@ class ScoreSpread(Reader):
     def records(self, who: Who) -> list[Record]:
         values, places = self.places()  # (documents, places)
         mean, low, high = (np.sqrt(ends) for ends in self.mean(values))
-        return who.records("scores.std", (mean, low, high), places, n=np.isfinite(values).sum(0))
+        return who.records("scores.std", (mean, low, high), places, n=self.count(values))
 
 
 def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
@@ -243,10 +243,12 @@ class PatternCounts(Reader):
         super().__init__()
         self.names = content_free_terms(model)
         self._means: dict[int, MeanScores] = {}
+        self._documents = 0
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         total = sum((terms[name] for name in self.names[1:]), start=terms[self.names[0]])
         self._means.setdefault(block, MeanScores()).add(total, counted_tokens(batch))
+        self._documents = batch.documents.count
 
     def scores(self) -> np.ndarray:
         """Mean content-free scores (L, h, m, m) of the m regular positions."""
@@ -257,4 +259,4 @@ class PatternCounts(Reader):
         scores = self.scores()
         if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: there are the heads of one block only
             scores = scores[:1]
-        return pattern_records(scores, who, n=self._means[0].documents)
+        return pattern_records(scores, who, n=self._documents)

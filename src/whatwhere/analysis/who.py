@@ -44,8 +44,13 @@ class Who:
         self, metric: str, values: Sequence[float], documents: int, tested: Sequence[int], n: int, **columns: Any
     ) -> list[Record]:
         """The mean of a value of each random split of the same documents, with `split_interval`, and each by its index;
-        `tested`: observations of each split, n: in all."""
+        `tested`: observations of each split, n: in all.
+
+        Splits of the windows of one document say nothing of other documents: the mean alone, without an interval.
+        """
         whole = self.record(metric, np.mean(values), *split_interval(values, documents) or (), n=n, **columns)
+        if documents < 2:
+            return [whole]
         return [whole, *self.records(metric, np.asarray(values), {"index": range(len(values))}, n=tested, **columns)]
 
     def records(
@@ -76,24 +81,55 @@ class Who:
         return records
 
 
-def draw_documents(documents: int, draws: int = DRAWS, articles: np.ndarray | None = None) -> np.ndarray:
-    """(draws, documents): how often each document is in each sample of as many documents, drawn with replacement.
+def which_document(windows: int, document_numbers: np.ndarray | None) -> np.ndarray:
+    """Number the documents of some windows from 0, in the order of their own numbers: (windows,) int64.
 
-    With `articles` (documents,) whole articles are drawn, as many as there are, each with all of its documents: windows
-    of one article are alike, and drawn one by one they would make intervals too narrow. Equal calls give equal samples,
-    so that two quantities of the same documents are resampled together.
+    document_numbers: (windows,) the document that each begins in; None: each window is a document of its own.
     """
-    names, at = np.unique(np.arange(documents) if articles is None else articles, return_inverse=True)
-    return np.random.default_rng(0).multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)[:, at]
+    numbers = np.arange(windows) if document_numbers is None else document_numbers
+    return np.unique(numbers, return_inverse=True)[1]
+
+
+def count_documents(values: np.ndarray, document_numbers: np.ndarray | None = None) -> np.ndarray:
+    """Count the documents with a value, of which each of `values` (windows, ...) is a mean: (...) int64."""
+    at = which_document(len(values), document_numbers)
+    there = np.zeros((at.max(initial=-1) + 1, *values.shape[1:]), dtype=bool)
+    np.logical_or.at(there, at, ~np.isnan(values))
+    return there.sum(0)
+
+
+def of_documents(values: np.ndarray, document_numbers: np.ndarray | None = None) -> np.ndarray:
+    """Average `values` (windows, ...) over the windows of each document: (documents, ...), nan where none has one."""
+    at = which_document(len(values), document_numbers)
+    there = ~np.isnan(values)
+    sums = np.zeros((at.max(initial=-1) + 1, *values.shape[1:]))
+    counts = np.zeros_like(sums)
+    np.add.at(sums, at, np.where(there, values, 0.0))
+    np.add.at(counts, at, there)
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+
+def draw_documents(windows: int, draws: int = DRAWS, document_numbers: np.ndarray | None = None) -> np.ndarray:
+    """(draws, windows): how often each window is in each sample of as many documents, drawn with replacement.
+
+    Documents are drawn whole, each with all of its windows: windows of one document are alike, and drawn one by one
+    they would make intervals too narrow. Equal calls give equal samples, so that two quantities of the same windows are
+    resampled together.
+
+    document_numbers: (windows,) the document that each begins in; None: each window is a document of its own.
+    """
+    at = which_document(windows, document_numbers)
+    documents = at.max(initial=-1) + 1
+    return np.random.default_rng(0).multinomial(documents, np.full(documents, 1 / documents), size=draws)[:, at]
 
 
 def document_means(
-    values: np.ndarray, draws: int = DRAWS, articles: np.ndarray | None = None
+    values: np.ndarray, draws: int = DRAWS, document_numbers: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (...) of `values` (documents, ...) over the documents, and over each of `draw_documents` (draws, ...).
+    """Mean (...) of `values` (windows, ...) over the windows, and over each of `draw_documents` (draws, ...).
 
-    Documents with nan have no value and are left out, of the quantity concerned alone; nan where none has one. A single
-    document or article has no other sample: the mean alone, (1, ...).
+    Windows with nan have no value and are left out, of the quantity concerned alone; nan where none has one. A single
+    document has no other sample: the mean alone, (1, ...).
     """
     flat = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
     there = ~np.isnan(flat)
@@ -101,8 +137,8 @@ def document_means(
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = filled.sum(0) / there.sum(0)
         drawn = mean[None]
-        if len(values if articles is None else np.unique(articles)) > 1:
-            samples = draw_documents(len(values), draws, articles).astype(np.float64)
+        if which_document(len(values), document_numbers).any():
+            samples = draw_documents(len(values), draws, document_numbers).astype(np.float64)
             drawn = samples @ filled / (samples.sum(1, keepdims=True) if there.all() else samples @ there)
     drawn = np.where(np.isnan(drawn), mean, drawn)  # samples without a value
     return mean.reshape(values.shape[1:]), drawn.reshape(-1, *values.shape[1:])
@@ -113,11 +149,11 @@ def interval(drawn: np.ndarray) -> np.ndarray:
     return np.quantile(drawn, [0.025, 0.975], axis=0) if len(drawn) > 1 else np.full((2, *drawn.shape[1:]), np.nan)
 
 
-def document_mean(values: np.ndarray, draws: int = DRAWS, articles: np.ndarray | None = None) -> Mean:
+def document_mean(values: np.ndarray, draws: int = DRAWS, document_numbers: np.ndarray | None = None) -> Mean:
     """Mean, low and high, each (...), of `document_means`: the percentile bootstrap's 95 % interval.
 
     It speaks of this model on other documents like these, not of another training seed.
     """
-    mean, drawn = document_means(values, draws, articles)
+    mean, drawn = document_means(values, draws, document_numbers)
     low, high = interval(drawn)
     return mean, low, high

@@ -1,16 +1,19 @@
 """The ledger of claims: what a paper says, a fixed rule that decides it, and the verdict from a run's records alone.
 
-A claim is a function whose docstring is its rule, one file a paper; an analytic one counts for nothing. The thresholds
-say in numbers what the paper says in words; the paper's own printed values meet every one of them. `docs/claims.md`
-lists them all (`python -m whatwhere.claims`), and says what was known when they were set.
+A claim is a function whose docstring is its rule, one file a paper. The thresholds say in numbers what the paper says
+in words; the paper's own printed values meet every one of them. `docs/claims.md` lists them all (`python -m
+whatwhere.claims`), and says what was known when they were set. What arithmetic decides (`FACTS`) is no part of a
+ledger: docs/theory.md has it.
 """
 
 from . import dstg, tupe, tasks, geom, lowdim, split  # noqa: F401, I001  (their order is that of the ledger)
-from .claim import ANALYTIC, FAILS, HOLDS, OPEN, REGISTRY, UNSETTLED, UNTESTABLE, Claim, evaluate
+from .claim import ANALYTIC, FAILS, HOLDS, JUDGED, NUMBER, OPEN, ORIGINS, OURS, REGISTRY, SENTENCE, UNSETTLED
+from .claim import UNTESTABLE, UNTRAINED, VERDICTS, Claim, evaluate
 
 # Those that tell most come first.
 _FIRST = (
     "dstg-position-kept",
+    "ap-keeps-position",
     "ap-loses-position",
     "dstg-2d-collapse",
     "rope-no-position",
@@ -18,11 +21,30 @@ _FIRST = (
     "dstg-full-mlm-loses-position",
     "tupe-a-beats-bert-a",
     "dstg-costs-no-loss",
-    "geom-alibi-far-below-optimal",
+    "geom-sinusoids-near-optimal",
     "lowdim-few-dimensions",
     "split-semantics-invariant",
 )
 REGISTRY.sort(key=lambda claim: _FIRST.index(claim.id) if claim.id in _FIRST else len(_FIRST))
-CLAIMS: tuple[Claim, ...] = tuple(REGISTRY)
+CLAIMS: tuple[Claim, ...] = tuple(claim for claim in REGISTRY if claim.kind != ANALYTIC)
+FACTS: tuple[Claim, ...] = tuple(claim for claim in REGISTRY if claim.kind == ANALYTIC)
 
-__all__ = ["ANALYTIC", "CLAIMS", "FAILS", "HOLDS", "OPEN", "UNSETTLED", "UNTESTABLE", "Claim", "evaluate"]
+__all__ = [
+    "ANALYTIC",
+    "CLAIMS",
+    "FACTS",
+    "FAILS",
+    "HOLDS",
+    "JUDGED",
+    "NUMBER",
+    "OPEN",
+    "ORIGINS",
+    "OURS",
+    "SENTENCE",
+    "UNSETTLED",
+    "UNTESTABLE",
+    "UNTRAINED",
+    "VERDICTS",
+    "Claim",
+    "evaluate",
+]

@@ -3,31 +3,50 @@
 from collections import Counter
 from pathlib import Path
 
-from ..gates import CONTENT, FALLING, FLOOR, HALF, LEARNED, ONE_SEED, PRESENT, READ, STILL, USED, WALK  # noqa: F401  (for intro.md)
+from ..gates import (  # noqa: F401  (for intro.md)
+    CONTENT,
+    FALLING,
+    FLOOR,
+    HALF,
+    LEARNED,
+    ONE_SEED,
+    PRESENT,
+    READ,
+    USED,
+    WALK,
+)
 from ..papers import PAPERS, title
-from . import CLAIMS
-from .claim import ANALYTIC, CORPUS, EMPIRICAL, Claim
+from . import CLAIMS, FACTS, NUMBER, OURS, SENTENCE
+from .claim import CORPUS, EMPIRICAL, Claim
 
-KINDS = {EMPIRICAL: "about trained models", CORPUS: "about text", ANALYTIC: "that are arithmetic"}
+KINDS = {EMPIRICAL: "about trained models", CORPUS: "about text"}
+ORIGINS = {NUMBER: "for a printed number", SENTENCE: "for a printed sentence", OURS: "of our own"}
 HEAD = "| id | claim | source | paper | rule |\n| --- | --- | --- | --- | --- |\n"
 
 
 def as_markdown() -> str:
     """A section for each paper with a table of id, claim, source, the paper's value and the rule."""
-    kinds = Counter(c.kind for c in CLAIMS)
-    counts = ", ".join(f"{kinds[kind]} {words}" for kind, words in KINDS.items())
     intro = Path(__file__).with_name("intro.md").read_text(encoding="utf-8").format_map(globals())
-    sections = [f"{intro}\n{len(CLAIMS)} claims: {counts}.\n"]
+    sections = [f"{intro}\n{counts()}\n"]
     for paper, key in PAPERS.items():
         lines = "".join(_line(c) for c in CLAIMS if c.source.startswith(paper))
         sections.append(f"## {paper}: {title(key)}\n\n{HEAD}{lines}")
     return "\n".join(sections)
 
 
+def counts() -> str:
+    """The numbers of rules by what the papers have of them, and by what they are about."""
+    origins, kinds = (Counter(getattr(claim, name) for claim in CLAIMS) for name in ("origin", "kind"))
+    by_origin = ", ".join(f"{origins[origin]} {words}" for origin, words in ORIGINS.items())
+    by_kind = ", ".join(f"{kinds[kind]} {words}" for kind, words in KINDS.items())
+    apart = f"{len(FACTS)} more statements come out as they do by arithmetic and stand in [theory.md](theory.md)"
+    return f"{len(CLAIMS)} rules: {by_origin}; {by_kind}. {apart}."
+
+
 def _line(claim: Claim) -> str:
-    value = "-" if claim.paper_value is None else f"{claim.paper_value:.6g} {claim.unit}".strip()
-    rule = f"{claim.rule}." + (f" **Analytic**: {claim.always}." if claim.always else "")
-    return f"| `{claim.id}` | {claim.claim} | {claim.source} | {value} | {rule} |\n"
+    value = "" if claim.paper_value is None else f"{claim.paper_value:.6g} {claim.unit}".strip()
+    printed = {NUMBER: value, SENTENCE: f"in words {value and f'({value})'}".strip(), OURS: "**ours**"}[claim.origin]
+    return f"| `{claim.id}` | {claim.claim} | {claim.source} | {printed} | {claim.rule}. |\n"
 
 
 if __name__ == "__main__":

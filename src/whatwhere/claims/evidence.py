@@ -1,11 +1,12 @@
 """What a claim reads: the records of a run that speak of some models, and which of them were read."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 
-from ..gates import labels, noise, unlearned, unsettled, use
+from ..gates import labels, noise, unlearned, unsettled
 from ..metrics import repeats
 from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
@@ -211,12 +212,12 @@ class Evidence:
         """What the position stream of the first model does, beside carrying its table along: what the absolute term is
         worth in nats, in the seed where it is worth least, and R² of a target in what the block of that number writes
         into the stream."""
-        self.value("ablation.remove", part="absolute")  # noted, or Missing
-        worth = use(self.table, self.model, self.seeds, self.step)
-        assert worth is not None
-        said = f"the absolute term is worth {worth:.2g} nats{' in the least seed' if len(self.seeds) > 1 else ''}"
+        worth = self.value("ablation.remove", part="absolute")
+        least = [int(worth.each.argmin())]
+        worth = replace(worth, at=worth.at[least], below=worth.below[least], above=worth.above[least])
+        said = f"the absolute term is worth {worth.value:.2g} nats{' in the least seed' if len(self.seeds) > 1 else ''}"
         self.note = "; ".join(filter(None, (self.note, said)))
-        return Point.between(worth), self.r2(self.model, f"update.{target}", "position", layer)
+        return worth, self.r2(self.model, f"update.{target}", "position", layer)
 
     def unlearned(self, share: float) -> str:
         """Which model has learned too little, so that no claim can be about it (`gates.unlearned`); "" for none."""

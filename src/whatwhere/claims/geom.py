@@ -2,8 +2,8 @@
 
 Corpora (sections 5, 6.2-6.4) are judged one by one, on distances without what few samples add ("corrected"), for most
 of the plug-in distances is noise; models without positions, their tables over training and their layers are of theorems
-1 and 4 and sections 6.5-6.8. Some claims are known to be false, or to be effects of scale (docs/theory.md): these are
-analytic, and say why.
+1 and 4 and sections 6.5-6.8. Some claims are known to be false, effects of scale, or unable to fail: these are
+analytic, say why, and stand in docs/theory.md.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ import numpy as np
 from ..gates import PLACED, PRESENT, unplaced  # noqa: F401  (rules name them)
 from ..intervals import LOSS_ROUNDING
 from ..points import Point, Table, largest, smallest
-from .claim import CORPUS, LOST, MOST, UNMOVED, Measured, claim, of_losses
+from .claim import CORPUS, LOST, MOST, OURS, UNMOVED, Measured, claim, of_losses
 from .evidence import Evidence, Missing, entangled
 
 EXACT = 1e-6  # stress up to which an isometry is exact: rounding
@@ -135,7 +135,9 @@ def geom_alibi_far_below(e: Evidence) -> Measured:
     return _ratio(e, "alibi", "sinusoidal", "raw") <= FAR
 
 
-@of_corpora("GEOM section 6.3: the Hellinger distance is a function of the lag (measured at one scale only)")
+@of_corpora(
+    "GEOM section 6.3: the Hellinger distance is a function of the lag (measured at one scale only)", origin=OURS
+)
 def geom_alibi_far_below_optimal(e: Evidence) -> Measured:
     """ALiBi is far below with each table scaled best.
     Stress of ALiBi's table at its best scale is at most {FAR} of that of the sinusoidal one at its best scale, against
@@ -186,7 +188,7 @@ def geom_random_worst(e: Evidence) -> Measured:
     return _random_worst(e, "raw")
 
 
-@of_corpora("GEOM section 6.3 (measured at one scale only)")
+@of_corpora("GEOM section 6.3 (measured at one scale only)", origin=OURS)
 def geom_random_worst_optimal(e: Evidence) -> Measured:
     """A random table is worst with each scaled best.
     Stress at the best scale of a random table, against corrected distances, is above that of ALiBi, sinusoids and RoPE;
@@ -243,7 +245,7 @@ def geom_rank_full(e: Evidence) -> Measured:
     return _needs_all(e, "rank")
 
 
-@of_corpora("GEOM section 6.4: the intrinsic dimensionality (nothing is said of sampling)")
+@of_corpora("GEOM section 6.4: the intrinsic dimensionality (nothing is said of sampling)", origin=OURS)
 def geom_dimensions_real(e: Evidence) -> Measured:
     """These dimensions are of the text, not noise.
     Rank is still at least {MOST} of the positions less one once what few samples add is taken out (corrected); the
@@ -298,7 +300,7 @@ def geom_rank_3_suffices(e: Evidence) -> Measured:
     return _ratio(e, "mds", "sinusoidal", "raw", PAPER_RANK) <= LOW_RANK
 
 
-@of_regimes("GEOM remark 8 (measured at one scale only)")
+@of_regimes("GEOM remark 8 (measured at one scale only)", origin=OURS)
 def geom_rank_3_suffices_optimal(e: Evidence) -> Measured:
     """Three dimensions suffice with each table scaled best.
     Stress at the best scale of MDS at rank {PAPER_RANK} is at most {LOW_RANK_BEST} of that of the sinusoidal table,
@@ -316,7 +318,7 @@ def geom_low_rank_saves(e: Evidence) -> Measured:
     return low_rank / free, low_rank <= free
 
 
-@of_corpora("GEOM section 5 (not measured there)")
+@of_corpora("GEOM section 5 (not measured there)", origin=OURS)
 def geom_optimal_on_new_text(e: Evidence) -> Measured:
     """The corpus-optimal table fits text not yet seen.
     MDS of half of the documents, at the rank that these choose by themselves, has less stress at the best scale than a
@@ -387,7 +389,8 @@ def geom_separation_flat(e: Evidence) -> Measured:
 def geom_learned_monotone(e: Evidence) -> Measured:
     """Learned tables are far from random order.
     Violations of monotonicity of a learned table at its last checkpoint, which stands above its noise, are at most
-    {MONOTONE} (random 0.5)."""
+    {MONOTONE} (random 0.5); not testable where fewer than {PLACED} of the training windows begin with a document."""
+    _placed(e)
     e.moved()
     return _by_step(e, "violations")[-1] <= MONOTONE
 
@@ -396,7 +399,7 @@ def _placed(e: Evidence) -> None:
     """Refuse to hold a model's table against the corpus where its rows are no places in documents."""
     if (share := unplaced(e.table)) is not None:
         begin = f"{share:.1%} begin with a document".replace("%", " %")
-        raise Missing(f"windows run on: {begin}, so table rows are no places in documents")
+        raise Missing(f"of the windows {begin}, so table rows are no places in documents")
 
 
 @of_checkpoints("GEOM section 6.7, figure 7 (pre-trained model; from scratch: 0.036)", paper=0.168)
@@ -432,7 +435,7 @@ def geom_layer_peak(e: Evidence) -> Measured:
     return _layer_peak(e, "projected.stress.raw")
 
 
-@of_projections("GEOM section 6.8 (measured at one scale only)")
+@of_projections("GEOM section 6.8 (measured at one scale only)", origin=OURS)
 def geom_layer_peak_optimal(e: Evidence) -> Measured:
     """An early layer distorts most at the best scale.
     The same at the best scale: the largest of the first half of the blocks is at least {SHARP:g} times the median of
@@ -441,7 +444,8 @@ def geom_layer_peak_optimal(e: Evidence) -> Measured:
 
 
 @claim(
-    'GEOM section 6.8 (layer 3 of 12 "transforms the positional signal most aggressively"; no number printed)',
+    'GEOM section 6.8 (layer 3 of 12 "transforms the positional signal most aggressively"; states are not measured)',
+    origin=OURS,
     each=lambda table: [m for m in table.models("hidden.stress", part="all") if _added(table, m)],
     what="the mean states of positions in a model",
 )
@@ -474,6 +478,7 @@ def geom_mean_embeddings_differ(e: Evidence) -> Measured:
 @claim(
     "GEOM hypothesis H2, section 4 (assumed for every pair; no number printed)",
     unit="nats",
+    always="what a model has learned of order makes two words out of their places harder to tell",
     each=lambda table: table.models("swap.loss"),
     what="the loss of a model when two tokens change places",
 )

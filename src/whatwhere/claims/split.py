@@ -2,7 +2,7 @@
 
 from ..gates import PRESENT, USED
 from ..points import Point, largest
-from .claim import KEPT, MARGINAL, UNMOVED, Measured, claim
+from .claim import KEPT, MARGINAL, OURS, SENTENCE, UNMOVED, Measured, claim
 from .evidence import Evidence, Missing
 
 READS = 1.5  # nats below token frequencies: less, and a model reads so little that there is nothing to keep beyond
@@ -12,7 +12,12 @@ def _positions(e: Evidence) -> None:
     e.there(e.peak("split", "token", "position"), PRESENT, "R² (token) in the position stream of split")
 
 
-@claim("SPLIT notes, eq. 1 and the text around it (they measure nothing: 0 is what they say)", "split", paper=0.0)
+@claim(
+    "SPLIT notes, eq. 1 and the text around it (they measure nothing: 0 is what they say)",
+    "split",
+    paper=0.0,
+    origin=SENTENCE,
+)
 def split_semantics_invariant(e: Evidence) -> Measured:
     """Semantics of split do not depend on position.
     Shifting all positions by half a document changes the semantic states after the last block by at most {UNMOVED} of
@@ -23,7 +28,10 @@ def split_semantics_invariant(e: Evidence) -> Measured:
 
 
 @claim(
-    "SPLIT notes, eq. 1: semantic vectors stay invariant (they measure nothing: 0 is what they say)", "split", paper=0.0
+    "SPLIT notes, eq. 1: semantic vectors stay invariant (they measure nothing: 0 is what they say)",
+    "split",
+    paper=0.0,
+    origin=SENTENCE,
 )
 def split_semantics_without_position(e: Evidence) -> Measured:
     """Semantics of split hold no position.
@@ -37,6 +45,7 @@ def split_semantics_without_position(e: Evidence) -> Measured:
     "SPLIT notes: semantics must not reach the positional dimensions (they measure nothing: 0 is what they say)",
     "split",
     paper=0.0,
+    origin=SENTENCE,
 )
 def split_position_without_semantics(e: Evidence) -> Measured:
     """Positions of split know nothing of sentences.
@@ -84,7 +93,7 @@ def split_extends_by_table(e: Evidence) -> Measured:
     return _gain(e, "split") >= -MARGINAL
 
 
-@claim(_BEYOND, "dstg", learned=0.0)
+@claim(_BEYOND, "dstg", learned=0.0, origin=OURS)
 def dstg_extends_by_table(e: Evidence) -> Measured:
     """Only the position table of dstg needs extending.
     As the claim on split, of DSTG's encoder, whose streams are separate, too, and whose bias by distance goes on by
@@ -93,7 +102,7 @@ def dstg_extends_by_table(e: Evidence) -> Measured:
     return _gain(e, "dstg") >= -MARGINAL
 
 
-@claim(_BEYOND, "split", "ap", learned=0.0)
+@claim(_BEYOND, "split", "ap", learned=0.0, origin=OURS)
 def separate_tables_extend_better(e: Evidence) -> Measured:
     """Separate position tables extend better than added ones.
     What split gains over reading in pieces, by the best way to continue its table, is more than what ap gains, whose

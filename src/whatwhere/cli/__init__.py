@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from ..stop import Stopped, asked, listening
+from ..waiting import core_times, cores_used_by_others, set_wait_policy
 
 
 def main() -> None:
@@ -19,6 +20,7 @@ def main() -> None:
 
 def _run() -> int:
     """Do what the command says; returns the exit status."""
+    begin = core_times()
     import typer
 
     from ..files import in_words
@@ -31,6 +33,7 @@ def _run() -> int:
 
     # Newer typer carries its own copy of click: the base of its usage errors is found through a public name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
+    set_wait_policy(cores_used_by_others(begin, core_times()))  # the imports above took long enough to tell
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # without a network huggingface_hub would tell of every try
     try:

@@ -83,8 +83,10 @@ def _probe_text(records: list[Any], source: str) -> str:
             interval = f" [{r.low:.2f}, {r.high:.2f}]" if r is not None and None not in (r.low, r.high) else ""
             cells.append(f"{r.value:.2f}{interval}" if r is not None else "-")
         lines.append(f"{layer:>5}  {part or '':9}" + "".join(f"{cell:>24}" for cell in cells))
-    read, length = (int(next(r.value for r in records if r.metric == f"probe.{w}")) for w in ("documents", "length"))
-    return "\n".join([*lines, f"read: {read} windows of {length} tokens of {source}"])
+    facts = {r.metric.removeprefix("probe."): int(r.value) for r in records if r.metric.startswith("probe.")}
+    documents = f"{facts['documents']} document{'s' * (facts['documents'] != 1)}"
+    read = f"read: {facts['windows']} windows of {facts['length']} tokens, of {documents} of {source}"
+    return "\n".join([*lines, read])
 
 
 @verb()

@@ -56,32 +56,39 @@ def report(
 
 
 @verb()
-def claims(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> None:
-    """Which published claims hold in a study, by rules on its records.
+def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_json: Json = False) -> None:
+    """Which claims of the papers hold in a study, by rules on its records.
 
     Args:
         run: Folder of a study, a geometry run or an evaluation.
+        arithmetic: What comes out as it does by arithmetic, whatever is measured (docs/theory.md), in their place.
     """
-    from ..claims import ANALYTIC, evaluate
+    from ..claims import CLAIMS, FACTS, evaluate
     from ..records import read_records
 
-    verdicts = evaluate(read_records(_run_folder(run) / "records.parquet"))
-    counted = [c for c in verdicts if c["kind"] != ANALYTIC]
-    emit(verdicts, as_json, _ledger(counted, len(verdicts) - len(counted)))
+    records = read_records(_run_folder(run) / "records.parquet")
+    verdicts = evaluate(records, FACTS if arithmetic else CLAIMS)
+    emit(verdicts, as_json, _ledger(verdicts))
 
 
-def _ledger(verdicts: list[dict[str, Any]], analytic: int) -> str:
-    """How many claims have which verdict, a row for each that was measured, by verdict, and what the others lack."""
-    from ..claims import UNTESTABLE
+def _ledger(verdicts: list[dict[str, Any]]) -> str:
+    """How many claims have which verdict, by what their paper has of them; a row for each that was measured, by
+    verdict, and what the others lack."""
+    from ..claims import ORIGINS, UNTESTABLE, VERDICTS
 
-    counts = Counter(c["verdict"] for c in verdicts)
-    numbers = ", ".join(f"{verdict} {count}" for verdict, count in counts.most_common())
-    lines = [f"Of {len(verdicts)} claims: {numbers}. {analytic} more are arithmetic and count for nothing (--json)."]
-    for verdict in counts:
+    found = [verdict for verdict in VERDICTS if any(c["verdict"] == verdict for c in verdicts)]
+    lines = [f"{f'{len(verdicts)} claims':21}" + "  ".join(("all", *ORIGINS))]
+    for verdict in found:
+        origins = [c["origin"] for c in verdicts if c["verdict"] == verdict]
+        lines.append(f"{verdict:21}{len(origins):3}  " + "  ".join(f"{origins.count(o):{len(o)}}" for o in ORIGINS))
+    for verdict in found:
         rows = [c for c in verdicts if c["verdict"] == verdict and c["value"] is not None]
         lines += ["", verdict] if rows else []
         why = verdict == UNTESTABLE  # measured, but what was measured decides nothing
-        lines += [f"  {c['id']:34} {_value(c):24} {c['scale' if why else 'claim']}" for c in rows]
+        for c in rows:
+            so_far = c["so_far"] and f"so far {c['so_far']}"
+            told = c["scale"] if why else "; ".join(filter(None, (c["claim"], c["origin"], so_far, c["holm"])))
+            lines.append(f"  {c['id']:34} {_value(c):24} {told}")
     lacking = [str(c["scale"]).removeprefix("not measured: ") for c in verdicts if c["value"] is None]
     models = [why for why in lacking if why.startswith("needs a model ") and why.endswith(" in the study")]
     missing = Counter(why for why in lacking if why not in models)
@@ -222,7 +229,7 @@ def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> 
 
 @verb()
 def doctor(as_json: Json = False) -> None:
-    """Versions, cores, memory, accelerator, attention backends, optional packages and free disk of this machine."""
+    """Versions, cores, threads, memory, accelerator, attention backends, optional packages and free disk here."""
     from ..study.machine import diagnose
 
     facts, gib = diagnose(Path(".")), 2**30
@@ -230,6 +237,7 @@ def doctor(as_json: Json = False) -> None:
     lines = [
         *(f"{name:14} {number}" for name, number in facts["versions"].items()),
         f"{'processor':14} {here['cpu']}, {here['cores']} cores",
+        f"{'threads':14} {facts['threads']}, which wait for each other by {facts['wait_policy']}",
         f"{'memory':14} {facts['memory_free_bytes'] / gib:.1f} of {here['memory_bytes'] / gib:.1f} GiB free",
         f"{'disk':14} {facts['disk_free_bytes'] / gib:.1f} GiB free here",
         f"{'accelerator':14} {here['accelerator'] or 'none'}",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..files import read_json, read_object
+from ..terms import unequal
 from .models import AnyModel
 from .options import (
     ConfigFile,
@@ -109,7 +110,7 @@ def study(
         out: Folder of the study; an unfinished one there is continued.
         models: Presets, with commas; `all` stands for all that were not named before it. All train by the recipe
             (masking, schedule, Adam) of the first one's family: dstg, or tupe for BERT's block; --set recipe=NAME
-            chooses. [default: dstg,ap,rp,rope]
+            chooses. What they differ in beside their position schemes is said. [default: dstg,ap,rp,rope]
         match: parameters or operations (of a forward pass, per token): change the feed-forward widths of the other
             models so that they cost what the first one does. [default: as they are]
         minutes: Minutes for everything, from text to report, on this machine, instead of steps; how many steps they buy
@@ -133,7 +134,9 @@ def study(
         return
     report = run_study(resolved, out)
     best = _best(sorted(path.parent for path in out.glob("models/*/seed-*/training.json")))
-    emit({"out": str(out), "report": str(report)}, as_json, report_line(report) + _ask(best, resolved.scheme))
+    said = unequal(read_object(out / "study.json", "models")["models"])
+    text = report_line(report) + (f" {said}" if said else "") + _ask(best, resolved.scheme)
+    emit({"out": str(out), "report": str(report), "terms": said}, as_json, text)
 
 
 @verb()
@@ -151,12 +154,17 @@ def windows(
 ) -> None:
     """Tokenise a text into windows, as `pretrain` and `study` do first: in OUT/corpus, where these then find them.
 
+    --set join=run-on, none or isolate says how documents fill windows. Where they do not run on, --set pieces=first
+    keeps the beginning of each alone and pieces=all cuts long ones into several windows; pieces=auto, the default,
+    takes the first pieces of join=none if they are 20,000 windows or more, else all.
+
     Args:
         out: Folder of the run to come.
         part: K/N: only every N-th shard (of a data set of the Hub every N-th file), from the K-th on, for N processes
             or machines that share OUT; the same command without it, or the run itself, puts them together.
         config: YAML file; of a study or a training the keys of its text are read.
     """
+    from ..corpus.build import said_of_pieces
     from ..training.pretrain import CorpusConfig, prepare_part, prepare_windows
     from ..training.runs import one_writer
 
@@ -171,9 +179,10 @@ def windows(
         emit({"out": str(out), "part": part, "shards": shards}, as_json, f"{out}: part {part} has {shards:,} shards.")
         return
     made = one_writer(prepare_windows)(asked, out / "corpus")
-    facts = {key: made.manifest[key] for key in ("documents", "characters", "tokens", "windows")}
+    facts = {key: made.manifest[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}
+    facts["from_start"] = made["train"].from_start()
     counted = f"{facts['windows']['train']:,} windows to train on, {facts['windows']['held_out']:,} held out"
-    emit({"out": str(out), **facts}, as_json, f"{out}: {counted}.")
+    emit({"out": str(out), **facts}, as_json, f"{out}: {counted}; {said_of_pieces(made)}.")
 
 
 @verb()

@@ -109,7 +109,7 @@ def build_windows(
         facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
         counts = ", ".join(f"{value:,} {key}" for key, value in facts.items())
         sizes = f"{len(windows['train']):,} windows to train on, {len(windows['held_out']):,} held out"
-        print(f"{source.name}: {counts}; {sizes}{said_of_pieces(windows.manifest)}", file=sys.stderr)
+        print(f"{source.name}: {counts}; {sizes}; {said_of_pieces(windows)}", file=sys.stderr)
     return windows
 
 
@@ -262,13 +262,15 @@ def _difference(value: Any, other: Any) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def said_of_pieces(manifest: dict[str, Any]) -> str:
-    """Say in half a sentence which pieces of documents the rows are; "" where documents run on."""
-    if manifest["join"] == "run-on":
-        return ""
-    if manifest["pieces"] == "first":
-        return "; the first piece of each document"
-    return "; every piece of each document, so that most rows of long ones begin in the middle"
+def said_of_pieces(windows: Windows) -> str:
+    """Say in half a sentence which pieces of documents the windows are, and how many of them begin a document."""
+    share = windows["train"].from_start()
+    begin = f", {share:.0%} begin with a document" if share is not None else ""
+    if windows.manifest["join"] == "run-on":
+        return f"documents run on from one to the next{begin}"
+    if windows.manifest["pieces"] == "first":
+        return "the first piece of each document"
+    return f"all pieces of documents{begin}"
 
 
 def _total(shards: list[dict[str, Any]], key: str) -> dict[str, int]:

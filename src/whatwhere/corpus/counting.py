@@ -32,7 +32,7 @@ from .segments import DOCUMENT, PIECE
 from .shards import SHARD_CHARACTERS, check_part, plain
 from .source import Source, lists_of_part
 from .tokenizer import special_token_ids, tokenizer_hash
-from .windows import Windows, WindowSet
+from .windows import Windows, WindowSet, after_cls
 from .workers import Workers, check_not_in_worker, progress_bar
 
 LONGEST_TOKEN = 64  # characters a position, on average: where a document is cut if counts are aligned from its start
@@ -151,36 +151,43 @@ def count_windows(
     whole: bool = False,
     part: tuple[int, int] = (0, 1),
 ) -> Counts:
-    """The same from windows on disk: position 0 is the first token of a row, or of an isolated document.
+    """The same from windows on disk: position 0 is the first token of a row, or of a piece in rows of join=isolate.
 
-    A group is a run of neighbouring rows, because rows next to each other may be pieces of one document. Its
-    `documents` are rows. With `whole`, documents that run on are followed from row to row: position 0 is the first
-    token of each, and `documents` are those.
+    A group is a run of neighbouring documents, each whole: a row belongs to the document that it begins in, a piece to
+    its own. `documents` counts those of each group. Fewer documents than `groups` leave some groups empty; a single
+    document is one group, of which no interval can be made.
 
     Args:
+        whole: position 0 is the first token of a document, whatever the rows: documents that run on are followed from
+            row to row, and of other joins the first pieces count alone.
         part: (k, n): of every n-th shard, from the k-th on, k from 0. The n parts, which as many processes or machines
-            may count and `Counts.save`, add up to the whole (`+`).
+            may count and `Counts.save`, add up to the whole (`+`). A document counts in the part that it begins in.
 
     Raises:
-        ValueError: an option out of range, no such part, or `whole` for windows whose documents do not run on.
+        ValueError: an option out of range, or no such part.
     """
     check_part(part)
-    if whole and window_set.join != "run-on":
-        raise ValueError(
-            f"Documents are followed from row to row in run-on windows only; these are join={window_set.join}."
-        )
     manifest = Windows(window_set.folder).manifest
     sha, special_ids = manifest["tokenizer_sha256"], _no_text(window_set.special_ids)
     job = CountJob(window_set.vocab_size, positions, special_ids, align, groups, sha)
     tally, documents = job.tally(), np.zeros(groups, np.int64)
-    for first, (ids, marks, starts) in zip(window_set.first_rows(part), window_set.shards(part), strict=True):
-        chosen = (first + np.arange(len(starts) - 1)) * groups // len(window_set)
-        if whole or window_set.join == "isolate":
-            begins = np.flatnonzero(marks & (DOCUMENT if whole else PIECE))
-            chosen = chosen[np.searchsorted(starts, begins, side="right") - 1]
-            starts = np.append(begins, starts[-1])
-        tally.add(ids, starts, chosen)
-        documents += np.bincount(chosen, minlength=groups)
+    begun = window_set.documents_begun()  # by the end of each shard
+    for number, (ids, marks, starts) in zip(range(part[0], len(begun), part[1]), window_set.shards(part), strict=True):
+        before = begun[number - 1] if number else 0
+        begins = (marks & DOCUMENT) != 0
+        if whole and window_set.join == "run-on":
+            starts = np.append(np.flatnonzero(begins), starts[-1])
+        elif window_set.join == "isolate":
+            starts = np.append(np.flatnonzero(marks & PIECE), starts[-1])
+        first_tokens = starts[:-1] if whole and window_set.join == "run-on" else after_cls(starts)
+        which = np.maximum(before + np.cumsum(begins)[first_tokens] - 1, 0)  # the document that each begins in
+        if whole and not begins[first_tokens].all():
+            lengths = np.diff(starts)
+            ids = ids[np.repeat(begins[first_tokens], lengths)]
+            starts = np.append(0, np.cumsum(lengths[begins[first_tokens]]))
+            which = which[begins[first_tokens]]
+        tally.add(ids, starts, which * groups // max(begun[-1], 1))
+        documents += np.bincount(np.arange(before, begun[number]) * groups // max(begun[-1], 1), minlength=groups)
     of_part = {} if part == (0, 1) else {"part": f"{part[0] + 1}/{part[1]}"}
     facts = {
         "corpora": [{**manifest["source"], "split": window_set.split, **of_part}],

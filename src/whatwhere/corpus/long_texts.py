@@ -19,20 +19,20 @@ CHARACTERS = 24  # that are read for a token: enough for all but odd texts
 class LongTexts(WindowSet):
     """Windows of one length, [CLS] text [SEP], each of one document.
 
-    rows: ids and marks of each. articles: (len,) number of the document.
+    rows: ids and marks of each. numbers: (len,) number of the document.
     """
 
-    def __init__(self, rows: Sequence[Tokens], articles: np.ndarray, tokenizer: PreTrainedTokenizerFast, length: int):
+    def __init__(self, rows: Sequence[Tokens], numbers: np.ndarray, tokenizer: PreTrainedTokenizerFast, length: int):
         self.split, self.join, self.length = "long", "none", length
         self.special_ids, self.vocab_size = special_token_ids(tokenizer), len(tokenizer)
-        self._rows, self._articles = list(rows), articles
+        self._rows, self._numbers = list(rows), numbers
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def document_numbers(self) -> np.ndarray:
         """(len,) int64: number of the document of each window."""
-        return self._articles
+        return self._numbers
 
     def lengths(self) -> np.ndarray:
         """(len,) int64: the same for all."""

@@ -67,9 +67,13 @@ class WindowSet:
         before = -1
         for _, marks, starts in self.shards():
             opened = before + np.cumsum((marks & DOCUMENT) != 0)
-            numbers.append(np.maximum(opened[_after_cls(starts)], 0))
+            numbers.append(np.maximum(opened[after_cls(starts)], 0))
             before = int(opened[-1])
         return np.concatenate(numbers)
+
+    def documents_begun(self) -> list[int]:
+        """Count the documents that have begun by the end of each shard."""
+        return np.cumsum([np.count_nonzero(marks & DOCUMENT) for _, marks, _ in self.shards()], dtype=np.int64).tolist()
 
     def from_start(self) -> float | None:
         """Return the share of the rows that begin with the beginning of a document, in [0, 1]; None without rows."""
@@ -77,7 +81,7 @@ class WindowSet:
             return None
         opened = 0
         for _, marks, starts in self.shards():
-            opened += int(np.count_nonzero(marks[_after_cls(starts)] & DOCUMENT))
+            opened += int(np.count_nonzero(marks[after_cls(starts)] & DOCUMENT))
         return opened / len(self)
 
     def shards(self, part: tuple[int, int] = (0, 1)) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -88,10 +92,6 @@ class WindowSet:
         """
         for number in range(part[0], len(self._names), part[1]):
             yield self._open.get(number) or self._mapped(number)
-
-    def first_rows(self, part: tuple[int, int] = (0, 1)) -> list[int]:
-        """Number of the first row of each of those shards."""
-        return [0, *self._ends.tolist()][:-1][part[0] :: part[1]]
 
     def _shard(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if number not in self._open:
@@ -140,7 +140,7 @@ class WindowSet:
         return (self[i] for i in range(len(self)))
 
 
-def _after_cls(starts: np.ndarray) -> np.ndarray:
+def after_cls(starts: np.ndarray) -> np.ndarray:
     """Index of each row's first token of text, or of its last token where it has no text."""
     return np.minimum(starts[:-1] + 1, starts[1:] - 1)
 

@@ -94,12 +94,14 @@ class Product:
 class Layout:
     """What all layers share in one forward pass.
 
-    special, cls: (b, n), True at tokens of S = {cls, sep} and at [CLS]; (1, n) where they stand alike in all examples,
-    so that a bias that is equal over the batch exists once. position_ids: (b, n). distance: key position minus query
-    position, (b, n, n), or (2n - 1,) where positions are consecutive, or the `places` of a bias that has any (T5's
-    buckets); None if unused. allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
-    rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions that join the words'
-    (BERT-A^d). biases: those that are the same for all layers, computed once, and `summed` their sum, or None.
+    special: (b, n), the kind of each token as a whole number, 0 outside of S = {cls, sep}, 1 in it, and with
+    relative_special=each 2 at [SEP]. cls: (b, n), 1 at [CLS], else 0. Both are (1, n) where special tokens stand alike
+    in all examples, so that a bias that is equal over the batch exists once. position_ids: (b, n). distance: key
+    position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive, or the `places` of a bias
+    that has any (T5's buckets); None if unused. allowed: (b, 1, 1 or n, n), True where a query may look at a key, or
+    None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions
+    that join the words' (BERT-A^d). biases: those that are the same for all layers, computed once, and `summed` their
+    sum, or None.
     """
 
     special: Tensor
@@ -176,8 +178,7 @@ def flex(
             if bias.values is not None:
                 row = b if bias.special.shape[0] > 1 else 0
                 query, key = bias.special[row, i], bias.special[row, j]
-                both, as_query, as_key = bias.values[0, h], bias.values[1, h], bias.values[2, h]
-                value = torch.where(query & key, both, torch.where(key, as_key, torch.where(query, as_query, value)))
+                value = torch.where((query > 0) | (key > 0), bias.values[query, key, h], value)
             score = score + value
         if allowed is not None:
             score = torch.where(allowed[b, 0, i if allowed.shape[2] > 1 else 0, j], score, lowest)
@@ -270,7 +271,7 @@ class Attention(nn.Module):
             if layout.rotation is not None:
                 q, k = rotate(q, *layout.rotation), rotate(k, *layout.rotation)
             if name == "absolute" and self.absolute_special:
-                regular = ~layout.special[:, None, :, None]  # zero rows give zero scores: the indicator of eq. 2
+                regular = layout.special[:, None, :, None] == 0  # zero rows give zero scores: the indicator of eq. 2
                 q, k = q * regular, k * regular
             queries[name], keys[name] = q, k
             values.append(v)

@@ -34,8 +34,9 @@ def biased_attention(
 
     Args:
         q, k: (b, h, n, d_qk). v: (b, h, n, d_v), any width.
-        base, values: as in a `Bias` ((b or 1, h, n, n) or (h, 2n - 1); (3, h)), or None.
-        special: (b, n), True at special tokens, or (1, n) where they stand alike in all; needed with `values`.
+        base, values: as in a `Bias` ((b or 1, h, n, n) or (h, 2n - 1); (kinds, kinds, h)), or None.
+        special: (b, n), the kind of each token, 0 if it is not special, or (1, n) where they stand alike in all; needed
+            with `values`.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
             everywhere alike, as in the eager computation.
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
@@ -82,7 +83,7 @@ class _Weights:
         self.keep = 1 - self.drop / LEVELS
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.wide = torch.promote_types(q.dtype, torch.float32)
-        self.special: Tensor = q.new_zeros(1, n, dtype=torch.bool) if values is None else special
+        self.special: Tensor = q.new_zeros(1, n, dtype=torch.long) if values is None else special
         # Where special tokens stand alike their values are written into the map that all examples share.
         self.each = self.special.expand(b, -1)
         self.by_distance = base is not None and base.dim() == 2
@@ -108,7 +109,7 @@ class _Weights:
     def places(self) -> tuple[Tensor, Tensor, list[int]]:
         """Every special token as example and place, and where each example begins and ends among them."""
         examples, tokens = torch.where(self.each)
-        return examples, tokens, [0, *self.each.sum(-1).cumsum(0).tolist()]
+        return examples, tokens, [0, *(self.each > 0).sum(-1).cumsum(0).tolist()]
 
     def slant(self, memory: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
         """The same memory as (heads, queries, distances) and as (heads, queries, n): row i has distance j - i at key j.
@@ -132,10 +133,11 @@ class _Weights:
             return self.base[0, piece.heads, piece.queries].to(self.wide)
         pairs = self.base[piece.heads, self.distances(piece)].to(self.wide).unfold(-1, self.n, 1).flip(-2).contiguous()
         if self.alike and self.values is not None:
-            both, as_query, as_key = self.values[:, piece.heads, None, None].to(self.wide)
+            values = self.values[:, :, piece.heads].to(self.wide)
             keys, queries = self.special[0], self.special[0, piece.queries]
-            pairs[:, :, keys] = as_key
-            pairs[:, queries] = torch.where(keys, both, as_query)
+            pairs[:, :, keys > 0] = values[0, keys[keys > 0]].t()[:, None]
+            for kind in range(1, len(values)):
+                pairs[:, queries == kind] = values[kind, keys].t()[:, None]
         return pairs
 
     def product(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
@@ -173,12 +175,14 @@ class _Weights:
             return self._softmax(scores, piece)
         scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
         if values is not None:
-            both, as_query, as_key = values[:, piece.heads].to(self.wide)
+            values = values[:, :, piece.heads].to(self.wide)
             (examples, keys), (owners, queries) = self._special_in(piece)
-            columns = torch.add(as_key[:, None], scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
-            other = self.each[piece.examples][owners][:, None]  # (m, 1, n)
-            instead = torch.where(other, both[:, None], as_query[:, None])
-            rows = torch.add(instead, scores[owners, :, queries], alpha=self.scale)  # (m, heads, n)
+            kinds = self.each[piece.examples]
+            of_keys = values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
+            columns = torch.add(of_keys, scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
+            own = kinds[:, piece.queries][owners, queries]
+            of_queries = values[own[:, None], kinds[owners]].transpose(1, 2)  # (m, heads, n)
+            rows = torch.add(of_queries, scores[owners, :, queries], alpha=self.scale)
         if base is None:
             scores *= self.scale
         else:
@@ -209,15 +213,22 @@ class _Weights:
         return kept if self.narrow is None else _part(self.scores, *kept.shape).copy_(kept)
 
     def take_special(self, d_scores: Tensor, piece: _Piece) -> Tensor:
-        """Gradient (3, heads) of the special values; their pairs are set to zero in `d_scores`."""
+        """Gradient (kinds, kinds, heads) of the special values; their pairs are set to zero in `d_scores`."""
+        assert self.values is not None
         (examples, keys), (owners, queries) = self._special_in(piece)
-        rows = d_scores[owners, :, queries]  # (m, heads, n): all pairs with a special query
-        both = (rows * self.each[piece.examples][owners][:, None]).sum((0, 2))
-        as_query = rows.sum((0, 2)) - both
-        as_key = d_scores[examples, :, :, keys].sum((0, 2)) - both
+        kinds, found = self.each[piece.examples], d_scores.new_zeros(*self.values.shape[:2], d_scores.shape[1])
+        rows, columns = d_scores[owners, :, queries], d_scores[examples, :, :, keys]  # (m, heads, n or queries)
+        own, others = kinds[:, piece.queries][owners, queries], kinds[owners]
+        for query in range(1, len(found)):
+            of_query, other = rows[own == query], others[own == query]
+            for key in range(1, len(found)):
+                found[query, key] = (of_query * (other == key)[:, None]).sum((0, 2))
+            found[query, 0] = of_query.sum((0, 2)) - found[query, 1:].sum(0)
+        for key in range(1, len(found)):
+            found[0, key] = columns[kinds[examples, keys] == key].sum((0, 2)) - found[1:, key].sum(0)
         d_scores[owners, :, queries] = 0
         d_scores[examples, :, :, keys] = 0
-        return torch.stack([both, as_query, as_key])
+        return found
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, kept: Tensor | None = None) -> Tensor:
@@ -288,7 +299,7 @@ class _BiasedAttention(torch.autograd.Function):
                 if (d_base is not None or d_values is not None) and len(work.places[0]):
                     of_values = work.take_special(d_scores, piece)
                     if d_values is not None:
-                        d_values[:, piece.heads] += of_values
+                        d_values[:, :, piece.heads] += of_values
                 if total is not None:
                     total += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
                 elif d_base is not None:

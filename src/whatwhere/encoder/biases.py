@@ -23,9 +23,9 @@ class Bias:
     """An additive term of the scores, kept small: one map for the whole batch and what special tokens put in its place.
 
     base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in
-    column j - i + n - 1. values: (3, h), for pairs of which both, only the query, only the key is special; None if
-    special tokens are treated like all others. special: (b, n), True at special tokens, or (1, n) where they stand
-    alike in all examples.
+    column j - i + n - 1. values: (kinds, kinds, h), by the kind of the query and of the key, for pairs of which one at
+    least is special; None if special tokens are treated like all others. special: (b, n), the kind of a token as a
+    whole number, 0 for those that are not special, or (1, n) where they stand alike in all examples.
     """
 
     name: str
@@ -41,10 +41,12 @@ class Bias:
         """The term as the specification has it: (b or 1, h, n, n)."""
         if self.values is None:
             return self.map()
+        of_kinds = self.values[:, self.special].transpose(-1, -2)[..., None, :]  # (kinds, b or 1, h, 1, n)
         query, key = self.special[:, None, :, None], self.special[:, None, None, :]
-        both, as_query, as_key = self.values[:, None, :, None, None]
-        of_query = torch.where(key, both, as_query)  # (b, h, 1, n)
-        return torch.where(query, of_query, torch.where(key, as_key, self.map()))
+        dense = torch.where(key > 0, of_kinds[0], self.map())
+        for kind in range(1, len(of_kinds)):
+            dense = torch.where(query == kind, of_kinds[kind], dense)
+        return dense
 
 
 def toeplitz(values: Tensor) -> Tensor:
@@ -169,44 +171,56 @@ class ProductBias(nn.Module):
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
+# Which value a pair has: [kind of the query][kind of the key], kinds as in `Layout.special` and `Layout.cls`; the first
+# entry stands for two words, which have none. The query is i (DSTG eq. 2; the text around eq. 1 says the reverse).
+SPECIAL = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
+RESET = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
+START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors
+
+
 class RelativeBias(nn.Module):
     """The configured bias of the distance, and what it is at special tokens.
 
-    `special` (3, h), DSTG eq. 1: values for both, only the query, only the key in S. `cls` (2, h): θ1, θ2 of TUPE eq. 9
-    where the bias has its own; in a reset together with an absolute correlation θ stands there (TUPE eq. 11).
+    `special`, DSTG eq. 1, is (3, h), "shared": values for both, only the query, only the key in S; or (4, h), "each":
+    values for the query [CLS], the query [SEP], the key [CLS], the key [SEP], of which that of the key stands where
+    both are special (the code of DSTG's authors). `cls` (2, h): θ1, θ2 of TUPE eq. 9 where the bias has its own; in a
+    reset together with an absolute correlation θ stands there (TUPE eq. 11).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.name, self.function = config.relative, BIASES[config.relative](config)
-        # special_special, special_query, special_key; i is the query (eq. 2; the text around eq. 1 says the reverse).
-        self.special = nn.Parameter(torch.zeros(3, config.num_attention_heads)) if config.relative_special else None
+        self.kind = config.relative_special
+        values = {"none": 0, "shared": 3, "each": 4}[self.kind]
+        self.special = nn.Parameter(torch.zeros(values, config.num_attention_heads)) if values else None
         own = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
         self.cls = nn.Parameter(torch.zeros(2, config.num_attention_heads)) if own else None
         self.reset, self.heads = config.reset != "none", config.num_attention_heads
 
     def initialize(self, config: EncoderConfig) -> None:
-        for values in (self.special, self.cls):
-            if values is not None:
-                init.zeros_(values)
+        if self.special is not None:
+            init.constant_(self.special, START[self.kind])
+        if self.cls is not None:
+            init.zeros_(self.cls)
 
     def forward(self, distance: Tensor, special: Tensor, cls: Tensor) -> Bias:
         """The bias for `Layout.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
-        special, cls: (b or 1, n), True at tokens of S and at [CLS].
+        special, cls: (b or 1, n), as in `Layout`.
         """
-        values = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
-        if values.shape != (*distance.shape, self.heads):
+        found = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
+        if found.shape != (*distance.shape, self.heads):
             raise ValueError(
-                f"The bias {self.name} gives shape {tuple(values.shape)} for distances {tuple(distance.shape)}; "
+                f"The bias {self.name} gives shape {tuple(found.shape)} for distances {tuple(distance.shape)}; "
                 f"needed is a value for each head at the end, {(*distance.shape, self.heads)}."
             )
         # Contiguous, as the map of pairs takes its order from it: else it is copied once more, over large strides.
-        base = values.t().contiguous() if distance.ndim == 1 else values.permute(0, 3, 1, 2)
+        base = found.t().contiguous() if distance.ndim == 1 else found.permute(0, 3, 1, 2)
         if not self.reset:
-            return Bias("relative", base, self.special, special)
+            values = None if self.special is None else by_kinds(self.special, SPECIAL[self.kind])
+            return Bias("relative", base, values, special)
         theta = base.new_zeros(2, self.heads) if self.cls is None else self.cls
-        return Bias("relative", base, reset_values(theta), cls)
+        return Bias("relative", base, by_kinds(theta, RESET), cls)
 
 
 class Untied(nn.Module):
@@ -247,7 +261,7 @@ class Untied(nn.Module):
         return q, k
 
     def forward(self, table: Tensor | None, position_ids: Tensor, cls: Tensor) -> Bias:
-        """The positional correlation for `position_ids` (b or 1, n); cls (b or 1, n) is True at [CLS]."""
+        """The positional correlation for `position_ids` (b or 1, n); cls (b or 1, n) is 1 at [CLS], else 0."""
         theta: Tensor | None = self.theta
         if self.free is not None:
             base = self.free[:, position_ids[:, :, None], position_ids[:, None, :]].transpose(0, 1)
@@ -259,7 +273,7 @@ class Untied(nn.Module):
                 if self.cls is not None:
                     q, k = self.project(self.cls[None])
                     theta = self.scale * (q * k).sum(-1)[0].t()  # (2, h)
-        return Bias("absolute", base, None if theta is None else reset_values(theta), cls)
+        return Bias("absolute", base, None if theta is None else by_kinds(theta, RESET), cls)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
@@ -269,6 +283,7 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, enabled=False)
 
 
-def reset_values(theta: Tensor) -> Tensor:
-    """θ1, θ2 (2, h) of TUPE eq. 9 as values (3, h) of a `Bias`: θ1 if the query is [CLS], θ2 if only the key is."""
-    return theta[[0, 0, 1]]
+def by_kinds(values: Tensor, places: tuple[tuple[int, ...], ...]) -> Tensor:
+    """Values (m, h) as (kinds, kinds, h), those of a `Bias`; `places`: which of the m stands for each pair of kinds."""
+    # No index of numbers: on an accelerator each would be copied there.
+    return torch.stack([values[place] for row in places for place in row]).unflatten(0, (len(places), len(places)))

@@ -16,6 +16,7 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "untied": lambda: ("none", "position", "crossed", "free"),
     "reset": lambda: ("none", "sum", "each"),
     "relative": lambda: ("none", *BIASES),
+    "relative_special": lambda: ("none", "shared", "each"),
     "rotation": lambda: ("none", *ROTATIONS),
     "rotation_scaling": lambda: ("none", "linear", "ntk", "yarn"),
     "stream_qk": lambda: ("separate", "joint"),
@@ -54,8 +55,8 @@ class EncoderConfig(PretrainedConfig):
     Widths: `hidden_size` is the width of `last_hidden_state`, position stream first; `position_size` of it belong to
     the position stream (0: one stream). `intermediate_size` None means 4 × hidden_size (DSTG section 3.2). `block`:
     "neobert" (pre-RMSNorm, SwiGLU, no biases) or "bert" (post-LayerNorm, GELU, biases). `residual`, NeoBERT only:
-    "stream" adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one (their code;
-    `dstg`).
+    "stream" adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one (their code for
+    `dstg`; here every preset in NeoBERT's block).
 
     Scheme, absolute positions: `absolute` names the position table. It feeds the position stream if there is one, is
     added to the word embedding otherwise, unless `untied` takes it: "position" adds the term pU_Q·pU_K (TUPE eq. 7),
@@ -70,7 +71,9 @@ class EncoderConfig(PretrainedConfig):
     `rotation` names the rotation of queries and keys ("rope", base `rope_theta`), `rotation_scaling` how its
     frequencies change where texts are `rotation_factor` times as long as those of the training ("linear", "ntk",
     "yarn"; max_position_embeddings is the new length). Scheme, special tokens:
-    `relative_special` gives pairs with a token of S = {cls, sep} three values of their own (DSTG eq. 1),
+    `relative_special` gives pairs with a token of S = {cls, sep} values of their own in every head: "shared" three, one
+    for both special, one for the query and one for the key (DSTG eq. 1), "each" four, [CLS] and [SEP] apart as query
+    and as key, that of the key where both are special (the code of DSTG's authors);
     `absolute_special` takes the score of the position stream from them (DSTG eq. 2, the indicator); `reset` unties
     [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both separately (its
     published code). They are found by id. `attention_window`: tokens on each side that a token looks at, None for all.
@@ -108,7 +111,7 @@ class EncoderConfig(PretrainedConfig):
     table_scale: float | None = None
     relative: str = "none"
     relative_shared: bool = False
-    relative_special: bool = False
+    relative_special: str = "none"
     relative_buckets: int = 32
     relative_max_distance: int = 128
     alibi_slopes: list[float] | None = None
@@ -143,6 +146,8 @@ class EncoderConfig(PretrainedConfig):
                 near = near or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
                 raise ValueError(f"EncoderConfig has no field {key!r}.{near}")
         super().__post_init__(**kwargs)
+        if isinstance(self.relative_special, bool):  # as older configurations have it
+            self.relative_special = "shared" if self.relative_special else "none"
         self._check_types()
         if self.intermediate_size is None:
             self.intermediate_size = 4 * self.hidden_size
@@ -222,6 +227,7 @@ class EncoderConfig(PretrainedConfig):
     def _wrong_scheme(self) -> Iterator[str]:
         """Why the parts of the position scheme do not fit together."""
         heads, absolute, relative, untied = self.num_attention_heads, self.absolute, self.relative, self.untied
+        special = self.relative_special
         if self.rotation != "none" and self.d_head % 2:
             seen = f"hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
             yield f"rotation needs an even width per head: {seen}"
@@ -236,8 +242,8 @@ class EncoderConfig(PretrainedConfig):
             yield f"rotation_scaling={scaling} is for rotation=rope of at least 4 columns a head: set it to none."
         if not (1 < factor < math.inf if scaling != "none" else factor == 1):
             yield f"rotation_factor is above 1 with a rotation_scaling, and 1 without; got {factor} with {scaling}."
-        for key in ("relative_special", "relative_shared"):
-            if relative == "none" and getattr(self, key):
+        for key, used in {"relative_special": special != "none", "relative_shared": self.relative_shared}.items():
+            if relative == "none" and used:
                 yield f"{key} needs a relative bias: set relative to t5."
         if self.absolute_special and (not self.position_size or self.stream_qk == "joint"):
             way_out = "set position_size, and stream_qk=separate."
@@ -248,7 +254,7 @@ class EncoderConfig(PretrainedConfig):
             yield f"reset={self.reset} needs a positional correlation: set untied=position, or a relative bias."
         if self.reset != "none" and untied == "crossed":
             yield "reset is defined for position-only correlations; untied=crossed mixes words in. Set reset=none."
-        if self.reset != "none" and self.relative_special:
+        if self.reset != "none" and special != "none":
             yield "reset and relative_special both say what special tokens get. Choose one of them."
         if (slopes := self.alibi_slopes) is not None:
             if relative != "alibi":

@@ -254,8 +254,9 @@ class Encoder(EncoderPreTrainedModel):
     ) -> Layout:
         """What the layers share: special tokens, who sees whom, distances, and all that positions alone decide."""
         config, n, device = self.config, input_ids.shape[1], input_ids.device
-        cls = input_ids == config.cls_token_id
-        special = cls | (input_ids == config.sep_token_id)
+        cls = (input_ids == config.cls_token_id).long()
+        sep = (input_ids == config.sep_token_id).long()
+        special = torch.where(cls > 0, cls, 2 * sep if config.relative_special == "each" else sep)
         looks = not torch.compiler.is_compiling() and device.type != "meta"  # values may decide which way to compute
         if looks:
             special, cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (special, cls))
@@ -376,7 +377,7 @@ class Encoder(EncoderPreTrainedModel):
             )
         if input_ids is not None:
             return input_ids
-        if config.relative_special or config.absolute_special or config.reset != "none":
+        if config.relative_special != "none" or config.absolute_special or config.reset != "none":
             raise ValueError(
                 f"{config.preset or 'This scheme'} treats [CLS] and [SEP] apart, and vectors do not say where they "
                 "are. Give input_ids beside inputs_embeds."

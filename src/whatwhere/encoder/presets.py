@@ -28,15 +28,17 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 
+# How a block adds, one way for all of its presets, so that a study compares position schemes alone. NeoBERT's adds to
+# the normalised stream, which has the lower mean loss (of dstg, rope and rp: docs/method.md); BERT's normalises the
+# sum. `EncoderConfig` itself says "stream": that is what a saved configuration without the key was trained with.
+RESIDUALS = {"neobert": "normalized", "bert": "stream"}
+
 # `streams=2` stands for the widths of the size; `d_pos="head"` gives the position stream the width of a head (SPLIT).
 _add("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
 _add("ap", "nope", "DSTG section 3.3", absolute="learned")
 _add("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
-_add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special=True)
-# Added to the normalised streams, as in the authors' code, position stays readable through the layers (docs/method.md).
-_add(
-    "dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2, residual="normalized"
-)
+_add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special="shared")
+_add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2)
 _add("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")
 _add("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoidal")
 _add("alibi", "nope", "Press et al. 2022", relative="alibi")
@@ -63,7 +65,8 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         name: one of `PRESETS` (`whatwhere presets` lists them).
         size: "tiny" (4 layers, 128 = 8 + 120), "small" (6 layers, 256 = 16 + 240) or "paper" (NeoBERT block: 6 layers,
             768 = 48 + 720; BERT block: 12 layers, 768). The block decides which: `preset("tupe-r", block="neobert")` is
-            as wide as `ap`.
+            as wide as `ap`. It decides the residual, too: "normalized" for every preset in NeoBERT's block, "stream" in
+            BERT's, where the sum is normalised.
         **fields: any `EncoderConfig` field, overriding the preset's.
 
     Raises:
@@ -76,8 +79,6 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         raise ValueError(f"Unknown size {str(size)[:60]!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
     own = {**PRESETS[name], **fields}
     block = own.get("block", EncoderConfig.block)
-    if block == "bert" and "residual" not in fields:  # BERT's block normalises the sum
-        own.pop("residual", None)
     if block not in SIZES[size]:
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
@@ -89,6 +90,7 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         "num_attention_heads": widths["heads"],
         "max_position_embeddings": SIZES[size]["positions"],
         "tie_word_embeddings": widths["tied"],
+        "residual": RESIDUALS[block],
         **own,
     }
     with suppress(TypeError, ZeroDivisionError):  # of values that EncoderConfig refuses
@@ -98,4 +100,4 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     return EncoderConfig(**resolved)
 
 
-__all__ = ["PRESETS", "SIZES", "SOURCES", "preset"]
+__all__ = ["PRESETS", "RESIDUALS", "SIZES", "SOURCES", "preset"]

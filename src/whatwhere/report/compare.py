@@ -176,7 +176,7 @@ def _claims_section(studies: Mapping[str, Run]) -> Section:
     for run, study in studies.items():
         for claim in map(ledger.row, study.claims):
             claims.setdefault(claim.id or claim.claim, {})[run] = claim
-    rows, alike, counted = [], [], [key for key, of_runs in claims.items() if any(r.shown for r in of_runs.values())]
+    rows, alike, counted = [], [], [key for key, of_runs in claims.items() if any(r.tested for r in of_runs.values())]
     for key in counted:
         of_runs = claims[key]
         if len(of_runs) == len(studies) and len({r.verdict for r in of_runs.values()}) == 1:

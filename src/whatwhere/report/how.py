@@ -10,7 +10,7 @@ from ..metrics import METHODS, metric
 from ..papers import bibtex
 from . import schemes
 from .figure import Table, row
-from .numbers import compact, count, duration, memory, number, span
+from .numbers import compact, count, duration, fixed, memory, number, percent, span
 from .page import How
 from .run import Run, finite
 from .titles import PAPER_TOKENS, listed, totals
@@ -76,13 +76,34 @@ def of_study(run: Run) -> Rows:
     return of_run(run, **made)
 
 
+def rows_read(run: Run) -> str:
+    """Say which pieces of documents a study's windows are, and how often a training read each; "" where not known."""
+    join, pieces = run.corpus.get("join"), run.corpus.get("pieces")
+    begun, often = run.table.point("corpus.from_start"), totals(run, "passes")
+    begin = f", {percent(begun.value, 0)} begin with a document" if begun else ""
+    if join == "run-on":
+        told = f"windows run on from document to document{begin}"
+    elif pieces == "first":
+        told = "windows are the first pieces of documents"
+    elif pieces == "all":
+        told = f"windows are all pieces of documents{begin}"
+    else:
+        return ""
+    if often and max(often) > 1:
+        times = " to ".join(dict.fromkeys(fixed(end(often), 1) for end in (min, max)))
+        told += f"; each is read {times} times"
+    return told
+
+
 def of_corpus(run: Run) -> Rows:
-    """The corpus of a study: its name, sizes, and how it was cut."""
+    """The corpus of a study: its name, sizes, how it was cut, and which windows of it were read."""
     sizes = {k: p for k in ("documents", "characters", "tokens", "windows") if (p := run.table.point(f"corpus.{k}"))}
     rows = [("Name", run.corpus_name)] if run.corpus_name else []
     rows += [(k.capitalize(), number(p.value)) for k, p in sizes.items()]
     rest = {k: v for k, v in run.corpus.items() if k not in ("name", *sizes) and not isinstance(v, dict | list)}
-    return rows + flat({_CORPUS.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
+    rows += flat({_CORPUS.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
+    told = rows_read(run)
+    return [*rows, ("What is read", told[:1].upper() + told[1:])] if told else rows
 
 
 def _machine(run: Run) -> Rows:
@@ -130,7 +151,7 @@ def summary(run: Run) -> list[str]:
     """Corpus and size in one line: name; documents, characters, tokens; models; depth and width; training; seeds."""
     units = ("documents", "characters", "tokens")
     sizes = [f"{compact(p.value)} {unit}" for unit in units if (p := run.table.point(f"corpus.{unit}"))]
-    pieces = [run.corpus_name, ", ".join(sizes)]
+    pieces = [run.corpus_name, ", ".join(sizes), rows_read(run)]
     if run.models:
         size = f" of size {run.facts['size']}" if isinstance(run.facts.get("size"), str) else ""
         told = [m for m in run.models if run.config(m)]  # not those after SimCSE, which are named by their source

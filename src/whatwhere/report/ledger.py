@@ -6,22 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..claims import ANALYTIC, FAILS, HOLDS, OPEN, UNSETTLED, UNTESTABLE
+from ..claims import HOLDS, JUDGED, ORIGINS, UNSETTLED, UNTESTABLE, VERDICTS
+from ..gates import FALLING
 from .figure import MOST_DIGITS, Table, text
 from .numbers import THIN, interval, number, printed
 from .run import finite
 
-VERDICTS = (HOLDS, FAILS, OPEN, UNSETTLED, UNTESTABLE)
 NONE = "–"  # where there is no value
+_WHY = {
+    UNSETTLED: f": a loss still falls by more than {FALLING} nats in the last tenth of the steps",
+    UNTESTABLE: ": a model, a record or enough learning is missing",
+}
 
 
 @dataclass(frozen=True)
 class Row:
     """A claim as it is shown.
 
-    paper: whose it is. here: value and interval. printed: the paper's value. so_far: the verdict if the models had
-    settled. bars: what the value is held against, and how far the paper's is from it. untrained: what the rule says of
-    the untrained model. records: what decided it.
+    origin: what the paper has of it. paper: whose it is. here: value and interval. printed: the paper's value. so_far:
+    the verdict if the models had settled. holm: of what holds, that it may be one of many by chance. bars: what the
+    value is held against, and how far the paper's is from it. untrained: what the rule says of the untrained model.
+    records: what decided it.
     """
 
     id: str
@@ -29,11 +34,12 @@ class Row:
     kind: str
     paper: str
     verdict: str
+    origin: str = ""
     here: str = NONE
     printed: str = NONE
     bars: str = ""
     so_far: str = ""
-    always: str = ""
+    holm: str = ""
     untrained: str = ""
     scale: str = ""
     source: str = ""
@@ -52,9 +58,21 @@ class Row:
         return (self.verdict if self.verdict in VERDICTS else UNTESTABLE).replace(" ", "-")
 
     @property
-    def shown(self) -> bool:
-        """Whether it counts and could be tested, and so stands in the table before a reader asks for more."""
-        return self.kind != ANALYTIC and self.verdict in VERDICTS[:-1]
+    def tested(self) -> bool:
+        """Whether the run has what its rule needs."""
+        return self.verdict in VERDICTS[:-1]
+
+    @property
+    def judged(self) -> bool:
+        """Whether it has a verdict that more steps would not move, and so stands open in the ledger."""
+        return self.verdict in JUDGED
+
+    @property
+    def reason(self) -> str:
+        """Why it is not judged, from its scale; "" where that says nothing."""
+        pieces = self.scale.removeprefix("not measured: ").split("; ")
+        falls = [piece for piece in pieces if " still learns: " in piece]
+        return "; ".join(falls) or pieces[0]
 
 
 def row(claim: Mapping[str, Any]) -> Row:
@@ -66,7 +84,9 @@ def row(claim: Mapping[str, Any]) -> Row:
         here = f"{number(value, low, high, MOST_DIGITS)}{unit} {interval(low, high, MOST_DIGITS)}".strip()
     untrained = claim.get("untrained")
     start = finite(untrained.get("value")) if isinstance(untrained, Mapping) else None
-    said = {key: _words(claim.get(key)) for key in ("id", "kind", "so_far", "always", "scale", "source", "rule")}
+    said = {
+        key: _words(claim.get(key)) for key in ("id", "kind", "origin", "so_far", "holm", "scale", "source", "rule")
+    }
     return Row(
         **said,
         claim=str(claim.get("claim") or said["id"] or "unnamed claim"),
@@ -100,36 +120,51 @@ def _words(value: Any) -> str:
 
 
 def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """All claims: those that count first, by verdict, what untrained models meet too last of each."""
+    """All claims by verdict; what is not settled by the verdict so far."""
     order = [verdict.replace(" ", "-") for verdict in VERDICTS]
-    leans = (HOLDS, FAILS, OPEN)
 
-    def place(r: Row) -> tuple[bool, int, int, bool]:
-        lean = leans.index(r.so_far) if r.so_far in leans else len(leans)
-        return r.kind == ANALYTIC, order.index(r.mark), lean, r.untrained.endswith(HOLDS)
+    def place(r: Row) -> tuple[int, int]:
+        lean = JUDGED.index(r.so_far) if r.so_far in JUDGED else len(JUDGED)
+        return order.index(r.mark), lean
 
     return sorted(map(row, claims), key=place)
 
 
 def shown(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """`rows`, none where the run has measured nothing that counts."""
+    """`rows`, none where the run has measured nothing of them."""
     found = rows(claims)
-    return found if any(r.kind != ANALYTIC and r.here != NONE for r in found) else []
+    return found if any(r.here != NONE for r in found) else []
 
 
-def told(rows: Sequence[Row]) -> str:
-    """The counts of those that count, in words."""
-    counted = [r for r in rows if r.kind != ANALYTIC]
-    counts, leans = Counter(r.verdict for r in counted), Counter(r.so_far for r in counted if r.so_far)
-    pieces = []
-    for verdict in dict.fromkeys((*(v for v in VERDICTS if counts[v]), *counts)):
-        piece = f"{counts[verdict]} {'hold here' if verdict == HOLDS and counts[verdict] > 1 else verdict}"
-        so_far = ", ".join(f"{n} {lean}" for lean, n in leans.most_common())
-        pieces.append(f"{piece} (so far {so_far})" if so_far and verdict == UNSETTLED else piece)
-    sentence = ", ".join(pieces) + "." * bool(pieces)
-    if analytic := len(rows) - len(counted):
-        sentence += f" {analytic} more come out as they do by arithmetic or construction, and count for nothing."
-    return sentence
+def counts(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, list[int]]]]:
+    """Columns and lines of a small table: of every verdict how many claims have it, and how many of those have a
+    printed number, a printed sentence, or nothing in a paper."""
+    origins = [origin for origin in ORIGINS if any(r.origin == origin for r in rows)]
+    verdicts = dict.fromkeys((*(v for v in VERDICTS if any(r.verdict == v for r in rows)), *(r.verdict for r in rows)))
+    lines = []
+    for verdict in verdicts:
+        found = [r for r in rows if r.verdict == verdict]
+        lines.append((verdict, [len(found), *(sum(r.origin == origin for r in found) for origin in origins)]))
+    return ["all", *origins], lines
+
+
+def folds(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, list[Row]]]]]:
+    """What cannot be judged: each verdict with a sentence of counts, and its rows by their reason, the most common
+    first."""
+    found = []
+    for verdict in dict.fromkeys(r.verdict for r in rows if not r.judged):
+        of_verdict = [r for r in rows if r.verdict == verdict]
+        by_reason: dict[str, list[Row]] = {}
+        for r in of_verdict:
+            by_reason.setdefault(r.reason, []).append(r)
+        leans = Counter(r.so_far for r in of_verdict if r.so_far)
+        so_far = ", ".join(
+            f"{leans[v]} {'hold here' if v == HOLDS and leans[v] > 1 else v}" for v in JUDGED if leans[v]
+        )
+        pieces = [f"{len(of_verdict)} {verdict}{_WHY.get(verdict, '')}", so_far and f"so far {so_far}"]
+        words = "; ".join(filter(None, pieces))
+        found.append((verdict, words, sorted(by_reason.items(), key=lambda group: -len(group[1]))))
+    return found
 
 
 def table(rows: Sequence[Row]) -> Table | None:
@@ -138,17 +173,18 @@ def table(rows: Sequence[Row]) -> Table | None:
         "id",
         "claim",
         "kind",
+        "origin",
         "verdict",
+        "holm",
         "here",
         "paper",
         "bar",
         "untrained",
         "source",
         "rule",
-        "always",
         "scale",
     )
     of = {"paper": "printed", "bar": "bars"}  # where a column is called otherwise
     cells = [[text(getattr(r, of.get(field, field))) for field in fields] for r in rows]
     columns = tuple(field.capitalize() for field in fields)
-    return Table("claims", "Every claim with its rule", columns, cells, frozenset({4, 5})) if rows else None
+    return Table("claims", "Every claim with its rule", columns, cells, frozenset({6, 7})) if rows else None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ..gates import ONE_SEED, READ, USED, use
 from ..points import Point
+from ..terms import APART, rates
 from . import schemes
 from .figure import Cell, Table, row, value
 from .numbers import compact, fixed, interval, percent
@@ -17,9 +18,11 @@ COLUMNS = ("Model", "Loss", "Beside the best", "Position kept", "Operations a to
 
 @dataclass(frozen=True)
 class Pick:
-    """The sentence, the table below it, lowest loss first, and the colours of its models, which the rows switch."""
+    """The sentence, the terms of the comparison, a sentence each, the table, lowest loss first, and the colours of its
+    models, which the rows switch."""
 
     sentence: str
+    terms: Sequence[str]
     table: Table
     colours: Mapping[str, str]
 
@@ -42,7 +45,8 @@ def pick(run: Run) -> Pick | None:
         caption += f". Tokens/s: {beside} trainings side by side on this machine, the last perhaps alone"
     records = ("loss: part, step", "loss.document: index", "r2.token: layer, part, index = split")
     table = Table("pick", caption, (*COLUMNS, "Tokens/s"), rows, frozenset(range(1, 8)), records)
-    return Pick(_sentence(run, finals, behind), table, {m: schemes.colour(run, m) for m in finals})
+    terms = [said for said in (schemes.unequal_terms(run), rates(run.entries)) if said]
+    return Pick(_sentence(run, finals, behind), terms, table, {m: schemes.colour(run, m) for m in finals})
 
 
 def _behind(run: Run, model: str, best: str, finals: Mapping[str, Point]) -> Point:
@@ -100,7 +104,7 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
     if len(costs) > 1:
         cheap = min(costs, key=lambda m: costs[m])
         dear = best if len(level) == 1 else max(costs, key=lambda m: costs[m])
-        if dear in costs and costs[dear] > (1 + schemes.APART) * costs[cheap]:
+        if dear in costs and costs[dear] > (1 + APART) * costs[cheap]:
             limits = _longest(run, cheap) == UNLIMITED != _longest(run, dear)
             less = f"{percent(1 - costs[cheap] / costs[dear], 0)} fewer operations than `{dear}`"
             pieces.append(f"`{cheap}` needs {less}" + " and has no length limit" * limits)

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..terms import unequal
 from .figure import Table, row, value
 from .numbers import compact
 from .run import Run
 from .style import MODEL_COLOURS, model_styles
 
 FEW = 6  # models that one plot, and one line under the title, can name
-APART = 0.03  # share by which costs must differ for a page to say so
 
 FAMILIES = {  # and their headings
     **{"streams": "Separate streams", "untied": "Untied positions", "added": "Positions added to words"},
@@ -198,7 +198,8 @@ def _field(config: Mapping[str, Any], key: str) -> str:
         },
         "relative": {
             "one for all layers": config.get("relative_shared"),
-            "special tokens apart": config.get("relative_special"),
+            "special tokens apart": config.get("relative_special") in (True, "shared"),  # True: of older runs
+            "[CLS] and [SEP] apart": config.get("relative_special") == "each",
         },
     }
     more = [note for note, holds in notes.get(key, {}).items() if holds and _named(config, key)]
@@ -228,12 +229,8 @@ def matched(run: Run) -> str | None:
     return f"Costs were {how}."
 
 
-def backbone_differences(run: Run) -> str | None:
-    """A sentence where models differ in more than their position scheme: in block or dropout."""
-    differing = []
-    for key, words in (("block", "blocks"), ("dropout", "dropout")):
-        values = dict.fromkeys(str(config[key]) for m in run.models if key in (config := run.config(m)))
-        differing += [f"{words} ({', '.join(values)})"] if len(values) > 1 else []
-    way_out = "One backbone for all: --set training.model.block=neobert --set training.model.dropout=0."
-    said = f"The models differ in {' and '.join(differing)}, not in their position scheme alone. {way_out}"
-    return said if differing else None
+def unequal_terms(run: Run) -> str:
+    """A sentence on what differs between the models beside their schemes; "" where nothing recorded does."""
+    counted = {m: p.value for m in run.models if (p := run.table.point("parameters", m))}
+    known = {m: {"summary": {"parameters": value}} for m, value in counted.items()}
+    return unequal([e | known.get(str(e.get("name")), {}) for e in run.entries])

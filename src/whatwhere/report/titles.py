@@ -7,7 +7,7 @@ separable". Thresholds are those of the claims. Names in `backticks` are set as 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..claims import FAILS, HOLDS, OPEN, UNSETTLED
+from ..claims import FAILS, HOLDS, OPEN, UNSETTLED, UNTRAINED
 from ..gates import unsettled
 from ..points import Point
 from . import ledger, schemes
@@ -18,7 +18,10 @@ from .run import Run, finite
 ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
 PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)
 NAMED = 3  # models that a title names one by one
-_HEADS = {HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: ", UNSETTLED: "Not settled: "}
+_HEADS = {
+    **{HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: "},
+    **{UNTRAINED: "Holds untrained too: ", UNSETTLED: "Not settled: "},
+}
 
 Write = Callable[[Point], str]
 Title = Callable[[Run, Sequence[Any]], str]  # of what is drawn
@@ -214,8 +217,8 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
 
 
 def caveats(run: Run) -> list[str]:
-    """What a run is too small to tell, and what it would need, in one banner; then where models differ in more than
-    their scheme.
+    """What a run is too small to tell, and what it would need, in one banner; then, where there is no pick to say so,
+    what models differ in beside their scheme.
 
     It is small if a model saw less than a tenth of the paper's training tokens.
     """
@@ -249,7 +252,8 @@ def caveats(run: Run) -> list[str]:
         found.append("One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those.")
     elif tokens and 1 < seeds < 5:
         found.append(f"{count(seeds, 'training seed')}: intervals between them are wide.")
-    return list(filter(None, (" ".join(found), schemes.backbone_differences(run))))
+    picked = not run.apart and any(run.last("loss", m) for m in run.models)
+    return list(filter(None, (" ".join(found), "" if picked else schemes.unequal_terms(run))))
 
 
 def totals(run: Run, name: str) -> list[float]:

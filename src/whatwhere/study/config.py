@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from ..corpus import Source, open_source
 from ..encoder import PRESETS
 from ..geometry import MIN_SUPPORT
+from ..terms import unequal
 from ..training.config import SchemeConfig, StrictConfig
 from ..training.pretrain import CorpusConfig, PretrainConfig, defaults, family
 
@@ -106,6 +107,19 @@ class StudyConfig(CorpusConfig, SchemeConfig):
             for name in self.models:
                 self.pretraining(name, seed=0, steps=1).encoder_config()
         return self
+
+    def terms(self) -> list[str]:
+        """What is said of the terms before anything is trained: rates of a preset's own, and unequal terms."""
+        trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
+        said = []
+        for name, training in trainings.items():
+            own = ", ".join(f"{key}={value}" for key, value in training.scheme_recipe.items())
+            said += [f"{name} trains by the recipe of {training.preset}: {own}"] if own else []
+        entries = [
+            {"name": n, "config": t.encoder_config().to_dict(), "training": t.model_dump(mode="json")}
+            for n, t in trainings.items()
+        ]
+        return said + list(filter(None, [unequal(entries)]))
 
     def preset(self, model: str) -> str:
         """The preset of a model, which may be a variant."""

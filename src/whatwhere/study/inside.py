@@ -93,13 +93,13 @@ def corpus_records(
 ) -> tuple[list[Record], CorpusDistances | None]:
     """Geometry of the positions in the training documents: records with model "corpus" and arrays/geometry-corpus.npz.
 
-    Positions count from the start of a document, as in GEOM; where windows hold one piece each, from the start of it.
+    Positions count from the start of a document, as in GEOM; later pieces of a document are left out.
     Kept in `out`, and read again where it is done. No distances where nothing can be measured; the log says why.
     """
     kept, arrays = out / "corpus-geometry.parquet", out / "arrays" / f"geometry-{CORPUS}.npz"
     if not kept.is_file() or (not arrays.is_file() and read_records(kept)):
         positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)
-        counts = count_windows(windows["train"], positions, groups=GROUPS, whole=windows.manifest["join"] == "run-on")
+        counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
         try:
             found = corpus_geometry(counts, Plan(splits=SPLITS), progress or (lambda what, done, total: None))
         except ValueError as error:
@@ -157,7 +157,8 @@ def run_heads(
         result = {
             "model": str(folder),
             "corpus": source,
-            "documents": len(chosen),
+            "windows": len(chosen),
+            "documents": chosen.count,
             "tokens": chosen.length,
             "not_learned": not_learned(learning, name) or None,
             "left_out": found.left_out,
@@ -228,12 +229,13 @@ def heads_text(result: dict[str, Any]) -> str:
     whole = [r for r in records if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part]
     for r in records:
         if r.metric == "ablation.loss" and r.index is None:
-            text.append(f"masked loss {r.value:.3f} nats on {r.n} windows; it rises, in all blocks at once:")
+            text.append(f"masked loss {r.value:.3f} nats on {r.n} documents; it rises, in all blocks at once:")
     for r in whole:
         text.append(f"  {r.metric.removeprefix('ablation.'):8} {r.part:16} {r.value:+.3f}{_bounds(r, '+.3f')}")
     if whole:
         text.append("  (blocks and heads one by one: --json, or the page of --out)")
-    text.append(f"read: {result['documents']} windows of {result['tokens']} tokens of {result['corpus']}")
+    documents = f"{result['documents']} document{'s' * (result['documents'] != 1)}"
+    text.append(f"read: {result['windows']} windows of {result['tokens']} tokens, of {documents} of {result['corpus']}")
     text += [f"{what}: not measured. {why}" for what, why in result["left_out"].items()]
     return "\n".join(text)
 

@@ -15,6 +15,7 @@ import torch
 from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
 from ..training.loop import bf16_pays
+from ..waiting import wait_policy
 
 PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy scikit-learn plotly pyarrow".split()
 EXTRAS = {  # package: (what it is for, the extra of ours that brings it)
@@ -94,6 +95,8 @@ def diagnose(folder: Path) -> dict[str, Any]:
         "memory_free_bytes": psutil.virtual_memory().available,
         "disk_free_bytes": shutil.disk_usage(folder).free,
         "bf16": bf16_pays(_device()),
+        "threads": torch.get_num_threads(),
+        "wait_policy": wait_policy(),
         "backends": {name: backend_state(name) for name in BACKENDS},
         "extras": {
             name: _version(name) or f"missing; {use}: pip install 'whatwhere[{extra}]'"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import check_writable, write_arrays, write_json
+from ..files import check_writable, read_lines, write_arrays, write_json
 from ..hashes import forget_hashes, write_hashes
 from ..records import Record, write_records
 from ..report import write_report
@@ -62,3 +62,16 @@ def columns(lines: Sequence[Sequence[str]], align: Callable[[str, int], str] = s
     """Lines of cells as text, every column as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return ["  ".join(map(align, line, widths)) for line in lines]
+
+
+def total_seconds(log: Path, current: float) -> float:
+    """Time spent over all calls of a study: the last entry of each call, the current one included."""
+    total, last = 0.0, 0.0
+    for line in read_lines(log):
+        seconds = line.get("seconds")
+        if not isinstance(seconds, int | float):  # of a damaged log
+            continue
+        if seconds < last:
+            total += last
+        last = seconds
+    return total + current

@@ -20,7 +20,9 @@ from ..training.finetune import CONFIG, FinetuneConfig
 from ..training.runs import SUMMARY
 
 # Metric and key of the training's summary.
-COSTS = {key: key for key in ("steps", "tokens", "seconds", "tokens_per_second", "parameters", "operations")} | {
+COSTS = {
+    key: key for key in ("steps", "tokens", "passes", "seconds", "tokens_per_second", "parameters", "operations")
+} | {
     "parameters.embedding": "embedding_parameters",
     "memory.peak": "peak_memory_bytes",
 }

@@ -6,8 +6,8 @@ Every part leaves plain files and is skipped where they are finished, so a kille
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -26,22 +26,31 @@ from ..analysis.texts import repeated_text, save_texts, texts_saved
 from ..analysis.who import Who
 from ..claims import evaluate
 from ..corpus import Windows, load_tokenizer, open_source
+from ..corpus.build import said_of_pieces
 from ..encoder import SOURCES
-from ..files import append_line, read_json, read_lines
+from ..files import append_line, read_json
 from ..hashes import HASHES, REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
-from ..locks import InUse, locked
+from ..locks import InUse, locked, waiting_for
 from ..records import Record, read_records, write_records
 from ..status import STUDY
 from ..training.explain import costs, matched_width
 from ..training.loop import Show
 from ..training.models import trained as opened
-from ..training.pretrain import LEAVES_PLATEAU, prepare_windows, pretrain, steps_to_learn, timed_step, too_few
+from ..training.pretrain import (
+    LEAVES_PLATEAU,
+    check_one_batch,
+    prepare_windows,
+    pretrain,
+    steps_to_learn,
+    timed_step,
+    too_few,
+)
 from ..training.runs import SUMMARY, begun, claim_folder, one_writer
 from .config import StudyConfig, advice_of_trainings
 from .inside import MOST_SHOWN, corpus_records, measure
 from .jobs import Job, at_once, limited, run_jobs, show_progress, threads
 from .machine import machine
-from .outputs import RECORDS, save_arrays, write_results
+from .outputs import RECORDS, save_arrays, total_seconds, write_results
 from .records import text_records, training_records
 
 CONFIG, BUDGET, MEASURED = STUDY, "budget.json", "measured.json"
@@ -54,7 +63,6 @@ WORTH_PROCESSES = 250_000  # training tokens of a model from which a process of 
 MOST_INSIDE = 0.35  # share of the time
 STEPS_PER_PROBED, STEPS_PER_ABLATED = 0.4, 2.0  # training steps that take as long as looking at one document of a model
 FEWEST_STEPS = 20
-WAIT = 5.0  # seconds between two looks at whether another process has built the windows
 REFERENCE = "dstg"  # whose streams the others' states are regressed onto
 MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing
 COMPONENTS = (2, 8)  # principal components that are probed alone
@@ -206,8 +214,11 @@ class Study:
         with begun(config, self.out, CONFIG, "log.jsonl"):
             event = "study resumed" if resumed else "study"
             self.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
+            for words in config.terms():
+                self.say("terms", words, terms=words)
             with waiting_for(self.out / "corpus", self.say) if shared else nullcontext():
-                prepare_windows(config, self.out / "corpus", self.progress)
+                windows = prepare_windows(config, self.out / "corpus", self.progress)
+            check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
         self.match_costs(resumed)
 
     def check_written(self) -> None:
@@ -262,7 +273,8 @@ class Study:
     def complete(self) -> Path:
         """Of a study that is prepared, do what is not done yet; returns the report's path."""
         sizes = ("documents", "characters", "tokens", "windows")
-        self.say("windows", **{key: sum(self.windows.manifest[key].values()) for key in sizes})
+        counts = {key: sum(self.windows.manifest[key].values()) for key in sizes}
+        self.say("windows", **counts, rows=said_of_pieces(self.windows))
         if not self.can_probe:
             self.say(
                 f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or "
@@ -277,6 +289,9 @@ class Study:
             with show_progress("corpus", self.progress) as show:
                 records += corpus_records(self.windows, self.out, self.name, show)[0]
         steps = self.steps()
+        passes = steps * config.pretraining(config.models[0], 0, steps).batch_size / len(self.windows["train"])
+        if passes > 1:
+            self.say("passes", f"each training window is read {passes:.3g} times", times=round(passes, 2))
         pairs = [(name, seed) for seed in range(config.seeds) for name in config.models]
         most = self.at_once(steps)
         jobs = [
@@ -328,6 +343,7 @@ class Study:
             if not (folder / HASHES).is_file():
                 raise ValueError(f"{folder / HASHES} is missing. Use a complete copy, or delete {folder}.")
             check_files(folder, "config.json", SUMMARY)
+            training = self.config.pretraining(name, seed, steps)
             found += read_records(folder / RECORDS)
             trained.append(
                 {
@@ -335,7 +351,8 @@ class Study:
                     "seed": seed,
                     "source": SOURCES[self.config.preset(name)],
                     "config": read_json(folder / "config.json"),
-                    "training": self.config.pretraining(name, seed, steps).model_dump(mode="json"),
+                    "training": training.model_dump(mode="json"),
+                    "scheme_recipe": training.scheme_recipe,
                     "summary": read_json(folder / SUMMARY),
                     "left_out": read_json(folder / MEASURED)["left_out"],
                 }
@@ -410,7 +427,7 @@ class Study:
             "at_once": min(self.at_once(self.steps()), len(trained)),
             "machine": machine(),
             "notes": [*NOTES.get(self.config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
-            "seconds": _total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
+            "seconds": total_seconds(self.out / "log.jsonl", time.perf_counter() - self.began),
             "command": f"whatwhere study --config {self.out / CONFIG} --out NEW-FOLDER",
         }
 
@@ -425,39 +442,6 @@ def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> di
     corpus = corpus_records(study.windows, study.out, study.name)[1] if study.config.inside else None
     study.model_records(name, seed, corpus, show)
     return summary
-
-
-def _total_seconds(log: Path, current: float) -> float:
-    """Time spent over all calls of a study: the last entry of each call, the current one included."""
-    total, last = 0.0, 0.0
-    for line in read_lines(log):
-        seconds = line.get("seconds")
-        if not isinstance(seconds, int | float):  # of a damaged log
-            continue
-        if seconds < last:
-            total += last
-        last = seconds
-    return total + current
-
-
-@contextmanager
-def waiting_for(folder: Path, say: Callable[..., None]) -> Iterator[None]:
-    """Hold a folder as soon as nobody else does; who does is said once, and when it goes on."""
-    holder = ""
-    with ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(locked(folder))
-                break
-            except InUse as error:
-                if not holder:
-                    holder = error.holder
-                    what = f"waiting for process {holder}, which writes to {folder}"
-                    say("waiting", what, process=holder, folder=str(folder))
-                time.sleep(WAIT)
-        if holder:
-            say("waited", f"going on: process {holder} is done with {folder}", process=holder, folder=str(folder))
-        yield
 
 
 @one_writer

@@ -33,7 +33,8 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("relative", "clipped"): ("shaw",),
     ("relative", "alibi"): ("alibi",),
     ("relative", "product"): ("tupe",),
-    ("relative_special", True): ("dstg",),
+    ("relative_special", "shared"): ("dstg",),
+    ("relative_special", "each"): ("dstg",),
     ("rotation", "rope"): ("rope",),
 }
 # What a card and the weights' files say of a scheme, where it is not the default.
@@ -44,10 +45,12 @@ SCHEME_FIELDS = (
     *("stream_qk", "stream_feed_forward", "stream_values", "mlm_head", "residual"),
 )
 
-_ROWS = {  # what a window of `join` holds
-    "none": "a piece of one document, padded (join=none)",
-    "isolate": "several documents that do not see each other (join=isolate)",
-    "run-on": "one document after the other, cut at the length (join=run-on)",
+_ROWS = {  # what a window of `join` and `pieces` holds
+    ("none", "first"): "the first piece of one document, padded (join=none, pieces=first)",
+    ("none", "all"): "a piece of one document, often from its middle, padded (join=none, pieces=all)",
+    ("isolate", "first"): "first pieces of several documents that do not see each other (join=isolate, pieces=first)",
+    ("isolate", "all"): "pieces of several documents that do not see each other (join=isolate, pieces=all)",
+    ("run-on", "all"): "one document after the other, cut at the length (join=run-on)",
 }
 
 
@@ -181,11 +184,13 @@ def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str
     if loss is not None:
         held_out = f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
     windows = f"{run['batch_size']} windows of {run['length']} tokens"
+    passes = summary.get("passes", 0)  # of a training before they were counted
+    often = f", each window read {passes:.3g} times" if passes > 1 else ""
     return {
         "corpus": f"{corpus}, {run['held_out']:.0%} of the documents held out",
         "objective": f"{run['mask_rate']:.0%} of the tokens predicted, {masking}",
-        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {windows}",
-        "rows": _ROWS[run["join"]],
+        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {windows}{often}",
+        "rows": _ROWS[run["join"], summary.get("pieces", "all")],
         "optimizer": _optimizer(run, summary),
         "speed": _speed(summary),
         "seed": summary["seed"],

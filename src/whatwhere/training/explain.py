@@ -178,6 +178,13 @@ def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
     return {"semantic": words, "mixed": words, "absolute": ("(p_i U_Q)", "(p_j U_K)")}
 
 
+_AT_SPECIAL = {  # what stands in place of the bias of the distance
+    "none": "",
+    "shared": " or a value of its own if i or j is special",
+    "each": " or a value of its own if i or j is [CLS] or [SEP], that of j where both are",
+}
+
+
 def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
     """The score of query i and key j as one line; `terms` are the names that `attention_terms` gives.
 
@@ -188,7 +195,7 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
     for name in terms:
         if name == "relative":
             bias = f"{config.relative}(j - i)"
-            bias += " or a value of its own if i or j is special" if config.relative_special else ""
+            bias += _AT_SPECIAL[config.relative_special]
             biases.append(f"reset[{bias}]" if reset else bias)
         elif name == "absolute" and config.untied == "free":
             biases.append("reset[free(i, j)]" if reset else "free(i, j)")

@@ -95,15 +95,21 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
+# What a preset changes in them at a size: the rates of its own, by the search that docs/method.md "Training" describes.
+# A preset that is not here trains by the recipe of its size.
+SCHEMES: dict[str, dict[str, dict[str, Any]]] = {"tiny": {}, "small": {}}
+
+
 def family(name: str) -> str:
     """The family of a preset: "tupe" for those of BERT's block, else "dstg"."""
     return "tupe" if PRESETS.get(name, {}).get("block") == "bert" else "dstg"
 
 
-def defaults(recipe: str, size: str) -> dict[str, Any]:
-    """Training keys of a family (unknown names: none) at a size."""
+def defaults(recipe: str, size: str, name: str | None = None) -> dict[str, Any]:
+    """Training keys of a family (unknown names: none) at a size, and of the preset `name` there."""
     own = FAMILIES.get(recipe, {})
-    return {**RECIPES.get(size, {}), **own.get("always", {}), **own.get(size, {})}
+    scheme = SCHEMES.get(size, {}).get(name or "", {})
+    return {**RECIPES.get(size, {}), **own.get("always", {}), **own.get(size, {}), **scheme}
 
 
 class CorpusConfig(StrictConfig):
@@ -141,7 +147,7 @@ class CorpusConfig(StrictConfig):
 
 
 class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
-    """A pretraining run. Keys that a size or a recipe sets (see RECIPES and FAMILIES) may be given all the same."""
+    """A pretraining run. Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, SCHEMES) may be given, too."""
 
     preset: str = "dstg"
     size: str = "tiny"
@@ -164,7 +170,8 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {**values, "recipe": values.get("recipe") or family(str(values.get("preset", "dstg")))}
-        recipe = defaults(str(values["recipe"]), str(values.get("size", "tiny")))
+        name = str(values.get("preset") or "dstg")
+        recipe = defaults(str(values["recipe"]), str(values.get("size", "tiny")), name)
         given = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
         if any(key in given for key in BUDGET):
             recipe.pop("steps", None)
@@ -179,6 +186,12 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         if self.first_length is not None and self.first_length >= self.length:
             raise ValueError(f"first_length is below length={self.length}; got {self.first_length}.")
         return self
+
+    @property
+    def scheme_recipe(self) -> dict[str, Any]:
+        """The keys that have the value of the preset's own recipe (`SCHEMES`)."""
+        own = SCHEMES.get(self.size, {}).get(self.preset, {})
+        return {key: value for key, value in own.items() if getattr(self, key) == value}
 
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
         """The model's configuration; vocabulary and special tokens are those of `windows`, if given."""
@@ -248,6 +261,27 @@ def _text_and_tokenizer(config: CorpusConfig, out: Path, progress: bool) -> tupl
 
 def _how(config: CorpusConfig) -> dict[str, Any]:
     return {key: getattr(config, key) for key in ("length", "join", "pieces", "held_out", "workers")}
+
+
+def check_one_batch(windows: Windows, batch_size: int) -> None:
+    """Refuse windows that give less than one batch to train on.
+
+    Raises:
+        ValueError: says how many there are, and what would give more.
+    """
+    count, length = len(windows["train"]), windows.manifest["length"]
+    if count >= batch_size:
+        return
+    if windows.manifest["join"] != "run-on" and windows.manifest["pieces"] == "first":
+        documents = windows.manifest["documents"]["train"]
+        raise ValueError(
+            f"pieces=first leaves {count} training windows, the beginnings of {documents} documents, less than one "
+            f"batch of {batch_size}. Use --set pieces=all, or give more documents or a smaller --set batch_size=."
+        )
+    raise ValueError(
+        f"The corpus has {count} training windows of {length} tokens, less than one batch of {batch_size}. Give more "
+        "text, or a smaller --set batch_size= or --length."
+    )
 
 
 def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
@@ -370,12 +404,11 @@ def pretrain(
                 windows = prepare_windows(config, out / "corpus", bool(progress))
         model_config = config.encoder_config(windows)
         batches = make_batches(config, windows, "train", model_config)
-        if len(windows["train"]) < config.batch_size:
-            raise ValueError(
-                f"The corpus has {len(windows['train'])} training windows of {config.length} tokens, less than one "
-                f"batch of {config.batch_size}. Give more text, or a smaller --set batch_size= or --length."
-            )
+        check_one_batch(windows, config.batch_size)
         steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=state.device)))
+        passes = steps * config.batch_size / len(windows["train"])
+        if passes > 1 and progress is True and state.is_main_process:
+            print(f"{len(windows['train']):,} training windows, each read {passes:.3g} times", file=sys.stderr)
         config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
         torch.manual_seed(config.seed)
         model = EncoderForMaskedLM(model_config)
@@ -393,6 +426,7 @@ def pretrain(
         progress=progress,
     )
     summary = {"size": config.size, **facts, "operations": _operations(config, model_config)}
+    summary |= {"pieces": windows.manifest["pieces"], "passes": passes}
     tokenizer, settings = windows.tokenizer(), config.model_dump()
     save_final(
         trainer.whole(), tokenizer, out, settings=settings, summary=summary, card=model_card, pooling=config.pooling

@@ -57,7 +57,7 @@ def _asides(run: Run, metric: str, lines: Sequence[Line]) -> Iterator[Line]:
 
 def _read_best(run: Run, lines: Sequence[Line]) -> str:
     """A claim, else the best of what is drawn, and the streams that are not."""
-    ids = ("dstg-position-kept", "ap-loses-position")
+    ids = ("dstg-position-kept", "ap-loses-position", "ap-keeps-position")
     said = finding(*ids, sentence="At the end position is read best from", what="R²")(run, lines)
     drawn = {line.name for line in lines}
     left = [f"`{m}`" for m in run.models if m not in drawn and "position" in run.parts("r2.token", m)]

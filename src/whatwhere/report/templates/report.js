@@ -107,16 +107,19 @@
 
   // Claims: a row stands there if it passes every filter.
   const filters = [...document.querySelectorAll("[data-filter]")];
-  const passes = (value, wanted) => {
-    if (wanted === "counts") return value !== "analytic";
-    if (wanted === "tested") return value !== "not testable here";
-    return wanted === "" || value === wanted;
-  };
+  const passes = (value, wanted) => wanted === "" || value === wanted;
   const filtered = () => {
-    for (const row of document.querySelectorAll("#table-claims tbody tr")) row.hidden = !filters.every((f) => passes(row.dataset[f.dataset.filter], f.value));
+    for (const row of document.querySelectorAll(".claims tr[data-verdict]")) row.hidden = !filters.every((f) => passes(row.dataset[f.dataset.filter], f.value));
+    const some = (part) => part.querySelector("tr[data-verdict]:not([hidden])") !== null;
+    const wanted = filters.find((f) => f.dataset.filter === "verdict").value;
+    for (const fold of document.querySelectorAll(".unjudged")) {
+      for (const group of fold.querySelectorAll("tbody")) group.hidden = !some(group);
+      fold.hidden = !some(fold);
+      fold.open = fold.dataset.verdict === wanted;
+    }
   };
   const none = document.getElementById("no-claims");
-  const told = () => none && (none.hidden = document.querySelector("#table-claims tbody tr:not([hidden])") !== null);
+  const told = () => none && (none.hidden = document.querySelector(".claims tr[data-verdict]:not([hidden])") !== null);
   filters.forEach((filter) => filter.addEventListener("change", () => (filtered(), told())));
 
   // One after the other: those near the screen as soon as they come near, all others in their order while the browser has nothing else

@@ -1,0 +1,192 @@
+"""The terms of a comparison: in what models differ beside their position schemes, and at which rates they were trained.
+
+A model is an entry of study.json: `name`, `config` (its encoder's), `training` (its pretraining's settings), `summary`.
+What is not recorded is not compared.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+Entry = Mapping[str, Any]
+
+APART = 0.03  # share by which costs must differ to be told apart
+NAMED = 3  # models that are named one by one
+
+# Keys and their names. Of the encoder; in `_settings` beside them: its width.
+ENCODER = {
+    "residual": "residual",
+    "block": "block",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "dropout": "dropout",
+    "norm_eps": "epsilon of norms",
+    "initializer": "initial weights",
+    "table_start": "start of the table",
+    "position_initializer_range": "spread of the table's start",
+}
+TRAINING = {  # beside them: the tokens
+    "length": "length of rows",
+    "join": "join of rows",
+    "pieces": "pieces of documents",
+    "shift": "shift of positions",
+    "subset": "random positions",
+    "first_length": "length curriculum",
+    "mask_rate": "share of masked tokens",
+    "masking": "masks",
+}
+RATES = {
+    "learning_rate": "learning rate",
+    "matrix_learning_rate_scale": "hidden matrices ×",
+    "embedding_learning_rate_scale": "words ×",
+    "table_learning_rate_scale": "position table ×",
+    "bias_learning_rate_scale": "T5 tables ×",
+    "weight_decay": "weight decay",
+    "embedding_weight_decay": "decay of words",
+    "table_weight_decay": "decay of the position table",
+    "bias_weight_decay": "decay of T5 tables",
+    "optimizer": "optimizer",
+    "muon_scale": "size of Muon's updates",
+    "matrix_steps": "steps of the matrices' rate",
+    "schedule": "schedule",
+    "warmup_steps": "warm-up steps",
+    "minimum_learning_rate_ratio": "last rate / peak",
+    "batch_size": "batch",
+    "betas": "β",
+    "epsilon": "ε of AdamW",
+    "clip": "clipping",
+}
+# Keys about a part that not every model has: the field of the encoder that names the part.
+_OF_PART = {
+    "position_initializer_range": "absolute",
+    "table_learning_rate_scale": "absolute",
+    "table_weight_decay": "absolute",
+    "bias_learning_rate_scale": "relative",
+    "bias_weight_decay": "relative",
+}
+
+
+def unequal(entries: Sequence[Entry]) -> str:
+    """A sentence on what differs between models beside their position schemes; "" where nothing recorded does."""
+    models = _models(entries)
+    told = [_told(name, values) for name, values in _settings(models, "config", ENCODER).items()]
+    told += [_told("width", _known({m: _width(e) for m, e in models.items()}))]
+    told += [_parameters(_known({m: _parameters_of(e) for m, e in models.items()}))]
+    told += [_told(name, values) for name, values in _settings(models, "training", TRAINING).items()]
+    told += [_told("tokens", _known({m: _tokens(e) for m, e in models.items()}))]
+    told += ["rates"] if any(_rates(models)) else []
+    items = list(filter(None, told))
+    return f"The models differ in more than their position schemes: {'; '.join(items)}." if items else ""
+
+
+def rates(entries: Sequence[Entry]) -> str:
+    """A sentence on the rates of the models: one recipe for all, or what each has; "" of a single trained model."""
+    models = {name: e for name, e in _models(entries).items() if _part(e, "training").get("learning_rate") is not None}
+    if len(models) < 2:
+        return ""
+    if not (differing := list(filter(None, _rates(models)))):
+        return "Rates: one recipe for all models; at rates of its own another scheme may be ahead."
+    own = any(e.get("scheme_recipe") for e in models.values())
+    return f"Rates{' of each scheme' * own}: {'; '.join(differing)}."
+
+
+def _rates(models: Mapping[str, Entry]) -> list[str]:
+    return [_told(name, values) for name, values in _settings(models, "training", RATES).items()]
+
+
+def _models(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """The models by name, each by its first training."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.get("name"):
+            found.setdefault(str(entry["name"]), entry)
+    return found
+
+
+def _part(entry: Entry, name: str) -> Mapping[str, Any]:
+    """A mapping in an entry; empty where there is none."""
+    part = entry.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _settings(models: Mapping[str, Entry], part: str, keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Name of every key -> model -> its value, of the models that have the part which the key is about."""
+    found = {}
+    for key, name in keys.items():
+        having = {m: e for m, e in models.items() if key in _part(e, part) and _is_about(key, e)}
+        found[name] = {m: _word(_part(e, part)[key]) for m, e in having.items()}
+    return found
+
+
+def _is_about(key: str, entry: Entry) -> bool:
+    """Whether a key says anything of a model: those of a table or a bias need one, and a start one that is learned."""
+    if key == "table_start":
+        return _part(entry, "config").get("absolute") == "learned"
+    return key not in _OF_PART or _part(entry, "config").get(_OF_PART[key]) not in (None, "none")
+
+
+def _word(value: Any) -> str:
+    """A value as it is read: numbers short, of a path the last name."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) or value < 10_000 else f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_word, value))
+    return PurePath(str(value)).name
+
+
+def _known(values: Mapping[str, float | None]) -> dict[str, Any]:
+    return {m: v for m, v in values.items() if v is not None}
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _width(entry: Entry) -> float | None:
+    """Columns of words: in NeoBERT's block a position stream comes on top of them, in BERT's it is one part."""
+    config = _part(entry, "config")
+    width, own = _number(config.get("hidden_size")), _number(config.get("position_size"))
+    return width if width is None or config.get("block") != "neobert" else width - (own or 0)
+
+
+def _parameters_of(entry: Entry) -> float | None:
+    return _number(_part(entry, "summary").get("parameters"))
+
+
+def _tokens(entry: Entry) -> float | None:
+    """Tokens of a training by its settings."""
+    counted = [_number(_part(entry, "training").get(key)) for key in ("steps", "batch_size", "length")]
+    steps, batch, length = counted
+    return None if steps is None or batch is None or length is None else steps * batch * length
+
+
+def _parameters(values: Mapping[str, float]) -> str:
+    """The fewest and the most parameters, where they are apart."""
+    if not values:
+        return ""
+    few, many = (choose(values, key=lambda m: values[m]) for choose in (min, max))
+    if values[many] <= (1 + APART) * values[few]:
+        return ""
+    return f"parameters (`{many}` {values[many] / values[few] - 1:.0%} more than `{few}`)"
+
+
+def _told(name: str, values: Mapping[str, Any]) -> str:
+    """Who has which value, "" where all have one; the commonest stands last, that of "others" if several have it."""
+    groups: dict[str, list[str]] = {}
+    for model, value in values.items():
+        groups.setdefault(value if isinstance(value, str) else _word(value), []).append(model)
+    if len(groups) < 2:
+        return ""
+    *rest, commonest = sorted(groups, key=lambda value: len(groups[value]))
+    of_rest = [f"{_listed(groups[value])} {value}" for value in rest]
+    most = "others" if len(groups[commonest]) > 1 else _listed(groups[commonest])
+    return f"{name} ({', '.join([*of_rest, f'{most} {commonest}'])})"
+
+
+def _listed(models: Sequence[str]) -> str:
+    named = [f"`{model}`" for model in models]
+    if len(named) > NAMED:
+        return f"{', '.join(named[:NAMED])} and {len(named) - NAMED} more"
+    return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]

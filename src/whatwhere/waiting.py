@@ -1,0 +1,68 @@
+"""Policy by which torch's threads wait for each other: spinning where the cores are free, sleeping where they are not.
+
+The threads of an operation meet at its end, hundreds of times a training step, and libgomp lets those that are early
+spin for some milliseconds. Beside another program the thread that spins takes the core from the one that it waits for.
+Sleeping costs little there, but on an idle machine each thread has to be woken. The number of threads stays as it is:
+results and exact resume depend on it, and not on how threads wait. Times: docs/benchmarks.md.
+"""
+
+import os
+import sys
+import time
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+
+import psutil
+
+# Variables that say how threads wait, of OpenMP, of libgomp and of libomp (macOS).
+VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+SLEEP = {"OMP_WAIT_POLICY": "PASSIVE"}
+# As fast as libgomp's own 300,000 on an idle machine, and less harmful when another program begins later.
+SPIN = {"GOMP_SPINCOUNT": "10000"}
+MOST_USED = 0.25  # cores that other programs may use of a machine that counts as idle
+
+
+@dataclass(frozen=True)
+class CoreTimes:
+    """Seconds since a fixed moment: by the clock, idle ones summed over this process's cores, and of its own work."""
+
+    clock: float
+    idle: float
+    own: float
+    cores: int
+
+
+def core_times() -> CoreTimes:
+    """Read the times of the cores that this process may use."""
+    every = psutil.cpu_times(percpu=True)
+    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(every))
+    cores = [times for number, times in enumerate(every) if number in mine]
+    idle = sum(times.idle + getattr(times, "iowait", 0.0) for times in cores)
+    return CoreTimes(time.perf_counter(), idle, time.process_time(), len(cores))
+
+
+def cores_used_by_others(begin: CoreTimes, end: CoreTimes) -> float:
+    """Cores, 0 to `end.cores`, that other programs kept busy between two readings; the system counts in 10 ms."""
+    seconds = max(end.clock - begin.clock, 0.01)
+    free = (end.idle - begin.idle) + (end.own - begin.own)
+    return min(max(end.cores - free / seconds, 0.0), float(end.cores))
+
+
+def set_wait_policy(others: float, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Say in the environment how the threads of this process and of those that it starts wait, before torch is loaded.
+
+    A value that the user has set wins. Where torch is loaded already, nothing is set, as it would not be read.
+
+    Args:
+        others: Cores that other programs use.
+        environment: Variables to set.
+    """
+    if "torch" in sys.modules or any(name in environment for name in VARIABLES):
+        return
+    environment.update(SPIN if others <= MOST_USED else SLEEP)
+
+
+def wait_policy() -> str:
+    """Return the variables in force as NAME=VALUE, "the library's default" where none is set."""
+    given = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
+    return ", ".join(given) or "the library's default"

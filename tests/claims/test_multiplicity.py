@@ -1,0 +1,103 @@
+"""P values of rules beside Student's test, Holm's correction beside closed testing, and what a ledger marks."""
+
+import itertools
+
+import numpy as np
+import pytest
+from claim_cases import BY_ID, CASES, verdict
+from claim_records import moved, one, probes
+from scipy.stats import ttest_1samp
+
+from whatwhere.claims import evaluate
+from whatwhere.claims.multiplicity import LEVEL, after_holm, p_value
+from whatwhere.intervals import split_interval
+from whatwhere.points import Point
+
+
+@pytest.mark.parametrize("values", [[0.2, 0.3, 0.5], [0.1, -0.2, 0.4, 0.3], [0.9, 0.91], [-0.3, -0.2, -0.4]])
+def test_p_over_seeds_is_that_of_students_test_against_values_below_the_threshold(values):
+    found = p_value(Point.of(np.array(values)[:, None]) >= 0.0)
+    assert found == pytest.approx(min(1.0, 2 * ttest_1samp(values, 0.0, alternative="greater").pvalue))
+
+
+@pytest.mark.parametrize("shift", np.linspace(-0.3, 0.3, 13))
+def test_p_is_small_exactly_where_the_interval_lies_above_the_threshold(shift):
+    splits = Point.of([0.2 + shift + 0.05 * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])]) >= 0.2
+    carried = Point.between(0.2 + shift, 0.1 + shift, 0.25 + shift) >= 0.2
+    for margin in (splits, carried):
+        assert (p_value(margin) <= LEVEL) == (margin.low >= 0)
+    low, _ = split_interval(splits.at[0])
+    touching = Point.of(splits.at - low) >= 0.0  # its interval ends on the threshold
+    assert p_value(touching) == pytest.approx(LEVEL)
+
+
+def test_without_an_interval_there_is_no_p_and_a_least_half_width_makes_one():
+    assert p_value(Point.of([[0.9]]) >= 0.5) is None
+    assert p_value(Point.of([[0.05]]) >= 0.0, least=0.05) == pytest.approx(LEVEL)
+    assert p_value(Point.of([[0.9], [0.9]]) >= 0.5) == 0.0 and p_value(Point.of([[0.1], [0.1]]) >= 0.5) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_holm_is_closed_testing_with_bonferroni(seed):
+    """A claim holds if every group of claims with it has one p of at most LEVEL over the size of the group."""
+    rng = np.random.default_rng(seed)
+    ps = rng.choice([1e-4, 0.004, 0.009, 0.012, 0.02, 0.04, 0.3, 1.0], size=6)
+    groups = [set(g) for n in range(1, 7) for g in itertools.combinations(range(6), n)]
+    closed = [all(min(ps[list(g)]) <= LEVEL / len(g) for g in groups if i in g) for i in range(6)]
+    assert after_holm(list(ps)) == closed
+    assert after_holm([]) == []
+
+
+# What holds by two splits' worth, by far, and by a value alone.
+CLOSE = CASES["dstg-position-kept"].records(0.79, 0.03)
+FAR = probes("rope", "token", "all", [0.1, 0.12], 0.001, 2) + probes("ap", "token", "all", [0.99, 0.5], 0.001, 1)
+ALONE = CASES["dstg-most-heads-absolute"].records(0.75, 0.0)
+
+
+def ledger(records, *names):
+    return {row["id"]: row for row in evaluate(records, [BY_ID[name] for name in names])}
+
+
+def test_what_holds_alone_and_not_among_many_keeps_its_verdict_and_is_marked():
+    alone = verdict("dstg-position-kept", CLOSE)
+    assert alone["verdict"] == "holds here" and 0.0125 < alone["p"] < 0.05 and alone["holm"] == ""
+    many = ["dstg-position-kept", "rope-no-position", "dstg-hidden-two-dimensional", "intra-in-semantics"]
+    records = CASES["dstg-hidden-two-dimensional"].records(0.6, 0.01) + CLOSE + FAR
+    records += CASES["intra-in-semantics"].records(0.2, 0.01)
+    found = ledger(records, *many)
+    kept, rope = found["dstg-position-kept"], found["rope-no-position"]
+    assert kept["verdict"] == "holds here" and kept["p"] == alone["p"]
+    assert kept["holm"] == "not after Holm's correction over 4 claims"
+    assert (rope["verdict"], rope["holm"]) == ("holds here", "") and rope["p"] < 0.05 / 4
+    # What does not hold is no finding that many tests could have made.
+    failed = found["intra-in-semantics"]
+    assert (failed["verdict"], failed["holm"], failed["p"]) == ("not seen here", "", 1.0)
+
+
+def test_a_value_without_an_interval_has_no_p_and_is_no_part_of_the_correction():
+    found = ledger(ALONE + CLOSE, "dstg-most-heads-absolute", "dstg-position-kept")
+    share, kept = found["dstg-most-heads-absolute"], found["dstg-position-kept"]
+    assert (share["verdict"], share["p"]) == ("holds here", None) and share["holm"].startswith("no p: ")
+    assert kept["holm"] == ""  # one claim has a p: nothing to correct
+
+
+def test_the_p_of_a_rule_is_that_of_its_least_certain_part():
+    table = [*moved("dstg", 0.99), *moved("ap", 0.2)]
+
+    def with_halves(dstg, ap):
+        return [
+            one(r.model, r.metric, r.value, {"dstg": dstg, "ap": ap}[r.model]) if r.metric == "pca.top2" else r
+            for r in table
+        ]
+
+    first, second = (p_value((Point.between(v, v - h, v + h)) >= b) for v, h, b in ((0.99, 0.08, 0.9), (0.79, 0.08, 0)))
+    assert verdict("dstg-2d-collapse", with_halves(0.08, 0.0))["p"] == pytest.approx(max(first, second))
+    assert verdict("dstg-2d-collapse", with_halves(0.0, 0.08))["p"] is None  # 0.99 beside 0.9 has no interval
+
+
+def test_what_is_not_settled_or_about_text_is_not_corrected_nor_corrects():
+    young = [one("dstg", "loss", v, part="validation", step=s) for s, v in ((90, 4.0), (100, 3.5))]
+    found = ledger(CLOSE + FAR + young, "dstg-position-kept", "rope-no-position")
+    assert found["dstg-position-kept"]["verdict"] == "not settled" and found["dstg-position-kept"]["holm"] == ""
+    toeplitz = verdict("geom-toeplitz", CASES["geom-toeplitz"].records(0.95, 0.0))
+    assert toeplitz["verdict"] == "holds here" and toeplitz["holm"] == ""
