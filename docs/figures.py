@@ -333,7 +333,8 @@ def levels() -> str:
     """The parts of the package from the top down, as the test of the layout has them."""
     found = runpy.run_path(str(DOCS.parent / "tests/test_layout.py"))["LEVELS"]
     what = ["commands", "the API", "runs", "pages, scores", "inside a model", "training", "encoder, text"]
-    what += ["numbers alone", "learned enough?", "values, intervals", "records and names", "safety", "files"]
+    what += ["beside a run", "numbers alone", "learned enough?", "values, intervals"]
+    what += ["records and names", "safety", "files"]
     rows = []
     for words, parts in zip(what, found, strict=True):
         names = ["whatwhere" if name == "__init__" else name for name in sorted(parts - {"__main__"})]

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 from geometry_run import make_run
+from made_reference import make_reference
 from made_study import make_study
 from whole_study import complete
 
+from whatwhere import references
 from whatwhere.claims import evaluate
 from whatwhere.encoder import PRESETS
 from whatwhere.hashes import forget_hashes
@@ -155,7 +157,12 @@ def digest(part: Any) -> str:
 def everything(folder: Path) -> dict[str, dict[str, Any]]:
     """Page -> part -> JSON, and "claims" -> file and claim -> row."""
     torch.manual_seed(0)
-    found = dict(pages(folder))
+    shipped = references.FOLDER
+    references.FOLDER = make_reference(folder / "references", folder, shifts=True).parent
+    try:
+        found = dict(pages(folder))
+    finally:
+        references.FOLDER = shipped
     return found | {"claims": {f"{file} {row['id']}": row for file, rows in verdicts().items() for row in rows}}
 
 

@@ -265,9 +265,18 @@ def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):
         assert [int(n) for n in numbers.split()] == [counts[verdict], *(of[origin] for origin in origins)]
     lines = told.partition("\n\n")[2].splitlines()
     headings = [line for line in lines if line and not line.startswith(" ")]
-    assert len(set(headings)) == len(headings) and set(headings) <= {*counts, "not measured"}
-    rows = [line.split()[0] for line in lines if line.startswith("  ") and not line.split()[0].isdigit()]
+    assert len(set(headings)) == len(headings)
+    assert set(headings) <= {*counts, "not measured", "reference study"} and headings[-1] == "reference study"
+    rows = [line.split()[0] for line in lines if re.match("  [a-z]", line)]
     assert sorted(rows) == sorted(claim["id"] for claim in ledger if claim["value"] is not None)
+    # Below each: what the reference study of this size and the paper have.
+    kept = next(claim for claim in ledger if claim["id"] == "dstg-position-kept")
+    reference = kept["reference"]
+    assert reference.keys() == {"study", "tokens", "seeds", "value", "low", "high", "verdict", "so_far"}
+    below = lines[1 + next(i for i, line in enumerate(lines) if line.startswith("  dstg-position-kept "))]
+    interval = f"[{reference['low']:.3f}, {reference['high']:.3f}]"
+    assert below.strip().startswith(f"reference study: {reference['value']:.3f} {interval} (")
+    assert below.endswith("; paper: 0.89")
     lacking = sum(int(line.split()[0]) for line in lines if line.startswith("  ") and line.split()[0].isdigit())
     assert lacking == sum(claim["value"] is None for claim in ledger)
 

@@ -18,6 +18,7 @@ LEVELS = [
     {"analysis"},
     {"training"},
     {"encoder", "corpus"},
+    {"references"},
     {"geometry", "claims"},
     {"gates"},
     {"points"},

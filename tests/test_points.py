@@ -1,12 +1,29 @@
 """Points and the table of records: seeds and splits summed up, differences paired, a query that names what it leaves
 open."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from whatwhere.intervals import seed_interval, split_interval
-from whatwhere.points import ANY, Margin, Point, Table, curve, highest, running_sums, summary
+from whatwhere.intervals import hierarchical, seed_interval, smallest_effect, split_interval
+from whatwhere.metrics import UNIT
+from whatwhere.points import (
+    ANY,
+    Margin,
+    Point,
+    Table,
+    average,
+    curve,
+    highest,
+    largest,
+    running_sums,
+    smallest_difference,
+    summary,
+)
 from whatwhere.records import Record
 
 
@@ -31,14 +48,80 @@ def test_one_seed_keeps_the_records_interval():
 def test_splits_have_the_corrected_interval():
     splits = [0.45, 0.55, 0.5]
     point = summary([r2(0.5, low=0.0, high=1.0), *(r2(v, index=i) for i, v in enumerate(splits))])
-    assert (point.low, point.high) == pytest.approx(split_interval(splits)) and point.over == "splits"
+    assert (point.low, point.high) == pytest.approx(split_interval(splits, span=UNIT)) and point.over == "splits"
 
 
 def test_several_seeds_give_the_student_interval_between_seeds():
-    values = [0.5, 0.6, 0.55]
-    point = summary([r2(v, seed=i, low=v - 0.2, high=v + 0.2) for i, v in enumerate(values)])
+    values = [3.5, 3.6, 3.55]
+    point = summary([Record("s", "ap", "loss", v, seed=i) for i, v in enumerate(values)])
     low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
     assert (point.low, point.high) == pytest.approx((low, high)) and point.over == "seeds" and point.seeds == 3
+    assert point.few == values
+    shares = summary([r2(v, seed=i) for i, v in enumerate((0.35, 0.23, 0.67))])
+    assert (shares.low, shares.high) == pytest.approx(seed_interval([0.35, 0.23, 0.67], UNIT))
+    assert 0 < shares.low < 0.1 and 0.85 < shares.high < 0.9  # Student's: [-0.15, 0.98]
+
+
+def test_seeds_and_documents_are_both_in_the_interval_where_both_are_known():
+    seeds = [r2(v, seed=i, low=v - 0.2, high=v + 0.2) for i, v in enumerate((0.5, 0.6, 0.55))]
+    both, alone = summary(seeds), summary([r2(v, seed=i) for i, v in enumerate((0.5, 0.6, 0.55))])
+    assert both.over == "seeds and documents" and both.low < alone.low and both.high > alone.high
+    splits = summary([r2(0.5 + 0.1 * s + 0.02 * i, seed=s, index=i) for s in range(3) for i in range(5)])
+    assert splits.over == "seeds and splits"
+    assert splits.interval == pytest.approx(hierarchical(splits.at, UNIT, documents=500))
+    losses = np.random.default_rng(0).normal(3.4, 0.3, (3, 40))
+    places = np.ndindex(losses.shape)
+    document = [Record("s", "ap", "loss.document", losses[s, i], seed=s, index=i) for s, i in places]
+    assert summary(document).interval == pytest.approx(hierarchical(losses)) and summary(document).few
+
+
+def test_what_every_seed_draws_for_itself_is_in_the_spread_of_the_seeds():
+    rows = [Record("s", "ap", "equivariance.null", v, v - 0.1, v + 0.1, seed=i) for i, v in enumerate((0.5, 0.6, 0.55))]
+    assert summary(rows).over == "seeds" and summary(rows[:1]).interval == pytest.approx((0.4, 0.6))
+
+
+def test_four_seeds_are_no_few_and_tables_alone_no_seeds():
+    assert Point.of([[0.1], [0.2], [0.3], [0.4]]).few == [] and Point.of([[0.1]]).few == []
+    assert replace(Point.of([[0.1], [0.2]]), trained=False).few == []
+
+
+def test_ranges_follow_arithmetic():
+    share, other = Point.of([[0.2], [0.9]], span=UNIT), Point.of([[0.3], [0.1]], span=UNIT)
+    loss = Point.of([[3.0], [3.1]])
+    assert (share - other).span == (-1, 1) and (share + other).span == (0, 2) and (-share).span == (-1, 0)
+    assert (1 - share).span == UNIT and (100 * share).span == (0, 100) and (share / other).span == (0, np.inf)
+    assert (share - 0.5).span == (-0.5, 0.5) and (share - loss).span == (-np.inf, np.inf)
+    assert largest([share, other - 0.5]).span == (-0.5, 1) and average([share, other]).span == UNIT
+    sums = running_sums({0: share, 1: 0.1 * share + 0 * other})
+    assert sums[0].span == UNIT
+    for point in (share - other, share + other, 1 - share, 100 * share, share / other, share - 0.5):
+        low, high = point.interval
+        assert point.span[0] <= low <= point.value <= high <= point.span[1]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=4), st.floats(0, 1))
+def test_margins_of_shares_stay_where_differences_can_be_and_agree_with_the_interval(pairs, bar):
+    a, b = (Point.of([[v] for v in values], span=UNIT) for values in zip(*pairs, strict=True))
+    for point, (least, most) in ((a - b, (-1, 1)), (a >= b, (-1, 1)), (a <= 0.75 * b, (-1, 1)), (a >= bar, (-bar, 1))):
+        assert least - 1e-9 <= point.low <= point.high <= most + 1e-9
+    assert (a >= bar).interval == pytest.approx((a.low - bar, a.high - bar), abs=1e-9)
+
+
+def test_recorded_intervals_of_differences_are_cut_at_what_is_possible():
+    a, b = (summary([r2(v, low=max(0, v - 0.4), high=min(1, v + 0.4))]) for v in (0.95, 0.05))
+    assert (a - b).high <= 1 and (a - b).low == pytest.approx(0.9 - np.hypot(0.4, 0.4))
+    assert (b - a).low >= -1
+    assert summary([r2(0.9, low=0.5, high=1.3)]).high == 1  # as records of earlier versions have them
+
+
+def test_the_smallest_difference_is_in_the_unit_of_the_points():
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(3, 1))
+    models = [Point.of(base + rng.normal(0, 0.1, (3, 1))) for _ in range(40)]
+    seeds, size = smallest_difference([models])
+    assert seeds == 3 and size == pytest.approx(smallest_effect(3) * 0.1 * np.sqrt(2), rel=0.2)
+    assert smallest_difference([models], paired=False)[1] > 2 * size  # of one model: what seeds have in common too
+    assert smallest_difference([[Point.of([[1.0]])]]) is None and smallest_difference([[models[0]]]) is None
 
 
 def test_values_that_are_not_finite_are_left_out():
@@ -62,7 +145,7 @@ def test_a_difference_is_paired_by_seed_and_split():
     a, b = Point.of(common + 1 + 0.01 * rng.standard_normal((1, 5))), Point.of(common)
     assert (a - b).interval == pytest.approx(split_interval((a.at - b.at)[0])) and (a - b).low > 0.9
     seeds = Point.of(rng.standard_normal((3, 5)))
-    assert (seeds - 2 * seeds).interval == pytest.approx(seed_interval(-seeds.at.mean(axis=1)))
+    assert (seeds - 2 * seeds).interval == pytest.approx(hierarchical(-seeds.at, documents=500))
 
 
 def test_what_cannot_be_paired_is_taken_as_independent():

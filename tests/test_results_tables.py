@@ -45,7 +45,8 @@ def records():
 def test_losses_have_intervals_between_seeds_and_differences_seed_by_seed(tables, records):
     rows = tables.loss_table(Table(records)).splitlines()
     half = t.ppf(0.975, 2) * np.std(LOSSES["dstg"], ddof=1) / 3**0.5
-    assert f"| `dstg` | 1.50 | 10.2 | 3.63 [{3.6333 - half:.2f}, {3.6333 + half:.2f}] |" in rows[2]
+    seeds = "; 3.50, 3.60, 3.80"
+    assert f"| `dstg` | 1.50 | 10.2 | 3.63 [{3.6333 - half:.2f}, {3.6333 + half:.2f}]{seeds} |" in rows[2]
     gaps = np.subtract(LOSSES["ap"], LOSSES["dstg"])
     half = t.ppf(0.975, 2) * gaps.std(ddof=1) / 3**0.5
     assert f"+{gaps.mean():.2f} [{gaps.mean() - half:+.2f}, {gaps.mean() + half:+.2f}]" in rows[3]
@@ -55,9 +56,8 @@ def test_losses_have_intervals_between_seeds_and_differences_seed_by_seed(tables
 def test_probes_are_of_final_models_and_stand_above_the_papers_row(tables, records):
     rows = tables.probe_table(Table(records), "r2.token").splitlines()
     ours = next(i for i, row in enumerate(rows) if row.startswith("| `dstg`, position stream"))
-    assert rows[ours].split("|")[2:7] == [f" {v:.2f} ± 0.00 " for v in (0, 0.1, 0.2, 0.3)] + [
-        " (0.40 ± 0.00) "
-    ]  # untrained
+    cells = [f"{v:.2f} ± 0.00; {v:.2f}, {v:.2f}, {v:.2f}" for v in (0, 0.1, 0.2, 0.3, 0.4)]
+    assert rows[ours].split("|")[2:7] == [*(f" {cell} " for cell in cells[:4]), f" ({cells[4]}) "]  # untrained
     assert rows[ours + 1].split("|")[3] == " *0.99* "  # Table 2, "AP only", column 0: the output of the first block
     assert not any(row.startswith("| `dstg` |") for row in rows) and any(row.startswith("| `ap` |") for row in rows)
 
@@ -66,6 +66,8 @@ def test_one_seed_has_no_interval_of_its_own(tables):
     assert tables.said(Point.between(0.5)) == "0.50"
     assert tables.said(Point.between(0.5, 0.4, 0.7)) == "0.50 [0.40, 0.70]"
     assert tables.said(None) == "–"
+    assert tables.said(Point.between(0.5, 0.4, 0.61), short=True) == "0.50 ± 0.10"
+    assert tables.said(Point.between(0.9, 0.6, 0.99), short=True) == "0.90 [0.60, 0.99]"
 
 
 def test_scores_of_an_evaluation_stand_beside_the_untrained_model_and_the_first(tables, tmp_path, capsys):

@@ -2,8 +2,9 @@
 
     python docs/results/tables.py docs/results/NAME/records.parquet
 
-A value is the mean over training seeds with its 95 % interval (Student's t between seeds). With one seed it is that
-model's, and the interval, where the records have one, speaks of other documents, not of another training.
+A value is the mean over training seeds with its 95 % interval, over seeds and, where the records have documents, over
+these too; the values of two or three seeds follow after a semicolon. With one seed it is that model's, and the
+interval, where the records have one, speaks of other documents, not of another training.
 """
 
 import sys
@@ -39,16 +40,22 @@ def layers(table: Table, metric: str, model: str, part: str) -> dict[int, Point]
     return table.points(metric, model, by="layer", part=part)
 
 
-def said(point: Point | None, digits: int = 2, scale: float = 1.0, short: bool = False) -> str:
-    """Mean and interval in words; "–" for nothing. short: "0.71 ± 0.05"."""
+def said(point: Point | None, digits: int = 2, scale: float = 1.0, short: bool = False, sign: str = "") -> str:
+    """Mean, interval and the values of few seeds in words; "–" for nothing.
+
+    short: "0.71 ± 0.05" where both ends are about as far. sign: "+" writes that of positive numbers.
+    """
     if point is None:
         return "–"
     point = scale * point
+    form = f"{sign}.{digits}f"
     if point.interval is None:
-        return f"{point.value:.{digits}f}"
+        return f"{point.value:{form}}"
     low, high = point.interval
-    bounds = f"± {(high - low) / 2:.{digits}f}" if short else f"[{low:.{digits}f}, {high:.{digits}f}]"
-    return f"{point.value:.{digits}f} {bounds}"
+    even = short and abs(low + high - 2 * point.value) < max(10**-digits, 0.1 * (high - low))
+    bounds = f"± {(high - low) / 2:.{digits}f}" if even else f"[{low:{form}}, {high:{form}}]"
+    seeds = f"; {', '.join(f'{v:{form}}' for v in point.few)}" if point.few else ""
+    return f"{point.value:{form}} {bounds}{seeds}"
 
 
 def rows(title: Iterable[str], body: Iterable[Iterable[str]]) -> str:
@@ -60,10 +67,7 @@ def rows(title: Iterable[str], body: Iterable[Iterable[str]]) -> str:
 
 def difference(ours: Point | None, theirs: Point | None) -> str:
     """Mean of the differences seed by seed, with its interval."""
-    if ours is None or theirs is None:
-        return "–"
-    apart = ours - theirs
-    return f"{apart.value:+.2f}" + (f" [{apart.low:+.2f}, {apart.high:+.2f}]" if apart.interval else "")
+    return "–" if ours is None or theirs is None else said(ours - theirs, sign="+")
 
 
 def loss_table(table: Table) -> str:

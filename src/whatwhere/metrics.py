@@ -1,7 +1,10 @@
-"""Every metric of a record, once: its name, what its columns mean, what its interval is over, how it is measured."""
+"""Every metric of a record, once: its name, its range, what its columns mean, what its interval is over, how it is
+measured."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 R2, SHARE, NATS = "R²", "share", "nats"
 SPLITS, DOCUMENTS, GROUPS = "document splits", "documents", "groups of documents"
@@ -10,6 +13,17 @@ PRODUCT = "words or positions, with either"
 STREAM, TERM, BASELINE = "part of the hidden state", "term of the scores", "other model"
 TABLE, ROWS = "position table", "rows of the table"
 CHANGE = "the table, or what training added to it"
+# Ranges: what a value can be at all; intervals are formed on the scale of the range (`intervals`).
+UNBOUNDED = (-math.inf, math.inf)
+NOT_NEGATIVE = (0.0, math.inf)
+AT_MOST_ONE = (-math.inf, 1.0)
+UNIT = (0.0, 1.0)
+CORRELATION = (-1.0, 1.0)  # and a difference of two shares
+TWICE = (-2.0, 2.0)  # a difference of two correlations
+# R² has the range of what can be read at all: on new documents a probe may come out below 0, not below nothing.
+_RANGES = {SHARE: UNIT, R2: UNIT, "%": (0.0, 100.0)}
+# Intervals over what every seed draws for itself, so that the spread of the seeds holds it.
+_OWN = {PROBE_SEEDS, "random halves", "random orders of the rows", "rows and seeds", "heads"}
 
 
 @dataclass(frozen=True)
@@ -19,7 +33,8 @@ class Metric:
     name: what a value is, as an axis or a column names it; unit: its unit, "share" or "R²" where it is a pure number of
     that kind, "" of others. part, index: what these columns name and count. counts: what `n` counts. over: what the
     record's own interval is over. repeats: what `index` counts where it repeats one quantity, "splits" or "documents".
-    method: how it is measured, a heading of methods.md. seed: what a seed of its records is of.
+    method: how it is measured, a heading of methods.md. seed: what a seed of its records is of. range: least and
+    largest value that there can be, by default that of the unit.
     """
 
     name: str
@@ -31,6 +46,7 @@ class Metric:
     repeats: str = ""
     method: str = ""
     seed: str = "training seed"
+    range: tuple[float, float] | None = None
 
 
 def _probe(target: str) -> Metric:
@@ -38,24 +54,26 @@ def _probe(target: str) -> Metric:
 
 
 def _stress(name: str) -> Metric:
-    return Metric(name, "", TABLE, "rank or dimensions of the table", PAIRS, GROUPS, method="geometry")
+    return Metric(
+        name, "", TABLE, "rank or dimensions of the table", PAIRS, GROUPS, method="geometry", range=NOT_NEGATIVE
+    )
 
 
-def _task(name: str, rows: str, unit: str = "", part: str = "task", **more: str) -> Metric:
+def _task(name: str, rows: str, unit: str = "", part: str = "task", **more: Any) -> Metric:
     """Of a task, whose rows are counted and drawn."""
     return Metric(name, unit, part, counts=rows, over=rows, **more)
 
 
-def _grammar(name: str, unit: str = SHARE) -> Metric:
-    return Metric(name, unit, "task", counts="test rows", over=PROBE_SEEDS, method="grammar")
+def _grammar(name: str, unit: str = SHARE, **more: Any) -> Metric:
+    return Metric(name, unit, "task", counts="test rows", over=PROBE_SEEDS, method="grammar", **more)
 
 
 def _rank(method: str = "") -> Metric:
     return Metric("rank, 1 the best", counts="tasks", over="rows and seeds", method=method)
 
 
-def _length(name: str, unit: str, index: str = "") -> Metric:
-    return Metric(name, unit, "way to read on", index, method="length")
+def _length(name: str, unit: str, index: str = "", **more: Any) -> Metric:
+    return Metric(name, unit, "way to read on", index, method="length", **more)
 
 
 def _look(name: str) -> Metric:
@@ -72,14 +90,16 @@ METRICS: dict[str, Metric] = {
     "r2.segment.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
     "r2.intra.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
     "variance.position": Metric("variance between positions", SHARE, STREAM, over=GROUPS, method="variance"),
-    "shift.change": Metric("change of the states", SHARE, STREAM),
+    "shift.change": Metric("change of the states", SHARE, STREAM, range=NOT_NEGATIVE),
     "hidden.top2": Metric("variance in two components", SHARE, STREAM, method="pass"),
-    "hidden.stress": Metric("stress at the best scale", "", STREAM, over=GROUPS, method="centres"),
-    "hidden.stress.level": Metric("stress of equal distances", "", counts="positions", method="centres"),
-    "sentences.*": Metric("between ÷ within sentences", "", STREAM, method="sentences"),
+    "hidden.stress": Metric("stress at the best scale", "", STREAM, over=GROUPS, method="centres", range=NOT_NEGATIVE),
+    "hidden.stress.level": Metric(
+        "stress of equal distances", "", counts="positions", method="centres", range=NOT_NEGATIVE
+    ),
+    "sentences.*": Metric("between ÷ within sentences", "", STREAM, method="sentences", range=NOT_NEGATIVE),
     "sentences.excess": Metric("log ratio to random cuts", "", STREAM, method="sentences"),
     "regression.*": Metric("R² of a stream", R2, BASELINE, "split", DOCUMENTS, SPLITS, "splits", "regression"),
-    "kl.*": Metric("change of attention (KL)", NATS, method="heads"),
+    "kl.*": Metric("change of attention (KL)", NATS, method="heads", range=NOT_NEGATIVE),
     "kl.share.*": Metric("share of the change", SHARE, method="heads"),
     "head.label": Metric("draws with the same label", SHARE, "label", method="heads"),
     "heads.share": Metric("share of heads", SHARE, "label", counts="heads", method="heads"),
@@ -92,12 +112,15 @@ METRICS: dict[str, Metric] = {
     "attention.self": _look("itself"),
     "attention.local": _look("near"),
     "attention.special": _look("special"),
-    "attention.retrieval": Metric("copy", SHARE, TERM, method="retrieval"),
+    "attention.retrieval": Metric("copy", SHARE, TERM, method="retrieval", range=CORRELATION),
     "attention.broad": _look("spread"),
     "local.*": Metric("weight on neighbours", SHARE, TERM, method="neighbours"),
-    "scores.std": Metric("standard deviation of the scores", "score units", TERM),
+    "local.lead*": Metric(
+        "weight on neighbours above another term's", SHARE, TERM, method="neighbours", range=CORRELATION
+    ),
+    "scores.std": Metric("standard deviation of the scores", "score units", TERM, range=NOT_NEGATIVE),
     "theta.*": Metric("score of a pair with [CLS], or of others", "score units"),
-    "correlation.std": Metric("standard deviation", "score units", PRODUCT, method="products"),
+    "correlation.std": Metric("standard deviation", "score units", PRODUCT, method="products", range=NOT_NEGATIVE),
     "correlation.row": Metric("variance between queries", SHARE, PRODUCT, method="products"),
     "correlation.column": Metric("variance between keys", SHARE, PRODUCT, method="products"),
     "correlation.share": Metric("share of the variance", SHARE, PRODUCT, method="products"),
@@ -110,58 +133,84 @@ METRICS: dict[str, Metric] = {
     "linguistic.score*": _grammar("share right"),
     "linguistic.layer*": _grammar("share right"),
     "linguistic.f1*": _grammar("F1, mean of classes"),
-    "linguistic.selectivity*": _grammar("share right less the control’s"),
+    "linguistic.selectivity*": _grammar("share right less the control’s", range=CORRELATION),
     "linguistic.compression*": _grammar("uniform code ÷ online code", ""),
     "linguistic.commonest": _grammar("share of the commonest class"),
     "linguistic.surface": _grammar("share right by the surface alone"),
-    "linguistic.difference": _task("share right beside the first model’s", "sentences", SHARE, method="grammar"),
-    "linguistic.taught": _task("share right beside its untrained self’s", "sentences", SHARE, method="grammar"),
-    "linguistic.rank": _rank("grammar"),
-    "holmes*": Metric("mean score", "", counts="data sets", over=PROBE_SEEDS, method="holmes"),
-    "holmes.dataset*": Metric("score", "", "data set", counts="test rows", over=PROBE_SEEDS, method="holmes"),
-    "holmes.layer*": Metric("score", "", "data set", counts="test rows", over=PROBE_SEEDS, method="holmes"),
-    "holmes.selectivity*": Metric(
-        "score above permuted labels", "", "data set", counts="test rows", over=PROBE_SEEDS, method="holmes"
+    "linguistic.difference": _task(
+        "share right beside the first model’s", "sentences", SHARE, method="grammar", range=CORRELATION
     ),
-    "holmes.phenomenon*": Metric("mean score", "", "phenomenon", counts="data sets", method="holmes"),
-    "holmes.field*": Metric("mean score", "", "field", counts="data sets", method="holmes"),
+    "linguistic.taught": _task(
+        "share right beside its untrained self’s", "sentences", SHARE, method="grammar", range=CORRELATION
+    ),
+    "linguistic.rank": _rank("grammar"),
+    "holmes*": Metric("mean score", "", counts="data sets", over=PROBE_SEEDS, method="holmes", range=CORRELATION),
+    "holmes.dataset*": Metric(
+        "score", "", "data set", counts="test rows", over=PROBE_SEEDS, method="holmes", range=CORRELATION
+    ),
+    "holmes.layer*": Metric(
+        "score", "", "data set", counts="test rows", over=PROBE_SEEDS, method="holmes", range=CORRELATION
+    ),
+    "holmes.selectivity*": Metric(
+        "score above permuted labels",
+        "",
+        "data set",
+        counts="test rows",
+        over=PROBE_SEEDS,
+        method="holmes",
+        range=TWICE,
+    ),
+    "holmes.phenomenon*": Metric(
+        "mean score", "", "phenomenon", counts="data sets", method="holmes", range=CORRELATION
+    ),
+    "holmes.field*": Metric("mean score", "", "field", counts="data sets", method="holmes", range=CORRELATION),
     "holmes.unsteady": Metric(
         "largest deviation over seeds", "", "data set that is left out", "", "models", method="holmes"
     ),
-    "holmes.difference": _task("score beside the first model’s", "test rows", part="data set", method="holmes"),
-    "holmes.taught": _task("score beside its untrained self’s", "test rows", part="data set", method="holmes"),
+    "holmes.difference": _task(
+        "score beside the first model’s", "test rows", part="data set", method="holmes", range=TWICE
+    ),
+    "holmes.taught": _task(
+        "score beside its untrained self’s", "test rows", part="data set", method="holmes", range=TWICE
+    ),
     "holmes.rank": _rank("holmes"),
-    "glue.*": _task("score on a task", "development rows", seed="fine-tuning seed"),
-    "glue.difference": _task("score beside the first model's", "development rows"),
-    "glue.taught": _task("score beside its untrained self's", "development rows"),
+    "glue.*": _task("score on a task", "development rows", seed="fine-tuning seed", range=CORRELATION),
+    "glue.difference": _task("score beside the first model's", "development rows", range=TWICE),
+    "glue.taught": _task("score beside its untrained self's", "development rows", range=TWICE),
     "glue.rank": _rank(),
     "squad.*": _task("F1 of the answers", "questions", SHARE, seed="fine-tuning seed"),
     "squad.exact": _task("answers exactly right", "questions", SHARE, seed="fine-tuning seed"),
     "squad.best.exact": _task("answers exactly right", "questions", SHARE, seed="fine-tuning seed"),
     "squad.unanswerable": _task("questions without an answer", "questions", SHARE),
-    "squad.difference": _task("F1 beside the first model's", "questions"),
-    "squad.taught": _task("F1 beside its untrained self's", "questions"),
+    "squad.difference": _task("F1 beside the first model's", "questions", range=CORRELATION),
+    "squad.taught": _task("F1 beside its untrained self's", "questions", range=CORRELATION),
     "squad.rank": _rank(),
     "length.loss": _length("loss", NATS, "position"),
-    "length.perplexity": _length("pseudo-perplexity", "", "position"),
+    "length.perplexity": _length("pseudo-perplexity", "", "position", range=NOT_NEGATIVE),
     "length.beyond": _length("loss beyond the trained length", NATS),
     "length.gain": _length("nats below reading in pieces", NATS),
     "length.chosen": Metric(
         "nats below reading in pieces by the way that the other half of the documents prefers", NATS, method="length"
     ),
     "length.copy": _length("nats saved by a passage that comes again", NATS, "tokens before"),
-    "length.drift*": _length("change of the states", SHARE, "positions moved"),
+    "length.drift*": _length("change of the states", SHARE, "positions moved", range=NOT_NEGATIVE),
     "length.r2.*": Metric("R² beyond the trained length", R2, "way to read on", "", "tokens", SPLITS, method="length"),
     "length.frequencies": Metric("loss of the texts' own token frequencies", NATS, method="length"),
     "length.trained": Metric("trained length", "tokens", method="length"),
-    "mteb.score*": _task("score on a task", "pairs, test rows or queries", method="vectors"),
-    "mteb.type*": Metric("mean score of the tasks of a type", "", "type of task", counts="tasks", method="vectors"),
-    "mteb.difference*": _task("score beside the first model's", "pairs, test rows or queries", method="vectors"),
-    "mteb.taught*": _task("score beside its untrained self's", "pairs, test rows or queries", method="vectors"),
+    "mteb.score*": _task("score on a task", "pairs, test rows or queries", method="vectors", range=CORRELATION),
+    "mteb.type*": Metric(
+        "mean score of the tasks of a type", "", "type of task", counts="tasks", method="vectors", range=CORRELATION
+    ),
+    "mteb.difference*": _task(
+        "score beside the first model's", "pairs, test rows or queries", method="vectors", range=TWICE
+    ),
+    "mteb.taught*": _task(
+        "score beside its untrained self's", "pairs, test rows or queries", method="vectors", range=TWICE
+    ),
     "mteb.rank*": _rank("vectors"),
     "accuracy.commonest": Metric("share of the commonest class", SHARE, "validation"),
-    "h1*": Metric("distance of the mean words of two positions", "", counts="positions"),
-    "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions"),
+    "h1*": Metric("distance of the mean words of two positions", "", counts="positions", range=NOT_NEGATIVE),
+    "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions", range=NOT_NEGATIVE),
     "accuracy": Metric("masked tokens right", SHARE, "validation", counts="masked tokens"),
     "convergence.*": Metric("share of its steps", SHARE, BASELINE, counts="validations", method="convergence"),
     "corpus.documents": Metric("documents", "documents"),
@@ -177,12 +226,12 @@ METRICS: dict[str, Metric] = {
     "swap.positive": Metric("pairs whose swap costs", SHARE, "", "distance", "pairs", "pairs"),
     "fft.turns": Metric("turns over the table", "turns", "", "component", "positions"),
     "fft.peak": Metric("turns of the largest columns", "turns", "", "order", "positions"),
-    "outlier": Metric("distance to the nearest row", "medians", "", "position", "positions"),
+    "outlier": Metric("distance to the nearest row", "medians", "", "position", "positions", range=NOT_NEGATIVE),
     "rotation.turns": Metric("turns of a pair of components", "turns", "components", "pair", "positions"),
     "rotation.strength": Metric("motion that is rotation", SHARE, "components", "pair", "positions"),
     "rotation.share": Metric("variance of a pair of components", SHARE, "components", "pair", "positions"),
     "rotation.shift": Metric("shift between a pair of components", "periods", "components", "pair", "positions"),
-    "n50.count": Metric("components for half the variance", "components", counts="positions"),
+    "n50.count": Metric("components for half the variance", "components", counts="positions", range=NOT_NEGATIVE),
     "parameters": Metric("parameters", "parameters"),
     "parameters.embedding": Metric("of them embeddings", "parameters"),
     "operations": Metric("operations/token", "operations/token", method="operations"),
@@ -201,25 +250,35 @@ METRICS: dict[str, Metric] = {
         "share explained by distance", SHARE, "", "components", "positions", "random orders of the rows"
     ),
     "distance.*": Metric("root mean square distance", "", counts=PAIRS, over=GROUPS, method="geometry"),
-    "floor.mean": Metric("noise floor", "", counts="positions", over="random halves", method="geometry"),
-    "between": Metric("distance", "", "two corpora", "position", over="random halves", method="geometry"),
+    "floor.mean": Metric(
+        "noise floor", "", counts="positions", over="random halves", method="geometry", range=NOT_NEGATIVE
+    ),
+    "between": Metric(
+        "distance", "", "two corpora", "position", over="random halves", method="geometry", range=NOT_NEGATIVE
+    ),
     "stress.raw": _stress("raw stress"),
     "stress.optimal": _stress("stress at the best scale"),
     "stress.held_out": _stress("stress on other documents"),
     "stress.ratio.*": _stress("stress of one table over that of another"),
     "stress.*": _stress("stress"),
     "violations*": Metric("triples out of order", SHARE, TABLE, "rank", "triples", GROUPS, method="geometry"),
-    "correlation*": Metric("correlation with the corpus", "", TABLE, "", PAIRS, GROUPS, method="geometry"),
-    "separation": Metric("smallest distance of two positions", "", ROWS, counts="positions", method="geometry"),
-    "separation.quantile": Metric("distances of all pairs", "", ROWS, "percentile", PAIRS),
-    "table.rms": Metric("root mean square", "", CHANGE, counts="positions", method="tables"),
+    "correlation*": Metric(
+        "correlation with the corpus", "", TABLE, "", PAIRS, GROUPS, method="geometry", range=CORRELATION
+    ),
+    "separation": Metric(
+        "smallest distance of two positions", "", ROWS, counts="positions", method="geometry", range=NOT_NEGATIVE
+    ),
+    "separation.quantile": Metric("distances of all pairs", "", ROWS, "percentile", PAIRS, range=NOT_NEGATIVE),
+    "table.rms": Metric("root mean square", "", CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE),
     "table.floor": Metric("share of white noise", SHARE, CHANGE, counts="positions", method="tables"),
-    "table.walk": Metric("AdamW’s random walk", "", CHANGE, counts="positions", method="tables"),
-    "change": Metric("change since the first checkpoint", SHARE, ROWS, counts="positions"),
-    "projected.*": Metric("stress behind M", "", TABLE, method="projected"),
+    "table.walk": Metric("AdamW’s random walk", "", CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE),
+    "change": Metric("change since the first checkpoint", SHARE, ROWS, counts="positions", range=NOT_NEGATIVE),
+    "projected.*": Metric("stress behind M", "", TABLE, method="projected", range=NOT_NEGATIVE),
     "low_rank.stress.*": _stress("stress at a rank"),
-    "low_rank.closed*": Metric("way from random to MDS", SHARE, "", "rank", "positions"),
-    "lag.correlation*": Metric("correlation with the lag", "", "", "", PAIRS, GROUPS, method="geometry"),
+    "low_rank.closed*": Metric("way from random to MDS", SHARE, "", "rank", "positions", range=AT_MOST_ONE),
+    "lag.correlation*": Metric(
+        "correlation with the lag", "", "", "", PAIRS, GROUPS, method="geometry", range=CORRELATION
+    ),
     "rank*": Metric("rank", "", "", "", "positions", GROUPS, method="geometry"),
     "support": Metric("tokens of the rarest position", "tokens", counts="positions", method="geometry"),
     "positions.kept": Metric("positions kept", "positions", method="geometry"),
@@ -241,6 +300,17 @@ def unit(name: str) -> str:
     """The unit of a metric's records, "" for a pure number such as a share or an R²."""
     known = metric(name).unit
     return "" if known in (SHARE, R2) else known
+
+
+def range_of(name: str) -> tuple[float, float]:
+    """Return the least and the largest value that a metric can have, -inf and inf where there is none."""
+    known = metric(name)
+    return known.range or _RANGES.get(known.unit, UNBOUNDED)
+
+
+def is_shared(name: str) -> bool:
+    """Tell if the records' own interval is over what all seeds read, so that more seeds make it no smaller."""
+    return metric(name).over not in _OWN
 
 
 def repeats(name: str) -> str:

@@ -4,17 +4,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, combinations
 from typing import Any
 
 import numpy as np
 
-from .intervals import seed_interval, split_interval
-from .metrics import repeats
+from .intervals import FEW, UNBOUNDED, Range, hierarchical, p_above_zero, smallest_effect
+from .metrics import CORRELATION, TWICE, UNIT, is_shared, range_of, repeats
 from .records import Record, is_one_of
 
 ANY: Any = ...  # as a column of a query: whatever it is
 DRAWS = 1000  # of the bootstrap over heads
+SPLIT_DOCUMENTS = 500  # of which splits are drawn, as of DSTG; a fifth of any other number gives the same interval
 FEWEST_HEADS = 8  # below which it is too narrow: of 5 heads with nothing but their sharpness in common it finds 17 %
 
 
@@ -24,11 +25,14 @@ class Point:
 
     at: (seeds, k) values of the k splits or documents, k = 1 where nothing was repeated. Arithmetic is paired by seed
         and by split or document, as all models are probed on the same splits and ablated on the same documents.
-    below, above: (seeds,) half-widths of the 95 % interval that the records carry, 0 where they carry none. Sums and
-        differences combine them in quadrature, which is right for independent errors, too wide for errors that go
-        together (of the same documents, as a rule), too narrow for two shares of one whole.
+    below, above: (seeds,) half-widths of the 95 % interval that the records carry, 0 where they carry none; of several
+        seeds it is one over what all of them read. Sums and differences combine them in quadrature, which is right for
+        independent errors, too wide for errors that go together (of the same documents, as a rule), too narrow for two
+        shares of one whole.
     columns: what the columns of `at` are: "splits", which overlap, "documents", which do not, or "".
     n: observations behind the value. trained: whether the rows are training seeds.
+    span: least and largest value that there can be. Sums, differences, multiples and ratios have the range that follows
+        from theirs: the difference of two shares lies in [-1, 1]. Intervals are formed on its scale (`intervals`).
     """
 
     at: np.ndarray
@@ -37,20 +41,27 @@ class Point:
     columns: str = ""
     n: int | None = None
     trained: bool = True
+    span: Range = UNBOUNDED
 
     @classmethod
-    def of(cls, values: Sequence[Sequence[float]] | np.ndarray, columns: str = "") -> "Point":
+    def of(cls, values: Sequence[Sequence[float]] | np.ndarray, columns: str = "", span: Range = UNBOUNDED) -> "Point":
         """(seeds, k) values without half-widths; `columns` is "splits" by default where there are several."""
         at = np.asarray(values, dtype=float)
-        return cls(at, np.zeros(len(at)), np.zeros(len(at)), columns or ("splits" if at.shape[1] > 1 else ""))
+        columns = columns or ("splits" if at.shape[1] > 1 else "")
+        return cls(at, np.zeros(len(at)), np.zeros(len(at)), columns, span=span)
 
     @classmethod
     def between(
-        cls, value: float, low: float | None = None, high: float | None = None, n: int | None = None
+        cls,
+        value: float,
+        low: float | None = None,
+        high: float | None = None,
+        n: int | None = None,
+        span: Range = UNBOUNDED,
     ) -> "Point":
         """A single value with its interval."""
         low, high = (value, value) if low is None or high is None else (low, high)
-        return cls(np.array([[value]]), np.array([value - low]), np.array([high - value]), n=n)
+        return cls(np.array([[value]]), np.array([value - low]), np.array([high - value]), n=n, span=span)
 
     @cached_property
     def value(self) -> float:
@@ -67,18 +78,27 @@ class Point:
         """Training seeds behind the value; 0 where no training is involved."""
         return len(self.at) if self.trained else 0
 
+    @property
+    def few(self) -> list[float]:
+        """The values of the seeds where there are two or three, which are shown beside the interval; else none."""
+        return [float(v) for v in self.each] if 1 < self.seeds <= FEW else []
+
     @cached_property
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval: Student's between seeds if there are several; else over documents, by their splits (corrected,
-        as those overlap), or as the records carry it; None where nothing was repeated."""
-        if len(self.at) > 1:
-            return seed_interval(self.each)
-        columns = seed_interval(self.at[0]) if self.columns == "documents" else split_interval(self.at[0])
-        below, above = float(self.below[0]), float(self.above[0])
-        if columns is None:
-            return (self.value - below, self.value + above) if below or above else None
-        low, high = math.hypot(self.value - columns[0], below), math.hypot(columns[1] - self.value, above)
-        return self.value - low, self.value + high
+        """95 % interval over every source of error that is known: Student's between seeds if there are several, over
+        documents, by their splits (corrected, as those overlap), or as the records carry it (`intervals.hierarchical`);
+        None where nothing was repeated."""
+        documents = None if self.columns == "documents" else SPLIT_DOCUMENTS
+        below, above = float(self.below.mean()), float(self.above.mean())
+        return hierarchical(self.at, self.span, documents=documents, below=below, above=above)
+
+    @cached_property
+    def p(self) -> float | None:
+        """Two-sided p of a value that is not above 0, by the same errors as the interval; None without one."""
+        if self.interval is None:
+            return None
+        documents = None if self.columns == "documents" else SPLIT_DOCUMENTS
+        return p_above_zero(self.at, self.span, documents=documents, below=float(self.below.mean()))
 
     @property
     def low(self) -> float | None:
@@ -92,25 +112,31 @@ class Point:
 
     @property
     def over(self) -> str:
-        """What the interval is over: "seeds", "splits", "documents", or "" where there is none."""
+        """What the interval is over: "seeds", "splits", "documents", or "seeds and" one of these; "" for none."""
         if self.interval is None:
             return ""
-        return "seeds" if len(self.at) > 1 else self.columns or "documents"
+        if len(self.at) == 1:
+            return self.columns or "documents"
+        if self.at.shape[1] > 1:
+            return f"seeds and {self.columns}"
+        return "seeds and documents" if self.below.any() or self.above.any() else "seeds"
 
     def alone(self) -> "Point":
         """The value with its interval, without seeds and columns."""
-        return Point.between(self.value, self.low, self.high, self.n)
+        return Point.between(self.value, self.low, self.high, self.n, self.span)
 
     def __add__(self, other: "Point | float") -> "Point":
         if not isinstance(other, Point):
-            return replace(self, at=self.at + other)
+            return replace(self, at=self.at + other, span=(self.span[0] + other, self.span[1] + other))
         if self.at.shape != other.at.shape:  # nothing to pair
             self, other = self.alone(), other.alone()
         below, above = np.hypot(self.below, other.below), np.hypot(self.above, other.above)
-        return replace(self, at=self.at + other.at, below=below, above=above, columns=self.columns or other.columns)
+        span = (self.span[0] + other.span[0], self.span[1] + other.span[1])
+        columns = self.columns or other.columns
+        return replace(self, at=self.at + other.at, below=below, above=above, columns=columns, span=span)
 
     def __neg__(self) -> "Point":
-        return replace(self, at=-self.at, below=self.above, above=self.below)
+        return replace(self, at=-self.at, below=self.above, above=self.below, span=(-self.span[1], -self.span[0]))
 
     def __sub__(self, other: "Point | float") -> "Point":
         return self + (-other)
@@ -120,17 +146,20 @@ class Point:
 
     def __mul__(self, factor: float) -> "Point":
         """Times a number that is not negative."""
-        return replace(self, at=self.at * factor, below=self.below * factor, above=self.above * factor)
+        span = (self.span[0] * factor, self.span[1] * factor) if factor else (0.0, 0.0)
+        return replace(self, at=self.at * factor, below=self.below * factor, above=self.above * factor, span=span)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: "Point") -> "Point":
-        """The ratio of two positive values, its half-widths to first order."""
+        """The ratio of two positive values, its half-widths to first order; of two that cannot be negative it cannot
+        either."""
         ratio, mean = self.at / other.at, other.each
         size = np.abs(ratio.mean(axis=1))
         below = np.hypot(self.below / mean, size * other.above / mean)
         above = np.hypot(self.above / mean, size * other.below / mean)
-        return replace(self, at=ratio, below=below, above=above, columns=self.columns or other.columns)
+        span = (0.0, math.inf) if min(self.span[0], other.span[0]) >= 0 else UNBOUNDED
+        return replace(self, at=ratio, below=below, above=above, columns=self.columns or other.columns, span=span)
 
     def __le__(self, other: "Point | float") -> "Margin":
         """How far this is below the other value."""
@@ -174,13 +203,18 @@ def _chosen(points: Sequence[Point], best: Callable[..., np.ndarray]) -> Point:
     at = np.stack([p.at for p in points])
     chosen, seeds = best(at.mean(axis=2), axis=0), np.arange(at.shape[1])
     below, above = (np.stack([getattr(p, side) for p in points])[chosen, seeds] for side in ("below", "above"))
-    return replace(points[0], at=at[chosen, seeds], below=below, above=above)
+    return replace(points[0], at=at[chosen, seeds], below=below, above=above, span=_hull(points))
+
+
+def _hull(points: Sequence[Point]) -> Range:
+    """The smallest range that holds those of all points."""
+    return min(p.span[0] for p in points), max(p.span[1] for p in points)
 
 
 def average(points: Sequence[Point]) -> Point:
     """Mean of values of one model on the same documents: their errors go together, so half-widths are averaged too."""
     at, below, above = (np.mean([getattr(p, name) for p in points], axis=0) for name in ("at", "below", "above"))
-    return replace(points[0], at=at, below=below, above=above)
+    return replace(points[0], at=at, below=below, above=above, span=_hull(points))
 
 
 def curve(values: np.ndarray | None, at: Iterable[Any] | None = None, *, trained: bool = True) -> dict[Any, Point]:
@@ -197,8 +231,9 @@ def curve(values: np.ndarray | None, at: Iterable[Any] | None = None, *, trained
 
 
 def running_sums(points: Mapping[Any, Point]) -> dict[Any, Point]:
-    """Place -> sum of the values up to there."""
-    return dict(zip(points, accumulate(points.values()), strict=True))
+    """Place -> sum of the values up to there. Sums of shares are shares of the same whole."""
+    sums = dict(zip(points, accumulate(points.values()), strict=True))
+    return {x: replace(total, span=UNIT) if points[x].span == UNIT else total for x, total in sums.items()}
 
 
 def highest(curves: Iterable[Mapping[Any, Point]]) -> dict[Any, Point]:
@@ -211,7 +246,39 @@ def highest(curves: Iterable[Mapping[Any, Point]]) -> dict[Any, Point]:
 
 def share_above(points: Sequence[Point], threshold: float) -> Point:
     """Share of the points that are at least `threshold`, of each seed; its only interval is that between seeds."""
-    return Point.of(np.mean([p.each >= threshold for p in points], axis=0)[:, None])
+    return Point.of(np.mean([p.each >= threshold for p in points], axis=0)[:, None], span=UNIT)
+
+
+def effects(seeds: int) -> tuple[float, float]:
+    """Return the smallest effect that some seeds show with a chance of 80 %, paired by seed and not paired, in standard
+    deviations (`intervals.smallest_effect`)."""
+    return smallest_effect(seeds), smallest_effect(seeds, paired=False)
+
+
+def smallest_difference(places: Iterable[Sequence[Point]], paired: bool = True) -> tuple[int, float] | None:
+    """Return the number of seeds and the smallest difference that they show with a chance of 80 %.
+
+    It is in the unit of the points; in standard deviations that is `intervals.smallest_effect`; the variance is the
+    mean over all that can be compared. Of bounded values it holds away from the ends of their range. None without
+    several seeds, or where they do not vary.
+
+    Args:
+        places: values of several models in one place each, which are compared with each other.
+        paired: of differences between two models, seed by seed; else of a value and a threshold.
+    """
+    spreads: dict[int, list[float]] = {}  # number of seeds -> variances
+    for points in places:
+        seeded = [p for p in points if p.seeds > 1]
+        rows = [p.each for p in seeded]
+        if paired:
+            rows = [a.each - b.each for a, b in combinations(seeded, 2) if a.seeds == b.seeds]
+        for row in rows:
+            spreads.setdefault(len(row), []).append(float(row.var(ddof=1)))
+    if not spreads:
+        return None
+    seeds = min(spreads)
+    size = smallest_effect(seeds) * math.sqrt(float(np.mean(spreads[seeds])))
+    return (seeds, size) if size > 0 else None
 
 
 def portion(a: Point, b: Point) -> Point:
@@ -221,14 +288,15 @@ def portion(a: Point, b: Point) -> Point:
     square = whole.mean(axis=1) ** 2
     below = np.hypot(b.each * a.below, a.each * b.above) / square
     above = np.hypot(b.each * a.above, a.each * b.below) / square
-    return Point(np.where(total > 0, a.at / whole, 0.5), below, above)
+    return Point(np.where(total > 0, a.at / whole, 0.5), below, above, span=UNIT)
 
 
 def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]) -> tuple[Point, Point]:
     """Spearman's correlation of a with b over heads, and how far it is above that of a with c.
 
-    The two correlations share `a`, and so do their errors: their intervals are percentiles of a bootstrap over heads,
-    the same draws for both.
+    The two correlations share `a`, and so do their errors: the intervals of one seed are percentiles of a bootstrap
+    over heads, the same draws for both. Every seed has heads of its own, so that the spread of several seeds holds what
+    the bootstrap would say.
 
     Raises:
         ValueError: fewer than eight heads.
@@ -239,13 +307,15 @@ def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]
     rows = np.concatenate([np.arange(len(a))[None], draws])  # the heads as they are, then the draws
     first, second, third = (np.array([p.each for p in points]).T[:, rows] for points in (a, b, c))
     with_b, with_c = _spearman(first, second), _spearman(first, third)
-    return _bootstrapped(with_b), _bootstrapped(with_b - with_c)
+    return _bootstrapped(with_b, CORRELATION), _bootstrapped(with_b - with_c, TWICE)
 
 
-def _bootstrapped(rows: np.ndarray) -> Point:
-    """Of each seed's row: its first entry with the 2.5 and 97.5 % percentiles of the others."""
+def _bootstrapped(rows: np.ndarray, span: Range) -> Point:
+    """The first entry of each seed's row; of a single seed with the 2.5 and 97.5 % percentiles of the others."""
     at, (low, high) = rows[:, 0], np.percentile(rows[:, 1:], (2.5, 97.5), axis=1)
-    return Point(at[:, None], np.maximum(at - low, 0.0), np.maximum(high - at, 0.0))
+    if len(rows) > 1:
+        return Point.of(at[:, None], span=span)
+    return Point(at[:, None], np.maximum(at - low, 0.0), np.maximum(high - at, 0.0), span=span)
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -270,11 +340,16 @@ def summary(records: Iterable[Record]) -> Point | None:
     places, trained = list(by_seed.values()), any(seed is not None for seed in by_seed)
     parts = [sorted(index for index in place if index is not None) for place in places]
     n = next((place[None].n for place in places if None in place), next(iter(places[0].values())).n)
+    name = next(iter(places[0].values())).metric
+    span = range_of(name)
     if len(parts[0]) > 1 and all(part == parts[0] for part in parts):
-        at, zeros = np.array([[place[index].value for index in parts[0]] for place in places]), np.zeros(len(places))
-        return Point(at, zeros, zeros, repeats(places[0][parts[0][0]].metric) or "splits", n, trained)
+        at = np.array([[place[index].value for index in parts[0]] for place in places])
+        zeros = np.zeros(len(places))
+        return Point(at, zeros, zeros, repeats(name) or "splits", n, trained, span)
     at, below, above = np.array([_alone(place) for place in places]).T
-    return Point(at[:, None], below, above, "", n, trained)
+    if len(places) > 1 and not is_shared(name):
+        below = above = np.zeros(len(places))
+    return Point(at[:, None], below, above, "", n, trained, span)
 
 
 def _alone(place: Mapping[int | None, Record]) -> tuple[float, float, float]:

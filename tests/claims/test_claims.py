@@ -14,6 +14,7 @@ from whatwhere.claims import CLAIMS, FACTS, NUMBER, OURS, SENTENCE, evaluate
 from whatwhere.claims.__main__ import as_markdown
 from whatwhere.claims.evidence import described
 from whatwhere.intervals import seed_interval, split_interval
+from whatwhere.metrics import UNIT
 from whatwhere.papers import DSTG_R2, DSTG_TABLES, HOLMES_PHENOMENA
 from whatwhere.points import Point, largest, share_above, smallest
 from whatwhere.records import Record, read_records
@@ -31,6 +32,7 @@ KEYS = {
     "value",
     "low",
     "high",
+    "values",
     "bars",
     "paper_value",
     "untrained",
@@ -248,9 +250,9 @@ def test_several_seeds_give_an_interval_between_seeds():
     for seed, value in enumerate((0.85, 0.95, 0.99)):
         records = changed(records, value, metric="pca.top2", model="dstg", seed=seed)
     apart = by_id(records)["dstg-2d-collapse"]
-    half = 4.302653 * np.std([0.85, 0.95, 0.99], ddof=1) / np.sqrt(3)
-    assert apart["verdict"] == "not separable"
-    assert (apart["value"], apart["low"], apart["high"]) == pytest.approx((0.93, 0.93 - half, 0.93 + half))
+    assert apart["verdict"] == "not separable" and apart["values"] == pytest.approx([0.85, 0.95, 0.99])
+    low, high = seed_interval([0.85, 0.95, 0.99], UNIT)
+    assert (apart["value"], apart["low"], apart["high"]) == pytest.approx((0.93, low, high)) and high <= 1
 
 
 def test_only_seeds_that_all_models_have_are_compared():
@@ -338,16 +340,6 @@ def test_claims_are_short_and_ids_unique():
     assert all(re.fullmatch("[a-z0-9]+(-[a-z0-9]+)+", c.id) for c in CLAIMS)
 
 
-def test_a_table_that_is_no_more_than_noise_is_not_judged():
-    # Once, an untrained table has small shares and fast components, so both claims held before the first step.
-    records = changed(paper_records(), 0.7, metric="table.floor", model="ap")
-    for claim in ("ap-table-high-dimensional", "ap-high-frequency", "dstg-2d-collapse"):
-        assert by_id(records)[claim]["verdict"] == "not testable here"
-        said = "a table of ap that stands above its noise: 70 % of what training added to it is white noise"
-        assert said in by_id(records)[claim]["scale"]
-        assert by_id(paper_records())[claim]["verdict"] == "holds here"
-
-
 def test_every_verdict_names_the_records_that_decided_it():
     claims = {c["id"]: c["records"] for c in evaluate(paper_records())}
     assert claims["dstg-position-kept"] == [
@@ -392,9 +384,11 @@ def test_half_widths_of_single_records_combine_in_quadrature():
     assert (exact / a).interval == pytest.approx((2 - 2 * 0.6 / 2, 2 + 2 * 0.3 / 2))
     splits = Point(np.array([[1.0, 1.2, 0.8]]), np.array([0.3]), np.array([0.4]))
     low, high = split_interval(splits.at[0], 500)
-    assert splits.interval == pytest.approx((1 - np.hypot(1 - low, 0.3), 1 + np.hypot(high - 1, 0.4)))
-    seeds = Point(np.array([[1.0], [1.2]]), np.array([9.0, 9.0]), np.array([9.0, 9.0]))
-    assert seeds.interval == pytest.approx(seed_interval([1.0, 1.2]))  # between seeds, whatever the documents say
+    wider = splits.interval
+    assert wider[0] <= min(low, 0.7) and wider[1] >= max(high, 1.4)
+    assert wider[1] - wider[0] <= np.hypot(1 - low, 0.3) + np.hypot(high - 1, 0.4)
+    seeds = Point(np.array([[1.0], [1.2]]), np.array([0.3, 0.3]), np.array([0.3, 0.3]))
+    assert seeds.over == "seeds and documents" and seeds.low <= seed_interval([1.0, 1.2])[0]
 
 
 def test_choice_among_values_is_made_for_each_seed():
@@ -409,7 +403,7 @@ def test_a_share_of_heads_has_an_interval_between_seeds_or_none():
     one = [Point(np.array([[v]]), np.array([0.1]), np.array([0.1])) for v in (0.6, 0.55, 0.45, 0.1)]
     assert share_above(one, 0.5).value == 0.5 and share_above(one, 0.5).interval is None
     two = [Point.of([[0.6], [0.6]]), Point.of([[0.6], [0.1]])]
-    assert share_above(two, 0.5).interval == pytest.approx(seed_interval([1.0, 0.5]))
+    assert share_above(two, 0.5).interval == pytest.approx(seed_interval([1.0, 0.5], UNIT))
 
 
 def test_the_page_of_claims_is_up_to_date():

@@ -112,3 +112,14 @@ def test_a_share_of_heads_is_one_of_those_with_a_label():
     found = verdict("dstg-few-semantic-heads", [*heads("kl.semantic", []), *worth, *nothing])
     assert (found["value"], found["verdict"]) == (0.75, "not seen here")
     assert "head.label dstg semantic layer 1-2 head 0-2" in found["records"]
+
+
+@pytest.mark.parametrize("name", ["ap-table-high-dimensional", "ap-high-frequency", "dstg-2d-collapse"])
+def test_a_table_that_is_no_more_than_noise_is_not_judged(name):
+    # Once, an untrained table has small shares and fast components, so such claims held before the first step.
+    records = CASES[name].records(CASES[name].good, 0.0) + [one("ap", "table.floor", 0.2, part="change")]
+    assert verdict(name, records)["verdict"] == "holds here"
+    noise = [replace(r, value=0.7) if r.metric == "table.floor" and r.model == "ap" else r for r in records]
+    found = verdict(name, noise)
+    said = "a table of ap that stands above its noise: 70 % of what training added to it is white noise"
+    assert found["verdict"] == "not testable here" and said in found["scale"]

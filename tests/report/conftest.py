@@ -9,9 +9,16 @@ from geometry_run import make_run
 from made_study import make_study
 from page_view import ARGUMENTS
 
+from whatwhere import references
 from whatwhere.encoder import PRESETS
 from whatwhere.records import Record
 from whatwhere.report.run import Run
+
+
+@pytest.fixture
+def without_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No reference study comes with the package."""
+    monkeypatch.setattr(references, "FOLDER", tmp_path / "no references")
 
 
 @pytest.fixture

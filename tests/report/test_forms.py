@@ -84,7 +84,7 @@ def test_every_number_of_a_curve_or_a_row_stands_in_its_table(pages, page):
             assert np.isclose(held, v, rtol=1e-12, atol=0).any() or v in (1e-4,), (figure.id, v)
 
 
-def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build):
+def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build, without_references):
     run = load_run(build(models=("split", "ap", "rope"), shifts=True))
     known = {v for r in run.records if r.metric == "shift.change" for v in (r.value, r.low, r.high)}
     figure = states.shift(run)
@@ -269,6 +269,25 @@ def test_seeds_and_splits_are_told_apart_under_the_title(build):
         states.position(load_run(build(str(n), models=("ap",), seeds=tuple(range(n))))).subtitle for n in (1, 3)
     )
     assert "one training seed, 95\u202f% interval over document splits" in one and "mean over 3 training seeds" in three
+
+
+def test_values_of_few_seeds_are_drawn_small_and_told():
+    three, four = (Point.of([[v] for v in (0.35, 0.23, 0.67, 0.4)[:n]], span=(0.0, 1.0)) for n in (3, 4))
+    run = Run("r")
+    made = Rows("f", "c", lambda *_: "t", metric="pca.top2", x=Axis("x"))
+    for n, point in ((3, three), (4, four)):
+        rows = made(lambda run, p=point: [Row("m", {"": p})])(run)
+        curves = form(lambda run, p=point: [Line({0.0: p, 1.0: p}, "m")])(run)
+        small = [t for f in (rows, curves) for p in f.panels for t in p.data if t.get("marker", {}).get("size") == 4]
+        told = "(0.35, 0.23, 0.67)"
+        if n == 3:
+            assert small[0]["x"] == [0.35, 0.23, 0.67] and small[1]["y"] == [0.35, 0.23, 0.67] * 2
+            assert told in rows.table.rows[0][-3].text and told in curves.table.rows[0][-3].text
+            assert all(("seed", "a training seed") in f.key for f in (rows, curves))
+            assert "seeds:  0.35, 0.23, 0.67" in rows.panels[0].data[-1]["hovertext"][0]
+            assert rows.table.rows[0][-3].raw == pytest.approx(three.value)
+        else:
+            assert not small and all("(" not in f.table.rows[0][-3].text for f in (rows, curves))
 
 
 def test_many_models_share_panels_by_family(everything):

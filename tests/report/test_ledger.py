@@ -31,6 +31,7 @@ def test_a_row_has_value_interval_paper_and_control():
     r = row(CLAIM)
     assert (r.here, r.printed, r.mark, r.paper) == ("0.587 [0.551, 0.623]", "0.89", "holds-here", "DSTG")
     assert r.untrained == "0.100, not seen here" and r.judged and r.anchor == "claim-dstg-x"
+    assert r.each == "" and row(CLAIM | {"values": [0.58, 0.6, 0.582]}).each == "0.580, 0.600, 0.582"
     assert row({"value": 94.1, "unit": "%", "verdict": "holds here"}).here == "94.1\u202f%"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..geometry import corrected_squares, stress_of_distances
 from ..intervals import jackknife_interval
+from ..metrics import range_of
 from ..records import Record
 from .geometry import CorpusDistances, equidistant
 from .hidden import PositionVariance
@@ -64,6 +65,6 @@ def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, wh
             if mean <= 0 or (jackknife_interval(mean, left) or (0.0,))[0] <= 0:
                 continue
             whole, *left = (stress_of_distances(np.sqrt(np.maximum(s, 0.0)), dist, "optimal") for s in squares)
-            ends = jackknife_interval(whole, left) or ()
+            ends = jackknife_interval(whole, left, range_of("hidden.stress")) or ()
             records.append(who.record("hidden.stress", whole, *ends, layer=layer, part=part, n=documents.count))
     return records

@@ -37,6 +37,8 @@ from ..geometry import (
 from ..geometry.counts import Counts
 from ..geometry.distances import distances
 from ..geometry.stress import Scale
+from ..intervals import bounded
+from ..metrics import range_of
 from ..records import Record, select
 
 SCALES: tuple[Scale, ...] = ("raw", "optimal")
@@ -249,7 +251,9 @@ def _scaled(squares: np.ndarray) -> MDS | None:
 
 def _statistic(key: Key, value: float, half: float | None) -> Record:
     """One number with its interval; mean squares become their roots."""
-    low, high = (None, None) if half is None or abs(value) < 1e-12 else (value - half, value + half)
+    low, high = None, None
+    if half is not None and abs(value) >= 1e-12:
+        low, high = bounded(value, half, half, range_of(key[0]))
     if key[0].startswith("distance.mean"):
         value, low, high = _signed_root(value), low and _signed_root(low), high and _signed_root(high)
     metric, part, index = key

@@ -18,6 +18,7 @@ from scipy.linalg import eigh
 from torch import Tensor
 
 from ..intervals import jackknife_interval
+from ..metrics import range_of
 from ..records import Record
 from .passes import Batch, Documents, Reader, check_finite, check_passed, choose_documents, hidden_states
 from .probes import probe_targets, split_documents, stream_columns
@@ -255,7 +256,8 @@ class PositionVariance(Reader):
             left = [self._shares(layer, group) for group in groups]
             for part, value in self._shares(layer, None).items():
                 if np.isfinite(value):
-                    ends = jackknife_interval(value, [shares[part] for shares in left]) or ()
+                    without = [shares[part] for shares in left]
+                    ends = jackknife_interval(value, without, range_of("variance.position")) or ()
                     place = {"layer": layer, "part": part, "n": self._documents}
                     records.append(who.record("variance.position", value, *ends, **place))
         return records

@@ -7,7 +7,7 @@ from typing import Any, SupportsFloat
 import numpy as np
 
 from ..intervals import split_interval
-from ..metrics import unit
+from ..metrics import range_of, unit
 from ..records import Record
 
 Mean = tuple[np.ndarray, np.ndarray, np.ndarray]  # mean, low, high; ends are nan where there is no interval
@@ -48,7 +48,8 @@ class Who:
 
         Splits of the windows of one document say nothing of other documents: the mean alone, without an interval.
         """
-        whole = self.record(metric, np.mean(values), *split_interval(values, documents) or (), n=n, **columns)
+        ends = split_interval(values, documents, range_of(metric)) or ()
+        whole = self.record(metric, np.mean(values), *ends, n=n, **columns)
         if documents < 2:
             return [whole]
         return [whole, *self.records(metric, np.asarray(values), {"index": range(len(values))}, n=tested, **columns)]

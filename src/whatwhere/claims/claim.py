@@ -104,6 +104,7 @@ class _Finding:
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    values: list[float] = field(default_factory=list)
     untrained: dict[str, Any] | None = None
     records: list[str] = field(default_factory=list)
     bars: list[list[str | float]] = field(default_factory=list)
@@ -114,8 +115,8 @@ class _Finding:
 
 
 _ROW = (
-    *("id", "claim", "kind", "origin", "always", "verdict", "so_far", "holm", "value", "low", "high", "p", "bars"),
-    *("paper_value", "untrained", "scale", "source", "rule", "unit", "models", "records"),
+    *("id", "claim", "kind", "origin", "always", "verdict", "so_far", "holm", "value", "low", "high", "values", "p"),
+    *("bars", "paper_value", "untrained", "scale", "source", "rule", "unit", "models", "records"),
 )
 NO_P = "no p: a value without an interval decides"
 
@@ -123,8 +124,8 @@ NO_P = "no p: a value without an interval decides"
 def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None = None) -> list[dict[str, Any]]:
     """Every claim with its verdict, as claims.json holds them.
 
-    A claim holds if every part of its rule does. A part with an interval (over training seeds if there are several;
-    else over document splits, or the one that the records carry) is "not separable" if the interval of its margin
+    A claim holds if every part of its rule does. A part with an interval (over training seeds if there are several, and
+    over documents, their splits, or as the records carry it) is "not separable" if the interval of its margin
     straddles the threshold; without one the value alone decides. Records' own intervals are combined in quadrature, as
     `Point` says. Where records are missing, a model has learned too little, or what a claim speaks of is not there at
     all (`gates`), the claim is "not testable here", and `scale` says what is missing. Where a loss still falls, an
@@ -138,14 +139,15 @@ def evaluate(records: Iterable[Record] | Table, claims: Sequence[Claim] | None =
         claims: default `CLAIMS`; analytic ones are judged where they are given.
 
     Returns:
-        Dictionaries with id, claim, kind, origin, always, verdict, so_far, holm, value, low, high, p, bars,
+        Dictionaries with id, claim, kind, origin, always, verdict, so_far, holm, value, low, high, values, p, bars,
         paper_value, untrained, scale, source, rule, unit, models, records; value, low, high, p, paper_value may be
-        None. bars: what the value is held against, as ("at least" or "at most", number); of a part of the rule about
-        something else there is none. so_far: of what is not settled, the verdict if it were. p: of the least certain
-        part of the rule (`multiplicity.p_value`); None where some part has no interval. holm: of what holds here, why
-        it may be chance: that it does not hold after Holm's correction over the empirical claims that these records
-        decide, or that it has no p; else "". untrained: value and verdict of the same rule on the untrained models,
-        None where there are no records of them. models is what was judged, records what decided, in words.
+        None. values: of each training seed where there are two or three. bars: what the value is held against, as ("at
+        least" or "at most", number); of a part of the rule about something else there is none. so_far: of what is not
+        settled, the verdict if it were. p: of the least certain part of the rule (`multiplicity.p_value`); None where
+        some part has no interval. holm: of what holds here, why it may be chance: that it does not hold after Holm's
+        correction over the empirical claims that these records decide, or that it has no p; else "". untrained: value
+        and verdict of the same rule on the untrained models, None where there are no records of them. models is what
+        was judged, records what decided, in words.
     """
     table = records if isinstance(records, Table) else Table(records)
     chosen = [claim for claim in REGISTRY if claim.kind != ANALYTIC] if claims is None else claims
@@ -211,7 +213,8 @@ def _finding(claim: Claim, evidence: Evidence) -> _Finding:
     bars = [["at least" if m.least else "at most", m.bar] for m in margins if m.compared.value == shown.value]
     models, records, (low, high) = list(evidence.models), described(evidence.read), shown.interval or (None, None)
     p = _largest([p_value(margin, alone) for margin in margins])
-    return _Finding(verdict, scale, models, shown.value, low, high, untrained, records, bars, so_far, margin, p)
+    found = (models, shown.value, low, high, shown.few, untrained, records, bars, so_far, margin, p)
+    return _Finding(verdict, scale, *found)
 
 
 def _untrained(claim: Claim, evidence: Evidence) -> dict[str, Any] | None:

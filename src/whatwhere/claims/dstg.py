@@ -6,6 +6,7 @@ The paper's "relative" is the term `relative`, its AP `absolute`, its semantic i
 import numpy as np
 
 from ..gates import CONTENT, LABELLED, NOTHING, PRESENT, READ, USED, unlearned
+from ..metrics import UNIT
 from ..papers import DSTG_R2, DSTG_TABLES
 from ..points import Margin, Point, largest, portion, rank_correlations, smallest
 from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, OURS, SENTENCE, SOME, Measured, claim, of_losses
@@ -400,7 +401,7 @@ def _of_labelled(e: Evidence, chosen: np.ndarray) -> Point:
     labelled = np.isin(e.labelled(), (NOTHING, SEVERAL), invert=True)
     what = f"a share of the heads of {e.model} of which one term is worth anything alone"
     e.there(Point.between(float(labelled.mean())), LABELLED, what)
-    return Point.of(((chosen & labelled).sum(axis=0) / np.maximum(labelled.sum(axis=0), 1))[:, None])
+    return Point.of(((chosen & labelled).sum(axis=0) / np.maximum(labelled.sum(axis=0), 1))[:, None], span=UNIT)
 
 
 def _at_least(points: list[Point], threshold: float) -> np.ndarray:
@@ -496,4 +497,4 @@ def dstg_relative_not_self(e: Evidence) -> Measured:
     uniform, lacking = 1 / e.value("probe.length").value, len(e.seeds) - len(seeds)
     without = f", none in {lacking} of {len(e.seeds)} seeds" if lacking else ""
     e.note = f"{chosen.sum()} retrieval heads{without}, uniform attention {uniform:.4f}"
-    return Point(at[:, None], below, above) <= LOST * uniform
+    return Point(at[:, None], below, above, span=itself[0].span) <= LOST * uniform

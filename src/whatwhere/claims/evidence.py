@@ -167,9 +167,11 @@ class Evidence:
     def upper(self, metric: str) -> Point:
         """The upper ends of the intervals of a metric of the first model, as a value of its own."""
         point = self.value(metric)
-        if not point.above.any():
+        highs = {r.seed: r.high for r in self.rows(metric, **dict.fromkeys(_PLACES) | {"step": self.step})}
+        ends = [high for seed in self.seeds if (high := highs[seed]) is not None]
+        if len(ends) < len(self.seeds) or ends == point.each.tolist():
             raise Missing(f"no interval of {metric} of {self.model}")
-        return Point.of(point.at + point.above[:, None])
+        return Point.of([[end] for end in ends], span=point.span)
 
     def beside(self, family: str, model: str, other: str, part: str) -> Point:
         """By how much a model's score on a task is above another's, from `FAMILY.difference`: both beside the first
@@ -245,6 +247,8 @@ class Evidence:
             return ", ".join([*pieces, "one training of each model", f"interval over {self.over}"])
         if self.seeds != [None]:
             pieces.append(f"{len(self.seeds)} seed{'s' if len(self.seeds) > 1 else ''}")
+        if point.over.startswith("seeds and"):
+            pieces.append(f"interval over {point.over}")
         if len(point.at) == 1:
             many = f"{point.at.shape[1]} " if point.at.shape[1] > 1 else ""
             what = "document splits" if many and point.columns == "splits" else "documents"

@@ -6,6 +6,7 @@ least `WIDE` components, in a study as in `whatwhere spectra`. A table that has 
 
 from functools import partial
 
+from ..metrics import UNIT
 from ..points import Point, Table, largest
 from .claim import LOST, MOST, Measured, claim
 from .evidence import Evidence, Missing, entangled
@@ -79,7 +80,7 @@ def lowdim_pairs_rotate(e: Evidence) -> Measured:
     e.along("index", "fft.turns")
     strongest = {r.seed: r.value for r in e.rows("rotation.strength", index=0)}
     # A table without a pair that turns has no record of one.
-    return Point.of([[strongest.get(seed, 0.0)] for seed in e.seeds]) >= LOST
+    return Point.of([[strongest.get(seed, 0.0)] for seed in e.seeds], span=UNIT) >= LOST
 
 
 @of_tables("LOWDIM section 4, figure 3 (no number printed)")

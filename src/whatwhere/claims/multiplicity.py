@@ -13,10 +13,8 @@ LEVEL = 0.05  # two-sided, that of the 95 % intervals
 def p_value(margin: Point, least: float = 0.0) -> float | None:
     """Probability of a margin so far above 0 or further, were the true one 0, doubled; None without an interval.
 
-    It is that of the interval which decides the verdict, so it is at most `LEVEL` exactly where the interval lies above
-    0, and 1 for a margin of 0 or below: the standard error is the half-width below the value over the quantile that
-    made it, Student's with one degree less than the seeds, splits or documents, the normal one for an interval that
-    records carry (a bootstrap).
+    It is that of the interval which decides the verdict, on the scale of the margin's range, so it is at most `LEVEL`
+    exactly where the interval lies above 0, and 1 for a margin of 0 or below (`intervals.p_above_zero`).
 
     Args:
         margin: how far a measured value is on the right side of its threshold.
@@ -24,12 +22,12 @@ def p_value(margin: Point, least: float = 0.0) -> float | None:
     """
     if margin.interval is None and not least:
         return None
-    half = max(least, margin.value - margin.interval[0] if margin.interval else 0.0)
-    if half == 0.0:  # repetitions that are all equal
-        return 0.0 if margin.value >= 0 else 1.0
-    repeats = len(margin.each) if margin.over == "seeds" else margin.at.shape[1]
-    errors = t(repeats - 1) if margin.interval and repeats > 1 else norm()
-    return float(min(1.0, 2 * errors.sf(margin.value / half * errors.ppf(1 - LEVEL / 2))))
+    found = 0.0 if margin.p is None else margin.p
+    if least:
+        repeats = margin.at.shape[1]
+        errors = t(repeats - 1) if margin.interval and repeats > 1 else norm()
+        found = max(found, 2 * errors.sf(margin.value / least * errors.ppf(1 - LEVEL / 2)))
+    return float(min(1.0, found))
 
 
 def after_holm(ps: Sequence[float]) -> list[bool]:

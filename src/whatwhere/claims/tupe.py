@@ -8,6 +8,7 @@ import itertools
 
 import numpy as np
 
+from ..metrics import UNIT
 from ..papers import GLUE_MID
 from ..points import Point, average, largest, share_above, smallest
 from .claim import LOST, MARGINAL, OURS, SOME, Measured, claim, of_losses
@@ -84,7 +85,8 @@ def _share_of_steps(e: Evidence, model: str, baseline: str) -> Point:
     if reached.all():
         return e.value("convergence.share", model, part=baseline)
     shares = {r.seed: r.value for r in e.rows("convergence.share", model, part=baseline)}
-    return Point.of([[shares[seed] if there else 1.0] for seed, there in zip(e.seeds, reached, strict=True)])
+    whole = [[shares[seed] if there else 1.0] for seed, there in zip(e.seeds, reached, strict=True)]
+    return Point.of(whole, span=UNIT)
 
 
 @claim(_STEPS, "tupe-a", "bert-a", paper=GLUE_MID)
@@ -125,7 +127,7 @@ def tupe_five_patterns(e: Evidence) -> Measured:
     if (distinct := e.count("patterns.share", PATTERNS[0])) < len(PATTERNS):
         raise Missing(f"needs {len(PATTERNS)} heads that differ in their positional scores; {e.model} has {distinct}")
     there = np.sum([s.at >= SOME for s in shares], axis=0)
-    return Point.of(there), Point.of(smallest(shares).at) >= SOME
+    return Point.of(there, span=(0, len(PATTERNS))), Point.of(smallest(shares).at, span=UNIT) >= SOME
 
 
 @claim("TUPE section 4.4: the first column is relatively large in most heads (no number printed)", "tupe-a")

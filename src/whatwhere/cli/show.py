@@ -57,18 +57,26 @@ def report(
 
 @verb()
 def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_json: Json = False) -> None:
-    """Which claims of the papers hold in a study, by rules on its records.
+    """Which claims of the papers hold in a study, by rules on its records, beside the paper's value and that of the
+    reference study of the same size.
 
     Args:
         run: Folder of a study, a geometry run or an evaluation.
         arithmetic: What comes out as it does by arithmetic, whatever is measured (docs/theory.md), in their place.
     """
     from ..claims import CLAIMS, FACTS, evaluate
+    from ..files import read_json
+    from ..points import Table
     from ..records import read_records
+    from ..references import Beside, beside
 
-    records = read_records(_run_folder(run) / "records.parquet")
-    verdicts = evaluate(records, FACTS if arithmetic else CLAIMS)
-    emit(verdicts, as_json, _ledger(verdicts))
+    table = Table(read_records(_run_folder(run) / "records.parquet"))
+    facts = read_json(run / "study.json") if (run / "study.json").is_file() else None
+    there = (beside(facts, table) if isinstance(facts, dict) else None) or Beside()
+    verdicts = evaluate(table, FACTS if arithmetic else CLAIMS)
+    verdicts = [{**row, "reference": there.claims.get(row["id"])} for row in verdicts]
+    notes = ["", "reference study", *(f"  {note}" for note in there.notes)] if there.notes else []
+    emit(verdicts, as_json, "\n".join([_ledger(verdicts), *notes]))
 
 
 def _ledger(verdicts: list[dict[str, Any]]) -> str:
@@ -89,6 +97,7 @@ def _ledger(verdicts: list[dict[str, Any]]) -> str:
             so_far = c["so_far"] and f"so far {c['so_far']}"
             told = c["scale"] if why else "; ".join(filter(None, (c["claim"], c["origin"], so_far, c["holm"])))
             lines.append(f"  {c['id']:34} {_value(c):24} {told}")
+            lines += [f"  {'':34} {beside}"] if (beside := _beside(c)) else []
     lacking = [str(c["scale"]).removeprefix("not measured: ") for c in verdicts if c["value"] is None]
     models = [why for why in lacking if why.startswith("needs a model ") and why.endswith(" in the study")]
     missing = Counter(why for why in lacking if why not in models)
@@ -97,6 +106,18 @@ def _ledger(verdicts: list[dict[str, Any]]) -> str:
         missing[f"needs models that are not in the study: {', '.join(names)}"] = len(models)
     lines += ["", "not measured"] if missing else []
     return "\n".join([*lines, *(f"  {count:3} {why}" for why, count in missing.most_common())])
+
+
+def _beside(claim: dict[str, Any]) -> str:
+    """The reference study's value and verdict and the paper's value, where there are any."""
+    told = []
+    if reference := claim["reference"]:
+        verdict = f"{reference['verdict']}, so far {reference['so_far']}".removesuffix(", so far ")
+        value = f"{_value(reference)} " if reference["value"] is not None else ""
+        told.append(f"reference study: {value}({verdict.replace('here', 'there')})")
+    if claim["paper_value"] is not None:
+        told.append(f"paper: {claim['paper_value']:.6g}")
+    return "; ".join(told)
 
 
 def _value(claim: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from ..corpus.labelled import MOST_LABELS
 from ..corpus.text_files import data_lines, empty_file, table_rows
 from ..files import read_yaml
 from ..intervals import seed_interval
+from ..metrics import range_of
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
@@ -392,8 +393,9 @@ def _data_set_records(piece: Piece, facts: Mapping[str, Any]) -> list[Record]:
             found.append(("selectivity", np.subtract(each, facts["control"][part]), None))
         for metric, values, layer in found:
             place = {"part": piece.part, "layer": layer, "n": facts["rows"]["test"]}
-            interval = seed_interval(values) or ()
-            records.append(piece.who.record(f"holmes.{metric}{_of(part)}", np.mean(values), *interval, **place))
+            name = f"holmes.{metric}{_of(part)}"
+            interval = seed_interval(values, range_of(name)) or ()
+            records.append(piece.who.record(name, np.mean(values), *interval, **place))
     return records
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from ..analysis.who import Who
 from ..corpus import load_tokenizer
 from ..intervals import seed_interval
+from ..metrics import range_of
 from ..records import Record
 from ..shipped import model_source
 from ..training.config import use_scheme
@@ -244,8 +245,9 @@ def _probe_records(who: Who, task: str, arrays: Mapping[str, np.ndarray], facts:
 
     def record(metric: str, values: np.ndarray, **place: Any) -> None:
         """values: (seeds,)"""
-        interval = seed_interval(values) or ()
-        records.append(who.record(f"linguistic.{metric}", values.mean(), *interval, part=task, n=n, **place))
+        name = f"linguistic.{metric}"
+        interval = seed_interval(values, range_of(name)) or ()
+        records.append(who.record(name, values.mean(), *interval, part=task, n=n, **place))
 
     for p, part in enumerate(facts["parts"]):
         stream = "" if part == "all" else f".{part}"

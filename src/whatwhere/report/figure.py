@@ -91,12 +91,16 @@ def value(raw: float | None, shown: str | None = None) -> Cell:
 
 
 def measured(point: Point | None, most: int = MOST_DIGITS) -> list[Cell]:
-    """Three cells: value and the two ends of its interval, digits by the interval."""
+    """Three cells: value, with those of two or three training seeds, and the two ends of its interval, digits by the
+    interval."""
     if point is None:
         return [Cell("–"), Cell(""), Cell("")]
     low, high = point.low, point.high
     bounds = interval(low, high, most).strip("[]").split(", ") if low is not None else ["", ""]
-    return [Cell(number(point.value, low, high, most), point.value), Cell(bounds[0], low), Cell(bounds[-1], high)]
+    shown = number(point.value, low, high, most)
+    if point.few:
+        shown += f" ({', '.join(number(v, low, high, most) for v in point.few)})"
+    return [Cell(shown, point.value), Cell(bounds[0], low), Cell(bounds[-1], high)]
 
 
 def row(*values: Any) -> list[Cell]:

@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 
 from ..metrics import METHODS, metric
 from ..papers import bibtex
+from ..points import Point, effects, smallest_difference
 from . import schemes
 from .figure import Table, row
 from .numbers import compact, count, duration, fixed, memory, number, percent, span
@@ -34,6 +35,22 @@ _TRAINED = Markup(
 _READ = Markup(
     "Every figure of this page is read from one file of {records}, maps and texts from the arrays beside it; the fold "
     "of a figure’s data table names its records."
+)
+_POWER = Markup(
+    "With {seeds}, a two-sided test at 5\u202f% finds an effect with a chance of 80\u202f% only from {size} standard "
+    "deviations on: of the differences between two models seed by seed, or of one model’s values beside a threshold. "
+    "{here}Between models whose seeds are not the same it takes {apart} standard deviations between seeds. A smaller "
+    "effect that is not seen may still be there."
+)
+_ALONE = Markup(
+    "One training seed cannot show a difference between schemes, however large: the distance between two trainings of "
+    "one scheme is not known. A two-sided test at 5\u202f% finds an effect with a chance of 80\u202f% from {three} "
+    "standard deviations of the differences on with three seeds, from {five} on with five."
+)
+# Where two models are compared, beside losses: metric, the columns that are its places, others, its unit in words.
+_EFFECTS: tuple[tuple[str, str, dict[str, Any], str], ...] = (
+    ("r2.token", "layer", {"part": "all"}, "in R² of position"),
+    ("heads.share", "part", {}, "in shares of heads"),
 )
 _PAPER = Markup(
     "The paper's training is counted as 70,000 steps of 256 sequences of 512 tokens, {tokens} tokens; its text says "
@@ -179,7 +196,30 @@ def words(run: Run) -> list[Markup]:
     read = _READ.format(records=count(len(run.records), "record"))
     if not _has(run, "loss"):  # models that were trained elsewhere, and evaluated
         return [read, *measured]
-    return [_TRAINED + read, *measured, _PAPER.format(tokens=compact(PAPER_TOKENS))]
+    beside = [escape(" ".join(run.beside.notes))] if run.beside.notes else []
+    paper = _PAPER.format(tokens=compact(PAPER_TOKENS))
+    return [_TRAINED + read, *measured, power(run), *beside, paper]
+
+
+def power(run: Run) -> Markup:
+    """Return how small an effect the run's seeds can show, in standard deviations and in the units of its records."""
+    if len(run.seeds) < 2:
+        return _ALONE.format(three=number(effects(3)[0]), five=number(effects(5)[0]))
+    compared = {"nats of held-out loss": [[p for m in run.models if (p := run.last("loss", m))]]}
+    for name, by, where, words in _EFFECTS:
+        places: dict[Any, list[Point]] = {}
+        for model in run.models:
+            for place, point in run.table.points(name, model, by=by, **where).items():
+                places.setdefault(place, []).append(point)
+        compared[words] = list(places.values())
+    found = []
+    for words, groups in compared.items():
+        between, bar = smallest_difference(groups), smallest_difference(groups, paired=False)
+        if between and bar:
+            found.append(f"{number(between[1])} {words} ({number(bar[1])} between a model and a threshold)")
+    here = f"Between two models of this run that is {listed(found)}. " if found else ""
+    size, apart = map(number, effects(len(run.seeds)))
+    return _POWER.format(seeds=count(len(run.seeds), "training seed"), size=size, here=here, apart=apart)
 
 
 def _has(run: Run, *beginnings: str) -> bool:

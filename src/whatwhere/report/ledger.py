@@ -23,10 +23,11 @@ _WHY = {
 class Row:
     """A claim as it is shown.
 
-    origin: what the paper has of it. paper: whose it is. here: value and interval. printed: the paper's value. so_far:
-    the verdict if the models had settled. holm: of what holds, that it may be one of many by chance. bars: what the
-    value is held against, and how far the paper's is from it. untrained: what the rule says of the untrained model.
-    records: what decided it.
+    origin: what the paper has of it. paper: whose it is. here: value and interval. each: the values of two or three
+    training seeds. there, there_verdict: those of the reference study. printed: the paper's value. so_far: the verdict
+    if the models had settled. holm: of what holds, that it may be one of many by chance. bars: what the value is held
+    against, and how far the paper's is from it.
+    untrained: what the rule says of the untrained model. records: what decided it.
     """
 
     id: str
@@ -36,6 +37,9 @@ class Row:
     verdict: str
     origin: str = ""
     here: str = NONE
+    each: str = ""
+    there: str = NONE
+    there_verdict: str = ""
     printed: str = NONE
     bars: str = ""
     so_far: str = ""
@@ -82,6 +86,7 @@ def row(claim: Mapping[str, Any]) -> Row:
     here = NONE
     if value is not None:
         here = f"{number(value, low, high, MOST_DIGITS)}{unit} {interval(low, high, MOST_DIGITS)}".strip()
+    values = [v for v in map(finite, claim.get("values") or ()) if v is not None]
     untrained = claim.get("untrained")
     start = finite(untrained.get("value")) if isinstance(untrained, Mapping) else None
     said = {
@@ -93,12 +98,29 @@ def row(claim: Mapping[str, Any]) -> Row:
         paper=said["source"].partition(" ")[0].rstrip(":,"),
         verdict=str(claim.get("verdict") or UNTESTABLE),
         here=here,
+        each=", ".join(number(v, low, high, MOST_DIGITS) for v in values),
+        **_reference(claim.get("reference"), unit),
         printed=printed(paper) + unit if paper is not None else NONE,
         bars=_bars(claim.get("bars"), paper),
         untrained=f"{number(start)}{unit}, {untrained['verdict']}" if untrained and start is not None else "",
         models=", ".join(f"`{m}`" for m in claim.get("models") or ()),
         records=claim.get("records") or (),
     )
+
+
+def _reference(of: Any, unit: str) -> dict[str, str]:
+    """Value, interval and verdict of the reference study; where it is not settled, the verdict so far."""
+    if not isinstance(of, Mapping):
+        return {}
+    verdict = str(of.get("verdict") or "")
+    if so_far := str(of.get("so_far") or ""):
+        verdict = f"{verdict}, so far {so_far}"
+    told = {"there_verdict": verdict.replace("here", "there")}
+    value, low, high = (finite(of.get(key)) for key in ("value", "low", "high"))
+    if value is None:
+        return told
+    bounds = interval(low, high, MOST_DIGITS)
+    return told | {"there": f"{number(value, low, high, MOST_DIGITS)}{unit} {bounds}".strip()}
 
 
 def _bars(bars: Any, paper: float | None) -> str:
@@ -177,6 +199,9 @@ def table(rows: Sequence[Row]) -> Table | None:
         "verdict",
         "holm",
         "here",
+        "seeds",
+        "reference",
+        "reference verdict",
         "paper",
         "bar",
         "untrained",
@@ -184,7 +209,8 @@ def table(rows: Sequence[Row]) -> Table | None:
         "rule",
         "scale",
     )
-    of = {"paper": "printed", "bar": "bars"}  # where a column is called otherwise
+    of = {"paper": "printed", "bar": "bars", "seeds": "each"}  # where a column is called otherwise
+    of |= {"reference": "there", "reference verdict": "there_verdict"}
     cells = [[text(getattr(r, of.get(field, field))) for field in fields] for r in rows]
     columns = tuple(field.capitalize() for field in fields)
-    return Table("claims", "Every claim with its rule", columns, cells, frozenset({6, 7})) if rows else None
+    return Table("claims", "Every claim with its rule", columns, cells, frozenset({6, 8, 10})) if rows else None

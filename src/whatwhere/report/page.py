@@ -79,7 +79,8 @@ class Page:
     notes: in the last section. Beside the large figure `hero` stands either `pick`, a row a model, or `lead`, what came
     out in plain sentences under headings. models: heading and entries of each family (`schemes.listed`); gated: those
     whose panels are drawn grey. Sections without figures and tables are left out. explorer: maps of every head, below
-    the first screen. claims: as in claims.json, above the first section that is folded.
+    the first screen. claims: as in claims.json, with the `reference` of each where a reference study stands beside the
+    run, above the first section that is folded. beside: tokens, text and seeds of that study.
     """
 
     title: str
@@ -95,6 +96,7 @@ class Page:
     sections: Sequence[Section] = ()
     explorer: Explorer | None = None
     claims: Sequence[Mapping[str, Any]] = ()
+    beside: str = ""
     how: How = How()
 
 
@@ -201,7 +203,8 @@ def page_figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figur
 
 def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
     """Every table that the page shows."""
-    first = [page.pick.table if page.pick else None, ledger.table(ledger.shown(page.claims))]
+    picked = [page.pick.table, page.pick.beside] if page.pick else []
+    first = [*picked, ledger.table(ledger.shown(page.claims))]
     behind = [f.table for f in page_figures(page.hero, sections)]
     return [*(t for t in first if t), *behind, *(t for s in sections for t in s.tables), *page.how.tables]
 

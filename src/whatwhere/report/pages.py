@@ -64,10 +64,17 @@ def study_page(run: Run, **rest: Any) -> Page:
         "caveats": caveats(run),
         "notes": [str(note) for note in run.facts.get("notes") or []],
         "pick": pick(run),
-        "claims": run.claims,
+        "claims": referenced(run),
+        "beside": run.beside.study.label if run.beside.study else "",
         "how": study_how(run),
     }
     return page(run, STUDY, states.position, **(around | rest))
+
+
+def referenced(run: Run) -> list[dict[str, Any]]:
+    """The claims of a run, each with the reference study's value and verdict where there is one."""
+    there = run.beside.claims
+    return [{**claim, "reference": there.get(str(claim.get("id")))} for claim in run.claims] if there else run.claims
 
 
 def study_how(run: Run) -> How:

@@ -1,13 +1,15 @@
 """The pick: what every model of a run gives and costs, a row each, and one sentence by rule."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..gates import ONE_SEED, READ, USED, use
 from ..points import Point
 from ..terms import APART, rates
 from . import schemes
 from .figure import Cell, Table, row, value
+from .forms.curves import paper_curve, reference_curve
 from .numbers import compact, fixed, interval, percent
 from .run import Run
 from .titles import listed
@@ -19,12 +21,16 @@ COLUMNS = ("Model", "Loss", "Beside the best", "Position kept", "Operations a to
 @dataclass(frozen=True)
 class Pick:
     """The sentence, the terms of the comparison, a sentence each, the table, lowest loss first, and the colours of its
-    models, which the rows switch."""
+    models, which the rows switch.
+
+    beside: position kept here, in the reference study and in the paper; None without a reference study.
+    """
 
     sentence: str
     terms: Sequence[str]
     table: Table
     colours: Mapping[str, str]
+    beside: Table | None = None
 
 
 def pick(run: Run) -> Pick | None:
@@ -46,7 +52,35 @@ def pick(run: Run) -> Pick | None:
     records = ("loss: part, step", "loss.document: index", "r2.token: layer, part, index = split")
     table = Table("pick", caption, (*COLUMNS, "Tokens/s"), rows, frozenset(range(1, 8)), records)
     terms = [said for said in (schemes.unequal_terms(run), rates(run.entries)) if said]
-    return Pick(_sentence(run, finals, behind), terms, table, {m: schemes.colour(run, m) for m in finals})
+    colours = {m: schemes.colour(run, m) for m in finals}
+    return Pick(_sentence(run, finals, behind), terms, table, colours, _beside(run, finals))
+
+
+def _beside(run: Run, models: Iterable[str]) -> Table | None:
+    """Position kept in three columns: of this run, of the reference study, of the paper."""
+    study = run.beside.study
+    if study is None or schemes.many(run):
+        return None
+    rows = []
+    for model in models:
+        there, printed = (draw(run, "r2.token", model, _part(run, model)) for draw in (reference_curve, paper_curve))
+        points = (_kept(run, model), _end(there), _end(printed))
+        rows.append(row(model, *(value(p.value, _bounded(p)) if p else None for p in points)))
+    if all(cells[2].raw is None for cells in rows):
+        return None
+    caption = f"Position kept beside the reference study ({study.label}) and DSTG"
+    caption += f". Terms: {run.beside.terms}" if run.beside.terms else ""
+    columns = ("Model", "This run", f"Reference, {study.scale}", "Paper")
+    return Table("position-kept", caption, columns, rows, frozenset({1, 2, 3}), ("r2.token: layer, part",))
+
+
+def _bounded(point: Point) -> str:
+    return f"{fixed(point.value, 2)} {interval(point.low, point.high, 2)}".strip()
+
+
+def _end(points: Mapping[Any, Point]) -> Point | None:
+    """The value of the last layer."""
+    return points[max(points)] if points else None
 
 
 def _behind(run: Run, model: str, best: str, finals: Mapping[str, Point]) -> Point:
@@ -67,10 +101,14 @@ def _level(difference: Point) -> bool:
 
 def _kept(run: Run, model: str) -> Point | None:
     """R² of position in the last trained layer, of a model with streams in its position stream."""
-    part = "position" if "position" in run.parts("r2.token", model) else "all"
+    part = _part(run, model)
     layers = run.curve("r2.token", model, part)
-    trained = [layer for layer in layers if 0 < layer <= run.trained_until(model, part)]
-    return layers[max(trained)] if trained else None
+    return _end({layer: p for layer, p in layers.items() if 0 < layer <= run.trained_until(model, part)})
+
+
+def _part(run: Run, model: str) -> str:
+    """The part whose position is read: the position stream where there is one."""
+    return "position" if "position" in run.parts("r2.token", model) else "all"
 
 
 def _longest(run: Run, model: str) -> str:

@@ -20,6 +20,7 @@ from ..gates import plateau, unlearned
 from ..hashes import check_files
 from ..points import Point, Table, summary
 from ..records import Record, read_records
+from ..references import Beside, beside
 
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # categories that turn the reading direction or hide text
 _LARGEST = 10**308  # whole numbers above are no floats
@@ -141,6 +142,11 @@ class Run:
     def table(self) -> Table:
         """The records as points."""
         return Table(self.records)
+
+    @cached_property
+    def beside(self) -> Beside:
+        """The reference study of the run's size with its notes; an empty one for what is no study of one corpus."""
+        return beside(self.facts, self.table) or Beside()
 
     @cached_property
     def corpora(self) -> list[Corpus]:

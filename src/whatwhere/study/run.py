@@ -218,7 +218,8 @@ class Study:
                 self.say("terms", words, terms=words)
             with waiting_for(self.out / "corpus", self.say) if shared else nullcontext():
                 windows = prepare_windows(config, self.out / "corpus", self.progress)
-            check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
+            with advice_of_trainings():
+                check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
         self.match_costs(resumed)
 
     def check_written(self) -> None:

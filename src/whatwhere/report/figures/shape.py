@@ -6,12 +6,26 @@ from dataclasses import replace
 import numpy as np
 
 from ...gates import unplaced
+from ...metrics import UNIT
 from ...papers import DSTG_TABLES
 from ...points import Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row
 from ..forms.axes import LAYER, SMALLEST, Axis
-from ..forms.curves import ASIDE, BEFORE, EVERYWHERE, LEVEL, OURS, PAPER, Curves, Line, in_families, line_of, of_models
+from ..forms.curves import (
+    ASIDE,
+    BEFORE,
+    EVERYWHERE,
+    LEVEL,
+    OURS,
+    PAPER,
+    REFERENCE,
+    Curves,
+    Line,
+    in_families,
+    line_of,
+    of_models,
+)
 from ..forms.form import drawn
 from ..forms.points import path
 from ..numbers import percent
@@ -99,7 +113,7 @@ def shares_of(run: Run, model: str) -> dict[int, Point]:
     """Component from 1 -> share of variance: all of them from the arrays, else those recorded."""
     every = [a["shares"] for (m, _), a in run.tables.items() if m == model and "shares" in a]
     if every and all(k.shape == every[0].shape and k.ndim == 1 for k in every):
-        return {i + 1: Point.of(of_seeds[:, None]) for i, of_seeds in enumerate(np.array(every).T)}
+        return {i + 1: Point.of(of_seeds[:, None], span=UNIT) for i, of_seeds in enumerate(np.array(every).T)}
     return {i + 1: p for i, p in run.table.points("pca.share", model, by="index").items()}
 
 
@@ -135,6 +149,8 @@ def spectrum(run: Run) -> Sequence[Line]:
         lines.append(line_of(run, {k: p for k, p in sums.items() if k <= COMPONENTS}, model))
         lines.append(Line(shares, model, "share of this component alone", kind=ASIDE))
         lines.append(Line({k: p for k, p in sums.items() if k > COMPONENTS}, model, kind=ASIDE))
+        if (there := run.beside.table.point("pca.top2", model)) is not None and shares:
+            lines.append(line_of(run, {2: there}, model, kind=REFERENCE))
         if (printed := TOP2.get(schemes.preset(run, model))) is not None and shares:
             lines.append(line_of(run, {2: Point.between(printed)}, model, kind=PAPER))
         if floor := white_floor(run, model, len(shares)):
@@ -180,6 +196,8 @@ def frequencies(run: Run) -> Iterator[Line]:
             points, mark = running_sums(curve(of, range(1, len(of) + 1))), (DASHES[i], "circle")
             line = Line(points, model, f"component {i + 1}", mark=mark, panel=f"{model} ({note})" if note else model)
             yield line
+            if (there := run.beside.table.point("dct.low4", model, index=i)) is not None:
+                yield replace(line, points={4: there}, kind=REFERENCE)
             if i < len(printed):
                 yield replace(line, points={4: Point.between(printed[i])}, kind=PAPER)
 

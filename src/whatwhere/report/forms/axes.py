@@ -129,8 +129,8 @@ R2 = Axis("R²", "r2", (0, 1), -0.3)
 
 
 def ends_of(points: Iterable[Point]) -> list[float]:
-    """Every value with the ends of its interval."""
-    return [end for p in points for end in (p.value, p.low, p.high) if end is not None]
+    """Every value with the ends of its interval and the values of few seeds."""
+    return [end for p in points for end in (p.value, p.low, p.high, *p.few) if end is not None]
 
 
 def fitted(axes: Axis | Mapping[str, Axis], points: Iterable[tuple[str, Point]], *more: float) -> dict[str, Scale]:

@@ -7,18 +7,20 @@ from typing import Any
 
 from ...papers import DSTG_LAYERS, DSTG_R2
 from ...points import Point
+from ...references import ReferenceStudy
 from .. import schemes
 from ..figure import Figure, Panel, Table, Trace, measured, row, value
 from ..numbers import number
 from ..run import Run
 from ..style import LABEL_GAP, LABEL_LIMIT, label_margin, layout, line_end_labels
 from .axes import LAYER, Axis, Scale, fitted
-from .form import INTERVAL, Form, band, dots, errors, hover, line, reference
+from .form import INTERVAL, SEED, SEEDS, Form, band, dots, errors, hover, line, reference, singles
 from .maps import thinned
 
-# Kinds of lines: measured; the same before training; printed in a paper; a level for comparison; for the table alone; a
-# vertical line at its first place.
+# Kinds of lines: measured; the same before training; printed in a paper; of the reference study; a level for
+# comparison; for the table alone; a vertical line at its first place.
 OURS, BEFORE, PAPER, LEVEL, ASIDE = "this run", "before training", "paper", "for comparison", "not drawn"
+REFERENCE = "reference study"
 UPRIGHT = "upright"
 FULL = "full"  # as the dash of a level, which is dashed otherwise
 EVERYWHERE = "*"  # as a panel: in all of them
@@ -91,20 +93,21 @@ class Curves(Form):
         if not ours:
             return None
         x = self.x.scale(v for each in lines for v in each.points if not each.level)
-        y = fitted(self.y, ((e.axis, p) for e in lines if e.kind not in (ASIDE, UPRIGHT) for p in e.points.values()))
         titles = list(dict.fromkeys(each.panel for each in ours))
         alone = len(titles) == 1
+        shown = [_without_bars(each) if alone and each.kind == REFERENCE else each for each in lines]
+        y = fitted(self.y, ((e.axis, p) for e in shown if e.kind not in (ASIDE, UPRIGHT) for p in e.points.values()))
         height = 350 if alone else 300 if len(titles) == 2 and self.width >= 400 else 212
         labels: dict[int, str] = {}
         for title in titles:
-            own = _labels([each for each in lines if each.panel in (title, EVERYWHERE)], alone)
+            own = _labels([each for each in shown if each.panel in (title, EVERYWHERE)], alone)
             height = max(height, LABEL_GAP * len([*filter(None, own.values())]) + 54)  # above and below a plot are 66
             labels |= own
-        panels = [self._panel(title, lines, labels, x, y, height) for title in titles]
+        panels = [self._panel(title, shown, labels, x, y, height) for title in titles]
         points = [p for each in ours for p in each.points.values()]
         words = self.sampled(run, lines, points, any(each.kind == PAPER for each in lines))
         table = self._table([each for each in lines if each.kind != UPRIGHT])
-        return self.figure(self.finding(run, ours), words, panels, table, _key(lines, alone))
+        return self.figure(self.finding(run, ours), words, panels, table, _key(lines, alone, run.beside.study))
 
     def _panel(
         self, title: str, every: Lines, labels: Mapping[int, str], x: Scale, scales: Mapping[str, Scale], height: int
@@ -160,12 +163,17 @@ class Curves(Form):
         return Table(self.id, self.caption, columns, rows, frozenset(range(len(heads), len(columns))))
 
 
-_ORDER = (ASIDE, UPRIGHT, LEVEL, BEFORE, OURS, PAPER)  # from the ground up
+_ORDER = (ASIDE, UPRIGHT, LEVEL, BEFORE, REFERENCE, OURS, PAPER)  # from the ground up
 
 
 def _thin(each: Line) -> Line:
     places = list(each.points)
     return replace(each, points={places[i]: each.points[places[i]] for i in thinned(len(places), MOST)})
+
+
+def _without_bars(each: Line) -> Line:
+    """The line with its values alone: bars of several models in one plot would hide each other."""
+    return replace(each, points={x: Point.between(p.value, n=p.n) for x, p in each.points.items()})
 
 
 def _said(each: Line, y: Axis) -> str:
@@ -216,6 +224,11 @@ def _traces(each: Line, x: Scale, y: Scale) -> list[Trace]:
         before = [word.replace("</b>", ", before training</b>", 1) for word in words]
         more = {"mode": "lines+markers", "marker": look, "hovertext": before, "hoverinfo": "text"}
         return [line(xs, ys, each.colour, "1px,3px", 1.2, **more)]
+    if each.kind == REFERENCE:
+        dotted: dict[str, Any] = {"symbol": f"{symbol}-open-dot", "line": {"width": 1.4, "color": f"@{each.colour}"}}
+        told = [word.replace("</b>", "</b> in the reference study", 1) for word in words]
+        shown = dots(xs, ys, [each.colour] * len(xs), told, size=10, **dotted) | {"opacity": 0.75}
+        return [shown | (errors(points, each.colour, width=0, floor=y.at(-1e9)) if bounded else {})]
     if each.kind == PAPER:
         open_: dict[str, Any] = {"symbol": f"{symbol}-open", "line": {"width": 1.4, "color": f"@{each.colour}"}}
         printed = [word.replace("</b>", "</b> in the paper", 1) for word in words]
@@ -232,16 +245,20 @@ def _traces(each: Line, x: Scale, y: Scale) -> list[Trace]:
         if out and (before_ := [j for j in solid if j < i]):
             traces.append(line([xs[before_[-1]], xs[i]], [ys[before_[-1]], ys[i]], each.colour, "1px,4px", 1.6))
     marked = dots(xs, ys, [each.colour] * len(xs), words, hollow, symbol=symbol)
-    return [*traces, marked | (errors(points, each.colour, floor=y.at(-1e9)) if bounded else {})]
+    of_seeds = singles(points, xs, each.colour, y.at)
+    return [*traces, *of_seeds, marked | (errors(points, each.colour, floor=y.at(-1e9)) if bounded else {})]
 
 
-def _key(lines: Lines, alone: bool) -> list[tuple[str, str]]:
+def _key(lines: Lines, alone: bool, study: ReferenceStudy | None = None) -> list[tuple[str, str]]:
     """Marks that no label names."""
     few = [each for each in lines if each.kind == OURS and len(each.points) <= MANY]
     bounded = any(p.low is not None for each in few for p in each.points.values())
     key = [("measured", f"measured, bar: {INTERVAL}")] if bounded else []
     kinds = {each.kind for each in lines}
+    key += [(SEED, SEEDS)] if any(p.few for each in few for p in each.points.values()) else []
     key += [("paper", "hollow, whatever its shape: the paper")] if PAPER in kinds else []
+    if study and REFERENCE in kinds:
+        key.append(("reference", f"hollow with a dot: reference study, {study.label}"))
     key += [("untrained", "no gradient reaches it")] if any(each.hollow & set(each.points) for each in few) else []
     key += [("before", "the same model before training")] if BEFORE in kinds else []
     shared = [each for each in lines if each.kind == LEVEL and each.panel == EVERYWHERE and (each.part or not alone)]
@@ -258,7 +275,7 @@ def line_of(run: Run, points: Mapping[Any, Point], model: str, part: str = "", *
 def of_models(
     run: Run, name: str, *, streams: bool = False, apart: bool = False, before: bool = False, models: Iterable[str] = ()
 ) -> list[Line]:
-    """A line for every model and part of a metric, and what a paper prints of it.
+    """A line for every model and part of a metric, what the reference study has of it, and what a paper prints of it.
 
     streams: of models with streams these alone. apart: a panel a model; where models are many, families share one
     anyway. before: the untrained models too. models: some in this order, all by default.
@@ -273,6 +290,8 @@ def of_models(
             lines.append(each)
             if before and not schemes.many(run):
                 lines.append(replace(each, points=run.curve(name, model, part or None, 0), kind=BEFORE))
+            if there := reference_curve(run, name, model, part):
+                lines.append(replace(each, points=there, kind=REFERENCE, hollow=frozenset()))
             if printed := paper_curve(run, name, model, part):
                 lines.append(replace(each, points=printed, kind=PAPER, hollow=frozenset()))
     return in_families(run, lines) if schemes.many(run) else lines
@@ -287,6 +306,13 @@ def paper_curve(run: Run, name: str, model: str, part: str) -> dict[float, Point
     kind, depth = schemes.preset(run, model), run.depth(model)
     of_kind = {layer: v for (*what, layer), v in PRINTED.items() if what == [name, kind, part]}
     return {k * depth / DSTG_LAYERS: Point.between(v) for k, v in sorted(of_kind.items())}
+
+
+def reference_curve(run: Run, name: str, model: str, part: str) -> dict[int, Point]:
+    """Layer -> value of the reference study's model that stands beside one of the run, of the layers that a gradient
+    reaches."""
+    points = run.beside.table.points(name, model, by="layer", part=part or None)
+    return {layer: point for layer, point in points.items() if layer <= run.trained_until(model, part)}
 
 
 def in_families(run: Run, lines: Lines) -> list[Line]:

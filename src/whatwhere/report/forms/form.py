@@ -15,6 +15,7 @@ from ..style import TEXT_SIZE, plain, sequential
 from .axes import Axis
 
 INTERVAL = "95\u202f% interval"
+SEED, SEEDS = "seed", "a training seed"  # glyph and words of the small marks at the values of two or three
 Draw = Callable[[Run], Figure | None]
 
 
@@ -82,11 +83,15 @@ class Form:
 
 
 def hover(name: str, where: str, point: Point, axis: Axis) -> str:
-    """Literal hover text: name, place, value with its interval."""
-    share = axis.kind == "share"
-    written = axis.write(point.value) if share else number(point.value, point.low, point.high, MOST_DIGITS)
+    """Literal hover text: name, place, value with its interval, and the values of two or three seeds."""
+
+    def write(v: float) -> str:
+        return axis.write(v) if axis.kind == "share" else number(v, point.low, point.high, MOST_DIGITS)
+
+    written = write(point.value)
     bounds = "" if point.low is None else f" {interval(point.low, point.high, MOST_DIGITS)}"
-    return f"<b>{plain(name)}</b><br>{plain(where)}:  {written}{bounds}"
+    seeds = f"<br>seeds:  {', '.join(map(write, point.few))}" if point.few else ""
+    return f"<b>{plain(name)}</b><br>{plain(where)}:  {written}{bounds}{seeds}"
 
 
 def errors(
@@ -101,6 +106,22 @@ def errors(
         below.append(at - max(low, floor))
     look = {"type": "data", "symmetric": False, "color": f"@{colour}", "thickness": 1.4, "width": width}
     return {f"error_{axis}": look | {"array": above, "arrayminus": below}}
+
+
+def singles(
+    points: Sequence[Point], across: Sequence[Any], colour: str, at: Callable[[float], float], axis: str = "y"
+) -> list[Trace]:
+    """Small marks at the values of two or three training seeds; [] for none.
+
+    across: places of the points on the other axis. at: place of a value on `axis`.
+    """
+    places = [(other, at(v)) for other, p in zip(across, points, strict=True) for v in p.few]
+    if not places:
+        return []
+    look = {"size": 4, "symbol": "circle", "color": f"@{colour}", "opacity": 0.55}
+    others, values = [other for other, _ in places], [value for _, value in places]
+    xs, ys = (values, others) if axis == "x" else (others, values)
+    return [symbols(xs, ys, look, hoverinfo="skip")]
 
 
 def line(
@@ -192,7 +213,9 @@ def sample(
     """
     known = [p for p in points if p is not None]
     seeds = max((p.seeds for p in known), default=0)
-    if any(p.over == "seeds" for p in known):
+    if any(p.over.startswith("seeds and") for p in known):
+        told = f"mean over {count(seeds, seed)}, {INTERVAL} over seeds and {what}"
+    elif any(p.over == "seeds" for p in known):
         told = f"mean over {count(seeds, seed)}, {INTERVAL} between seeds"
     else:
         rest = f"{INTERVAL} over {what}" if any(p.low is not None for p in known) else "no interval"

@@ -11,7 +11,7 @@ from ..numbers import count
 from ..run import Run
 from ..style import axis, layout
 from .axes import Axis, Scale, ends_of
-from .form import Form, beside, dots, errors, line, note, segments, shaded, symbols
+from .form import Form, beside, dots, errors, line, note, segments, shaded, singles, symbols
 from .maps import rounded
 
 
@@ -55,6 +55,7 @@ class Cloud(Form):
         for i, group in enumerate(dict.fromkeys(d.group for d in members)):
             of = [d for d in members if d.group == group]
             xs, ys = [x.at(d.x.value) for d in of], [y.at(d.y.value) for d in of]
+            traces += singles([d.y for d in of], xs, of[0].colour, y.at)
             shown = dots(xs, ys, [d.colour for d in of], [d.said for d in of])
             traces.append(shown | errors([d.y for d in of], of[0].colour))
             place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top", "yshift": -17 * i}

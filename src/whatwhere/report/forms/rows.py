@@ -11,7 +11,7 @@ from ..numbers import fixed, number
 from ..run import Run
 from ..style import CHARACTER, LABEL_LIMIT, TEXT_SIZE, axis, layout, plain
 from .axes import Axis, Scale, fitted
-from .form import INTERVAL, Form, dots, errors, hover, note, reference, segments
+from .form import INTERVAL, SEED, SEEDS, Form, dots, errors, hover, note, reference, segments, singles
 
 ROW = 28  # pixels
 PAPER = "paper"  # as a kind of value: printed,
@@ -93,7 +93,8 @@ class Rows(Form):
             ticks[at] = plain(each.name, LABEL_LIMIT)
             name = ", ".join(filter(None, (each.panel, group, each.name)))
             who = [each.panel, group, each.name]
-            traces += [_mark(each, kind, p, name, at, x) | {"meta": who} for kind, p in each.points.items()]
+            for kind, p in each.points.items():
+                traces += [trace | {"meta": who} for trace in _marks(each, kind, p, name, at, x)]
             said = _written(each, x.axis)
             spoken.append(f"{group} {each.name} {said}".strip())
             place = {"xref": "paper", "xanchor": "left", "xshift": 10, "name": each.name}
@@ -125,15 +126,16 @@ class Rows(Form):
         return Table(self.id, self.caption, columns, cells, frozenset(range(len(heads), len(columns))))
 
 
-def _mark(each: Row, kind: str, p: Point, name: str, at: float, x: Scale) -> Trace:
-    """A value with its interval."""
+def _marks(each: Row, kind: str, p: Point, name: str, at: float, x: Scale) -> list[Trace]:
+    """A value with its interval, before it those of two or three training seeds."""
     symbol, paint, _ = _KINDS.get(kind, ("circle", "", "dot"))
     paint = paint or each.colour
     words = hover(name, kind or x.axis.title, p, x.axis)
     shown = dots([x.at(p.value)], [at], [paint], [words], symbol=symbol, size=9)
     if symbol.endswith("-open"):
         shown["marker"] |= {"color": f"@{paint}", "line": {"width": 1.6, "color": f"@{paint}"}}
-    return shown | (errors([p], paint, "x", 4, x.at(-1e9)) if p.low is not None else {}) | {"cliponaxis": False}
+    shown |= errors([p], paint, "x", 4, x.at(-1e9)) if p.low is not None else {}
+    return [*singles([p], [at], paint, x.at, "x"), shown | {"cliponaxis": False}]
 
 
 def _written(each: Row, declared: Axis) -> str:
@@ -155,4 +157,5 @@ def _key(rows: Sequence[Row]) -> list[tuple[str, str]]:
         (_KINDS.get(kind, ("", "", "dot"))[2], "hollow: the paper" if kind == PAPER else kind) for kind in kinds if kind
     ]
     bounded = any(p.low is not None for each in rows for p in each.points.values())
-    return key + ([("whisker", INTERVAL)] if bounded else [])
+    seeds = any(p.few for each in rows for p in each.points.values())
+    return key + [("whisker", INTERVAL)] * bounded + [(SEED, SEEDS)] * seeds
