@@ -11,7 +11,10 @@ from claim_records import (
     corpus,
     heads,
     heads_above,
+    in_split,
     known,
+    labelled,
+    longer,
     losses,
     moved,
     one,
@@ -19,10 +22,12 @@ from claim_records import (
     projections,
     regimes,
     regressions,
+    sinusoidal_row,
     stages,
     supports,
     table,
     tables,
+    used,
     widths,
 )
 
@@ -123,21 +128,6 @@ def tuned(accuracy):
     ]
 
 
-def longer(model, gain, half):
-    """What three ways to read on gain, the best but for adaptation the first."""
-    ways = {"rotation": (gain, half), "cyclic": (gain - 0.5, 0.0), "rotation+all": (gain + 0.5, 0.0)}
-    found = [one(model, "length.gain", *value, part=way) for way, value in ways.items()]
-    return [*found, one(model, "length.frequencies", 6.0), one(model, "length.beyond", 4.0, part="in-pieces")]
-
-
-def in_split(target, read, other, share):
-    """Probes of `target` in the part of split that is read, and a share of it in the other."""
-    return lambda v, h: [
-        *probes("split", target, read, [0.0, v, 0.0], h, 2),
-        *probes("split", target, other, [0.9, share, 0.9], 0.0, 2),
-    ]
-
-
 def fields(v, _half):
     """Means of the five fields of Flash-Holmes; dstg ahead by `v` in one of them and by more in the others."""
     names = ("morphology", "reasoning", "semantics", "discourse", "syntax")
@@ -148,14 +138,9 @@ def fields(v, _half):
     return found
 
 
-def sinusoidal_row(v, _half):
-    found = {"pca.top10": v, "n50.count": 10.0, "n50": 1000 / 128}
-    return [one("sinusoidal", metric, value, seed=None, n=512) for metric, value in found.items()]
-
-
 CASES = {
     "dstg-position-kept": Case(
-        lambda v, h: probes("dstg", "token", "position", [0.98, v, 0], h, 2), 0.89, 0.7, (0.735, 0.03)
+        lambda v, h: [*probes("dstg", "token", "position", [0.98, v, 0], h, 2), *used("dstg")], 0.89, 0.7, (0.735, 0.03)
     ),
     "ap-keeps-position": Case(
         lambda v, h: probes("ap", "token", "all", [0.99, v, 0.24], h, 2), 0.82, 0.5, (0.7425, 0.03)
@@ -170,7 +155,12 @@ CASES = {
         lambda v, h: probes("rope", "token", "all", [0.1, v, 0.06], h, 2) + known("token"), 0.32, 0.65, (0.594, 0.03)
     ),
     "dstg-most-heads-absolute": Case(
-        lambda v, h: heads_above(v, h, 36, "kl.share.absolute", 0.6, 0.1, "dstg"), 0.75, 0.25
+        lambda v, h: [
+            *heads_above(v, h, 36, "kl.share.absolute", 0.6, 0.1, "dstg"),
+            *labelled(["absolute"] * round(36 * v) + ["semantic"] * (36 - round(36 * v))),
+        ],
+        0.75,
+        0.25,
     ),
     "dstg-full-mlm-loses-position": Case(full_mlm, 0.2, 0.7, (0.45, 0.03)),
     "tupe-a-beats-bert-a": Case(lambda v, h: losses(h, tupe_a=3 - v, bert_a=3.0), 0.1, -0.1, (0.01, 0.05)),
@@ -244,7 +234,10 @@ CASES = {
         (0.5, 0.1),
     ),
     "segment-follows-position": Case(
-        lambda v, h: probes("dstg", "segment", "position", [0.94, v, 0], h, 2), 0.85, 0.6, (0.705, 0.03)
+        lambda v, h: [*probes("dstg", "segment", "position", [0.94, v, 0], h, 2), *used("dstg", "segment")],
+        0.85,
+        0.6,
+        (0.705, 0.03),
     ),
     "dstg-structure-beyond-position": Case(
         lambda v, h: [
@@ -289,13 +282,17 @@ CASES = {
     ),
     "dstg-costs-no-loss": Case(lambda v, h: losses(h, dstg=3 + v, ap=3.0, rp=3.1, rope=3.0), 0.0, 0.2, (0.05, 0.03)),
     "dstg-no-relative-heads": Case(
-        lambda v, h: heads_above(v, h, 36, "kl.share.relative", 0.78, 0.1, "dstg"), 0.0, 0.2
+        lambda v, h: [*heads_above(v, h, 36, "kl.share.relative", 0.78, 0.1, "dstg"), *labelled(["absolute"] * 36)],
+        0.0,
+        0.2,
     ),
     "dstg-few-semantic-heads": Case(
-        lambda v, h: [*heads("kl.semantic", []), one("dstg", "heads.share", v, h, part="semantic")],
+        lambda v, h: [
+            *heads("kl.semantic", []),
+            *labelled(["semantic"] * round(36 * v) + ["absolute"] * (36 - round(36 * v))),
+        ],
         0.25,
         0.5,
-        (1 / 3, 0.1),
     ),
     "dstg-heads-cluster": Case(clusters, 1.0, 0.6),
     "dstg-relative-supports-semantics": Case(supports, 1, -1, (0, 1)),
@@ -491,7 +488,10 @@ CASES = {
         lambda v, h: [*longer("split", v, h), *longer("ap", -0.1, 0.0)], 0.0, -0.4, (-0.11, 0.03)
     ),
     "split-position-kept": Case(
-        lambda v, h: probes("split", "token", "position", [0.98, 0.9, v], h, 3), 0.9, 0.3, (0.735, 0.03)
+        lambda v, h: [*probes("split", "token", "position", [0.98, 0.9, v], h, 3), *used("split", layer=3)],
+        0.9,
+        0.3,
+        (0.735, 0.03),
     ),
 }
 

@@ -29,6 +29,12 @@ def probes(model, target, part, values, half=0.0, noisy=0, metric="r2"):
     return found
 
 
+def used(model, target="token", layer=2, worth=1.0, written=0.8):
+    """A position stream that is used: what the absolute term is worth, and R² of what a block writes."""
+    writes = probes(model, target, "position", [0.0] * (layer - 1) + [written], metric="r2.update")
+    return [one(model, "ablation.remove", worth, 0.001, part="absolute"), *(r for r in writes if r.part == "position")]
+
+
 def losses(half, **models):
     names = {name.replace("_", "-"): value for name, value in models.items()}
     if half:
@@ -71,7 +77,8 @@ def regimes(records):
 
 
 def moved(model, share=0.9):
-    return [one(model, "change", 5.0, step=9), one(model, "pca.top2", share)]
+    """A table that stands above its noise."""
+    return [one(model, "table.floor", 0.3, part="change"), one(model, "pca.top2", share)]
 
 
 def stages(metric, values, half=0.0, part="corpus"):
@@ -89,6 +96,15 @@ def widths(values):
         *tables(),
         *(corpus("stress.raw", float(v), part="sinusoidal", index=int(d)) for d, v in zip(at, values, strict=True)),
     ]
+
+
+def labelled(labels, model="dstg", worth=0.02, half=0.01):
+    """Heads by their labels, of each of which the loss rises by `worth` without that term in that head alone."""
+    found = []
+    for i, label in enumerate(labels):
+        place = {"layer": i // 4 + 1, "head": i % 4, "part": label}
+        found += [one(model, "head.label", 1.0, **place), one(model, "ablation.remove", worth, half, **place)]
+    return found
 
 
 def heads_above(share, half, count, metric, high, low, model, part=None):
@@ -111,6 +127,7 @@ def clusters(clear, half, semantic=0.25):
     group = round(semantic * k)
     shares = [0.9] * group + [0.1] * (k - group) + [0.6] * (total - k)
     return [
+        *labelled(["semantic" if share > 0.5 else "absolute" for share in shares]),
         *(r for r in heads("kl.semantic", shares, half)),
         *(r for r in heads("kl.absolute", [1 - s for s in shares])),
     ]
@@ -137,3 +154,23 @@ def projections(ratio, metric):
     found = [one("ap", f"projected.stress.{metric}", v, layer=i, part="sinusoidal") for i, v in enumerate(values, 1)]
     added = one("ap", "scores.std", 0.1, layer=1, part="mixed")
     return [*found, added, one("ap", "projected.stress.raw", 5.0, layer=0, part="sinusoidal")]
+
+
+def longer(model, gain, half):
+    """What three ways to read on gain, the best but for adaptation the first."""
+    ways = {"rotation": (gain, half), "cyclic": (gain - 0.5, 0.0), "rotation+all": (gain + 0.5, 0.0)}
+    found = [one(model, "length.gain", *value, part=way) for way, value in ways.items()]
+    return [*found, one(model, "length.frequencies", 6.0), one(model, "length.beyond", 4.0, part="in-pieces")]
+
+
+def in_split(target, read, other, share):
+    """Probes of `target` in the part of split that is read, and a share of it in the other."""
+    return lambda v, h: [
+        *probes("split", target, read, [0.0, v, 0.0], h, 2),
+        *probes("split", target, other, [0.9, share, 0.9], 0.0, 2),
+    ]
+
+
+def sinusoidal_row(v, _half):
+    found = {"pca.top10": v, "n50.count": 10.0, "n50": 1000 / 128}
+    return [one("sinusoidal", metric, value, seed=None, n=512) for metric, value in found.items()]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from whatwhere.encoder import PRESETS
+from whatwhere.geometry import white_floor
 from whatwhere.records import Record, write_records
 
 # Invented R² at relative depths 0 ... 1: model, part -> (start, end, bend).
@@ -150,6 +151,7 @@ def _table(
     records = [Record(metric="pca.share", value=float(v), index=i, **place) for i, v in enumerate(shares)]
     records.append(Record(metric="pca.top2", value=float(shares[:2].sum()), **place))
     records += [Record(metric="dct.low4", value=float(power[i, :4].sum()), index=i, **place) for i in range(3)]
+    records.append(Record(metric="table.floor", value=white_floor(table), n=positions, **place))
     if scheme(model)["absolute"] not in ("sinusoidal", "mds"):
         records += [Record(metric="pca.share", value=1 / width, index=i, step=0, **place) for i in range(2)]
     return records, {"scores": scores, "shares": shares, "dct_power": power}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from .intervals import LOSS_ROUNDING
 from .points import ANY, Table
 
 LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained at all
@@ -10,10 +11,63 @@ FALLING = 0.05  # nats over the last tenth of the steps up to which a loss has s
 PLACED = 0.5  # share of the windows that begin with a document, from which places in windows are places in documents
 PRESENT = 0.25  # R² from which a part is said to carry a target (ap's last layer, which "loses" it, has 0.24)
 READ = 0.5  # R² that a model which is given positions must have before one that is not "hardly" has any
+USED = 0.1  # nats that the absolute term must be worth in every seed before position in a stream counts as kept
+LABELLED = 0.5  # share of the heads whose label must be worth something before anything is said of a model's heads
+NOTHING = "none"  # label of a head in which no single term is worth anything
 CONTENT = 0.1  # nats that attention by content must be worth before heads are said to follow it
 ONE_SEED = 0.05  # nats that another training seed alone may move a difference of losses by
 TAUGHT = 0.01  # of an average score, by which pre-training must have helped before models are compared by it
-MOVED = 1.0  # |P - P0| / |P0| from which a position table is what training made of it, not its random start
+FLOOR = 2 / 3  # share of white noise in what training made of a position table, up to which something stands above it
+WALK = 1.5  # times AdamW's random walk, from which a table has gone farther than a gradient of noise would take it
+CHANGED = "change"  # `part` of records of what training added to a table; without it they are of the table itself
+
+
+def labels(table: Table, model: str, seed: int | None) -> dict[tuple[int, int], str]:
+    """Return the term that each head (layer, head) of one training is called after; {} where none was ablated alone.
+
+    A head is labelled by the term that holds at least half of the divergence (`head.label`), and only where the loss
+    rises without that term in that head alone by more than the interval over documents reaches; else it is `NOTHING`.
+    "several", where no term holds half, stays: there is no single term to take out.
+    """
+    found: dict[tuple[int, int], str] = {}
+    worth = {
+        (r.layer, r.head, r.part): r.low is not None and r.low > LOSS_ROUNDING
+        for r in table.rows("ablation.remove", model, seed=seed, step=None, index=None)
+        if r.head is not None
+    }
+    terms = {part for _, _, part in worth}
+    for r in table.rows("head.label", model, seed=seed, step=None) if worth else ():
+        if r.layer is not None and r.head is not None and r.part is not None:
+            passed = r.part not in terms or worth.get((r.layer, r.head, r.part), False)
+            found[r.layer, r.head] = r.part if passed else NOTHING
+    return found
+
+
+def noise(table: Table, model: str, seeds: Iterable[int | None] | None = None) -> str:
+    """Return why a position table is no more than noise, in words, or "" where it stands above its noise or no record
+    tells.
+
+    It stands above where the white floor holds at most `FLOOR` of what training added to it (of the table itself, where
+    its start is not known), or where that is `WALK` times AdamW's random walk at the rates that were used. Values are
+    means over the seeds that count, default all.
+    """
+    chosen = ANY if seeds is None else tuple(seeds)
+    part = CHANGED if table.rows("table.floor", model, part=CHANGED) else None
+    floor = table.point("table.floor", model, part=part, seed=chosen)
+    if floor is None or floor.value <= FLOOR:
+        return ""
+    said = f"{floor.value:.0%} of {'what training added to it' if part else 'it'} is white noise".replace("%", " %")
+    gone, walk = (table.point(f"table.{what}", model, part=part, seed=chosen) for what in ("rms", "walk"))
+    if part is None or gone is None or walk is None or not walk.value:
+        return said
+    return "" if gone.value >= WALK * walk.value else f"{said}, {gone.value / walk.value:.1f} times AdamW's random walk"
+
+
+def use(table: Table, model: str) -> float | None:
+    """Return what a model's absolute term is worth in the seed where it is worth least: nats by which the loss rises
+    without it in all blocks; None where that was not measured."""
+    worth = table.point("ablation.remove", model, part="absolute")
+    return None if worth is None else float(worth.each.min())
 
 
 def unplaced(table: Table) -> float | None:

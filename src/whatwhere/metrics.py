@@ -12,6 +12,7 @@ PROBE_SEEDS, PAIRS = "seeds of the probe", "pairs of positions"
 PRODUCT = "words or positions, with either"
 STREAM, TERM, BASELINE = "part of the hidden state", "term of the scores", "other model"
 TABLE, ROWS = "position table", "rows of the table"
+CHANGE = "the table, or what training added to it"
 # Ranges: what a value can be at all; intervals are formed on the scale of the range (`intervals`).
 UNBOUNDED = (-math.inf, math.inf)
 NOT_NEGATIVE = (0.0, math.inf)
@@ -85,6 +86,7 @@ METRICS: dict[str, Metric] = {
     "r2.token": _probe("position"),
     "r2.segment": _probe("the segment index"),
     "r2.intra": _probe("progress in a segment"),
+    "r2.update.*": _probe("a target in what a block writes"),
     "r2.segment.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
     "r2.intra.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
     "variance.position": Metric("variance between positions", SHARE, STREAM, over=GROUPS, method="variance"),
@@ -267,6 +269,9 @@ METRICS: dict[str, Metric] = {
         "smallest distance of two positions", "", ROWS, counts="positions", method="geometry", range=NOT_NEGATIVE
     ),
     "separation.quantile": Metric("distances of all pairs", "", ROWS, "percentile", PAIRS, range=NOT_NEGATIVE),
+    "table.rms": Metric("root mean square", "", CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE),
+    "table.floor": Metric("share of white noise", SHARE, CHANGE, counts="positions", method="tables"),
+    "table.walk": Metric("AdamW’s random walk", "", CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE),
     "change": Metric("change since the first checkpoint", SHARE, ROWS, counts="positions", range=NOT_NEGATIVE),
     "projected.*": Metric("stress behind M", "", TABLE, method="projected", range=NOT_NEGATIVE),
     "low_rank.stress.*": _stress("stress at a rank"),

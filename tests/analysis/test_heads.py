@@ -13,7 +13,9 @@ from whatwhere.analysis import heads
 from whatwhere.analysis.heads import HeadTaxonomy, head_labels, removal_kl, separable_terms, term_names, term_shares
 from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.who import Who, draw_documents
-from whatwhere.records import select
+from whatwhere.gates import NOTHING, labels
+from whatwhere.points import Table
+from whatwhere.records import Record, select
 
 SEVERAL_TERMS = [
     ("dstg", {}),
@@ -310,3 +312,26 @@ def test_refusals():
         model.encoder.layers[1].attention.relative.special[:] = torch.inf
     with pytest.raises(ValueError, match="block 2 are not finite"):
         read(model, documents(inputs("plain")), [HeadTaxonomy(model)])
+
+
+def test_a_head_is_called_after_a_term_only_where_that_term_is_worth_something_there():
+    def head(number, label, rise, low, seed=0):
+        place = {"seed": seed, "layer": 1, "head": number, "part": label}
+        found = [Record("s", "dstg", "head.label", 1.0, **place)]
+        if rise is not None:
+            found.append(Record("s", "dstg", "ablation.remove", rise, low, 2 * rise - (low or 0), **place))
+        return found
+
+    records = [
+        *head(0, "semantic", 0.03, 0.01),
+        *head(1, "semantic", 0.008, -0.001),  # the interval holds 0
+        *head(2, "relative", 0.02, None),  # one document: no interval
+        *head(3, "several", None, None),  # no single term that could be taken out
+        *head(0, "absolute", None, None, seed=1),
+    ]
+    # A rise in all blocks at once, or of another term in this head, says nothing of the head.
+    records.append(Record("s", "dstg", "ablation.remove", 0.2, 0.15, 0.25, seed=0, part="semantic"))
+    records.append(Record("s", "dstg", "ablation.remove", 0.2, 0.15, 0.25, seed=0, layer=1, head=1, part="absolute"))
+    table = Table(records)
+    assert labels(table, "dstg", 0) == {(1, 0): "semantic", (1, 1): NOTHING, (1, 2): NOTHING, (1, 3): "several"}
+    assert labels(table, "dstg", 1) == {}  # no head was ablated alone

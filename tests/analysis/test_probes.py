@@ -11,9 +11,10 @@ from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
 from whatwhere.analysis import probes
-from whatwhere.analysis.passes import choose_documents
+from whatwhere.analysis.passes import choose_documents, written
 from whatwhere.analysis.probes import probe_records, split_documents
 from whatwhere.analysis.who import Who
+from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.intervals import split_interval
 from whatwhere.metrics import range_of
 from whatwhere.records import select
@@ -370,3 +371,69 @@ def test_choice_of_documents_is_the_same_for_every_model():
     )
     records = run(features_of(window_set), window_set, documents=15)
     assert records[0].value == 15
+
+
+def encoder(name="dstg", **fields):
+    torch.manual_seed(0)
+    model = EncoderForMaskedLM(preset(name, "tiny", vocab_size=60, num_hidden_layers=2, **fields)).eval()
+    with torch.no_grad():  # so that norms are no identities
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def hidden_of(model, ids):
+    with torch.no_grad():
+        return model.encoder(input_ids=ids, output_hidden_states=True).hidden_states
+
+
+def test_what_a_block_writes_is_what_it_adds_to_the_residual_path():
+    ids = torch.randint(5, 60, (3, 12), generator=torch.Generator().manual_seed(0))
+    model = encoder(residual="stream")
+    with written(model) as found:
+        hidden = hidden_of(model, ids)
+    for block in (1, 2):
+        torch.testing.assert_close(found[block], hidden[block] - hidden[block - 1], atol=1e-5, rtol=1e-4)
+    # Where the normed stream is carried on, hidden states differ by the norm as well; what is added is unlike that.
+    model = encoder(residual="normalized")
+    with written(model) as found:
+        hidden = hidden_of(model, ids)
+    layer = model.encoder.layers[0]
+    streams = hidden[0].split(model.config.stream_sizes, dim=-1)
+    with torch.no_grad():
+        normed = layer.attention_norm(streams)
+        attended, _ = layer.attention(normed, model.encoder.layout(ids, None, None, None), "sdpa")
+        between = layer.feed_forward_norm(tuple(x + y for x, y in zip(normed, attended, strict=True)))
+        fed = layer.feed_forward(between)
+    expected = torch.cat([a + f for a, f in zip(attended, fed, strict=True)], dim=-1)
+    torch.testing.assert_close(found[1], expected, atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(found[1], hidden[1] - hidden[0], atol=0.1)
+    torch.testing.assert_close(torch.cat(between, dim=-1) + torch.cat(fed, dim=-1), hidden[1], atol=1e-5, rtol=1e-4)
+    assert not any(m._forward_hooks for m in model.modules())  # nothing is left behind
+
+
+def test_updates_are_probed_as_states_are_and_of_two_streams_alone(monkeypatch):
+    made, model = windows(20), encoder()
+    for w in made:
+        w.input_ids = 5 + (w.input_ids + w.position_ids) % 50
+    records = probe_records(model, made, Who("dstg", 0), documents=20)
+    found = select(records, metric="r2.update.token", index=None)
+    assert [(r.layer, r.part) for r in found] == [(l, p) for l in (1, 2) for p in ("position", "semantic")]
+    assert all(r.low is not None and r.low <= r.high for r in found)
+    # The same numbers as a probe of given states: those that the block writes.
+    ids = torch.as_tensor(np.stack([w.input_ids for w in made]))
+    with written(model) as updates:
+        hidden_of(model, ids)
+    states = torch.cat([torch.zeros(1, *updates[1].shape), *(u[None] for u in updates.values())]).numpy()
+    for i, w in enumerate(made):
+        w.input_ids = np.full(N, i)
+    given = run(list(states), made, position_size=8, documents=20)
+    same = [r for r in select(given, metric="r2.token", index=None) if r.layer and r.part != "all"]
+    np.testing.assert_allclose([r.value for r in found], [r.value for r in same], atol=1e-4)
+    # In passes of one place each it is the same, and a model of one stream, or of another package, has none.
+    monkeypatch.setattr(probes, "MEMORY", 1)
+    for i, w in enumerate(made):
+        w.input_ids = ids[i].numpy()
+    again = probe_records(model, made, Who("dstg", 0), documents=20)
+    np.testing.assert_allclose([r.value for r in records], [r.value for r in again], atol=1e-9)
+    assert not select(probe_records(encoder("rope"), made, Who("rope", 0), documents=20), metric="r2.update.token")

@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.analysis.tables import table_arrays, table_records, word_records
+from whatwhere.analysis.tables import noise_records, table_arrays, table_records, word_records
 from whatwhere.analysis.who import Who
+from whatwhere.claims import CLAIMS, evaluate
+from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.geometry import equivariance, inner_products, spectrum
-from whatwhere.records import select
+from whatwhere.records import Record, select
+from whatwhere.training.optimizers import learning_rate_factor, make_optimizers, table_walk
+from whatwhere.training.pretrain import CONFIG, PretrainConfig
 
 
 def circle(n=32, width=16):
@@ -129,3 +133,66 @@ def test_arrays_for_figures_are_pictures_of_the_table():
         np.testing.assert_allclose(picture, inner_products(table, k)[np.ix_(rows, rows)], atol=1e-12)
     small = table_arrays(np.arange(6.0).reshape(3, 2) ** 2)
     assert small["products_of"].tolist() == [2] and small["products"].shape == (1, 3, 3)
+
+
+def idle(config, steps):
+    """A table before and after a training in which its gradient is tiny noise, so that no row learns anything."""
+    torch.manual_seed(0)
+    model = EncoderForMaskedLM(preset("dstg", "tiny", vocab_size=50, num_hidden_layers=1, max_position_embeddings=128))
+    table = model.position_table()
+    start = table.detach().clone()
+    (adamw, *_) = make_optimizers(model, config, steps)
+    for step in range(steps):
+        for group in adamw.param_groups:
+            group["lr"] = group["peak"] * learning_rate_factor(step, config, steps)
+        table.grad = 1e-4 * torch.randn_like(table)
+        adamw.step()
+    return start, table.detach()
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0])
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_a_table_without_a_gradient_walks_as_far_as_the_schedule_says(scale, decay):
+    config = PretrainConfig(preset="dstg", table_learning_rate_scale=scale, table_weight_decay=decay)
+    start, end = idle(config, 400)
+    gone = end - start * np.prod([1 - 4e-3 * scale * decay * learning_rate_factor(t, config, 400) for t in range(400)])
+    assert float(gone.square().mean().sqrt()) == pytest.approx(table_walk(config, 400), rel=0.05)
+    # At one rate throughout it is rate · √steps: 0.089 after 500 steps of 4e-3.
+    even = PretrainConfig(preset="dstg", warmup_steps=0, minimum_learning_rate_ratio=1.0)
+    assert table_walk(even, 500) == pytest.approx(4e-3 * 500**0.5) == pytest.approx(0.089, abs=5e-4)
+
+
+def test_the_walk_of_an_idle_table_is_not_what_training_made_of_it(tmp_path):
+    # A gate at once the first size took white noise at several times the start for a learned table.
+    config = PretrainConfig(preset="dstg", steps=1100)
+    start, end = idle(config, 1100)
+    assert float((end - start).norm() / start.norm()) > 4
+    config.save_run(tmp_path / CONFIG)
+
+    def row(table):
+        who = Who("dstg", 0, "s")
+        slow = [who.record("dct.low4", 0.95, index=i) for i in (0, 1)]
+        change = Record("s", "dstg", "change", 4.4, step=1100, seed=0)
+        found = [*slow, change, *noise_records(table, who, start, tmp_path)]
+        return evaluate(found, [c for c in CLAIMS if c.id == "dstg-low-frequency"])[0], found
+
+    found, records = row(end)
+    assert found["verdict"] == "not testable here" and "is white noise, 1.0 times AdamW's random walk" in found["scale"]
+    (walk,), (gone,) = select(records, metric="table.walk"), select(records, metric="table.rms", part="change")
+    assert gone.value == pytest.approx(walk.value, rel=0.05) and walk.value == pytest.approx(table_walk(config, 1100))
+    # As much of a slow wave beside the noise stands above it, and so does noise twice as large as the walk.
+    wave = torch.cos(torch.pi * (torch.arange(128.0) + 0.5) / 128)[:, None]
+    for learned in (end + 0.12 * wave, start + 2 * (end - start)):
+        found, _ = row(learned)
+        assert found["verdict"] == "holds here" and "table.floor dstg" in " ".join(found["records"])
+
+
+def test_a_table_of_unknown_start_is_held_against_its_own_floor(tmp_path):
+    noise = np.random.default_rng(0).normal(size=(64, 16))
+    for table, floor in ((noise, 0.95), (noise + 5 * circle(64), 0.15)):
+        records = noise_records(table, Who("bert"))
+        assert [r.metric for r in records] == ["table.rms", "table.floor"] and all(r.part is None for r in records)
+        assert records[1].value == pytest.approx(floor, abs=0.1)
+    assert [r.metric for r in noise_records(noise[:5], Who("bert"))] == ["table.rms"]
+    still = noise_records(noise, Who("ap", 0), noise, tmp_path)[2:]  # a table that nothing moved; no settings there
+    assert [(r.metric, r.part, r.value) for r in still] == [("table.rms", "change", 0), ("table.floor", "change", 1)]

@@ -13,7 +13,7 @@ from whatwhere.claims import CLAIMS, FACTS, evaluate
 def test_no_claim_is_without_records_for_and_against_it():
     assert set(CASES) == set(BY_ID) and len(CASES) >= 45
     # Where no edge is tried, what is measured has no interval with one training seed.
-    assert sum(case.edge is None for case in CASES.values()) <= 25
+    assert sum(case.edge is None for case in CASES.values()) <= 26
 
 
 @pytest.mark.parametrize("name", list(BY_ID))

@@ -1,7 +1,10 @@
 """Claims that chance or an untrained model must not meet, and differences whose errors belong together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from claim_records import labelled, used
 from scipy.stats import rankdata, spearmanr
 
 from whatwhere.claims import CLAIMS, evaluate
@@ -128,15 +131,16 @@ def test_self_attention_is_that_of_the_heads_that_retrieve_in_that_training():
 
 
 def test_a_head_that_is_half_relative_is_not_purely_so():
-    assert verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.6] + [0.1] * 11))["verdict"] == "holds here"
-    assert (
-        verdict("dstg-no-relative-heads", heads("kl.share.relative", [0.8] + [0.1] * 11))["verdict"] == "not seen here"
-    )
+    of = labelled(["relative"] + ["absolute"] * 11)
+    for share, expected in ((0.6, "holds here"), (0.8, "not seen here")):
+        found = verdict("dstg-no-relative-heads", heads("kl.share.relative", [share] + [0.1] * 11) + of)
+        assert found["verdict"] == expected
 
 
 def groups(semantic, absolute, mixed):
     shares = [0.95] * semantic + [0.05] * absolute + [0.5] * mixed
-    return heads("kl.semantic", shares) + heads("kl.absolute", [1 - s for s in shares])
+    of = labelled(["semantic" if share > 0.4 else "absolute" for share in shares])
+    return heads("kl.semantic", shares) + heads("kl.absolute", [1 - s for s in shares]) + of
 
 
 @pytest.mark.parametrize(
@@ -248,14 +252,18 @@ def test_the_gain_over_the_untrained_model_has_both_half_widths():
 
 
 def test_a_verdict_says_what_the_untrained_model_gives():
-    trained = probes([0.98, 0.9, 0.0])
+    trained = [*probes([0.98, 0.9, 0.0]), *used("dstg")]
     assert verdict("dstg-position-kept", trained)["untrained"] is None
-    carried = verdict("dstg-position-kept", trained + probes([0.97, 0.95, 0.9], step=0))
-    assert carried["verdict"] == "holds untrained too" and carried["holm"] == ""
-    assert carried["untrained"] == {"value": pytest.approx(0.952), "verdict": "holds here"}
-    assert carried["records"] == ["r2.token dstg position layer 1-2, 5 splits"]  # these decided, the control did not
-    fading = verdict("dstg-position-kept", trained + probes([0.9, 0.5, 0.0], step=0))
-    assert fading["untrained"]["verdict"] == "not seen here"
+    start = [*probes([0.97, 0.95, 0.9], step=0), *(replace(r, step=0) for r in used("dstg", worth=0.0))]
+    carried = verdict("dstg-position-kept", trained + start)
+    assert carried["verdict"] == "holds here"
+    # An untrained model carries its table along and does not use it.
+    assert carried["untrained"] == {"value": pytest.approx(0.952), "verdict": "not seen here"}
+    assert carried["records"][0] == "r2.token dstg position layer 1-2, 5 splits"  # these decided, the control did not
+    assert not any("step 0" in r for r in carried["records"])
+    used_before = [*probes([0.97, 0.95, 0.9], step=0), *(replace(r, step=0) for r in used("dstg"))]
+    both = verdict("dstg-position-kept", trained + used_before)
+    assert both["verdict"] == "holds untrained too" and both["holm"] == ""
     # Presence is no condition for a control: an untrained rope hardly knows positions beside a trained ap either.
     rope = [*probes([0.1, 0.2], "all", "rope"), *probes([0.9, 0.5], "all", "ap")]
     alone = verdict("rope-no-position", [*rope, *probes([0.05, 0.05], "all", "rope", step=0)])

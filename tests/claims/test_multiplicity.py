@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from claim_cases import BY_ID, CASES, verdict
-from claim_records import heads_above, moved, one, probes
+from claim_records import moved, one, probes
 from scipy.stats import ttest_1samp
 
 from whatwhere.claims import evaluate
@@ -51,7 +51,7 @@ def test_holm_is_closed_testing_with_bonferroni(seed):
 # What holds by two splits' worth, by far, and by a value alone.
 CLOSE = CASES["dstg-position-kept"].records(0.79, 0.03)
 FAR = probes("rope", "token", "all", [0.1, 0.12], 0.001, 2) + probes("ap", "token", "all", [0.99, 0.5], 0.001, 1)
-ALONE = heads_above(0.75, 0.0, 8, "kl.share.absolute", 0.6, 0.1, "dstg")
+ALONE = CASES["dstg-most-heads-absolute"].records(0.75, 0.0)
 
 
 def ledger(records, *names):
@@ -61,9 +61,9 @@ def ledger(records, *names):
 def test_what_holds_alone_and_not_among_many_keeps_its_verdict_and_is_marked():
     alone = verdict("dstg-position-kept", CLOSE)
     assert alone["verdict"] == "holds here" and 0.0125 < alone["p"] < 0.05 and alone["holm"] == ""
-    many = ["dstg-position-kept", "rope-no-position", "dstg-few-semantic-heads", "intra-in-semantics"]
-    records = CLOSE + FAR + CASES["intra-in-semantics"].records(0.2, 0.01)
-    records += CASES["dstg-few-semantic-heads"].records(0.5, 0.01)
+    many = ["dstg-position-kept", "rope-no-position", "dstg-hidden-two-dimensional", "intra-in-semantics"]
+    records = CASES["dstg-hidden-two-dimensional"].records(0.6, 0.01) + CLOSE + FAR
+    records += CASES["intra-in-semantics"].records(0.2, 0.01)
     found = ledger(records, *many)
     kept, rope = found["dstg-position-kept"], found["rope-no-position"]
     assert kept["verdict"] == "holds here" and kept["p"] == alone["p"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from claim_cases import CASES, tuned, verdict
-from claim_records import one, stages, table
+from claim_records import heads, labelled, one, probes, stages, table, used
 
 
 def test_nothing_is_said_of_a_fine_tuning_that_learned_nothing_nor_of_words_that_no_training_shaped():
@@ -54,3 +54,72 @@ def test_losses_of_many_documents_come_before_those_of_few():
         "loss.document dstg, 50 documents" in r for r in found["records"]
     )
     assert verdict("dstg-costs-no-loss", few)["value"] == pytest.approx(0.05)
+
+
+KEEPERS = {
+    "dstg-position-kept": ("dstg", "token", [0.98, 0.9, 0.0], 2),
+    "segment-follows-position": ("dstg", "segment", [0.9, 0.9, 0.0], 2),
+    "split-position-kept": ("split", "token", [0.98, 0.9, 0.9], 3),
+}
+
+
+@pytest.mark.parametrize("name", KEEPERS)
+def test_position_is_kept_only_where_it_is_used(name):
+    # A table that nobody reads reaches every block by the residual path: R² alone met the rule.
+    model, target, values, layer = KEEPERS[name]
+    stream = probes(model, target, "position", values)
+    assert verdict(name, stream + used(model, target, layer))["verdict"] == "holds here"
+    idle = verdict(name, stream + used(model, target, layer, worth=0.004))
+    assert idle["verdict"] == "not seen here" and "the absolute term is worth 0.004 nats" in idle["scale"]
+    assert verdict(name, stream + used(model, target, layer, written=0.1))["verdict"] == "not seen here"
+    for metric in ("ablation.remove", "r2.update"):
+        without = [r for r in stream + used(model, target, layer) if not r.metric.startswith(metric)]
+        found = verdict(name, without)
+        assert found["verdict"] == "not testable here" and f"no {metric}" in found["scale"]
+
+
+def test_position_must_be_used_in_every_seed():
+    def of_seeds(*worths):
+        stream = probes("dstg", "token", "position", [0.98, 0.9, 0.0])
+        return [replace(r, seed=s) for s, worth in enumerate(worths) for r in stream + used("dstg", worth=worth)]
+
+    found = verdict("dstg-position-kept", of_seeds(0.21, 0.6, 0.05))
+    assert found["verdict"] == "not seen here" and "is worth 0.05 nats in the least seed" in found["scale"]
+    assert verdict("dstg-position-kept", of_seeds(0.21, 0.6, 0.16))["verdict"] == "holds here"
+
+
+OF_HEADS = ("dstg-most-heads-absolute", "dstg-no-relative-heads", "dstg-few-semantic-heads", "dstg-heads-cluster")
+
+
+@pytest.mark.parametrize("name", OF_HEADS)
+def test_heads_are_counted_only_where_their_term_is_worth_something_alone(name):
+    # Labels by divergence alone were given to heads without which, one by one, no loss rises.
+    records = CASES[name].records(CASES[name].good, 0.0)
+    idle = [
+        replace(r, low=r.value - 1.0) if r.metric == "ablation.remove" and r.head is not None else r for r in records
+    ]
+    found = verdict(name, idle)
+    said = "a share of the heads of dstg of which one term is worth anything alone of 0.5; it is 0"
+    assert found["verdict"] == "not testable here" and said in found["scale"]
+    unknown = verdict(name, [r for r in records if r.metric != "ablation.remove" or r.head is None])
+    assert unknown["verdict"] == "not testable here" and "no head.label of dstg" in unknown["scale"]
+
+
+def test_a_share_of_heads_is_one_of_those_with_a_label():
+    # Four of eight are labelled, three of them semantic; those worth nothing, and "several", count nowhere.
+    worth = labelled(["semantic", "semantic", "semantic", "absolute"])
+    nothing = [replace(r, layer=2) for r in labelled(["semantic"] * 3 + ["several"], worth=0.001)]
+    found = verdict("dstg-few-semantic-heads", [*heads("kl.semantic", []), *worth, *nothing])
+    assert (found["value"], found["verdict"]) == (0.75, "not seen here")
+    assert "head.label dstg semantic layer 1-2 head 0-2" in found["records"]
+
+
+@pytest.mark.parametrize("name", ["ap-table-high-dimensional", "ap-high-frequency", "dstg-2d-collapse"])
+def test_a_table_that_is_no_more_than_noise_is_not_judged(name):
+    # Once, an untrained table has small shares and fast components, so such claims held before the first step.
+    records = CASES[name].records(CASES[name].good, 0.0) + [one("ap", "table.floor", 0.2, part="change")]
+    assert verdict(name, records)["verdict"] == "holds here"
+    noise = [replace(r, value=0.7) if r.metric == "table.floor" and r.model == "ap" else r for r in records]
+    found = verdict(name, noise)
+    said = "a table of ap that stands above its noise: 70 % of what training added to it is white noise"
+    assert found["verdict"] == "not testable here" and said in found["scale"]

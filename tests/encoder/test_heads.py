@@ -19,6 +19,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttenti
 from transformers.models.bert.modeling_bert import BertLMPredictionHead
 
 import whatwhere as ww
+from whatwhere.encoder.config import last_trained
 from whatwhere.encoder.heads import MaskedLMHead
 
 HEADS = {
@@ -165,3 +166,22 @@ def test_semantic_head_reads_the_semantic_stream_and_full_head_all_of_hidden(blo
         assert head.decoder.in_features == 16  # the width of the word embedding, so that the two can be tied
         jacobian = torch.autograd.functional.jacobian(lambda h, head=head: head(h).sum(0), hidden).abs().sum((0, 1))
         assert (jacobian[:first] == 0).all() and (jacobian[first:] > 0).all()
+
+
+@pytest.mark.parametrize("head", ["semantic", "full"])
+@pytest.mark.parametrize("residual", ["stream", "normalized"])
+def test_what_the_last_block_writes_of_position_is_trained_by_the_full_head_alone(head, residual):
+    """DSTG 3.3; `last_trained` says so of every reader of hidden states."""
+    torch.manual_seed(0)
+    config = ww.preset("dstg", "tiny", vocab_size=40, num_hidden_layers=3, mlm_head=head, residual=residual)
+    model = ww.EncoderForMaskedLM(config)
+    ids = torch.randint(5, 40, (2, 9))
+    model(input_ids=ids, labels=ids).loss.backward()
+    gradients = [layer.feed_forward.down[0].weight.grad for layer in model.encoder.layers]
+    assert [g is not None and bool(g.any()) for g in gradients] == [True, True, head == "full"]
+    assert last_trained(config, "position") == (2 if head == "semantic" else 3)
+    assert last_trained(config, "semantic") == last_trained(config) == 3
+    # A classifier reads both streams, a model of one stream has nothing to leave out.
+    config.architectures = ["EncoderForSequenceClassification"]
+    assert last_trained(config, "position") == 3
+    assert last_trained(ww.preset("rope", "tiny", vocab_size=40), "position") == 4

@@ -1,5 +1,6 @@
 """sentence-transformers opens a saved model: with whatwhere, and in a process that cannot import it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -59,8 +60,13 @@ def test_vectors_are_means_of_hidden_states_or_their_semantic_columns(folder):
 def test_the_first_token_and_the_position_stream_are_poolings_too(folder):
     ww.write_sentence_transformer(folder)
     mean = SentenceTransformer(str(folder)).encode(TEXTS, convert_to_tensor=True)
+    with pytest.raises(ValueError, match="last block has an untrained position half"):
+        ww.write_sentence_transformer(folder, pooling="position")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"mlm_head": "full"}))  # which trains both streams
     ww.write_sentence_transformer(folder, pooling="position")
     assert torch.equal(SentenceTransformer(str(folder)).encode(TEXTS, convert_to_tensor=True), mean[:, :8])
+    (folder / "config.json").write_text(json.dumps(config))
     ww.write_sentence_transformer(folder, pooling="cls")
     model = SentenceTransformer(str(folder))
     ids = torch.tensor([model.tokenizer(TEXTS[0])["input_ids"]])

@@ -59,7 +59,10 @@ def test_a_place_is_the_mean_of_its_tokens(kind, reference, tmp_path):
             inside = (where[:, 0] < slot.end) & (where[:, 1] > slot.start) if slot.end >= 0 else where[:, 0] >= 0
             assert number or inside.sum() > 2  # a word of several tokens
             for i, layer in enumerate(layers):
-                assert states[i, number] == pytest.approx(hidden[layer][0, inside].mean(0).numpy(), abs=1e-4)
+                expected = hidden[layer][0, inside].mean(0).numpy()
+                if kind == "ours" and layer:  # nothing trains what the last block adds to the position stream
+                    expected[:8] = hidden[layer - 1][0, inside, :8].mean(0).numpy()
+                assert states[i, number] == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_the_model_does_not_read_is_counted(reference):

@@ -74,7 +74,16 @@ def test_a_bert_is_told_which_text_of_a_pair_a_token_is_of(tmp_path):
     np.testing.assert_allclose([said["LABEL_0"], said["LABEL_1"]], expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "semantic", "position"])
+def test_the_position_stream_is_read_after_the_last_block_that_trains_it():
+    model, tokenizer = AutoModel.from_pretrained(ww.reference()).eval(), AutoTokenizer.from_pretrained(ww.reference())
+    inputs = tokenizer("and another one, longer than that", return_tensors="pt")
+    with torch.no_grad():
+        hidden = model(**inputs, output_hidden_states=True).hidden_states
+    vectors = ww.predict("reference", ["and another one, longer than that"], what="vectors", pooling="position")
+    np.testing.assert_allclose(vectors[0], hidden[-2][0, :, :8].mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "semantic"])
 def test_vectors_are_those_of_sentence_transformers(pooling, tmp_path):
     from sentence_transformers import SentenceTransformer
 

@@ -20,6 +20,7 @@ from whatwhere.geometry import (
     isolation,
     outliers,
     spectrum,
+    white_floor,
 )
 
 
@@ -244,3 +245,18 @@ def test_bad_tables_are_one_line_errors(bad, message):
     with pytest.raises(ValueError, match=message) as error:
         spectrum(bad)
     assert "\n" not in str(error.value)
+
+
+def test_the_white_floor_is_the_share_of_noise_that_was_added():
+    n, d = 128, 8
+    noise = np.array([white_floor(np.random.default_rng(k).normal(size=(n, d))) for k in range(200)])
+    assert noise.mean() == pytest.approx(0.96, abs=0.03) and noise.min() > 2 / 3  # cut at 1
+    # Waves outside the band, slow and from row to row, have no floor; noise of equal power beside them is half.
+    signal = np.tile(waves(n, 1, 2, 120, 127), 2)
+    assert white_floor(signal) < 1e-12
+    mixed = [white_floor(signal + np.random.default_rng(k).normal(size=(n, d)) * signal.std()) for k in range(200)]
+    assert np.mean(mixed) == pytest.approx(0.5, abs=0.02)
+    assert white_floor(np.random.default_rng(0).normal(size=(n, d)) * 1e-9 + 7) == pytest.approx(noise[0], rel=1e-5)
+    assert white_floor(np.full((n, d), 0.3)) == 1.0
+    with pytest.raises(ValueError, match="needs 8 positions; got 7"):
+        white_floor(np.eye(7))

@@ -7,7 +7,7 @@ import pytest
 from run_files import missing, unexplained
 from transformers import BertConfig, BertModel
 
-from whatwhere.analysis.tables import table_records
+from whatwhere.analysis.tables import noise_records, table_records
 from whatwhere.analysis.who import Who
 from whatwhere.hashes import verify
 from whatwhere.records import read_records
@@ -57,7 +57,8 @@ def test_a_folder_holds_records_arrays_facts_and_a_page(sources, tmp_path):
     run, page = run_spectra(sources, tmp_path / "out", words=False)
     assert page == tmp_path / "out/report.html" and page.read_text(encoding="utf-8").startswith("<!doctype html>")
     records = read_records(tmp_path / "out/records.parquet")
-    expected, _ = table_records(np.load(sources[0]), Who("circle", study="spectra"))
+    who, table = Who("circle", study="spectra"), np.load(sources[0])
+    expected = table_records(table, who)[0] + noise_records(table, who)
     assert [r for r in records if r.model == "circle"] == expected
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
     assert [(e["name"], e["kind"], e["rows"], e["width"], e["arrays"]) for e in facts["tables"]] == [

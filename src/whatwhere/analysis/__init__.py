@@ -23,7 +23,7 @@ from .matrices import projection_records
 from .passes import Documents, Reader, as_float64, read
 from .probes import probe_records
 from .scores import PatternCounts, score_records, theta_records
-from .tables import table_records
+from .tables import noise_records, table_records
 from .who import Who
 
 REPEATED = 100  # documents that are repeated for the retrieval heads
@@ -121,9 +121,12 @@ def _probes(s: Subject, untrained: bool = False) -> list[Record]:
 
 
 def _tables(s: Subject) -> tuple[list[Record], Arrays]:
-    start = [] if s.untrained is None else table_records(s.untrained.position_table(), s.who.at(0))[0]
+    first = None if s.untrained is None else s.untrained.position_table()
+    start = [] if first is None else table_records(first, s.who.at(0))[0]
     records, arrays = table_records(s.table, s.who)
-    return start + records, arrays
+    # A parameter of its own, to which AdamW's steps are added.
+    plain = s.model.config.absolute == "learned" and s.model.config.table_width is None
+    return start + records + noise_records(s.table, s.who, first, s.run if plain else None), arrays
 
 
 def _ablations(s: Subject) -> list[Record]:
@@ -140,7 +143,11 @@ def _controls(s: Subject) -> list[Record]:
     start, sentences, variance = s.who.at(0), SentenceMaps(s.untrained), PositionVariance(s.untrained)
     read(s.untrained, s.some(CONTROLS), [sentences, variance])
     scores = score_records(s.untrained, s.some(SCORED), start)
-    return sentences.records(start) + variance.records(start) + scores
+    worth: list[Record] = []
+    if s.loss:
+        worth = ablation_records(s.untrained, s.some(min(s.ablated, SCORED)), start, kinds=KINDS[:1], by=("all",))
+    removed = [r for r in worth if r.metric != "ablation.loss"]
+    return sentences.records(start) + variance.records(start) + scores + removed
 
 
 def _centres(s: Subject) -> list[Record]:

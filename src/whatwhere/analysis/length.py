@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from ..corpus.windows import Window, WindowSet
 from ..encoder import EncoderConfig
+from ..encoder.config import last_trained
 from ..records import Record
 from .hidden import state_changes
 from .passes import Documents, batches, device_of, evaluating, model_inputs, rows_on
@@ -134,11 +135,13 @@ def _odd_halves(trained: int, most: int) -> Iterator[int]:
 
 
 def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) -> np.ndarray:
-    """(shifts, m, parts): ||h' - h|| / ||h|| of the last hidden states of the first half of the trained length where
-    its positions are moved; parts as of `stream_columns`."""
-    here = documents.first(trained // 2)
-    changes = [state_changes(model, here, replace(here, position_ids=here.position_ids + k))[:, -1] for k in by]
-    return np.array(changes).reshape(len(by), len(documents), len(stream_columns(model.config)))
+    """(shifts, m, parts): ||h' - h|| / ||h|| of the last trained hidden states of the first half of the trained length
+    where its positions are moved; parts as of `stream_columns`, each in its layer (`last_trained`)."""
+    here, parts = documents.first(trained // 2), list(stream_columns(model.config))
+    layers = [last_trained(model.config, part) for part in parts]
+    moved = [state_changes(model, here, replace(here, position_ids=here.position_ids + k)) for k in by]
+    changes = [change[:, layers, range(len(parts))] for change in moved]
+    return np.array(changes).reshape(len(by), len(documents), len(parts))
 
 
 class _Beyond:

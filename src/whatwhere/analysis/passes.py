@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -299,6 +300,37 @@ def hidden_states(
                     f"says {config.num_hidden_layers + 1} of shape {expected}. Check num_hidden_layers and hidden_size."
                 )
             yield rows, hidden
+
+
+@contextmanager
+def written(model: torch.nn.Module) -> Iterator[dict[int, Tensor]]:
+    """Number of a block, from 1 -> what it writes into the streams (b, n, hidden_size) of the batch that last passed.
+
+    That is the output of its attention plus that of its feed-forward network, each as it is added to the residual path,
+    before any norm. Where the stream itself is carried on (residual=stream), it is hidden[l] - hidden[l - 1]; where the
+    normed stream is, or BERT's block norms the sum, no difference of hidden states gives it.
+
+    Args:
+        model: an encoder of ours, with or without a head.
+    """
+    found: dict[int, Tensor] = {}
+
+    def attended(block: int, _module: Any, _given: Any, output: Any) -> None:
+        found[block] = torch.cat(output[0], dim=-1)
+
+    def fed(block: int, _module: Any, _given: Any, output: Any) -> None:
+        found[block] = found[block] + torch.cat(output, dim=-1)
+
+    layers: Any = body_of(model).layers
+    handles = []
+    for block, layer in enumerate(layers, 1):
+        handles.append(layer.attention.register_forward_hook(partial(attended, block)))
+        handles.append(layer.feed_forward.register_forward_hook(partial(fed, block)))
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ token is looked at once however many fits there are: all share sums of outer pro
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,12 +20,14 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lstsq
 
 from ..intervals import tested
 from ..records import Record
-from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states
+from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states, written
 from .who import Who
 
 PENALTY = 1.0  # on the coefficients and not on the intercept
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the models run once for every chunk of layers
 STREAMS = ("position", "semantic")
+# What a probe reads, and how its metrics begin: a hidden state, or what a block adds to it.
+STATE, UPDATE = "r2.", "r2.update."
 # Targets of a regression: of the same token, of another document's, of another document's in random order.
 ENDINGS = ("", ".place", ".chance")
 CONSTANT = 1e-12  # a target whose squares about its mean are a smaller share of the largest target's does not vary
@@ -165,7 +168,9 @@ def probe_records(
     parts "position" and "semantic".
 
     Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and the same
-    with `.chance`: targets shuffled across tokens. `probe.documents`, `probe.windows` and `probe.length` say how many
+    with `.chance`: targets shuffled across tokens. Of an encoder of ours with two streams also `r2.update.token` and
+    its like, parts "position" and "semantic": the same of what block `layer` writes into a stream (`written`), apart
+    from what the residual path carries past it. `probe.documents`, `probe.windows` and `probe.length` say how many
     documents there were, of how many windows of how many tokens. A target that does not vary, such as the segment in
     text without boundaries, has no R² and no records; this is logged.
 
@@ -192,15 +197,20 @@ def probe_records(
     records = [who.record(f"probe.{what}", size) for what, size in sizes.items()]
     config: Any = model.config
     size = 2 * SplitSums.size(config.hidden_size, len(targets.columns))
-    for layers in _chunks(dict.fromkeys(range(config.num_hidden_layers + 1), size), splits):
-        for layer, sums in _probe_sums(model, chosen, targets, test, layers, batch_size, progress).items():
+    places = [(STATE, layer) for layer in range(config.num_hidden_layers + 1)]
+    if getattr(config, "position_size", 0) and hasattr(model, "inspecting"):
+        places += [(UPDATE, block) for block in range(1, config.num_hidden_layers + 1)]
+    for some in _chunks(dict.fromkeys(places, size), splits):
+        for (metric, layer), sums in _probe_sums(model, chosen, targets, test, some, batch_size, progress).items():
             for part, columns in stream_columns(config).items():
+                if metric == UPDATE and part not in STREAMS:
+                    continue
                 fewer = [k for k in sorted(set(components)) if k <= columns.stop - columns.start]
-                for (k, target), values in _probe_r2(sums, targets, columns, fewer).items():
+                for (k, target), values in _probe_r2(sums, targets, columns, [] if metric == UPDATE else fewer).items():
                     tokens = targets.counts(target).sum(1)  # (documents,)
                     place = {"part": part if k is None else f"{part}.pca{k}", "layer": layer}
                     tests, n = test @ tokens, int(tokens.sum())
-                    records += who.splits(f"r2.{target}", values, chosen.count, tests, n, **place)
+                    records += who.splits(metric + target, values, chosen.count, tests, n, **place)
     return records
 
 
@@ -283,24 +293,28 @@ def _probe_sums(
     documents: Documents,
     targets: Targets,
     test: np.ndarray,
-    layers: Sequence[int],
+    places: Sequence[tuple[str, int]],
     batch_size: int,
     progress: Progress,
-) -> dict[int, SplitSums]:
-    """Sums of the given layers by kind of token, from one pass of the documents through the model."""
-    sums: dict[int, SplitSums] = {}
-    for indices, hidden in hidden_states(model, documents, np.lexsort(test[::-1]), batch_size, progress):
-        for layer in layers:
-            states = as_numpy(hidden[layer])
-            if layer not in sums:
-                shift = states[documents.regular[indices]].mean(axis=0, dtype=np.float64)
-                sums[layer] = SplitSums(shift, len(targets.columns), len(test), kinds=2)
-            for tested_in, rows in _tested_together(test, indices):
-                for kind in (0, 1):
-                    mask, y = targets.kinds[indices[rows]] == kind, targets.values[indices[rows]]
-                    sums[layer].add(states[rows][mask], y[mask], tested_in, kind)
-    for layer, of_layer in sums.items():
-        check_finite(of_layer.total, f"hidden[{layer}]")
+) -> dict[tuple[str, int], SplitSums]:
+    """Sums of the given places, (STATE or UPDATE, layer), by kind of token, from one pass of the documents through the
+    model."""
+    sums: dict[tuple[str, int], SplitSums] = {}
+    reads_updates = any(metric == UPDATE for metric, _ in places)
+    with written(model) if reads_updates else nullcontext(dict[int, torch.Tensor]()) as updates:
+        for indices, hidden in hidden_states(model, documents, np.lexsort(test[::-1]), batch_size, progress):
+            for place in places:
+                metric, layer = place
+                states = as_numpy(updates[layer] if metric == UPDATE else hidden[layer])
+                if place not in sums:
+                    shift = states[documents.regular[indices]].mean(axis=0, dtype=np.float64)
+                    sums[place] = SplitSums(shift, len(targets.columns), len(test), kinds=2)
+                for tested_in, rows in _tested_together(test, indices):
+                    for kind in (0, 1):
+                        mask, y = targets.kinds[indices[rows]] == kind, targets.values[indices[rows]]
+                        sums[place].add(states[rows][mask], y[mask], tested_in, kind)
+    for (metric, layer), of_place in sums.items():
+        check_finite(of_place.total, f"what block {layer} writes" if metric == UPDATE else f"hidden[{layer}]")
     return sums
 
 

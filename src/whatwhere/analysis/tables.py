@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..encoder.tables import read_table
+from ..files import read_yaml
+from ..gates import CHANGED
 from ..geometry import (
     component_shares,
     dominant_turns,
@@ -25,9 +27,14 @@ from ..geometry import (
     outliers,
     rotations,
     spectrum,
+    white_floor,
 )
+from ..geometry.spectra import FEWEST_ROWS
 from ..records import Record
 from ..shipped import model_source
+from ..training.config import LoopConfig
+from ..training.optimizers import table_walk
+from ..training.pretrain import CONFIG
 from .passes import as_float64
 from .who import Who
 
@@ -82,6 +89,46 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
             records.append(who.record(f"rotation.{name}", getattr(pair, name), **place))
     arrays = {"scores": s.scores[:, :DRAWN], "shares": s.shares, "dct_power": s.dct_power[:DRAWN], "outliers": lonely}
     return records, arrays
+
+
+def noise_records(table: Any, who: Who, start: Any = None, run: str | Path | None = None) -> list[Record]:
+    """Records of a position table (rows, width) beside the noise that would look like it, n the number of rows.
+
+    `table.rms`: root mean square of the entries about the mean row; `table.floor`: share of that power which the white
+    floor holds (`geometry.white_floor`). With part "change" the same of what training added to `start`, the table of
+    step 0, about 0; and `table.walk`, the root mean square that AdamW's random walk at the rates of the training in the
+    folder `run` gives a table whose gradient is noise (`training.optimizers.table_walk`). No intervals.
+
+    A folder without settings of a pretraining, or a table that is no parameter of its own (`run` None), has no walk; a
+    table of fewer than 8 rows has no floor.
+    """
+    table = as_float64(table)
+    place: dict[str, Any] = {"n": len(table)}
+    centred = table - table.mean(axis=0)
+    records = [who.record("table.rms", np.sqrt(np.mean(centred**2)), **place)]
+    floored = len(table) >= FEWEST_ROWS
+    if floored:
+        records.append(who.record("table.floor", white_floor(table), **place))
+    if start is None:
+        return records
+    place["part"] = CHANGED
+    added = table - as_float64(start)
+    records.append(who.record("table.rms", np.sqrt(np.mean(added**2)), **place))
+    if floored:
+        records.append(who.record("table.floor", white_floor(added), **place))
+    walk = None if run is None else _walk(Path(run) / CONFIG)
+    if walk is not None:
+        records.append(who.record("table.walk", walk, **place))
+    return records
+
+
+def _walk(settings: Path) -> float | None:
+    """The random walk of the table of a pretraining, by its saved settings; None where there are none."""
+    if not settings.is_file():
+        return None
+    saved = {key: value for key, value in read_yaml(settings).items() if key in LoopConfig.model_fields}
+    config = LoopConfig.parse(saved, path=settings)
+    return None if config.steps is None else table_walk(config, config.steps)
 
 
 def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:

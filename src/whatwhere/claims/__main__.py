@@ -3,7 +3,18 @@
 from collections import Counter
 from pathlib import Path
 
-from ..gates import CONTENT, FALLING, HALF, LEARNED, MOVED, ONE_SEED, PRESENT, READ  # noqa: F401  (for intro.md)
+from ..gates import (  # noqa: F401  (for intro.md)
+    CONTENT,
+    FALLING,
+    FLOOR,
+    HALF,
+    LEARNED,
+    ONE_SEED,
+    PRESENT,
+    READ,
+    USED,
+    WALK,
+)
 from ..papers import PAPERS, title
 from . import CLAIMS, FACTS, NUMBER, OURS, SENTENCE
 from .claim import CORPUS, EMPIRICAL, Claim

@@ -5,9 +5,10 @@ The paper's "relative" is the term `relative`, its AP `absolute`, its semantic i
 
 import numpy as np
 
-from ..gates import CONTENT, PRESENT, READ, unlearned
+from ..gates import CONTENT, LABELLED, NOTHING, PRESENT, READ, USED, unlearned
+from ..metrics import UNIT
 from ..papers import DSTG_R2, DSTG_TABLES
-from ..points import Margin, Point, largest, portion, rank_correlations, share_above, smallest
+from ..points import Margin, Point, largest, portion, rank_correlations, smallest
 from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, OURS, SENTENCE, SOME, Measured, claim, of_losses
 from .evidence import Evidence, Missing
 
@@ -19,6 +20,7 @@ CLEAR = 0.75  # AP- or semantic-oriented: at least this share of what the two te
 GROUP = 0.1  # of the heads, from which there is a group
 AFFECTED = 1 / 3  # "strongly affected" by one of three terms: at least an even share of the divergence
 RETRIEVES = 0.1  # attention to the other copy that makes a retrieval head (Wu et al. 2024, whom DSTG follows)
+SEVERAL = "several"  # label of a head in which no term has half
 SEMANTIC_HEADS, ALL_HEADS = 9, 36  # in the paper's model
 _TABLE_2, _TABLE_3, _TABLE_4 = (f"DSTG section 5.{i}, Table {i + 1}" for i in (1, 2, 3))
 BASELINES, FOUR = ("ap", "rp", "rope"), ("dstg", "ap", "rp", "rope")
@@ -56,8 +58,10 @@ def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
 
 def _kept(e: Evidence, target: str) -> Measured:
     early, late = (e.r2("dstg", target, "position", layer) for layer in (1, e.late()))
-    e.there(early, _least(e, target), f"R² ({target}) after the first block of dstg's position stream")
-    return late >= KEPT * early
+    least = _least(e, target)
+    e.there(early, least, f"R² ({target}) after the first block of dstg's position stream")
+    worth, writes = e.used(target, e.late())
+    return late >= KEPT * early, worth >= USED, writes >= least
 
 
 def _there(e: Evidence, target: str) -> float:
@@ -86,7 +90,9 @@ def _lost(e: Evidence, target: str, model: str = "ap", part: str = "all") -> Mar
 def dstg_position_kept(e: Evidence) -> Measured:
     """The position stream keeps position through the layers.
     R² (token) of the position stream after the last block but one is at least {KEPT} of that after the first, which is
-    at least {PRESENT}, else there is nothing to keep."""
+    at least {PRESENT}, else there is nothing to keep. Kept means used: without the absolute term the loss rises by at
+    least {USED} nats in every seed, and R² (token) of what the last block but one writes into the stream, apart from
+    what the residual path carries past it, is at least {PRESENT}."""
     return _kept(e, "token")
 
 
@@ -136,8 +142,8 @@ def semantic_stream_little_position(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1)", "dstg", "ap", paper=DSTG_TABLES["pca.top2", "dstg", None])
 def dstg_2d_collapse(e: Evidence) -> Measured:
     """The separate position table collapses to two dimensions.
-    Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's; both have moved by at
-    least their first size."""
+    Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's; both stand above their
+    noise."""
     e.moved("dstg", "ap")
     dstg, ap = e.value("pca.top2", "dstg"), e.value("pca.top2", "ap")
     return dstg >= MOST, dstg >= ap
@@ -146,8 +152,8 @@ def dstg_2d_collapse(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1)", "dstg", paper=DSTG_TABLES["dct.low4", "dstg", 0])
 def dstg_low_frequency(e: Evidence) -> Measured:
     """Two components of the separate table are slow waves.
-    Each of the first two components of dstg's table, which has moved by at least its first size, has at least {MOST} of
-    its power in the first four DCT bins; the lower is shown."""
+    Each of the first two components of dstg's table, which stands above its noise, has at least {MOST} of its power in
+    the first four DCT bins; the lower is shown."""
     e.moved()
     return smallest([e.value("dct.low4", index=i) for i in (0, 1)]) >= MOST
 
@@ -155,8 +161,8 @@ def dstg_low_frequency(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1) (the power is not printed)", "dstg")
 def dstg_third_component_fast(e: Evidence) -> Measured:
     """The separate table's third component is a fast wave.
-    The third component of dstg's table, which has moved by at least its first size, has at most {LOST} of its power in
-    the first four DCT bins, and less than each of the first two, which have at least as much, else nothing is said."""
+    The third component of dstg's table, which stands above its noise, has at most {LOST} of its power in the first four
+    DCT bins, and less than each of the first two, which have at least as much, else nothing is said."""
     e.moved()
     *slow, low = (e.value("dct.low4", index=i) for i in range(3))
     e.there(smallest(slow), LOST, "a share of slow waves in both of the first two components")
@@ -166,7 +172,7 @@ def dstg_third_component_fast(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1)", "ap", paper=DSTG_TABLES["pca.top2", "ap", None])
 def ap_table_high_dimensional(e: Evidence) -> Measured:
     """The entangled position table needs many dimensions.
-    Two components hold at most {LOST} of the variance of ap's table, which has moved by at least its first size."""
+    Two components hold at most {LOST} of the variance of ap's table, which stands above its noise."""
     e.moved()
     return e.value("pca.top2") <= LOST
 
@@ -174,8 +180,8 @@ def ap_table_high_dimensional(e: Evidence) -> Measured:
 @claim("DSTG section 4 (1) (paper: under 0.002)", "ap", paper=DSTG_TABLES["dct.low4", "ap", 0])
 def ap_high_frequency(e: Evidence) -> Measured:
     """The entangled position table varies fast.
-    Each of the first two components of ap's table, which has moved by at least its first size, has at most {LOST} of
-    its power in the first four DCT bins; the higher is shown."""
+    Each of the first two components of ap's table, which stands above its noise, has at most {LOST} of its power in the
+    first four DCT bins; the higher is shown."""
     e.moved()
     return largest([e.value("dct.low4", index=i) for i in (0, 1)]) <= LOST
 
@@ -188,7 +194,9 @@ def segment_follows_position(e: Evidence) -> Measured:
     """The position stream keeps the segment index.
     R² (segment) of the position stream after the last block but one is at least {KEPT} of that after the first, which
     is at least {LOST} of what position alone explains in these texts, else there is nothing to keep; no stream that
-    holds positions alone can reach more than that."""
+    holds positions alone can reach more than that. Kept means used: without the absolute term the loss rises by at
+    least {USED} nats in every seed, and what the last block but one writes into the stream has at least {LOST} of the
+    same."""
     return _kept(e, "segment")
 
 
@@ -387,42 +395,60 @@ def _heads(e: Evidence, metric: str, part: str | None = None) -> list[Point]:
     return e.heads(metric, part)
 
 
+def _of_labelled(e: Evidence, chosen: np.ndarray) -> Point:
+    """Of each seed the share of the heads with a label, a term that is worth something in that head alone, which are
+    chosen (heads, seeds). Refuses a model with few such heads."""
+    labelled = np.isin(e.labelled(), (NOTHING, SEVERAL), invert=True)
+    what = f"a share of the heads of {e.model} of which one term is worth anything alone"
+    e.there(Point.between(float(labelled.mean())), LABELLED, what)
+    return Point.of(((chosen & labelled).sum(axis=0) / np.maximum(labelled.sum(axis=0), 1))[:, None], span=UNIT)
+
+
+def _at_least(points: list[Point], threshold: float) -> np.ndarray:
+    """(heads, seeds) where points reach a threshold."""
+    return np.array([p.each >= threshold for p in points])
+
+
 @claim("DSTG section 4 (3), figure 2", "dstg", paper=(ALL_HEADS - SEMANTIC_HEADS) / ALL_HEADS)
 def dstg_most_heads_absolute(e: Evidence) -> Measured:
     """Most heads are strongly affected by absolute position.
-    In at least {LOST} of the heads the absolute term has at least an even share, a third, of the divergence that
-    leaving out one term makes."""
-    return share_above(_heads(e, "kl.share.absolute"), AFFECTED) >= LOST
+    In at least {LOST} of the labelled heads the absolute term has at least an even share, a third, of the divergence
+    that leaving out one term makes. A head is labelled by the term with at least half, and only where the loss rises
+    without that term in that head alone; nothing is said where fewer than {LABELLED} of the heads are."""
+    return _of_labelled(e, _at_least(_heads(e, "kl.share.absolute"), AFFECTED)) >= LOST
 
 
 @claim("DSTG section 4 (3), figure 2: no purely RP-oriented heads", "dstg", paper=0.0, origin=SENTENCE)
 def dstg_no_relative_heads(e: Evidence) -> Measured:
     """No head lives by relative position alone.
-    Share of the heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME}, less than
-    one head."""
-    return share_above(_heads(e, "kl.share.relative"), PURELY) <= SOME
+    Share of the labelled heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME},
+    less than one head; nothing is said where fewer than {LABELLED} of the heads are labelled."""
+    return _of_labelled(e, _at_least(_heads(e, "kl.share.relative"), PURELY)) <= SOME
 
 
 @claim("DSTG section 4 (3): 9 of 36 heads", "dstg", paper=SEMANTIC_HEADS / ALL_HEADS)
 def dstg_few_semantic_heads(e: Evidence) -> Measured:
     """A minority of the heads specialises in semantics.
-    Share of the heads labelled semantic is at most an even share of three terms, a third, and at least {GROUP}, from
-    which there is a group."""
+    Share of the labelled heads that are labelled semantic is at most an even share of three terms, a third, and at
+    least {GROUP}, from which there is a group; nothing is said where fewer than {LABELLED} of the heads are
+    labelled."""
     _content(e)
-    share = e.value("heads.share", part="semantic")
+    share = _of_labelled(e, e.labelled() == "semantic")
     return share <= AFFECTED, share >= GROUP
 
 
 @claim("DSTG section 4 (3): almost exclusively AP-driven or semantic-driven (no number printed)", "dstg")
 def dstg_heads_cluster(e: Evidence) -> Measured:
     """Heads are either absolute or semantic, hardly mixed.
-    In at least {MOST} of the heads one of the semantic and the absolute term makes at least {CLEAR} of the divergence
-    of the two, and each of the two does in at least {GROUP} of the heads; the share of such heads is shown."""
+    In at least {MOST} of the labelled heads one of the semantic and the absolute term makes at least {CLEAR} of the
+    divergence of the two, and each of the two does in at least {GROUP} of them; the share of such heads is shown.
+    Nothing is said where fewer than {LABELLED} of the heads are labelled."""
     both = list(zip(_heads(e, "kl.semantic"), _heads(e, "kl.absolute"), strict=True))
-    semantic, absolute = [portion(s, a) for s, a in both], [portion(a, s) for s, a in both]
-    groups = [share_above(values, CLEAR) for values in (semantic, absolute)]
-    clear = share_above([largest(pair) for pair in zip(semantic, absolute, strict=True)], CLEAR)
-    e.note = f"{groups[0].value:.0%} of the heads semantic, {groups[1].value:.0%} absolute".replace("%", " %")
+    semantic = _at_least([portion(s, a) for s, a in both], CLEAR)
+    absolute = _at_least([portion(a, s) for s, a in both], CLEAR)
+    groups = [_of_labelled(e, chosen) for chosen in (semantic, absolute)]
+    clear = _of_labelled(e, semantic | absolute)
+    e.note = f"{groups[0].value:.0%} of them semantic, {groups[1].value:.0%} absolute".replace("%", " %")
     return clear >= MOST, *(group >= GROUP for group in groups)
 
 

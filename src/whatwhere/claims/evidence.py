@@ -1,9 +1,12 @@
 """What a claim reads: the records of a run that speak of some models, and which of them were read."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
-from ..gates import MOVED, unlearned, unsettled
+import numpy as np
+
+from ..gates import labels, noise, unlearned, unsettled
 from ..metrics import repeats
 from ..points import ANY, Point, Table, largest, summary
 from ..records import Record
@@ -104,6 +107,17 @@ class Evidence:
             raise Missing(f"no {metric}{name} of the heads of {self.model}")
         return [self.value(metric, layer=at, head=head, part=part) for at, head in places]
 
+    def labelled(self) -> np.ndarray:
+        """(heads, seeds) labels of the heads of the first model, in the order of `heads`: a term, "several", or
+        `gates.NOTHING`."""
+        of_seeds = [labels(self.table, self.model, seed) for seed in self.seeds]
+        if self.step is not None or not all(of_seeds):
+            raise Missing(f"no head.label of {self.model} with ablation.remove of its single heads")
+        for metric in ("head.label", "ablation.remove"):
+            rows = self.rows(metric)
+            self.read |= dict.fromkeys(r for r in rows if r.head is not None and r.index is None)
+        return np.array([[label for _, label in sorted(of_seed.items())] for of_seed in of_seeds]).T
+
     def along(self, column: str, metric: str, part: str | None = None) -> dict[int, Point]:
         """A metric at every layer, or at every index (component, rank, width), that has it."""
         values = sorted(self.table.distinct(column, metric, self.model, part=part, head=None, step=None))
@@ -186,14 +200,26 @@ class Evidence:
         return point
 
     def moved(self, *models: str) -> None:
-        """Refuse position tables (of `model`) that have not left their random start (`gates.MOVED`), whose many
-        dimensions and fast changes they would show; one of a fine-tuning, or of whose start nothing is known, is taken
+        """Refuse position tables (of `model`) that do not stand above their noise (`gates.noise`), whose many
+        dimensions and fast changes they would show; one of a fine-tuning, or of which no noise was measured, is taken
         as it is."""
         for model in models or (self.model,):
-            tuned = self.table.rows("accuracy.commonest", model)
-            if self.step is None and not tuned and self.table.rows("change", model, part=None):
-                what = f"a table of {model} that has moved by a share"
-                self.there(self.last_step("change", None, model), MOVED, what)
+            if self.step is None and not self.table.rows("accuracy.commonest", model):
+                for metric in ("table.floor", "table.rms", "table.walk"):
+                    self.read |= dict.fromkeys(self.rows(metric, model))
+                if why := noise(self.table, model, self.seeds):
+                    raise Missing(f"needs a table of {model} that stands above its noise: {why}")
+
+    def used(self, target: str, layer: int) -> tuple[Point, Point]:
+        """What the position stream of the first model does, beside carrying its table along: what the absolute term is
+        worth in nats, in the seed where it is worth least, and R² of a target in what the block of that number writes
+        into the stream."""
+        worth = self.value("ablation.remove", part="absolute")
+        least = [int(worth.each.argmin())]
+        worth = replace(worth, at=worth.at[least], below=worth.below[least], above=worth.above[least])
+        said = f"the absolute term is worth {worth.value:.2g} nats{' in the least seed' if len(self.seeds) > 1 else ''}"
+        self.note = "; ".join(filter(None, (self.note, said)))
+        return worth, self.r2(self.model, f"update.{target}", "position", layer)
 
     def unlearned(self, share: float) -> str:
         """Which model has learned too little, so that no claim can be about it (`gates.unlearned`); "" for none."""

@@ -388,9 +388,8 @@ def geom_separation_flat(e: Evidence) -> Measured:
 )
 def geom_learned_monotone(e: Evidence) -> Measured:
     """Learned tables are far from random order.
-    Violations of monotonicity of a learned table at its last checkpoint, which has moved by at least its first size,
-    are at most {MONOTONE} (random 0.5); not testable where fewer than {PLACED} of the training windows begin with a
-    document."""
+    Violations of monotonicity of a learned table at its last checkpoint, which stands above its noise, are at most
+    {MONOTONE} (random 0.5); not testable where fewer than {PLACED} of the training windows begin with a document."""
     _placed(e)
     e.moved()
     return _by_step(e, "violations")[-1] <= MONOTONE
@@ -406,9 +405,9 @@ def _placed(e: Evidence) -> None:
 @of_checkpoints("GEOM section 6.7, figure 7 (pre-trained model; from scratch: 0.036)", paper=0.168)
 def geom_learned_correlates(e: Evidence) -> Measured:
     """Learned distances follow those of the corpus.
-    Distances of a learned table at its last checkpoint, which has moved by at least its first size, correlate with the
-    corpus's corrected ones by at least {CORRELATED}; not testable where fewer than {PLACED} of the training windows
-    begin with a document, as rows then are no places in documents."""
+    Distances of a learned table at its last checkpoint, which stands above its noise, correlate with the corpus's
+    corrected ones by at least {CORRELATED}; not testable where fewer than {PLACED} of the training windows begin with a
+    document, as rows then are no places in documents."""
     _placed(e)
     e.moved()
     return e.last_step("correlation.corrected", "corpus") >= CORRELATED

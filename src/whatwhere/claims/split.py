@@ -1,6 +1,6 @@
 """Claims of the SPLIT notes, which measure nothing, about their encoder, and about texts longer than the training's."""
 
-from ..gates import PRESENT
+from ..gates import PRESENT, USED
 from ..points import Point, largest
 from .claim import KEPT, MARGINAL, OURS, SENTENCE, UNMOVED, Measured, claim
 from .evidence import Evidence, Missing
@@ -59,10 +59,13 @@ def split_position_without_semantics(e: Evidence) -> Measured:
 def split_position_kept(e: Evidence) -> Measured:
     """Reserved dimensions keep position to the end.
     R² (token) of the position stream of split after the last block is at least {KEPT} of that after the first, which is
-    at least {PRESENT}, else there is nothing to keep."""
+    at least {PRESENT}, else there is nothing to keep. Kept means used: without the absolute term the loss rises by at
+    least {USED} nats in every seed, and R² (token) of what the last block writes into the stream is at least
+    {PRESENT}."""
     first, last = (e.r2("split", "token", "position", layer) for layer in (1, e.last()))
     e.there(first, PRESENT, "R² (token) after the first block of the position stream of split")
-    return last >= KEPT * first
+    worth, writes = e.used("token", e.last())
+    return last >= KEPT * first, worth >= USED, writes >= PRESENT
 
 
 # Texts longer than those of the training: "only p_i needs extrapolation".

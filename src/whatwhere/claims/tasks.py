@@ -161,20 +161,21 @@ _SYNTAX, _STRUCTURE = ("pos", "constituents"), ("sentence-order", "readability")
 @of_tasks("DSTG section 5.4, Table 6", *_MODELS, paper=_least_lead(*_SYNTAX))
 def dstg_keeps_more_syntax(e: Evidence) -> Measured:
     """Separate streams keep more of syntax.
-    Linear probes of the last layer of dstg, both streams together, have more parts of speech and sequences of top
-    constituents right than those of ap, rope and, where it is there, rp; the smaller of the two leads over the best of
-    them is shown, paired by sentences. Each of them is {TAUGHT} above its untrained self on both, with an
-    interval above 0, else nothing is said. Accuracy on UD English-EWT here, F1 on Flash-Holmes there."""
+    Linear probes of dstg, both streams together, each after the last block that trains it (position: the last but one),
+    have more parts of speech and sequences of top constituents right than those of ap, rope and, where it is there, rp;
+    the smaller of the two leads over the best of them is shown, paired by sentences. Each of them is {TAUGHT} above its
+    untrained self on both, with an interval above 0, else nothing is said. Accuracy on UD English-EWT here, F1 on
+    Flash-Holmes there."""
     return _both(e, *_SYNTAX)
 
 
 @of_tasks("DSTG section 5.4, Table 6", *_MODELS, paper=_least_lead(*_STRUCTURE))
 def dstg_keeps_more_structure(e: Evidence) -> Measured:
     """Separate streams keep more of a text's structure.
-    Linear probes of the last layer of dstg, both streams together, tell the order of sentences and readability better
-    than those of ap, rope and, where it is there, rp; the smaller of the two leads over the best of them is shown,
-    paired by rows. Each of them is {TAUGHT} above its untrained self on both, with an interval above 0, else nothing
-    is said. Paragraphs of a corpus here, Flash-Holmes there."""
+    Linear probes of dstg, both streams together, each after the last block that trains it (position: the last but one),
+    tell the order of sentences and readability better than those of ap, rope and, where it is there, rp; the smaller of
+    the two leads over the best of them is shown, paired by rows. Each of them is {TAUGHT} above its untrained self on
+    both, with an interval above 0, else nothing is said. Paragraphs of a corpus here, Flash-Holmes there."""
     return _both(e, *_STRUCTURE)
 
 

@@ -323,3 +323,22 @@ class EncoderConfig(PretrainedConfig):
     def longest(self) -> int | None:
         """Most tokens that an input may have, or None where positions are not numbered by a table."""
         return self.max_position_embeddings if self.absolute != "none" or self.untied == "free" else None
+
+
+def last_trained(config: Any, part: str = "all") -> int:
+    """Return the index of the last hidden state whose columns of a part a pretraining trains.
+
+    Where the masked-language head reads the semantic stream alone, the position half of the last block gets no gradient
+    (DSTG 3.3): its matrices stay as they were drawn, so the position stream ends after the last block but one. All else
+    ends after the last block, and so do both streams of a model with another head, or none, which a later training has
+    given a use for all columns.
+
+    Args:
+        config: of any encoder.
+        part: "position", or any other.
+    """
+    last = int(config.num_hidden_layers)
+    if part != "position" or not getattr(config, "position_size", 0) or getattr(config, "mlm_head", "") != "semantic":
+        return last
+    heads = getattr(config, "architectures", None) or ["EncoderForMaskedLM"]
+    return last - 1 if "EncoderForMaskedLM" in heads else last

@@ -3,23 +3,46 @@
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .config import last_trained
+
 POOLINGS = ("mean", "cls", "semantic", "position")
 OF_STREAMS = ("semantic", "position")  # those that need two streams to differ from the mean
 _POOLING, _DENSE = "1_Pooling", "2_Dense"
+
+
+def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
+    """(b, n, hidden_size) the last hidden state, but each stream after the last block that trains it (`last_trained`).
+
+    Args:
+        hidden: the num_hidden_layers + 1 hidden states of an encoder, before its final norm.
+        config: of that encoder.
+    """
+    late, d_pos = last_trained(config, "position"), getattr(config, "position_size", 0)
+    if late == config.num_hidden_layers:
+        return hidden[-1]
+    return torch.cat([hidden[late][..., :d_pos], hidden[-1][..., d_pos:]], dim=-1)
+
+
+def reads_early(config: Any, pooling: str) -> bool:
+    """Whether vectors of a pooling are made of an earlier state than the output, which needs all hidden states."""
+    return pooling == "position" and last_trained(config, "position") < config.num_hidden_layers
 
 
 def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str, position_size: int = 0) -> Tensor:
     """One vector a text: (b, n, hidden_size) hidden states and a mask (b, n), padded on the right, -> (b, width).
 
     pooling: "mean" over the tokens, special ones included; "cls", the first token; "semantic" or "position", the
-    columns of one stream in that mean. position_size: columns of the position stream, the first ones.
+    columns of one stream in that mean. position_size: columns of the position stream, the first ones. Where
+    `reads_early`, the position stream is that of `trained_states`.
     """
     if pooling == "cls":
         return hidden[:, 0]
@@ -41,8 +64,9 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
 
     Args:
         folder: a saved model with its tokenizer, ours or of transformers.
-        pooling: as `pooled`; streams are taken by a `Dense` module whose fixed weights are zeros and ones. "semantic"
-            is the mean for a model of one stream. Longer texts are cut to `max_position_embeddings` tokens; those of
+        pooling: as `pooled`; streams are taken by a `Dense` module whose fixed weights are zeros and ones, of the last
+            hidden state, which is why "position" is for models that train it there. "semantic" is the mean for a model
+            of one stream. Longer texts are cut to `max_position_embeddings` tokens; those of
             another package's model to what sentence-transformers finds.
 
     Raises:
@@ -61,6 +85,11 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
     d_pos = config["position_size"] if ours else 0
     if pooling == "position" and not d_pos:
         raise ValueError(f"{folder} holds a model of one stream, which has no position columns. Pool its mean or cls.")
+    if ours and reads_early(SimpleNamespace(**config), pooling):
+        raise ValueError(
+            f"{folder} holds a model whose last block has an untrained position half, and sentence-transformers reads "
+            "no other block. whatwhere predict --pooling position reads the one before."
+        )
     modules = [("", "Transformer"), (_POOLING, "Pooling")]
     _write(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
     settings: dict[str, Any] = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}

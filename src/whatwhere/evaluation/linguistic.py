@@ -276,7 +276,7 @@ def _notes(config: LinguisticConfig, _out: Path) -> list[str]:
             f"BLiMP: {len(pairs):,} pairs of {len({p.paradigm for p in pairs})} paradigms, by pseudo-log-likelihood."
         )
     if any(name in TASKS for name in config.tasks):
-        states = "the last hidden state" if config.layers == "last" else "all hidden states"
+        states = "the last hidden state that is trained" if config.layers == "last" else "all hidden states"
         rows = config.limit or ROWS
         notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of training and test.")
     lacking = [name for name in (BLIMP, *TASKS) if not there(name, config.folder)]

@@ -22,7 +22,7 @@ from ..corpus.labelled import padded
 from ..corpus.python_docs import PythonDocs
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
-from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled
+from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from ..encoder.tables import most_tokens
 from ..files import read_json, read_object
 from ..records import Record
@@ -122,7 +122,9 @@ def text_vectors(
         input_ids = torch.from_numpy(padded([ids[i] for i in rows], tokenizer.pad_token_id))
         mask = torch.from_numpy((np.arange(input_ids.shape[1]) < lengths[rows, None]).astype(np.int64))
         batch = {"input_ids": input_ids.to(device_of(body)), "attention_mask": mask.to(device_of(body))}
-        hidden = body(**batch).last_hidden_state
+        early = reads_early(body.config, pooling)
+        output = body(**batch, output_hidden_states=early)
+        hidden = trained_states(output.hidden_states, body.config) if early else output.last_hidden_state
         streams = getattr(body.config, "position_size", 0)
         found.append(pooled(hidden, batch["attention_mask"], pooling, streams).float().cpu().numpy())
         at += len(rows)

@@ -14,7 +14,7 @@ from ..analysis.passes import device_of
 from ..corpus import load_tokenizer
 from ..corpus.labelled import padded
 from ..encoder import EncoderConfig
-from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled
+from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from ..encoder.tables import most_tokens
 from ..training.checkpoints import quiet
 from ..training.extension import read_at_once
@@ -131,12 +131,14 @@ class Predictor:
         if self.what == "words":
             return self._words(len(texts), windows, top, show)
         weights, found = np.zeros(len(texts)), np.zeros((len(texts), 0))
-        for rows, mask, output in self._passes(windows, show):
+        config, early = self.model.config, self.what == "vectors" and reads_early(self.model.config, pooling)
+        for rows, mask, output in self._passes(windows, show, output_hidden_states=early):
             if self.what == "labels":
                 values = output.logits
             else:
                 counted = torch.from_numpy(padded([w.counted for w in rows], 0)).to(mask)
-                values = pooled(output.last_hidden_state, counted, pooling, streams)
+                states = trained_states(output.hidden_states, config) if early else output.last_hidden_state
+                values = pooled(states, counted, pooling, streams)
             if not found.size:
                 found = np.zeros((len(texts), values.shape[1]))
             for window, value in zip(rows, values.double().cpu().numpy(), strict=True):
@@ -191,9 +193,10 @@ class Predictor:
             yield _Window(int(text), ids, types, np.ones(len(ids), np.int64), np.where(special, -1, starts))
 
     def _passes(
-        self, windows: Sequence[_Window], show: Callable[[int, int], None]
+        self, windows: Sequence[_Window], show: Callable[[int, int], None], **how: Any
     ) -> Iterator[tuple[list[_Window], torch.Tensor, Any]]:
-        """The model's output of batches of windows of nearly one length, the longest first."""
+        """The model's output of batches of windows of nearly one length, the longest first; `how`: what else it is
+        called with."""
         order, at = sorted(windows, key=lambda w: -len(w.ids)), 0
         while at < len(order):
             rows = order[at : at + max(1, BATCH_TOKENS // len(order[at].ids))]
@@ -204,7 +207,7 @@ class Predictor:
             if self.types:
                 batch["token_type_ids"] = padded([w.types for w in rows], 0)
             inputs = {key: torch.from_numpy(value).to(device_of(self.model)) for key, value in batch.items()}
-            yield rows, inputs["attention_mask"], self.model(**inputs)
+            yield rows, inputs["attention_mask"], self.model(**inputs, **how)
             at += len(rows)
             show(at, len(order))
 

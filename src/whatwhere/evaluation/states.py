@@ -10,6 +10,7 @@ import torch
 from ..analysis.passes import Documents, at_least_float32, body_of, hidden_states
 from ..analysis.probes import stream_columns
 from ..corpus.labelled import padded
+from ..encoder.sentence import trained_states
 from ..encoder.tables import most_tokens
 
 BATCH_TOKENS = 8192  # of a forward pass, padding included
@@ -38,7 +39,8 @@ def parts_of(config: Any, slots: int = 1) -> dict[str, np.ndarray]:
 
 
 def layers_of(model: Any, which: str) -> list[int]:
-    """Numbers of the hidden states that probes read, 0 the embeddings: "last" or "all"."""
+    """Numbers of the hidden states that probes read, 0 the embeddings: "last" or "all". In the last each stream is read
+    after the last block that trains it (`encoder.sentence.trained_states`)."""
     return list(range(model.config.num_hidden_layers + 1))[None if which == "all" else -1 :]
 
 
@@ -54,8 +56,8 @@ def slot_states(
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(layers, slots, width) float32, the mean of the states of the tokens that lie in each slot, at least in part, or
-    the state of the first or last of them; and (slots,) bool: which have no token that the model reads, and zeros for a
-    state.
+    the state of the first or last of them, the last layer as of `layers_of`; and (slots,) bool: which have no token
+    that the model reads, and zeros for a state.
 
     Of a text with more tokens than the model has positions the end is cut.
 
@@ -137,6 +139,8 @@ def _read(
         index = torch.tensor(owners)
         counts = torch.zeros(len(numbers)).index_add_(0, index, torch.ones(len(owners))).clamp_(min=1)
         for place, layer in enumerate(layers):
-            flat = at_least_float32(hidden[layer]).float().cpu().flatten(0, 1)
+            last = layer == model.config.num_hidden_layers
+            states = trained_states(hidden, model.config) if last else hidden[layer]
+            flat = at_least_float32(states).float().cpu().flatten(0, 1)
             sums = torch.zeros(len(numbers), flat.shape[1]).index_add_(0, index, flat[torch.tensor(tokens)])
             found[place, numbers] = (sums / counts[:, None]).numpy()

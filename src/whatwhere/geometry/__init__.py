@@ -29,6 +29,7 @@ from .spectra import (
     outliers,
     rotations,
     spectrum,
+    white_floor,
 )
 from .stress import distance_correlation, lag_correlation, stress, stress_of_distances
 
@@ -41,5 +42,5 @@ __all__ = [
     "monotonicity_interval",
     "monotonicity_violations", "outliers", "positional_counts", "positional_distributions", "random_table", "rope",
     "rotations", "sinusoidal", "smacof", "spectrum", "stress", "stress_of_distances", "toeplitz_share",
-    "violations_of_distances",
+    "violations_of_distances", "white_floor",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..gates import ONE_SEED, READ
+from ..gates import ONE_SEED, READ, USED, use
 from ..points import Point
 from ..terms import APART, rates
 from . import schemes
@@ -147,6 +147,7 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
             less = f"{percent(1 - costs[cheap] / costs[dear], 0)} fewer operations than `{dear}`"
             pieces.append(f"`{cheap}` needs {less}" + " and has no length limit" * limits)
     positions = {m: p for m in order if "position" in run.parts("r2.token", m) and (p := _kept(run, m))}
+    positions = {m: p for m, p in positions.items() if (worth := use(run.table, m)) is None or worth >= USED}
     keepers = [f"`{m}` (R² {fixed(p.value, 2)})" for m, p in positions.items() if p.value >= READ]
     if keepers:
         only = "only " if len(keepers) < len(order) else ""

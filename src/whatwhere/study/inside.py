@@ -5,7 +5,7 @@ A study calls `measure` for every model; `whatwhere heads` is `run_heads`, for o
 
 import json
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,9 @@ from ..analysis.who import Who
 from ..corpus import Windows, count_windows
 from ..encoder.tables import most_tokens
 from ..files import Arrays, arrays_of, read_json
+from ..gates import NOTHING, labels
 from ..hashes import forget_hashes
+from ..points import Table
 from ..records import Record, read_records, write_records
 from ..training.runs import one_writer
 from .geometry import geometry_records, save_geometry_arrays
@@ -201,6 +203,7 @@ def _ours(out: Path) -> bool:
 def heads_text(result: dict[str, Any]) -> str:
     """The same for people: a line a head with its label, the shares of its terms, and what it looks at."""
     records = [Record(**r) for r in result["records"]]
+    named = labels(Table(records), records[0].model, records[0].seed) if records else {}
     heads: dict[tuple[int, int], dict[str, Record]] = defaultdict(dict)
     for r in records:
         if r.layer is not None and r.head is not None and (r.part == "total" or not r.metric.startswith(LOOKS)):
@@ -208,18 +211,21 @@ def heads_text(result: dict[str, Any]) -> str:
     shares = [metric for metric in dict.fromkeys(r.metric for r in records) if metric.startswith(SHARE)]
     looks = [LOOKS + s for s in SCORES if any(LOOKS + s in of_head for of_head in heads.values())]
     names = [metric.removeprefix(SHARE).removeprefix(LOOKS) for metric in (*shares, *looks)]
-    lines = [["layer", "head", *(["follows", "stable"] if shares else []), *names]]
+    lines = [["layer", "head", *(["follows" if named else "most by", "stable"] if shares else []), *names]]
     for (layer, head), of_head in sorted(heads.items()):
         label = of_head.get("head.label")
-        follows = [str(label.part), f"{label.value:.0%}"] if label else ["-", "-"]
+        follows = [named.get((layer, head), str(label.part)), f"{label.value:.0%}"] if label else ["-", "-"]
         cells = [f"{of_head[m].value:.2f}" if m in of_head else "-" for m in shares]
         cells += [f"{of_head[m].value:.3f}" if m in of_head else "-" for m in looks]
         lines.append([str(layer), str(head), *(follows if shares else []), *cells])
     text = [result["not_learned"], ""] if result["not_learned"] else []
     text += columns(lines, str.rjust)
+    for term, count in Counter(named.values()).most_common():
+        follow = "have no single term that is worth anything alone" if term == NOTHING else f"follow {term}"
+        text.append(f"{count} of {len(named)} heads {follow}")
     for r in records:
-        if r.metric == "heads.share" and r.value > 0:
-            text.append(f"{r.value:.0%}{_bounds(r, '.0%')} of {r.n} heads follow {r.part}")
+        if not named and r.metric == "heads.share" and r.value > 0:
+            text.append(f"{r.value:.0%}{_bounds(r, '.0%')} of {r.n} heads change most without {r.part}")
     whole = [r for r in records if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part]
     for r in records:
         if r.metric == "ablation.loss" and r.index is None:

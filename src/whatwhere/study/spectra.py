@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.tables import POSITIONS, SourceTable, load_tables, table_arrays, table_records, word_records
+from ..analysis.tables import (
+    POSITIONS,
+    SourceTable,
+    load_tables,
+    noise_records,
+    table_arrays,
+    table_records,
+    word_records,
+)
 from ..analysis.who import Who
 from ..hashes import forget_hashes
 from ..records import Record
@@ -48,7 +56,9 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     for table in tables:
         measure = table_records if table.kind == POSITIONS else word_records
         try:
-            records.append(measure(table.rows, Who(table.name, table.seed, STUDY))[0])
+            who = Who(table.name, table.seed, STUDY)
+            noise = noise_records(table.rows, who) if table.kind == POSITIONS else []
+            records.append(measure(table.rows, who)[0] + noise)
         except ValueError as error:
             raise ValueError(f"{table.source}, {table.kind}: {error}") from None
     return SpectraRun(tables, records, left_out)

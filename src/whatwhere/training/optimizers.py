@@ -114,6 +114,23 @@ def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
     return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * shape
 
 
+def table_walk(config: LoopConfig, steps: int) -> float:
+    """Return the expected root mean square of AdamW's random walk of the position table over a whole training.
+
+    AdamW divides a gradient by its own size, so an entry whose gradient is noise, however small, takes steps of about
+    the learning rate in random directions: rate · √Σ(rate_t / rate)², with the table's own rate. Decay pulls each step
+    back by all later ones. For a table that is a parameter of its own, all of whose rows are read in every step.
+
+    Args:
+        steps: of the whole training.
+    """
+    squares = 0.0
+    for step in range(steps):
+        rate = config.learning_rate * config.table_learning_rate_scale * learning_rate_factor(step, config, steps)
+        squares = squares * (1 - rate * config.table_weight_decay) ** 2 + rate**2
+    return math.sqrt(squares)
+
+
 def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> list[torch.optim.Optimizer]:
     """AdamW, or Muon over the hidden matrices and AdamW over the rest; groups have their own peak rates and decay.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...gates import NOTHING, labels
 from ...points import Point
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, measured, row, value
@@ -28,6 +29,7 @@ TERMS: dict[str, tuple[str, str, str]] = {
     "absolute_to_semantic": ("untied", "words from position", "positions to words"),
     "total": ("combined", "all terms", "total"),
     "several": ("combined", "no term alone", "several"),
+    NOTHING: ("combined", "no single term that is worth anything here", "none"),
     "stream.position": ("absolute", "the position stream", "position stream"),
     "stream.semantic": ("semantic", "the semantic stream", "semantic stream"),
 }
@@ -57,9 +59,9 @@ def short(term: str) -> str:
 
 
 def in_order(terms: Iterable[str]) -> list[str]:
-    """Terms in the order of `TERMS`, others before `total` and `several`."""
+    """Terms in the order of `TERMS`, others before `total`, `several` and none."""
     order = {t: i for i, t in enumerate(TERMS)}
-    last = {TOTAL: 1, SEVERAL: 2}
+    last = {TOTAL: 1, SEVERAL: 2, NOTHING: 3}
     return sorted(set(terms), key=lambda t: (last.get(t, 0), order.get(t, len(order)), t))
 
 
@@ -102,23 +104,41 @@ def _with(point: Point, most: int = 3) -> str:
 
 
 def _labels(run: Run, model: str, seed: Any = ...) -> dict[Head, tuple[str, Point]]:
-    """(layer, head) -> label, and the share of bootstrap draws with that label."""
-    labels = run.table.distinct("part", "head.label", model)
-    return {at: (label, p) for label in labels for at, p in heads(run, "head.label", model, label, seed).items()}
+    """(layer, head) -> term by which its attention changes most, and the share of bootstrap draws that say so."""
+    terms = run.table.distinct("part", "head.label", model)
+    return {at: (term, p) for term in terms for at, p in heads(run, "head.label", model, term, seed).items()}
+
+
+def _worth(run: Run, model: str, seed: Any = ...) -> dict[Head, tuple[str, Point | None]]:
+    """(layer, head) -> label, `NOTHING` where no single term is worth anything, and what the loss rises by without the
+    term by which the attention changes most, in that head alone; {} where no head was ablated alone."""
+    chosen = seeds_of(run, model)[0] if seed is ... else seed
+    found = labels(run.table, model, chosen)
+    return {
+        at: (found[at], heads(run, "ablation.remove", model, term, chosen).get(at))
+        for at, (term, _) in _labels(run, model, chosen).items()
+        if at in found
+    }
 
 
 def _counts(run: Run, model: str) -> str:
-    """How many heads follow which term, from the fewest to the most over seeds."""
-    counts: dict[str, str] = {}
-    total = ""
-    for label in in_order(run.table.distinct("part", "heads.share", model)):
-        point = run.table.point("heads.share", model, part=label)
-        if point and (point.value or label != SEVERAL):
-            sizes = [round(float(v) * (point.n or 0)) for v in point.each]
-            total = total or f" of {point.n} heads follow"
-            counts[meaning(label)] = f"{min(sizes)} to {max(sizes)}" if len({*sizes}) > 1 else f"{sizes[0]}"
-    told = ", ".join(f"{n}{total * (i == 0)} {who}" for i, (who, n) in enumerate(counts.items()))
-    return f"`{model}`: {told}" if told else f"How far each head of `{model}` follows each term"
+    """How many heads follow which term, from the fewest to the most over seeds; by the change of attention alone where
+    no head was ablated alone."""
+    of_seeds = [list(labels(run.table, model, seed).values()) for seed in seeds_of(run, model)]
+    verb = "follow"
+    if not all(of_seeds):
+        of_seeds = [[term for term, _ in _labels(run, model, seed).values()] for seed in seeds_of(run, model)]
+        verb = "change most without"
+    known = {label for of_seed in of_seeds for label in of_seed}
+    if not known:
+        return f"How far each head of `{model}` follows each term"
+    counts: list[str] = []
+    for label in in_order({*terms_of(run, model), *known}):
+        sizes = {of_seed.count(label) for of_seed in of_seeds}
+        who = f"with {meaning(label)}" if label == NOTHING else meaning(label)
+        size = f"{min(sizes)} to {max(sizes)}" if len(sizes) > 1 else f"{min(sizes)}"
+        counts.append(f"{size}{f' of {len(of_seeds[0])} heads {verb}' * (not counts)} {who}")
+    return f"`{model}`: {', '.join(counts)}"
 
 
 def taxonomy(run: Run) -> Figure | None:
@@ -135,11 +155,17 @@ def taxonomy(run: Run) -> Figure | None:
     subtitle = (
         "Each point is a head: how far its attention changes (KL divergence) when one term is left out of the scores, "
         f"as a share of the changes by all terms ({sample(points)}){places}. Beyond a dashed line one term has "
-        "at least half."
+        "at least half; a head follows it only where the loss rises without it in that head alone, by more than its "
+        "interval over documents."
     )
     key = [("dot", "one head")]
+    why = []
     if any(p.value < STABLE for m in models for _, p in _labels(run, m).values()):
-        key.append(("paper", f"hollow: its label changes in more than {percent(1 - STABLE, 0)} of bootstrap draws"))
+        why.append(f"its label changes in more than {percent(1 - STABLE, 0)} of bootstrap draws")
+    if any(label == NOTHING for m in models for label, _ in _worth(run, m).values()):
+        why.append("no single term is worth anything in it")
+    if why:
+        key.append(("paper", f"hollow: {', or '.join(why)}"))
     title = claimed(run, "dstg-most-heads-absolute", "dstg-few-semantic-heads", what="share of heads")
     counts = judged(run, [told], _counts(run, told))
     return Figure(
@@ -151,13 +177,16 @@ def taxonomy(run: Run) -> Figure | None:
         key,
         330,
         even=True,
-        records=("kl.share.*: layer, head", "kl.*: layer, head", "head.label: layer, head, part", "heads.share: part"),
+        records=(
+            *("kl.share.*: layer, head", "kl.*: layer, head", "head.label: layer, head, part"),
+            "ablation.remove: layer, head, part",
+        ),
     )
 
 
 def _hovers(run: Run, model: str, of: Sequence[Head]) -> Iterator[str]:
     """What is said of each head: its shares and divergences with their intervals, and its label."""
-    labels, terms = _labels(run, model), terms_of(run, model)
+    drawn_labels, worth, terms = _labels(run, model), _worth(run, model), terms_of(run, model)
     known = {(kind, t): heads(run, f"{kind}.{t}", model) for kind in ("kl.share", "kl") for t in terms}
     for at in of:
         lines = [f"<b>{plain(model)}</b>, {where(at)}"]
@@ -165,9 +194,14 @@ def _hovers(run: Run, model: str, of: Sequence[Head]) -> Iterator[str]:
             kl = known["kl", t].get(at)
             divergence = f"; KL {_with(kl)} nats" if kl else ""
             lines.append(f"{plain(short(t))} {_with(known['kl.share', t][at])}{divergence}")
-        if at in labels:
-            label, sure = labels[at]
-            lines.append(f"label: {plain(short(label))}, the same in {percent(sure.value, 0)} of draws")
+        if at in drawn_labels:
+            label, sure = drawn_labels[at]
+            lines.append(f"changes most: {plain(short(label))}, the same in {percent(sure.value, 0)} of draws")
+        if at in worth:
+            label, rise = worth[at]
+            follows = f"follows {plain(meaning(label))}"
+            follows = "no single term is worth anything here" if label == NOTHING else follows
+            lines.append(f"{follows}: loss {_with(rise, 4)} nats without it in this head" if rise else follows)
         yield "<br>".join(lines)
 
 
@@ -175,8 +209,9 @@ def _of_all_terms(run: Run, model: str) -> tuple[list[Head], list[dict[Head, Poi
     """Heads that have a share of every term, the shares, and whose label is not sure."""
     shares = [heads(run, f"kl.share.{t}", model) for t in terms_of(run, model)]
     of = sorted(set.intersection(*(set(found) for found in shares)))
-    labels = _labels(run, model)
-    return of, shares, [at in labels and labels[at][1].value < STABLE for at in of]
+    sure, worth = _labels(run, model), _worth(run, model)
+    loose = [at in sure and sure[at][1].value < STABLE or at in worth and worth[at][0] == NOTHING for at in of]
+    return of, shares, loose
 
 
 def _triangle(run: Run, model: str) -> Panel:
@@ -222,12 +257,12 @@ def _triangle(run: Run, model: str) -> Panel:
 
 def _strip(run: Run, model: str) -> Panel:
     """By layer, one point a head: the share of the first term, coloured by the head's label."""
-    terms, depth, labels = terms_of(run, model), run.depth(model), _labels(run, model)
+    terms, depth, terms_by_head = terms_of(run, model), run.depth(model), _labels(run, model)
     of, shares, loose = _of_all_terms(run, model)
     most = max((head for _, head in of), default=0)
     x = [round(layer + 0.7 * ((head + 0.5) / (most + 1) - 0.5), 3) for layer, head in of]
     texts = list(_hovers(run, model, of))
-    hues = [colour(labels[at][0] if at in labels else terms[0]) for at in of]
+    hues = [colour(terms_by_head[at][0] if at in terms_by_head else terms[0]) for at in of]
     traces = [segments([(0.5, 0.5, depth + 0.5, 0.5)])]
     for hue in dict.fromkeys(hues):
         chosen = [i for i, other in enumerate(hues) if other == hue]
@@ -251,18 +286,24 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
     rows: list[list[Cell]] = []
     for model in models:
         for seed in seeds_of(run, model):
-            labels = _labels(run, model, seed)
+            changes, worth = _labels(run, model, seed), _worth(run, model, seed)
             known = [heads(run, f"{kind}.{t}", model, None, seed) for t in terms for kind in ("kl.share", "kl")]
             for at in sorted({at for points in known for at in points}):
-                label, sure = labels.get(at, ("", None))
+                term, sure = changes.get(at, ("", None))
+                label, rise = worth.get(at, ("", None))
                 same = value(sure.value, percent(sure.value, 0)) if sure else None
                 cells = [cell for points in known for cell in measured(points.get(at))]
                 size = next(points[at].n for points in known if at in points)
-                rows.append([*row(model, seed, *at, short(label), same), *cells, *row(size)])
+                of_label = [*row(short(label)), *measured(rise, 5)]
+                rows.append([*row(model, seed, *at, short(term), same), *of_label, *cells, *row(size)])
     kinds = ("share", "share low", "share high", "KL", "KL low", "KL high")
     shares = [f"{short(t).capitalize()}: {kind}" for t in terms for kind in kinds]
-    columns = ["Model", "Seed", "Layer", "Head", "Label", "Same in", *shares, "Documents"]
-    caption = "Every head: its label, the share of each term and its KL divergence in nats"
+    named = ["Changes most by", "Same in", "Label", "Rise of loss", "Rise low", "Rise high"]
+    columns = ["Model", "Seed", "Layer", "Head", *named, *shares, "Documents"]
+    caption = (
+        "Every head: the term by which it changes most, its label and what that term is worth in it, the share of each "
+        "term and its KL divergence in nats"
+    )
     return Table.of("heads", caption, columns, rows)
 
 

@@ -117,6 +117,9 @@ def shares_of(run: Run, model: str) -> dict[int, Point]:
     return {i + 1: p for i, p in run.table.points("pca.share", model, by="index").items()}
 
 
+_NOISE = " Dashed: the part of it that is white noise, spread evenly over all columns."
+
+
 @Curves(
     "table-spectrum",
     "Cumulative share of the variance by number of components",
@@ -132,11 +135,13 @@ def shares_of(run: Run, model: str) -> dict[int, Point]:
     y=Axis("share of variance", "share", (0, 1)),
     x=Axis("number of components", "log", word="components"),
     columns=("Model", ""),
-    records=("pca.share: index, step", "arrays/*.npz"),
+    records=("pca.share: index, step", "table.floor", "arrays/*.npz"),
+    gaps=lambda run, lines: {"floor": _NOISE if run.table.rows("table.floor", step=None) else ""},
 )
 def spectrum(run: Run) -> Sequence[Line]:
     """Cumulative share of the variance of each position table by its first components. A table with few columns fills
-    its space with few components. Hollow: the paper's share of two components (48 columns in `dstg`, 720 in `ap`)."""
+    its space with few components.{floor} Hollow: the paper's share of two components (48 columns in `dstg`, 720 in
+    `ap`)."""
     lines = []
     for model in run.models:
         shares = shares_of(run, model)
@@ -148,8 +153,19 @@ def spectrum(run: Run) -> Sequence[Line]:
             lines.append(line_of(run, {2: there}, model, kind=REFERENCE))
         if (printed := TOP2.get(schemes.preset(run, model))) is not None and shares:
             lines.append(line_of(run, {2: Point.between(printed)}, model, kind=PAPER))
+        if floor := white_floor(run, model, len(shares)):
+            lines.append(line_of(run, floor, model, kind=LEVEL))
     several = sum(each.kind == OURS and bool(each.points) for each in lines) > schemes.FEW
-    return in_families(run, lines) if several else lines
+    arranged = in_families(run, lines) if several else lines
+    return [replace(each, name=f"noise in {each.name}") if each.kind == LEVEL else each for each in arranged]
+
+
+def white_floor(run: Run, model: str, components: int) -> dict[int, Point]:
+    """Number of components -> share of the variance of a table that the white noise in so many of them holds."""
+    floor = run.table.point("table.floor", model)
+    if floor is None:
+        return {}
+    return {k: floor * (k / components) for k in range(1, min(components, COMPONENTS) + 1)}
 
 
 def _slowest(run: Run, lines: Sequence[Line]) -> str:
