@@ -250,9 +250,8 @@ def test_probes_split_the_documents_that_a_set_names():
         own = own_values(records, "r2.segment", layer)
         np.testing.assert_allclose(own, sklearn_r2(features[layer], window_set, "r2.segment"), atol=1e-6)
     (whole,) = select(records, metric="r2.segment", layer=0, index=None)
-    assert (whole.low, whole.high) == pytest.approx(
-        split_interval(own_values(records, "r2.segment", 0), 12, range_of("r2.segment"))
-    ) and whole.low < whole.high
+    wanted = split_interval(own_values(records, "r2.segment", 0), 12, range_of("r2.segment"))
+    assert (whole.low, whole.high) == pytest.approx(wanted)
     sizes = {r.metric: r.value for r in records if r.metric.startswith("probe.")}
     assert sizes == {"probe.documents": 12, "probe.windows": 60, "probe.length": 24}
 
@@ -272,7 +271,7 @@ def test_summary_is_the_mean_with_the_corrected_interval():
         own = select(records, metric=summary.metric, layer=summary.layer, part=summary.part, index=(0, 1, 2, 3, 4))
         values = [r.value for r in own]
         assert summary.value == pytest.approx(np.mean(values))
-        assert (summary.low, summary.high) == pytest.approx(split_interval(values, 30, range_of("r2.token")))
+        assert (summary.low, summary.high) == pytest.approx(split_interval(values, 30, range_of(summary.metric)))
         assert all(r.low is None and r.high is None for r in own) and len(own) == 5
 
 

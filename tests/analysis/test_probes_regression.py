@@ -105,7 +105,7 @@ def test_records_and_their_interval():
     for summary in (r for r in records if r.index is None):
         own = values(records, summary.metric, summary.layer, summary.model)
         assert summary.value == pytest.approx(np.mean(own)) and summary.n == M
-        assert (summary.low, summary.high) == pytest.approx(split_interval(own, M, range_of("r2.token")))
+        assert (summary.low, summary.high) == pytest.approx(split_interval(own, M, range_of(summary.metric)))
     assert {r.n for r in records if r.index is not None} == {4}
     (alone,) = select(run(reference, {"base": base}, splits=1), metric="regression.position", layer=0, index=None)
     assert (alone.low, alone.high) == (None, None)
