@@ -20,8 +20,10 @@ from whatwhere.intervals import (
     smallest_effect,
     split_interval,
 )
+from whatwhere.metrics import range_of
 
 SHARE = (0.0, 1.0)
+R2 = range_of("r2.token")
 CORRELATION = (-1.0, 1.0)
 unit = st.floats(0, 1)
 
@@ -130,10 +132,20 @@ def test_unbounded_quantities_have_students_interval_and_half_bounded_ones_its_p
 
 
 def test_values_beyond_the_range_stay_in_their_interval():
-    """R² of a probe on new documents: nothing can be read less than not at all, and what came out is shown."""
+    """R² of a probe on new documents may be anything up to 1, and what came out is shown."""
+    far = seed_interval([-2.0, -1.0, -3.0], R2)
+    assert far == (-2.0, pytest.approx(min(1.0, stats.t.interval(0.95, 2, loc=-2, scale=stats.sem([-2, -1, -3]))[1])))
     assert seed_interval([-0.03, -0.01, -0.02], SHARE)[0] == pytest.approx(-0.02)
-    low, high = seed_interval([-0.5, 0.2, 0.3], SHARE)
-    assert low == pytest.approx(0.0, abs=1e-12) and high <= 1
+
+
+def test_small_r2_on_both_sides_of_zero_has_nearly_students_interval():
+    for values in ([-0.03, 0.0, 0.04], [-0.01, 0.02, 0.005], [-0.16, -0.08, -0.11]):
+        assert seed_interval(values, R2) == pytest.approx(seed_interval(values), abs=0.045)
+    low, high = seed_interval([0.09, 0.05, 0.27], R2)  # position in `ap`, Wikipedia
+    assert -0.1 < low < 0 and 0.4 < high < 0.55
+
+
+def test_intervals_of_means_on_an_end_stay_there():
     assert seed_interval([1.0, 1.0, 1.0], SHARE) == pytest.approx((1.0, 1.0))
 
 

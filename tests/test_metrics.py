@@ -39,7 +39,7 @@ def test_records_lie_in_the_range_of_their_metric():
 
 
 def test_ranges_of_differences_and_correlations_are_their_own():
-    assert range_of("pca.top2") == range_of("r2.token") == (0, 1) and range_of("n50") == (0, 100)
+    assert range_of("pca.top2") == (0, 1) and range_of("r2.token") == (-0.25, 1) and range_of("n50") == (0, 100)
     assert range_of("correlation.corrected") == range_of("linguistic.difference") == (-1, 1)
     assert range_of("loss") == range_of("ablation.remove") == (-math.inf, math.inf)
     assert range_of("kl.semantic") == (0, math.inf) and range_of("kl.share.semantic") == (0, 1)

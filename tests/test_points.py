@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from whatwhere.intervals import hierarchical, seed_interval, smallest_effect, split_interval
-from whatwhere.metrics import UNIT
+from whatwhere.metrics import READ, UNIT
 from whatwhere.points import (
     ANY,
     Margin,
@@ -48,7 +48,7 @@ def test_one_seed_keeps_the_records_interval():
 def test_splits_have_the_corrected_interval():
     splits = [0.45, 0.55, 0.5]
     point = summary([r2(0.5, low=0.0, high=1.0), *(r2(v, index=i) for i, v in enumerate(splits))])
-    assert (point.low, point.high) == pytest.approx(split_interval(splits, span=UNIT)) and point.over == "splits"
+    assert (point.low, point.high) == pytest.approx(split_interval(splits, span=READ)) and point.over == "splits"
 
 
 def test_several_seeds_give_the_student_interval_between_seeds():
@@ -58,8 +58,8 @@ def test_several_seeds_give_the_student_interval_between_seeds():
     assert (point.low, point.high) == pytest.approx((low, high)) and point.over == "seeds" and point.seeds == 3
     assert point.few == values
     shares = summary([r2(v, seed=i) for i, v in enumerate((0.35, 0.23, 0.67))])
-    assert (shares.low, shares.high) == pytest.approx(seed_interval([0.35, 0.23, 0.67], UNIT))
-    assert 0 < shares.low < 0.1 and 0.85 < shares.high < 0.9  # Student's: [-0.15, 0.98]
+    assert (shares.low, shares.high) == pytest.approx(seed_interval([0.35, 0.23, 0.67], READ))
+    assert -0.06 < shares.low < 0.02 and 0.8 < shares.high < 0.9  # Student's: [-0.15, 0.98]
 
 
 def test_seeds_and_documents_are_both_in_the_interval_where_both_are_known():
@@ -68,7 +68,7 @@ def test_seeds_and_documents_are_both_in_the_interval_where_both_are_known():
     assert both.over == "seeds and documents" and both.low < alone.low and both.high > alone.high
     splits = summary([r2(0.5 + 0.1 * s + 0.02 * i, seed=s, index=i) for s in range(3) for i in range(5)])
     assert splits.over == "seeds and splits"
-    assert splits.interval == pytest.approx(hierarchical(splits.at, UNIT, documents=500))
+    assert splits.interval == pytest.approx(hierarchical(splits.at, READ, documents=500))
     losses = np.random.default_rng(0).normal(3.4, 0.3, (3, 40))
     places = np.ndindex(losses.shape)
     document = [Record("s", "ap", "loss.document", losses[s, i], seed=s, index=i) for s, i in places]

@@ -10,8 +10,9 @@ mean, which stands in it, and where it is narrow it is Student's. The room gives
 which have no logit (the started logit of Tukey, Exploratory Data Analysis, 1977). Where one end of the range is open,
 Student's interval is cut at the other, which never loses the true value; where both are, it stays as it is.
 
-R² has the range [0, 1]: a probe's R² may be negative on new documents, but nothing can be read less than not at all. A
-mean outside the range counts as its nearer end, and is then itself the end of its interval.
+R² has the range [-0.25, 1]: on new documents a probe may come out below 0, and noise puts small R² on both sides of it,
+so that a scale from 0 on would stretch them without bound. A mean outside its range, as an R² of -2, has Student's
+interval, cut at the range and with the mean as its end.
 """
 
 import math
@@ -110,7 +111,7 @@ def p_above_zero(
     if not errors or (value >= 0 and span[0] >= 0):  # nothing varies, or nothing can be below 0
         return 0.0 if value >= 0 else 1.0
     distance = value
-    if values.size > 1 and _is_bounded(span) and span[1] > 0:
+    if values.size > 1 and _is_bounded(span) and span[0] <= value <= span[1] and span[1] > 0:
         place, slope = _on_scale(value, span)
         distance = (place - _on_scale(0.0, span)[0]) / slope
     return min(1.0, max(2 * float(t.sf(distance / variance**0.5, freedom)) for variance, freedom in errors))
@@ -152,7 +153,7 @@ def _student(freedom: float) -> float:
 
 def bounded(value: float, below: float, above: float, span: Range) -> tuple[float, float]:
     """Return the ends of a mean's interval from its half-widths, on the scale of its range."""
-    if not _is_bounded(span):
+    if not _is_bounded(span) or not span[0] <= value <= span[1]:
         return cut(value, value - below, value + above, span)
     place, slope = _on_scale(value, span)
     room = ROOM * (span[1] - span[0])
@@ -169,9 +170,8 @@ def _is_bounded(span: Range) -> bool:
 def _on_scale(value: float, span: Range) -> tuple[float, float]:
     """Place of a value on the scale of a bounded range, and how fast the place moves with the value."""
     room = ROOM * (span[1] - span[0])
-    inside = min(max(value, span[0]), span[1])
-    down = inside - span[0] + room  # distances from the ends of the scale
-    up = span[1] - inside + room
+    down = value - span[0] + room  # distances from the ends of the scale
+    up = span[1] - value + room
     return math.log(down / up), 1 / down + 1 / up
 
 

@@ -20,8 +20,8 @@ AT_MOST_ONE = (-math.inf, 1.0)
 UNIT = (0.0, 1.0)
 CORRELATION = (-1.0, 1.0)  # and a difference of two shares
 TWICE = (-2.0, 2.0)  # a difference of two correlations
-# R² has the range of what can be read at all: on new documents a probe may come out below 0, not below nothing.
-_RANGES = {SHARE: UNIT, R2: UNIT, "%": (0.0, 100.0)}
+READ = (-0.25, 1.0)  # an R²: small ones lie on both sides of 0, and what lies below tells no less than nothing
+_RANGES = {SHARE: UNIT, R2: READ, "%": (0.0, 100.0)}
 # Intervals over what every seed draws for itself, so that the spread of the seeds holds it.
 _OWN = {PROBE_SEEDS, "random halves", "random orders of the rows", "rows and seeds", "heads"}
 
