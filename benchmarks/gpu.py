@@ -25,7 +25,9 @@ from whatwhere.study.run import run_study
 from .models import masked_batch, ours, theirs, training_step
 from .timing import DEVICE, clock
 
-TOLERANCE = {torch.float32: 2e-4, torch.bfloat16: 8e-2}  # largest error over the largest value of the float64 reference
+# Largest error over the largest value of the float64 reference. With the normalised residual the gradients of the last
+# norms are 0.095 off in bfloat16 in `nope` and `rope`, as much with eager as with sdpa.
+TOLERANCE = {torch.float32: 2e-4, torch.bfloat16: 0.12}
 SPEED = ("ap", "dstg", "rp", "rope", "tupe-r", "split")
 
 

@@ -270,13 +270,13 @@ def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):
     rows = [line.split()[0] for line in lines if re.match("  [a-z]", line)]
     assert sorted(rows) == sorted(claim["id"] for claim in ledger if claim["value"] is not None)
     # Below each: what the reference study of this size and the paper have.
-    kept = next(claim for claim in ledger if claim["id"] == "dstg-position-kept")
+    kept = next(claim for claim in ledger if claim["id"] == "semantic-stream-little-position")
     reference = kept["reference"]
     assert reference.keys() == {"study", "tokens", "seeds", "value", "low", "high", "verdict", "so_far"}
-    below = lines[1 + next(i for i, line in enumerate(lines) if line.startswith("  dstg-position-kept "))]
+    below = lines[1 + next(i for i, line in enumerate(lines) if line.startswith("  semantic-stream-little-position "))]
     interval = f"[{reference['low']:.3f}, {reference['high']:.3f}]"
     assert below.strip().startswith(f"reference study: {reference['value']:.3f} {interval} (")
-    assert below.endswith("; paper: 0.89")
+    assert below.endswith("; paper: 0.44")
     lacking = sum(int(line.split()[0]) for line in lines if line.startswith("  ") and line.split()[0].isdigit())
     assert lacking == sum(claim["value"] is None for claim in ledger)
 

@@ -276,11 +276,11 @@ def test_the_page_has_three_columns_and_a_second_hollow_mark(folder, tmp_path):
 def test_the_ledger_has_a_column_and_an_unsettled_row_the_verdict_there(folder, tmp_path):
     run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
     claims = evaluate(run.records)
-    kept = next(c for c in claims if c["id"] == "dstg-position-kept")
+    kept = next(c for c in claims if c["id"] == "semantic-stream-little-position")
     kept |= {"verdict": "not settled", "so_far": "holds here"}
     html = render_page(study_page(replace(run, claims=claims)))
     assert '<th scope="col" class="n">Reference study</th>' in html
-    row_ = html.partition('id="claim-dstg-position-kept"')[2].partition("</tr>")[0]
+    row_ = html.partition('id="claim-semantic-stream-little-position"')[2].partition("</tr>")[0]
     assert "not settled</span>" in row_ and "so far holds here" in row_
     assert re.search(r'0\.\d+\] <span class="note">holds there</span></td>', row_)
     without = render_page(study_page(replace(run, facts=run.facts | {"size": "paper"}, claims=claims)))

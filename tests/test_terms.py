@@ -4,7 +4,7 @@ import pytest
 
 from whatwhere.encoder import PRESETS, preset
 from whatwhere.terms import rates, unequal
-from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.pretrain import SCHEMES, PretrainConfig
 
 
 def entry(name, kind=None, parameters=1_400_000, own=None, **settings):
@@ -16,8 +16,10 @@ def entry(name, kind=None, parameters=1_400_000, own=None, **settings):
     return {"name": name, "config": config, "training": dumped, "summary": summary, "scheme_recipe": own or {}}
 
 
-def test_presets_of_a_block_differ_in_their_position_schemes_alone():
+def test_presets_of_a_block_differ_in_their_position_schemes_and_rates_alone(monkeypatch):
     names = [name for name in PRESETS if preset(name).block == "neobert"]
+    assert unequal([entry(name) for name in names]) == "The models differ in more than their position schemes: rates."
+    monkeypatch.setitem(SCHEMES, "tiny", {})
     assert unequal([entry(name) for name in names]) == ""
     assert rates([entry(name) for name in names]).startswith("Rates: one recipe for all models")
 
@@ -62,7 +64,8 @@ def test_another_block_and_recipe_are_one_sentence():
     assert said.count(". ") == 0
 
 
-def test_rates_are_said_of_each_and_where_they_are_the_schemes_own():
+def test_rates_are_said_of_each_and_where_they_are_the_schemes_own(monkeypatch):
+    monkeypatch.setitem(SCHEMES, "tiny", {})
     slow = {"bias_learning_rate_scale": 3.0}
     by_hand = rates([entry("dstg", **slow), entry("rp"), entry("mine", "rp")])
     assert by_hand == "Rates: T5 tables × (`dstg` 3, others 1)."

@@ -423,8 +423,9 @@ def test_first_pieces_are_taken_where_they_are_enough_text(list_source, tokenize
     assert made("asked", join="none", pieces="first").manifest["pieces"] == "first"
     with pytest.raises(ValueError, match="pieces=first keeps documents apart, and join=run-on does not"):
         made("both", join="run-on", pieces="first")
-    with pytest.raises(ValueError, match="Set pieces to first or all"):
-        build_part(list_source(texts), tokenizer, tmp_path / "part", (0, 2), join="none")
+    for k in (0, 1):
+        build_part(list_source(texts), tokenizer, tmp_path / "parts", (k, 2), length=32, held_out=0.0, join="none")
+    assert made("parts", join="none").manifest["pieces"] == "all"  # the parts took first pieces, which are too few
 
 
 def test_what_is_read_is_said_and_recorded_for_every_join(list_source, tokenizer, tmp_path, capsys):

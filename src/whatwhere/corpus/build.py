@@ -84,7 +84,7 @@ def build_windows(
         if _is_finished(out):
             return Windows(out)
         with _builder(source, tokenizer, out, settings, workers, progress) as build:
-            kept = "all" if pieces == "all" or (pieces == AUTO and join != "none") else "first"
+            kept = _likely_pieces(join, pieces)
             shards = build(held_out, kept)
             if pieces == AUTO and kept == "first" and _total(shards, "windows")["train"] < ENOUGH:
                 kept = "all"
@@ -129,8 +129,8 @@ def build_part(
 
     Args:
         part: (k, n), k from 0.
-        how: length, join, pieces ("first" or "all" where documents do not run on) and shard_characters, as of
-            `build_windows`.
+        how: length, join, pieces and shard_characters, as of `build_windows`. A part takes "auto" for first pieces;
+            where all of them turn out to be too few, `build_windows` builds the shards again.
 
     Returns:
         How many shards the part has.
@@ -142,13 +142,18 @@ def build_part(
     out = Path(out)
     check_part(part)
     settings = _settings(source, tokenizer, held_out, **how)
-    kept = settings["pieces"]
-    if kept == AUTO and settings["join"] == "none":
-        raise ValueError("A part of the text cannot tell whether first pieces are enough. Set pieces to first or all.")
+    kept = _likely_pieces(settings["join"], settings["pieces"])
     with locked(out, f"{part[0] + 1}-of-{part[1]}"):
         _check_settings(out, settings)
         with _builder(source, tokenizer, out, settings, workers, progress, part) as build:
-            return len(build(held_out, "all" if kept == AUTO else kept))
+            return len(build(held_out, kept))
+
+
+def _likely_pieces(join: str, pieces: str) -> str:
+    """Return the pieces that are built first: "auto" begins with first pieces of documents that are kept apart."""
+    if pieces != AUTO:
+        return pieces
+    return "first" if join == "none" else "all"
 
 
 def _is_finished(out: Path) -> bool:
