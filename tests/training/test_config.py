@@ -277,3 +277,12 @@ def test_random_positions_want_more_than_a_window_has_tokens(name):
         PretrainConfig.parse(values).encoder_config()
     for more in ({"model": {"max_position_embeddings": 200}}, {"join": "none"}, {"length": 64}):
         PretrainConfig.parse(values | more).encoder_config()
+
+
+def test_documents_of_the_default_corpus_are_kept_apart_and_others_run_on():
+    assert PretrainConfig.parse({"steps": 1}).join == "none"
+    assert PretrainConfig.parse({"steps": 1, "join": "run-on"}).join == "run-on"
+    assert PretrainConfig.parse({"steps": 1, "corpus": "my-texts"}).join == "run-on"
+    assert (
+        StudyConfig.parse({"steps": 1}).join == StudyConfig.parse({"steps": 1}).pretraining("ap", 0, 1).join == "none"
+    )

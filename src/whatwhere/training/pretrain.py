@@ -126,11 +126,19 @@ class CorpusConfig(StrictConfig):
     vocab_size: Annotated[int, Field(ge=16)] = 4096  # entries of a tokenizer made from the corpus
     newline_token: bool = True  # line breaks become [NL] tokens
     length: Annotated[int, Field(ge=4)] = 128  # tokens of a window, [CLS] and [SEP] included
-    join: Literal["none", "isolate", "run-on"] = "none"  # as DSTG's code, which keeps documents apart
+    join: Literal["none", "isolate", "run-on"] = "run-on"  # of python-docs, whose documents are enough: none
     # Of a document that does not run on: first (as DSTG's code truncates), all, auto (first where that is enough text).
     pieces: Literal["auto", "first", "all"] = "auto"
     held_out: InnerShare = 0.05  # share of the documents kept from training
     workers: Count | None = None  # processes that tokenise; default: one per core
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_documents_apart(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Keep the documents of the default corpus apart, as DSTG's code does, where nothing else is asked for."""
+        if values.get("join") is None and values.get("corpus") in (None, "python-docs"):
+            return {**values, "join": "none"}
+        return values
 
     def same_content(self, key: str, out: Path) -> bool:
         """Of a corpus and a tokenizer of another name or place: those of the windows in the folder of a run."""
