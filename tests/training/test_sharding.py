@@ -59,7 +59,9 @@ def test_two_processes_that_share_a_model_learn_what_one_does(optimizer, corpus_
     for name, value in states.items():
         found = torch.cat([each[name] for each in shares]) if value.ndim else shares[0][name]
         assert found.shape == value.shape
-        torch.testing.assert_close(found, value, rtol=0.1, atol=0.02 * float(value.abs().max()))
+        # AdamW makes steps of equal size from gradients near zero, so that means of the table differ by 6 %; rows in
+        # another order, or another share, would differ by 100 % and more.
+        assert float((found - value).norm()) <= 0.25 * float(value.norm()), name
 
 
 def test_shared_training_goes_on_bit_for_bit_and_in_any_number_of_processes(corpus_file, tmp_path):
