@@ -17,9 +17,9 @@ from multiprocessing import get_context
 import torch
 
 import whatwhere as ww
+from whatwhere.run.waiting import SLEEP, SPIN, VARIABLES
 from whatwhere.training.loop import Trainer
 from whatwhere.training.pretrain import PretrainConfig
-from whatwhere.waiting import SLEEP, SPIN, VARIABLES
 
 from .models import masked_batch
 from .timing import Results, Settings, alternate, figure, row

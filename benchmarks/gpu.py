@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 import whatwhere as ww
 from whatwhere.encoder import PRESETS
 from whatwhere.encoder.attention import BACKENDS
-from whatwhere.records import Record, write_records
-from whatwhere.study.config import StudyConfig
-from whatwhere.study.run import run_study
+from whatwhere.records.record import Record, write_records
+from whatwhere.study.settings import StudyConfig
+from whatwhere.study.study import run_study
 
 from .models import masked_batch, ours, theirs, training_step
 from .timing import DEVICE, clock

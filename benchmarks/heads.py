@@ -5,7 +5,7 @@ import numpy as np
 import torch
 
 import whatwhere as ww
-from whatwhere.analysis.heads import HeadTaxonomy
+from whatwhere.analysis.head_labels import HeadTaxonomy
 from whatwhere.analysis.passes import Documents, hidden_states, read
 
 from .models import VOCAB

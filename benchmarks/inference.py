@@ -18,7 +18,7 @@ from transformers import BertModel, ModernBertModel
 import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
 from whatwhere.encoder import EncoderConfig
-from whatwhere.evaluation.export import MODEL
+from whatwhere.models.export import MODEL
 
 from .models import VOCAB, theirs
 from .timing import Results, Settings, alternate, clock, figure, row

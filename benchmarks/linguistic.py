@@ -18,9 +18,9 @@ import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
 from whatwhere.evaluation.blimp import pseudo_log_likelihoods
 from whatwhere.evaluation.paragraphs import sentences_of
-from whatwhere.evaluation.probes import Rows, train_probes
-from whatwhere.evaluation.states import Slot, parts_of, slot_states
+from whatwhere.evaluation.probe_fits import Rows, train_probes
 from whatwhere.evaluation.tuning import open_masked
+from whatwhere.evaluation.word_states import Slot, parts_of, slot_states
 
 from .timing import Results, Settings, alternate, figure, row
 from .windows import cpu

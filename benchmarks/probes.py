@@ -15,7 +15,7 @@ from sklearn.metrics import r2_score
 from whatwhere.analysis.passes import choose_documents
 from whatwhere.analysis.probes import probe_records, split_documents
 from whatwhere.analysis.who import Who
-from whatwhere.records import Record, select
+from whatwhere.records.record import Record, select
 
 from .timing import Results, Settings, clock, figure, row
 

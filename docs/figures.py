@@ -18,13 +18,13 @@ from xml.sax.saxutils import escape
 import torch
 
 import whatwhere as ww
-from whatwhere.points import Point
-from whatwhere.records import read_records, select, write_records
+from whatwhere.records.record import read_records, select, write_records
+from whatwhere.records.table import Point
 from whatwhere.report.figure import Figure
+from whatwhere.report.folder import Run
 from whatwhere.report.forms.axes import Axis
 from whatwhere.report.forms.rows import PAPER, Row, Rows
 from whatwhere.report.notebook import composed
-from whatwhere.report.run import Run
 from whatwhere.report.style import FONT, PALETTES
 
 DOCS = Path(__file__).parent
@@ -332,9 +332,9 @@ def verbs() -> str:
 def levels() -> str:
     """The parts of the package from the top down, as the test of the layout has them."""
     found = runpy.run_path(str(DOCS.parent / "tests/test_layout.py"))["LEVELS"]
-    what = ["commands", "the API", "runs", "pages, scores", "inside a model", "training", "encoder, text"]
-    what += ["beside a run", "numbers alone", "learned enough?", "values, intervals"]
-    what += ["records and names", "safety", "files"]
+    what = ["commands", "the API", "runs", "longer texts", "pages, benchmarks", "inside a model", "training"]
+    what += ["models in use", "text in, batches out", "equations, rules", "what was measured", "files, jobs, signals"]
+    what += ["names"]
     rows = []
     for words, parts in zip(what, found, strict=True):
         names = ["whatwhere" if name == "__init__" else name for name in sorted(parts - {"__main__"})]

@@ -101,7 +101,7 @@ def commands() -> str:
 
 def metrics() -> str:
     """The page of every metric and of how each is measured."""
-    from whatwhere.metrics import METHODS, METRICS
+    from whatwhere.records.metrics import METHODS, METRICS
 
     lines = [
         "# Metrics\n",
@@ -128,7 +128,7 @@ def python() -> str:
     from whatwhere import corpus, geometry
 
     more = {
-        "whatwhere.records": ["Record", "read_records", "write_records", "select"],
+        "whatwhere.records.record": ["Record", "read_records", "write_records", "select"],
         "whatwhere.corpus": sorted(corpus.__all__, key=str.lower),
         "whatwhere.training.pretrain": ["CorpusConfig", "prepare_windows"],
         "whatwhere.training.finetune": ["FinetuneConfig", "finetune"],

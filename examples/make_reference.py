@@ -22,8 +22,8 @@ from whatwhere.analysis.probes import probe_records
 from whatwhere.analysis.who import Who
 from whatwhere.corpus import Windows
 from whatwhere.corpus.windows import own_windows
-from whatwhere.records import select
-from whatwhere.training.card import reference_card, weights_metadata
+from whatwhere.models.card import reference_card, weights_metadata
+from whatwhere.records.record import select
 from whatwhere.training.checkpoints import save_model
 from whatwhere.training.pretrain import CONFIG, PretrainConfig, make_batches
 from whatwhere.training.runs import SUMMARY

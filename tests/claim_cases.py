@@ -32,7 +32,7 @@ from claim_records import (
 )
 
 from whatwhere.claims import CLAIMS, FACTS, evaluate
-from whatwhere.records import Record
+from whatwhere.records.record import Record
 
 BY_ID = {claim.id: claim for claim in (*CLAIMS, *FACTS)}
 

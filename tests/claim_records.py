@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from whatwhere.records import Record
+from whatwhere.records.record import Record
 
 SPREAD = np.array([-1.0, -0.5, 0, 0.5, 1])  # of five splits about their mean
 

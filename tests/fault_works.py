@@ -16,8 +16,8 @@ from made_tasks import write_pairs, write_vectors
 from run_files import losses
 from strikes import HELD, disturbed, give_rights
 
-from whatwhere.hashes import HASHES, REST, hashes, sha256, verify
-from whatwhere.records import read_records
+from whatwhere.records.record import read_records
+from whatwhere.run.hashes import HASHES, REST, hashes, sha256, verify
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}  # metrics that the machine decides
 DECIDED = {

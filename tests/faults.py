@@ -49,8 +49,8 @@ from fault_works import Work, changes, leftovers, names, whole, works
 from malformed_count import malformed
 from strikes import JUMPS, MODES, WELL
 
-from whatwhere.hashes import HASHES, hashes, verify
-from whatwhere.records import read_records
+from whatwhere.records.record import read_records
+from whatwhere.run.hashes import HASHES, hashes, verify
 
 DAMAGE = ("flipped", "vanished")
 WHOLLY = ("study",)  # whose files are damaged one by one, each in models of another kind

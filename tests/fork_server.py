@@ -24,7 +24,7 @@ from cli_runner import environment
 CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = [
     "whatwhere.cli.show",
-    "whatwhere.study.run",
+    "whatwhere.study.study",
     "whatwhere.training.pretrain",
     "torch.distributed",
     "transformers",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whatwhere.records import Record, write_records
+from whatwhere.records.record import Record, write_records
 
 GROUPS = 8
 MIN_SUPPORT = 500

@@ -23,16 +23,15 @@ from made_reference import make_reference
 from made_study import make_study
 from whole_study import complete
 
-from whatwhere import references
 from whatwhere.claims import evaluate
 from whatwhere.encoder import PRESETS
-from whatwhere.hashes import forget_hashes
-from whatwhere.records import Record, read_records, write_records
-from whatwhere.report import comparison_page, open_runs, page_of
+from whatwhere.records.record import Record, read_records, write_records
+from whatwhere.report import comparison_page, open_runs, page_of, references
+from whatwhere.report.folder import load_run
 from whatwhere.report.page import Page
 from whatwhere.report.pages import study_page
-from whatwhere.report.run import load_run
-from whatwhere.study.spectra import run_spectra
+from whatwhere.run.hashes import forget_hashes
+from whatwhere.study.tables import run_spectra
 
 HERE = Path(__file__).parent
 KEPT = HERE / "golden.json"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from whatwhere.records import Record
-from whatwhere.report.run import Run
+from whatwhere.records.record import Record
+from whatwhere.report.folder import Run
 
 TERMS = {
     "dstg": ("semantic", "absolute", "relative"),

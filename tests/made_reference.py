@@ -6,7 +6,7 @@ from typing import Any
 from made_study import make_study
 from scripts import module_of
 
-from whatwhere.files import read_json, write_json
+from whatwhere.run.files import read_json, write_json
 
 SCRIPT = Path(__file__).parents[1] / "docs/results/ship.py"
 

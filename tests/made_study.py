@@ -8,7 +8,7 @@ import numpy as np
 
 from whatwhere.encoder import PRESETS
 from whatwhere.geometry import white_floor
-from whatwhere.records import Record, write_records
+from whatwhere.records.record import Record, write_records
 
 # Invented R² at relative depths 0 ... 1: model, part -> (start, end, bend).
 TOKEN = {

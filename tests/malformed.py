@@ -16,8 +16,8 @@ import zstandard
 
 from whatwhere.corpus.windows import Windows
 from whatwhere.evaluation import squad
-from whatwhere.files import in_words
-from whatwhere.records import FORMAT, Record
+from whatwhere.records.record import FORMAT, Record
+from whatwhere.run.files import in_words
 
 LONG = "9" * 5000  # digits: more than Python makes a number of
 DEEP = "[" * 100_000

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from whatwhere.analysis.attention import TOTAL
+from whatwhere.analysis.attention_weights import TOTAL
 
 
 def softmax_row(scores, allowed):

@@ -19,13 +19,13 @@ from golden import digest, parts
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from whatwhere.encoder import EncoderForMaskedLM
-from whatwhere.records import Record, read_records, write_records
+from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.report import page_of
-from whatwhere.study.config import StudyConfig
-from whatwhere.study.geometry import GeometryConfig, run_geometry
-from whatwhere.study.inside import run_heads
-from whatwhere.study.run import run_study
-from whatwhere.study.spectra import run_spectra
+from whatwhere.study.corpora import GeometryConfig, run_geometry
+from whatwhere.study.heads import run_heads
+from whatwhere.study.settings import StudyConfig
+from whatwhere.study.study import run_study
+from whatwhere.study.tables import run_spectra
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}
 VALUES = {

@@ -10,8 +10,8 @@ import torch
 from cli_runner import settings, whatwhere
 
 from whatwhere.encoder import EncoderForMaskedLM, preset
-from whatwhere.records import read_records, select
-from whatwhere.training.config import use_scheme
+from whatwhere.records.record import read_records, select
+from whatwhere.training.settings import use_scheme
 
 KERPLE = Path(__file__).parents[1] / "examples/kerple.py"
 STUDY = (
@@ -162,7 +162,7 @@ REGISTER = "from whatwhere.encoder import register_bias, register_preset\n"
             "does not run: ModuleNotFoundError: No module named 'a_module_that_is_missing'",
         ),
         ("import sys\nsys.exit(3)\n", "ends the program (exit status 3)"),
-        ("import whatwhere.study.run\n", "of whatwhere it can only say"),
+        ("import whatwhere.study.study\n", "of whatwhere it can only say"),
         (REGISTER + "register_bias('t5')\n", "A bias named 't5' is registered already"),
         (REGISTER + "register_preset('ap', None, 'me')\n", "A preset named 'ap' is registered already"),
         (REGISTER + "register_preset('mine', 'mine', 'me')\n", "'mine' is derived from itself"),

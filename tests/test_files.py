@@ -8,8 +8,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-import whatwhere.files
-from whatwhere.files import in_words, new_file, new_folder, write_array, write_arrays, write_json, write_text
+import whatwhere
+from whatwhere.run.files import in_words, new_file, new_folder, write_array, write_arrays, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -51,7 +51,7 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch, failing):
         raise OSError(28, "No space left on device")
 
     if failing != "the block":
-        monkeypatch.setattr(whatwhere.files.os, failing, full)
+        monkeypatch.setattr(whatwhere.run.files.os, failing, full)
     with pytest.raises(OSError), new_file(tmp_path / "file") as file:
         file.write(b"new")
         if failing == "the block":
@@ -87,7 +87,7 @@ WRITES = re.compile(
 # Every other place that writes: into a folder that is renamed afterwards, one line more of a log, or no file at all.
 ALLOWED = {
     "report/page.py": 1,  # a table, within new_folder
-    "locks.py": 1,  # a folder that was put aside is put back
+    "run/locks.py": 1,  # a folder that was put aside is put back
     "training/checkpoints.py": 1,  # other processes' shares move into new_folder
     "training/loop.py": 1,  # /proc/self/clear_refs
     "training/runs.py": 1,  # a finished model's files move into the run's folder
@@ -96,7 +96,7 @@ ALLOWED = {
 
 def test_every_other_file_of_the_package_writes_through_these():
     # encoder/ travels with saved models and imports nothing of ours; transformers calls it with a folder.
-    package = Path(whatwhere.files.__file__).parent
+    package = Path(whatwhere.__file__).parent
     files = [p for p in sorted(package.rglob("*.py")) if p.parent.name != "encoder" and p.name != "files.py"]
     seen = {str(p.relative_to(package)): len(WRITES.findall(p.read_text("utf-8"))) for p in files}
     assert {name: count for name, count in seen.items() if count} == ALLOWED

@@ -16,9 +16,18 @@ from made_tasks import write_pairs
 from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
-from whatwhere.hashes import HASHES, _hash_of_state, check_files, forget_hashes, hashes, sha256, verify, write_hashes
-from whatwhere.records import Record, read_records, write_records
-from whatwhere.study.config import StudyConfig
+from whatwhere.records.record import Record, read_records, write_records
+from whatwhere.run.hashes import (
+    HASHES,
+    _hash_of_state,
+    check_files,
+    forget_hashes,
+    hashes,
+    sha256,
+    verify,
+    write_hashes,
+)
+from whatwhere.study.settings import StudyConfig
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.pretrain import PretrainConfig
 from whatwhere.training.runs import began_with

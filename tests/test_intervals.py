@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from whatwhere import intervals
-from whatwhere.intervals import (
+from whatwhere.records import intervals
+from whatwhere.records.intervals import (
     UNBOUNDED,
     bounded,
     hierarchical,
@@ -20,7 +20,7 @@ from whatwhere.intervals import (
     smallest_effect,
     split_interval,
 )
-from whatwhere.metrics import range_of
+from whatwhere.records.metrics import range_of
 
 SHARE = (0.0, 1.0)
 R2 = range_of("r2.token")

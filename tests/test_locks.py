@@ -12,14 +12,14 @@ from threading import Timer
 import pytest
 from cli_runner import environment, sentences, whatwhere
 
-from whatwhere import locks
-from whatwhere.files import new_folder, this_machine, write_text
-from whatwhere.locks import LOCK, InUse, is_locked, locked, sweep, sweep_beside, waiting_for
+from whatwhere.run import locks
+from whatwhere.run.files import new_folder, this_machine, write_text
+from whatwhere.run.locks import LOCK, InUse, is_locked, locked, sweep, sweep_beside, waiting_for
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from whatwhere.locks import locked
+from whatwhere.run.locks import locked
 with locked(Path(sys.argv[1]), *sys.argv[2:]):
     print("held", flush=True)
     time.sleep(60)
@@ -132,7 +132,7 @@ def test_only_another_process_is_waited_for(tmp_path, monkeypatch):
     # A folder that cannot be written was waited for without end.
     said, out = [], tmp_path / "run"
     with holding(out) as holder:
-        monkeypatch.setattr("whatwhere.locks.WAIT", 0.0)
+        monkeypatch.setattr("whatwhere.run.locks.WAIT", 0.0)
         with waiting_for(out, lambda event, words, **facts: (said.append([event, *facts.values()]), holder.kill())):
             assert is_locked(out) is not None
     assert said == [[event, f"{holder.pid} on {os.uname().nodename}", str(out)] for event in ("waiting", "waited")]

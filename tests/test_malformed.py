@@ -30,13 +30,13 @@ from malformed import (
     word,
 )
 
-from whatwhere import files
 from whatwhere.corpus import open_source, text_files
 from whatwhere.corpus.labelled import read_labelled
 from whatwhere.evaluation import glue, holmes, local_tasks, ud
 from whatwhere.evaluation.blimp import read_blimp
 from whatwhere.geometry.counts import Counts
-from whatwhere.records import read_records
+from whatwhere.records.record import read_records
+from whatwhere.run import files
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,14 @@ from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import TASKS, read_task
 from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.local_tasks import LOCAL
-from whatwhere.files import write_arrays
-from whatwhere.hashes import check_files, write_hashes
-from whatwhere.records import read_records
+from whatwhere.records.record import read_records
 from whatwhere.report import page_of
 from whatwhere.report.explorer import load_explorer
-from whatwhere.status import run_status
-from whatwhere.study.config import StudyConfig
-from whatwhere.study.spectra import run_spectra
+from whatwhere.run.files import write_arrays
+from whatwhere.run.hashes import check_files, write_hashes
+from whatwhere.run.status import run_status
+from whatwhere.study.settings import StudyConfig
+from whatwhere.study.tables import run_spectra
 from whatwhere.training import checkpoints
 
 SLOT = {"slot": "people", "valueSpan": {"startIndex": 4, "endIndex": 7}}

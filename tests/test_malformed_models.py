@@ -18,7 +18,7 @@ from whatwhere.cli.models import open_encoder, open_tokenizer
 from whatwhere.corpus import load_tokenizer
 from whatwhere.encoder.tables import read_table
 from whatwhere.geometry.counts import Counts
-from whatwhere.hashes import write_hashes
+from whatwhere.run.hashes import write_hashes
 from whatwhere.training import checkpoints
 
 STATE = {"step": 3, "seconds": 1.5, "losses": [4.0]}

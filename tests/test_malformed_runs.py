@@ -19,15 +19,15 @@ from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.holmes import HolmesConfig
-from whatwhere.evaluation.length import LengthConfig
 from whatwhere.evaluation.linguistic import LinguisticConfig
 from whatwhere.evaluation.mteb import MtebConfig
 from whatwhere.evaluation.squad import SquadConfig
-from whatwhere.files import in_words
-from whatwhere.hashes import check_files
+from whatwhere.length.benchmark import LengthConfig
 from whatwhere.report import page_of
-from whatwhere.status import run_status
-from whatwhere.study.config import GeometryConfig, StudyConfig
+from whatwhere.run.files import in_words
+from whatwhere.run.hashes import check_files
+from whatwhere.run.status import run_status
+from whatwhere.study.settings import GeometryConfig, StudyConfig
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.pretrain import PretrainConfig
 

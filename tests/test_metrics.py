@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 
 from whatwhere.analysis.who import Who
-from whatwhere.metrics import METHODS, METRICS, R2, Metric, is_shared, metric, range_of
-from whatwhere.records import read_records
+from whatwhere.records.metrics import METHODS, METRICS, R2, Metric, is_shared, metric, range_of
+from whatwhere.records.record import read_records
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 CORRECTED = ("variance.position", "squad.optimism")  # less what chance gives, and a difference that is hardly negative

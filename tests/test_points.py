@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from whatwhere.intervals import hierarchical, seed_interval, smallest_effect, split_interval
-from whatwhere.metrics import READ, UNIT
-from whatwhere.points import (
+from whatwhere.records.intervals import hierarchical, seed_interval, smallest_effect, split_interval
+from whatwhere.records.metrics import READ, UNIT
+from whatwhere.records.record import Record
+from whatwhere.records.table import (
     ANY,
     Margin,
     Point,
@@ -24,7 +25,6 @@ from whatwhere.points import (
     smallest_difference,
     summary,
 )
-from whatwhere.records import Record
 
 
 def r2(value, seed=0, index=None, low=None, high=None, layer=1, model="ap", part="all", **more):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scripts import module_of
 
-from whatwhere.intervals import seed_interval
-from whatwhere.records import Record
+from whatwhere.records.intervals import seed_interval
+from whatwhere.records.record import Record
 
 (SCRIPT,) = Path(__file__).parents[1].glob("docs/results/*race/figure.py")
 SVG = "{http://www.w3.org/2000/svg}"

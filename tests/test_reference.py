@@ -14,12 +14,13 @@ from scripts import module_of
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertModel
 
 import whatwhere as ww
-from whatwhere import cli, shipped
-from whatwhere.analysis.tables import load_tables
+from whatwhere import cli
+from whatwhere.analysis.position_tables import load_tables
 from whatwhere.cli.models import open_encoder
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.tokenizer import train_tokenizer
-from whatwhere.study.geometry import GeometryConfig, run_geometry
+from whatwhere.run import shipped
+from whatwhere.study.corpora import GeometryConfig, run_geometry
 from whatwhere.training.finetune import FinetuneConfig, finetune
 from whatwhere.training.pretrain import PretrainConfig, pretrain
 

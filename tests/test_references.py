@@ -12,15 +12,15 @@ from made_reference import SCRIPT, change, make_reference, set_model
 from made_study import make_study
 from scripts import module_of
 
-from whatwhere import references
 from whatwhere.claims import evaluate
-from whatwhere.points import Table
-from whatwhere.records import FORMAT, Record, read_records, write_records
-from whatwhere.references import DOCSTRINGS, WIKIPEDIA, beside, kind_of_text, settings_of, studies
+from whatwhere.records.record import FORMAT, Record, read_records, write_records
+from whatwhere.records.table import Table
+from whatwhere.report import references
+from whatwhere.report.folder import Run, load_run
 from whatwhere.report.ledger import row
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import study_page
-from whatwhere.report.run import Run, load_run
+from whatwhere.report.references import DOCSTRINGS, WIKIPEDIA, beside, kind_of_text, settings_of, studies
 
 RESULTS = Path(__file__).parents[1] / "docs/results"
 SHIPPED = references.FOLDER

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import t
 from scripts import module_of
 
-from whatwhere.points import Point, Table
-from whatwhere.records import Record, write_records
+from whatwhere.records.record import Record, write_records
+from whatwhere.records.table import Point, Table
 
 SCRIPT = Path(__file__).parents[1] / "docs/results/tables.py"
 LOSSES = {"dstg": [3.5, 3.6, 3.8], "ap": [3.9, 3.8, 4.3]}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scripts import module_of
 
-from whatwhere.points import Table
-from whatwhere.records import Record, write_records
+from whatwhere.records.record import Record, write_records
+from whatwhere.records.table import Table
 
 SCRIPT = Path(__file__).parents[1] / "docs/results/scale/figure.py"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,9 +6,9 @@ import time
 import pytest
 from cli_runner import whatwhere
 
-from whatwhere.files import append_line, read_lines, write_text
-from whatwhere.locks import locked
-from whatwhere.status import run_status, status_text
+from whatwhere.run.files import append_line, read_lines, write_text
+from whatwhere.run.locks import locked
+from whatwhere.run.status import run_status, status_text
 
 LINE = {"step": 20, "tokens": 2000, "loss": 4.5, "tokens_per_second": 50.0, "waiting": 0.3, "memory_peak_bytes": 7}
 

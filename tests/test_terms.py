@@ -3,7 +3,7 @@
 import pytest
 
 from whatwhere.encoder import PRESETS, preset
-from whatwhere.terms import rates, unequal
+from whatwhere.records.terms import rates, unequal
 from whatwhere.training.pretrain import SCHEMES, PretrainConfig
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runner import environment
 
-from whatwhere.waiting import (
+from whatwhere.run.waiting import (
     MOST_USED,
     SLEEP,
     SPIN,
@@ -132,9 +132,9 @@ with ProcessPoolExecutor(1, get_context("spawn")) as pool:
     found = [pool.submit(begun_with).result()]
 """
 OUR_WORKERS = """
-from whatwhere.corpus.workers import Workers
-from whatwhere.shipped import reference
-from whatwhere.study.jobs import Job, run_jobs
+from whatwhere.run.workers import Workers
+from whatwhere.run.shipped import reference
+from whatwhere.run.jobs import Job, run_jobs
 found = [result for _, result in run_jobs([Job("a", begun_with, ()), Job("b", begun_with, ())], 2, False, fresh=False)]
 with Workers(Path(reference()) / "tokenizer.json", 2) as pool:
     found.append(pool.submit(begun_with, ()).result())

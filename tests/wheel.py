@@ -21,7 +21,7 @@ from test_pages import ROOT, blocks, commands, furnish, shortened
 
 TUTORIAL = "docs/tutorial.md"
 EXTRAS = {"onnx": ["export", "reference", "--out", "onnx"]}  # extra -> a command that needs it
-NEEDED = ("py.typed", "methods.md", "report/templates/report.html.j2", "reference/model.safetensors")
+NEEDED = ("py.typed", "records/methods.md", "report/templates/report.html.j2", "reference/model.safetensors")
 NEEDED += ("reference_studies/wikipedia-tiny.json", "reference_studies/wikipedia-tiny.parquet")
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from geometry_run import make_run
 from inside_run import inside
 
-from whatwhere.records import Record, read_records, write_records
-from whatwhere.report.run import load_run
+from whatwhere.records.record import Record, read_records, write_records
+from whatwhere.report.folder import load_run
 
 
 def between(study: str, models: list[str], layers: int, steps: int) -> list[Record]:

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere import references
 from whatwhere.claims import evaluate
-from whatwhere.files import read_json, write_json
-from whatwhere.intervals import seed_interval
-from whatwhere.metrics import repeats
-from whatwhere.points import Table
-from whatwhere.records import FORMAT, Record, read_records, write_records
-from whatwhere.references import kind_of_text, rows_of, settings_of
-from whatwhere.study.config import StudyConfig
+from whatwhere.records.intervals import seed_interval
+from whatwhere.records.metrics import repeats
+from whatwhere.records.record import FORMAT, Record, read_records, write_records
+from whatwhere.records.table import Table
+from whatwhere.report import references
+from whatwhere.report.references import kind_of_text, rows_of, settings_of
+from whatwhere.run.files import read_json, write_json
+from whatwhere.study.settings import StudyConfig
 
 MOST_BYTES = 2_000_000  # of all reference studies together
 # Metrics that figures and tables of a page draw beside a run, whether or not a claim reads them.

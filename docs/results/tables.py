@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable
 
 from whatwhere.papers import DSTG_R2, DSTG_TABLES
-from whatwhere.points import ANY, Point, Table
-from whatwhere.records import read_records
+from whatwhere.records.record import read_records
+from whatwhere.records.table import ANY, Point, Table
 
 SIZES = (("parameters", 2), ("tokens", 1))  # with their digits in millions
 TUNED = "+simcse"  # at the end of the name of a model after `evaluate mteb --contrastive`

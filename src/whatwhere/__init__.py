@@ -26,10 +26,10 @@ if TYPE_CHECKING:
         register_table,
         write_sentence_transformer,
     )
-    from .evaluation.export import export
-    from .evaluation.predict import predict
+    from .models.export import export
+    from .models.predict import predict
     from .report.notebook import dataframe, figures, plot
-    from .shipped import reference
+    from .run.shipped import reference
 
 __all__ = [
     "Encoder",
@@ -63,9 +63,9 @@ def __getattr__(name: str) -> Any:
     if name in ("dataframe", "figures", "plot"):
         return getattr(import_module(".report.notebook", __name__), name)
     if name in ("export", "predict"):
-        return getattr(import_module(f".evaluation.{name}", __name__), name)
+        return getattr(import_module(f".models.{name}", __name__), name)
     if name == "reference":
-        return import_module(".shipped", __name__).reference
+        return import_module(".run.shipped", __name__).reference
     if name in __all__:
         return getattr(import_module(".encoder", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,7 @@ from whatwhere.analysis import ablation
 from whatwhere.analysis.ablation import ablation_records, document_loss_records, masked, permutations
 from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.who import Who
-from whatwhere.records import select
+from whatwhere.records.record import select
 
 N = 12
 

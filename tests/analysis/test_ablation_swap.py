@@ -9,7 +9,7 @@ from small_documents import documents
 
 from whatwhere.analysis.ablation import masked, swap_pairs, swap_records
 from whatwhere.analysis.who import Who
-from whatwhere.records import select
+from whatwhere.records.record import select
 
 WHO = Who("m", 1, "s")
 N = 14

@@ -9,7 +9,7 @@ import whatwhere as ww
 from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, Analysis, Subject
 from whatwhere.analysis.passes import Reader
 from whatwhere.analysis.who import Who
-from whatwhere.study.inside import measure
+from whatwhere.study.heads import measure
 
 ME = Who("m", 0, "s")
 

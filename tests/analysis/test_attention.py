@@ -12,7 +12,7 @@ from naive_attention import may_look, naive_weights, terms_of
 from small_documents import SEP, documents
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
-from whatwhere.analysis.attention import (
+from whatwhere.analysis.attention_weights import (
     KINDS,
     TOTAL,
     AttentionScores,

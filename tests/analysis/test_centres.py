@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from whatwhere.analysis.centres import centre_records
-from whatwhere.analysis.geometry import CorpusDistances
+from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.who import Who
 from whatwhere.geometry import stress
 from whatwhere.geometry.distances import distances
-from whatwhere.records import select
+from whatwhere.records.record import select
 
 N = 10  # tokens of a document: [CLS], eight words, [SEP]
 

@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from whatwhere.analysis.correlations import CORRELATIONS, correlation_records, first_block, first_block_correlations
-from whatwhere.analysis.scores import pattern_of
+from whatwhere.analysis.patterns import pattern_of
 from whatwhere.analysis.who import Who
 
 WHO = Who("m", 0, "s")

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from whatwhere.analysis.course import convergence_records, reached
-from whatwhere.records import Record, select
+from whatwhere.records.record import Record, select
 
 
 def losses(model, curve, seed=0, part="validation"):

@@ -8,11 +8,11 @@ from encoder_models import build
 from naive_attention import may_look, naive_weights, terms_of
 from small_documents import documents
 
-from whatwhere.analysis.attention import TOTAL
+from whatwhere.analysis.attention_weights import TOTAL
 from whatwhere.analysis.course import OFFSETS, REACH, NeighbourWeights, local_records
 from whatwhere.analysis.passes import Batch, read
 from whatwhere.analysis.who import Who
-from whatwhere.records import select
+from whatwhere.records.record import select
 from whatwhere.training.checkpoints import write_checkpoint
 
 WHO = Who("m", 0, "s")

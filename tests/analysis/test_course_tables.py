@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import whatwhere as ww
+from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.course import PERCENT, checkpoint_tables, low_rank_records, separation_records
-from whatwhere.analysis.geometry import CorpusDistances
 from whatwhere.analysis.who import Who
-from whatwhere.records import select
+from whatwhere.records.record import select
 from whatwhere.training.checkpoints import write_checkpoint
 
 

@@ -6,7 +6,7 @@ import pytest
 from known_distributions import distributions, sample
 from scipy.sparse import csr_array, vstack
 
-from whatwhere.analysis.geometry import Plan, best_rank, corpus_geometry, encoding_tables
+from whatwhere.analysis.corpus_geometry import Plan, best_rank, corpus_geometry, encoding_tables
 from whatwhere.geometry import (
     classical_mds,
     hellinger,

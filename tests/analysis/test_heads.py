@@ -9,13 +9,20 @@ import torch
 from encoder_models import KINDS, build, config, inputs, real
 
 import whatwhere as ww
-from whatwhere.analysis import heads
-from whatwhere.analysis.heads import HeadTaxonomy, head_labels, removal_kl, separable_terms, term_names, term_shares
+from whatwhere.analysis import head_labels as heads
+from whatwhere.analysis.head_labels import (
+    HeadTaxonomy,
+    head_labels,
+    removal_kl,
+    separable_terms,
+    term_names,
+    term_shares,
+)
 from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.who import Who, draw_documents
-from whatwhere.gates import NOTHING, labels
-from whatwhere.points import Table
-from whatwhere.records import Record, select
+from whatwhere.records.gates import NOTHING, labels
+from whatwhere.records.record import Record, select
+from whatwhere.records.table import Table
 
 SEVERAL_TERMS = [
     ("dstg", {}),

@@ -13,7 +13,7 @@ import whatwhere as ww
 from whatwhere.analysis.hidden import SentenceMaps, _cuts
 from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.who import Who
-from whatwhere.records import select
+from whatwhere.records.record import select
 
 N, WIDTH, LAYERS = 30, 7, 2
 

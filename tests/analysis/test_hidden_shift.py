@@ -9,7 +9,7 @@ from encoder_models import VOCAB, build
 
 from whatwhere.analysis.hidden import shift_records
 from whatwhere.analysis.who import Who
-from whatwhere.records import select
+from whatwhere.records.record import select
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from whatwhere.analysis.hidden import PositionVariance, _position_r2, ceiling_re
 from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.probes import split_documents
 from whatwhere.analysis.who import Who
-from whatwhere.records import select
+from whatwhere.records.record import select
 
 
 def documents(count, n, mean_length=5, seed=0):

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 import whatwhere as ww
 from whatwhere.analysis.matrices import Scores, condition_records, scores_of_folder, scores_of_model
 from whatwhere.analysis.who import Who
-from whatwhere.records import select
+from whatwhere.records.record import select
 
 V, M_POSITIONS = 40, 6
 

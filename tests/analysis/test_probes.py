@@ -15,9 +15,9 @@ from whatwhere.analysis.passes import choose_documents, written
 from whatwhere.analysis.probes import probe_records, split_documents
 from whatwhere.analysis.who import Who
 from whatwhere.encoder import EncoderForMaskedLM, preset
-from whatwhere.intervals import split_interval
-from whatwhere.metrics import range_of
-from whatwhere.records import select
+from whatwhere.records.intervals import split_interval
+from whatwhere.records.metrics import range_of
+from whatwhere.records.record import select
 
 N, WIDTH, LAYERS = 24, 10, 2
 METRICS = ("r2.token", "r2.segment", "r2.intra")

@@ -14,9 +14,9 @@ import whatwhere as ww
 from whatwhere.analysis import probes
 from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.probes import regression_records, split_documents
-from whatwhere.intervals import split_interval
-from whatwhere.metrics import range_of
-from whatwhere.records import select
+from whatwhere.records.intervals import split_interval
+from whatwhere.records.metrics import range_of
+from whatwhere.records.record import select
 
 M, N, P, D = 20, 12, 6, 9
 SPLITS = (0, 1, 2, 3, 4)

@@ -8,9 +8,9 @@ from encoder_models import build
 from small_documents import documents
 
 import whatwhere as ww
-from whatwhere.analysis.scores import score_records, theta_records
+from whatwhere.analysis.patterns import score_records, theta_records
 from whatwhere.analysis.who import Who
-from whatwhere.records import select
+from whatwhere.records.record import select
 
 WHO = Who("m", 1, "s")
 

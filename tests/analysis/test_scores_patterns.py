@@ -11,7 +11,7 @@ from small_documents import documents
 from transformers import BertConfig, BertModel
 
 from whatwhere.analysis.passes import read
-from whatwhere.analysis.scores import PATTERNS, PatternCounts, content_free_terms, pattern_of
+from whatwhere.analysis.patterns import PATTERNS, PatternCounts, content_free_terms, pattern_of
 from whatwhere.analysis.who import Who
 from whatwhere.encoder.biases import alibi_slopes, t5_bucket
 

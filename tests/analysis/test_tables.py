@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.analysis.tables import noise_records, table_arrays, table_records, word_records
+from whatwhere.analysis.position_tables import noise_records, table_arrays, table_records, word_records
 from whatwhere.analysis.who import Who
 from whatwhere.claims import CLAIMS, evaluate
 from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.geometry import equivariance, inner_products, spectrum
-from whatwhere.records import Record, select
+from whatwhere.records.record import Record, select
 from whatwhere.training.optimizers import learning_rate_factor, make_optimizers, table_walk
 from whatwhere.training.pretrain import CONFIG, PretrainConfig
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from whatwhere.analysis.who import Who
-from whatwhere.records import Record
+from whatwhere.records.record import Record
 
 ME = Who("m", 3, "s")
 

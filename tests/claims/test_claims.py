@@ -13,11 +13,11 @@ import pytest
 from whatwhere.claims import CLAIMS, FACTS, NUMBER, OURS, SENTENCE, evaluate
 from whatwhere.claims.__main__ import as_markdown
 from whatwhere.claims.evidence import described
-from whatwhere.intervals import seed_interval, split_interval
-from whatwhere.metrics import UNIT
 from whatwhere.papers import DSTG_R2, DSTG_TABLES, HOLMES_PHENOMENA
-from whatwhere.points import Point, largest, share_above, smallest
-from whatwhere.records import Record, read_records
+from whatwhere.records.intervals import seed_interval, split_interval
+from whatwhere.records.metrics import UNIT
+from whatwhere.records.record import Record, read_records
+from whatwhere.records.table import Point, largest, share_above, smallest
 
 KEYS = {
     "id",

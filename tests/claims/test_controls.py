@@ -8,9 +8,9 @@ from claim_records import labelled, used
 from scipy.stats import rankdata, spearmanr
 
 from whatwhere.claims import CLAIMS, evaluate
-from whatwhere.intervals import seed_interval
-from whatwhere.points import Point, largest, portion, rank_correlations
-from whatwhere.records import Record
+from whatwhere.records.intervals import seed_interval
+from whatwhere.records.record import Record
+from whatwhere.records.table import Point, largest, portion, rank_correlations
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 

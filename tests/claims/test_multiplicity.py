@@ -10,8 +10,8 @@ from scipy.stats import ttest_1samp
 
 from whatwhere.claims import evaluate
 from whatwhere.claims.multiplicity import LEVEL, after_holm, p_value
-from whatwhere.intervals import split_interval
-from whatwhere.points import Point
+from whatwhere.records.intervals import split_interval
+from whatwhere.records.table import Point
 
 
 @pytest.mark.parametrize("values", [[0.2, 0.3, 0.5], [0.1, -0.2, 0.4, 0.3], [0.9, 0.91], [-0.3, -0.2, -0.4]])

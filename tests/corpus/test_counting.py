@@ -12,10 +12,11 @@ import torch
 from cli_runner import environment
 from fork_server import Processes
 
-from whatwhere.corpus import build_windows, counting, load_tokenizer, open_source, source, workers
+from whatwhere.corpus import build_windows, counting, load_tokenizer, open_source, source
 from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.geometry.counts import Counts
+from whatwhere.run import workers
 
 
 def loop(texts, tokenizer, n, align="start", groups=1, special=(0, 2, 3, 4)):

@@ -5,7 +5,7 @@ import huggingface_hub
 import pytest
 
 from whatwhere.corpus import build_part, build_windows, count_source, counting, open_source
-from whatwhere.hashes import hashes
+from whatwhere.run.hashes import hashes
 
 
 @pytest.fixture

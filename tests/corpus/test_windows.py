@@ -15,8 +15,8 @@ from whatwhere.corpus import windows as windows_module
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
-from whatwhere.hashes import hashes, sha256, verify, write_hashes
-from whatwhere.study.records import text_records
+from whatwhere.run.hashes import hashes, sha256, verify, write_hashes
+from whatwhere.study.training_records import text_records
 from whatwhere.training.pretrain import check_one_batch
 
 

@@ -15,11 +15,12 @@ import pytest
 from cli_runner import sentences
 from fork_server import LONGEST, Processes
 
-from whatwhere import stop
 from whatwhere.cli import main
-from whatwhere.corpus import build, build_windows, count_source, workers
+from whatwhere.corpus import build, build_windows, count_source
 from whatwhere.corpus.shards import Job as ShardJob
 from whatwhere.corpus.shards import Part, write_shard
+from whatwhere.run import signals as stop
+from whatwhere.run import workers
 
 FORK = multiprocessing.get_context("fork")
 

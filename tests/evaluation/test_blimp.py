@@ -21,9 +21,9 @@ from whatwhere.evaluation.blimp import (
     read_blimp,
     right,
 )
-from whatwhere.evaluation.states import Slot
 from whatwhere.evaluation.tuning import masked_config, open_masked
-from whatwhere.records import read_records, select
+from whatwhere.evaluation.word_states import Slot
+from whatwhere.records.record import read_records, select
 
 SENTENCES = ["The river is long .", "A", "The album was released in 1998 , and it was the first of the band ."]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -81,7 +81,7 @@ def test_the_hub_gives_the_same_pairs(data, tmp_path, monkeypatch):
     (folder / "all.jsonl").write_text(text, encoding="utf-8")
     assert read_blimp(None, 3) == read_blimp(folder, 3)
     assert asked == [("nyu-mll/blimp", p, "train") for p in rows] and read_blimp(None) and len(asked) == 2  # kept
-    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)
+    monkeypatch.setattr("whatwhere.study.benchmarks.at_once", lambda: 1)
     words = ["evaluate", "linguistic", "reference", "--out", str(tmp_path / "o")]
     done = whatwhere(*words, "--seeds", "1", "--limit", "20")
     assert done.returncode == 0 and "as the Hub has no data of theirs: pos, " in done.stdout, done.stderr
@@ -163,7 +163,7 @@ def test_equal_sentences_are_half_right(monkeypatch):
 
 
 def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("whatwhere.study.evaluate.at_once", lambda: 1)
+    monkeypatch.setattr("whatwhere.study.benchmarks.at_once", lambda: 1)
     words = ["evaluate", "linguistic", ww.reference(), "--data", str(data), "--out", str(tmp_path / "o")]
     words += ["--tasks", "blimp"]
     done = whatwhere(*words)

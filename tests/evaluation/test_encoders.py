@@ -13,7 +13,8 @@ from transformers import AutoTokenizer
 import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
 from whatwhere.encoder import PRESETS
-from whatwhere.evaluation.tuning import input_form, open_body
+from whatwhere.evaluation.tuning import open_body
+from whatwhere.models.folder import input_form
 
 FAMILIES = {  # verb -> the least that it does
     "glue": ["--tasks", "rte", "--seeds", "1", "--rates", "1e-4"],

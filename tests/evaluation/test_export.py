@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 import whatwhere as ww
 from whatwhere.encoder import PRESETS
-from whatwhere.evaluation import export as module
+from whatwhere.models import export as module
 
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 PAGE = Path(__file__).parents[2] / "docs/how-to/export.md"

@@ -23,8 +23,8 @@ from whatwhere.evaluation.glue import (
 )
 from whatwhere.evaluation.grid import pieces
 from whatwhere.evaluation.tuning import halves
-from whatwhere.files import write_arrays, write_json
-from whatwhere.records import select
+from whatwhere.records.record import select
+from whatwhere.run.files import write_arrays, write_json
 
 # Header and a row of each table as released; CoLA has no header, MRPC's begins with a byte-order mark.
 RELEASE = {

@@ -14,18 +14,18 @@ from torch.nn import functional as F
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 import whatwhere as ww
-from whatwhere.analysis import length
 from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer, open_source
-from whatwhere.corpus.long_texts import long_texts
-from whatwhere.evaluation.length import LENGTH, LengthConfig, _pieces, about, chosen, length_records
 from whatwhere.evaluation.tuning import open_masked
-from whatwhere.records import Record, read_records
+from whatwhere.length import measures as length
+from whatwhere.length.benchmark import LENGTH, LengthConfig, _pieces, about, chosen, length_records
+from whatwhere.length.extension import Continued, adapt, extend
+from whatwhere.length.texts import long_texts
+from whatwhere.records.record import Record, read_records
 from whatwhere.report.figures import longer
-from whatwhere.report.run import Run
-from whatwhere.study import evaluate
-from whatwhere.training.extension import Continued, adapt, extend
+from whatwhere.report.folder import Run
+from whatwhere.study import benchmarks as evaluate
 
 N = 96
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}

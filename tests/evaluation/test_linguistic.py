@@ -19,11 +19,11 @@ from whatwhere.evaluation.examples import Row, examples
 from whatwhere.evaluation.family import bounded, paired
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig, row_states
 from whatwhere.evaluation.paragraphs import flesch, sentences_of, syllables
-from whatwhere.evaluation.states import Slot, parts_of, slot_states
 from whatwhere.evaluation.tuning import open_body, open_masked
-from whatwhere.records import read_records, select
-from whatwhere.study import evaluate
-from whatwhere.study.evaluate import run_evaluation
+from whatwhere.evaluation.word_states import Slot, parts_of, slot_states
+from whatwhere.records.record import read_records, select
+from whatwhere.study import benchmarks as evaluate
+from whatwhere.study.benchmarks import run_evaluation
 
 TEXTS = ["The river is long.", "An uncharacteristically short song", "It rained."]
 

@@ -24,9 +24,9 @@ from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.evaluation.local_tasks import LOCAL, local_task
 from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, run_task, text_vectors
 from whatwhere.evaluation.tuning import open_body
-from whatwhere.records import read_records, select
-from whatwhere.study import evaluate
-from whatwhere.study.evaluate import evaluation_text, run_evaluation
+from whatwhere.records.record import read_records, select
+from whatwhere.study import benchmarks as evaluate
+from whatwhere.study.benchmarks import evaluation_text, run_evaluation
 
 TEXTS = ["The river is long .", "A", "The album was released in 1998 , and it was the first of the band .", ""]
 

@@ -21,8 +21,8 @@ from transformers import (
 )
 
 import whatwhere as ww
-from whatwhere.evaluation.predict import Predictor
-from whatwhere.training.extension import extend
+from whatwhere.length.extension import extend
+from whatwhere.models.predict import Predictor
 
 SENTENCES = ["The capital of [MASK] is large.", "He was born in [MASK] and died in [MASK].", "A [MASK]."]
 

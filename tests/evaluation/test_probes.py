@@ -8,7 +8,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
-from whatwhere.evaluation.probes import (
+from whatwhere.evaluation.agreement import macro_f1, pearson
+from whatwhere.evaluation.probe_fits import (
     PLAIN,
     PORTIONS,
     Protocol,
@@ -18,7 +19,6 @@ from whatwhere.evaluation.probes import (
     control_labels,
     train_probes,
 )
-from whatwhere.evaluation.scores import macro_f1, pearson
 
 ALL = np.ones((1, 6), bool)
 

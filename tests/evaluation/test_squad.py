@@ -14,8 +14,8 @@ from whatwhere.evaluation.spans import SpanBatches, answers, best_f1, exact_and_
 from whatwhere.evaluation.squad import RECIPES, TASKS, SquadConfig, by_article, read_questions, task_questions
 from whatwhere.evaluation.tuning import Recipe, Setting, halves, open_reader, reader_config, tune
 from whatwhere.papers import SQUAD
-from whatwhere.records import read_records, select
-from whatwhere.study import evaluate
+from whatwhere.records.record import read_records, select
+from whatwhere.study import benchmarks as evaluate
 from whatwhere.training.loop import LoopConfig, Trainer
 
 QUICK = Recipe([Setting(2e-4, 8, 0.01)], epochs=2, warmup=0.1, patience=50, seeds=1, scores=(4, 500))

@@ -9,10 +9,10 @@ from geometry_run import make_run
 from made_study import make_study
 from page_view import ARGUMENTS
 
-from whatwhere import references
 from whatwhere.encoder import PRESETS
-from whatwhere.records import Record
-from whatwhere.report.run import Run
+from whatwhere.records.record import Record
+from whatwhere.report import references
+from whatwhere.report.folder import Run
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from page_view import View
 
-from whatwhere.records import read_records
+from whatwhere.records.record import read_records
 from whatwhere.report import write_report
 from whatwhere.report.compare import comparison_page, open_runs
+from whatwhere.report.folder import visible
 from whatwhere.report.page import write_page
 from whatwhere.report.pages import study_page
-from whatwhere.report.run import visible
 
 LONG = "x" * 300
 

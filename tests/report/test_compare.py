@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from page_parser import Parsed
 
-from whatwhere.records import Record, read_records, write_records
+from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.report import write_page
 from whatwhere.report.compare import comparison_page, merged, open_runs
 from whatwhere.report.page import render_page

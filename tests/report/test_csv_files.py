@@ -6,8 +6,8 @@ import os
 import numpy as np
 import pytest
 
-from whatwhere.points import Point
-from whatwhere.records import read_records
+from whatwhere.records.record import read_records
+from whatwhere.records.table import Point
 from whatwhere.report import page_of, write_tables
 from whatwhere.report.figure import Cell, Table, row, text, value
 from whatwhere.report.page import Page, Section, page_tables

@@ -7,16 +7,34 @@ import numpy as np
 import pytest
 
 from whatwhere.papers import DSTG_R2
-from whatwhere.points import Point
-from whatwhere.records import Record, read_records
+from whatwhere.records.record import Record, read_records
+from whatwhere.records.table import Point
 from whatwhere.report import page_of
-from whatwhere.report.figures import attention, buys, corpus, downstream, fits, heads, shape, spectra, states
+from whatwhere.report.figures import (
+    attention_maps as attention,
+)
+from whatwhere.report.figures import (
+    buys,
+    corpus,
+    downstream,
+    fits,
+    shape,
+)
+from whatwhere.report.figures import (
+    head_map as heads,
+)
+from whatwhere.report.figures import (
+    hidden_states as states,
+)
+from whatwhere.report.figures import (
+    table_shapes as spectra,
+)
+from whatwhere.report.folder import Run, load_run
 from whatwhere.report.forms.axes import Axis, round_numbers
 from whatwhere.report.forms.curves import ASIDE, BEFORE, LEVEL, MANY, Curves, Line, of_models, paper_curve
+from whatwhere.report.forms.dots import Cloud
 from whatwhere.report.forms.maps import Maps
-from whatwhere.report.forms.points import Cloud
 from whatwhere.report.forms.rows import Row, Rows
-from whatwhere.report.run import Run, load_run
 
 
 def figures_of(folder):

@@ -11,11 +11,11 @@ from geometry_run import make_run
 from page_parser import Parsed
 from page_view import View
 
-from whatwhere.records import Record, read_records, write_records
+from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.report import write_report
+from whatwhere.report.folder import Corpus, Run, load_run
 from whatwhere.report.page import render_page, write_page
 from whatwhere.report.pages import geometry_page
-from whatwhere.report.run import Corpus, Run, load_run
 
 FIGURES = [
     "lag",

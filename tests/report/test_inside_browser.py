@@ -7,10 +7,11 @@ import pytest
 from geometry_run import make_run
 from page_view import View
 
-from whatwhere.records import Record
-from whatwhere.report.figures import buys, corpus, fits, shape, states
+from whatwhere.records.record import Record
+from whatwhere.report.figures import buys, corpus, fits, shape
+from whatwhere.report.figures import hidden_states as states
+from whatwhere.report.folder import load_run
 from whatwhere.report.page import Page, Section, write_page
-from whatwhere.report.run import load_run
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ import pytest
 from geometry_run import make_run
 
 import whatwhere as ww
-from whatwhere.records import Record, read_records
+from whatwhere.records.record import Record, read_records
+from whatwhere.report.folder import load_run
 from whatwhere.report.notebook import _figures, composed
 from whatwhere.report.page import page_figures
 from whatwhere.report.pages import study_page
-from whatwhere.report.run import load_run
 
 
 def test_the_frame_holds_every_record(demo, build):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from whatwhere.records import Record
+from whatwhere.records.record import Record
+from whatwhere.report.folder import Run
 from whatwhere.report.pick import pick
-from whatwhere.report.run import Run
 
 
 def run_of(losses, seeds=1, positions=None, operations=None, documents=None):

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from whatwhere.encoder import PRESETS, preset
-from whatwhere.records import Record
+from whatwhere.records.record import Record
 from whatwhere.report import schemes
+from whatwhere.report.folder import Run, load_run
 from whatwhere.report.pages import study_page
-from whatwhere.report.run import Run, load_run
 from whatwhere.report.titles import caveats
 
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
-from whatwhere.hashes import forget_hashes
-from whatwhere.records import write_records
+from whatwhere.records.record import write_records
 from whatwhere.report import write_report
+from whatwhere.report.folder import load_run
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import spectra_page
-from whatwhere.report.run import load_run
-from whatwhere.study.spectra import run_spectra
+from whatwhere.run.hashes import forget_hashes
+from whatwhere.study.tables import run_spectra
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from page_parser import Parsed
 
-from whatwhere.records import Record, read_records, write_records
+from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.report import how, write_report
+from whatwhere.report.folder import Run, load_run
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import study_page
-from whatwhere.report.run import Run, load_run
 
 
 def render(study: Run) -> str:

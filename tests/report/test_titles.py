@@ -2,9 +2,9 @@
 
 import pytest
 
-from whatwhere.points import Point
-from whatwhere.records import Record
-from whatwhere.report.run import Run, load_run
+from whatwhere.records.record import Record
+from whatwhere.records.table import Point
+from whatwhere.report.folder import Run, load_run
 from whatwhere.report.titles import (
     ABOVE,
     BELOW,

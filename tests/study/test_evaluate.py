@@ -17,13 +17,13 @@ import whatwhere as ww
 from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, of_studies, paired
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
 from whatwhere.evaluation.grid import Finished, chosen, of_both, one_after_the_other, pieces
-from whatwhere.evaluation.length import LENGTH
 from whatwhere.evaluation.tuning import halves
-from whatwhere.files import read_object, temporary_folder
-from whatwhere.points import Point
-from whatwhere.records import read_records, select
-from whatwhere.study import evaluate
-from whatwhere.study.evaluate import evaluation_text, run_evaluation
+from whatwhere.length.benchmark import LENGTH
+from whatwhere.records.record import read_records, select
+from whatwhere.records.table import Point
+from whatwhere.run.files import read_object, temporary_folder
+from whatwhere.study import benchmarks as evaluate
+from whatwhere.study.benchmarks import evaluation_text, run_evaluation
 
 
 @pytest.fixture(scope="module")

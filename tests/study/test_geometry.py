@@ -9,13 +9,13 @@ from cli_runner import sentences, whatwhere
 from run_files import missing, unexplained
 
 import whatwhere as ww
-from whatwhere.analysis.tables import load_tables
+from whatwhere.analysis.position_tables import load_tables
 from whatwhere.corpus import counting
 from whatwhere.geometry import hellinger, positional_distributions, stress
 from whatwhere.geometry.counts import Counts
-from whatwhere.records import read_records, select
+from whatwhere.records.record import read_records, select
 from whatwhere.report import write_report
-from whatwhere.study.geometry import GeometryConfig, run_geometry
+from whatwhere.study.corpora import GeometryConfig, run_geometry
 
 THREE = "synthetic:three-regimes:documents=1500,vocabulary=80,n=16"
 FEW = ("--set", "splits=2", "--set", "groups=8", "--set", "dims=[16, 64]", "--set", "ranks=[1, 2]", "--set", "width=64")

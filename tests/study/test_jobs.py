@@ -11,7 +11,7 @@ import torch
 from fork_server import LONGEST
 from rich.progress import Progress
 
-from whatwhere.study.jobs import Job, run_jobs, show_progress, threads
+from whatwhere.run.jobs import Job, run_jobs, show_progress, threads
 
 
 def square(value, show):

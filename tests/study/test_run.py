@@ -13,13 +13,13 @@ from cli_runner import sentences, whatwhere
 from run_files import logged, missing, unexplained
 
 from whatwhere.encoder import PRESETS
-from whatwhere.files import read_json, read_lines
-from whatwhere.hashes import HASHES, verify
-from whatwhere.locks import waiting_for
-from whatwhere.records import read_records, select
-from whatwhere.study.config import StudyConfig
+from whatwhere.records.record import read_records, select
+from whatwhere.run.files import read_json, read_lines
+from whatwhere.run.hashes import HASHES, verify
+from whatwhere.run.locks import waiting_for
 from whatwhere.study.outputs import write_results
-from whatwhere.study.run import Study, run_models, run_study
+from whatwhere.study.settings import StudyConfig
+from whatwhere.study.study import Study, run_models, run_study
 
 VALUES = {
     "length": 32,
@@ -209,7 +209,7 @@ def test_while_another_writes_the_report_the_last_model_leaves_it_to_that(argume
 
 def test_who_waits_for_the_windows_says_so_once(tmp_path, monkeypatch, capsys):
     # "waiting: why Another process is writing to ..." came every five seconds.
-    monkeypatch.setattr("whatwhere.locks.WAIT", 0.01)
+    monkeypatch.setattr("whatwhere.run.locks.WAIT", 0.01)
     folder = tmp_path / "corpus"
     folder.mkdir()
     (folder / ".lock").write_text("6810 on vm")
@@ -233,7 +233,7 @@ def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch)
         pages.append((path.read_text(encoding="utf-8"), read_json(path.parent / "study.json")))
         return path
 
-    monkeypatch.setattr("whatwhere.study.run.write_results", noted)
+    monkeypatch.setattr("whatwhere.study.study.write_results", noted)
     values = {"steps": 3, "inside": False, "at_once": 1, "models": ["dstg", "rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config, tmp_path / "s", progress=False)

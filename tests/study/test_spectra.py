@@ -7,11 +7,11 @@ import pytest
 from run_files import missing, unexplained
 from transformers import BertConfig, BertModel
 
-from whatwhere.analysis.tables import noise_records, table_records
+from whatwhere.analysis.position_tables import noise_records, table_records
 from whatwhere.analysis.who import Who
-from whatwhere.hashes import verify
-from whatwhere.records import read_records
-from whatwhere.study.spectra import measure_tables, run_spectra, spectra_text
+from whatwhere.records.record import read_records
+from whatwhere.run.hashes import verify
+from whatwhere.study.tables import measure_tables, run_spectra, spectra_text
 
 
 @pytest.fixture

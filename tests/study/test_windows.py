@@ -9,8 +9,8 @@ from whatwhere.cli.models import open_tokenizer
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.python_docs import PythonDocs
 from whatwhere.corpus.tokenizer import train_tokenizer
-from whatwhere.study.inside import run_heads
-from whatwhere.study.windows import model_windows
+from whatwhere.study.heads import run_heads
+from whatwhere.study.model_windows import model_windows
 
 
 @pytest.fixture(scope="module")

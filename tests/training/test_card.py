@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 import whatwhere as ww
 from whatwhere.encoder import PRESETS
 from whatwhere.encoder.registry import BIASES
+from whatwhere.models.card import PARTS, corpus_name, model_card, sources, weights_metadata
 from whatwhere.papers import CITATIONS, bibtex
-from whatwhere.training.card import PARTS, corpus_name, model_card, sources, weights_metadata
 from whatwhere.training.checkpoints import save_model, write_metadata
 from whatwhere.training.pretrain import PretrainConfig, pretrain
 

@@ -9,10 +9,10 @@ import yaml
 from cli_runner import whatwhere
 
 from whatwhere.encoder import PRESETS
-from whatwhere.files import plain_yaml
-from whatwhere.study.config import StudyConfig
-from whatwhere.training.config import LoopConfig, trust_scheme
+from whatwhere.run.files import plain_yaml
+from whatwhere.study.settings import StudyConfig
 from whatwhere.training.pretrain import RECIPES, SCHEMES, PretrainConfig, curriculum, defaults
+from whatwhere.training.settings import LoopConfig, trust_scheme
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 
 from whatwhere.encoder import PRESETS, EncoderForMaskedLM, preset
 from whatwhere.encoder.registry import BIASES
-from whatwhere.training.explain import PARTS, costs, matched_width
+from whatwhere.models.explain import PARTS, costs, matched_width
 from whatwhere.training.pretrain import PretrainConfig, _operations
 
 VOCAB, N, LABELLED = 300, 24, 0.25

@@ -5,7 +5,7 @@ import torch
 
 from whatwhere.encoder import PRESETS, SIZES, EncoderConfig, EncoderForMaskedLM, preset
 from whatwhere.encoder.attention import BACKENDS
-from whatwhere.training.explain import (
+from whatwhere.models.explain import (
     as_text,
     backend_notes,
     costs,
@@ -15,7 +15,7 @@ from whatwhere.training.explain import (
     preset_rows,
     trains_with,
 )
-from whatwhere.training.preset_table import VOCABULARY, kept_rows, rows_as_text
+from whatwhere.models.preset_table import VOCABULARY, kept_rows, rows_as_text
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -92,5 +92,5 @@ def test_texts_hold_the_numbers():
 
 @pytest.mark.parametrize("size", [pytest.param(size, marks=[pytest.mark.slow] * (size != "tiny")) for size in SIZES])
 def test_kept_rows_of_the_presets_are_those_that_counting_gives(size):
-    assert kept_rows(size) == preset_rows(size), "run python -m whatwhere.training.explain"
+    assert kept_rows(size) == preset_rows(size), "run python -m whatwhere.models.explain"
     assert VOCABULARY == EncoderConfig.vocab_size and not kept_rows("huge")

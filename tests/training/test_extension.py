@@ -25,9 +25,10 @@ import whatwhere as ww
 from whatwhere import geometry
 from whatwhere.encoder.tables import read_table
 from whatwhere.geometry import extrapolate
-from whatwhere.hashes import verify, write_hashes
-from whatwhere.shipped import model_source
-from whatwhere.training.extension import SCALINGS, extend, trained_on
+from whatwhere.length.extension import SCALINGS, extend
+from whatwhere.models.lengths import trained_on
+from whatwhere.run.hashes import verify, write_hashes
+from whatwhere.run.shipped import model_source
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 

@@ -23,13 +23,14 @@ from transformers import (
 )
 
 import whatwhere as ww
-from whatwhere import hub
 from whatwhere.corpus import tokenizer
-from whatwhere.files import read_lines
-from whatwhere.intervals import share_interval
-from whatwhere.records import read_records, select
-from whatwhere.study.records import finetune_records
-from whatwhere.training import checkpoints, models
+from whatwhere.models import folder as models
+from whatwhere.records.intervals import share_interval
+from whatwhere.records.record import read_records, select
+from whatwhere.run import hub
+from whatwhere.run.files import read_lines
+from whatwhere.study.training_records import finetune_records
+from whatwhere.training import checkpoints
 from whatwhere.training.finetune import FinetuneConfig, build_classifier, default_rate, finetune
 from whatwhere.training.pretrain import PretrainConfig, pretrain
 

@@ -12,13 +12,13 @@ from cli_runner import sentences
 
 import whatwhere as ww
 from whatwhere.corpus import Windows
-from whatwhere.files import read_lines
-from whatwhere.hashes import verify
+from whatwhere.run.files import read_lines
+from whatwhere.run.hashes import verify
 from whatwhere.training import checkpoints
-from whatwhere.training.config import LoopConfig
 from whatwhere.training.loop import Trainer, run
 from whatwhere.training.optimizers import learning_rate_factor, make_optimizers
 from whatwhere.training.pretrain import LEAVES_PLATEAU, PretrainConfig, make_batches, prepare_windows, pretrain
+from whatwhere.training.settings import LoopConfig
 
 SETTINGS = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 5}
 

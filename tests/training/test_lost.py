@@ -5,9 +5,9 @@ from cli_runner import whatwhere
 
 from whatwhere.analysis.who import Who
 from whatwhere.corpus import Windows
-from whatwhere.files import append_line
-from whatwhere.hashes import verify
-from whatwhere.study.records import training_records
+from whatwhere.run.files import append_line
+from whatwhere.run.hashes import verify
+from whatwhere.study.training_records import training_records
 from whatwhere.training import checkpoints
 from whatwhere.training.loop import Trainer
 from whatwhere.training.pretrain import PretrainConfig, prepare_windows, pretrain

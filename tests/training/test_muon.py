@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.training.config import LoopConfig
 from whatwhere.training.optimizers import RMS, Muon, make_optimizers, orthogonal
+from whatwhere.training.settings import LoopConfig
 
 
 def parameter(*shape, seed=0):

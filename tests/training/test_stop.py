@@ -12,7 +12,7 @@ import pytest
 from cli_runner import environment, sentences, settings, whatwhere
 from run_files import losses
 
-from whatwhere import stop
+from whatwhere.run import signals as stop
 from whatwhere.training import checkpoints
 from whatwhere.training.loop import Trainer
 from whatwhere.training.pretrain import PretrainConfig, pretrain

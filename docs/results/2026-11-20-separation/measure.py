@@ -5,15 +5,15 @@ import sys
 import numpy as np
 
 import whatwhere as ww
+from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.course import separation_records
-from whatwhere.analysis.geometry import CorpusDistances
 from whatwhere.analysis.matrices import condition_records, scores_of_model
 from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.counting import count_source
 from whatwhere.geometry import corrected_hellinger, hellinger, positional_distributions
-from whatwhere.records import write_records
-from whatwhere.study.records import finetune_records
+from whatwhere.records.record import write_records
+from whatwhere.study.training_records import finetune_records
 
 pretraining, pretrained, scratch, sst2, out = sys.argv[1:]
 counts = count_source(open_source(sst2, field="sentence"), load_tokenizer(pretraining), 127, workers=1)

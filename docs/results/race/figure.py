@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from whatwhere.intervals import seed_interval
-from whatwhere.records import Record, read_records, select
+from whatwhere.records.intervals import seed_interval
+from whatwhere.records.record import Record, read_records, select
 
 NAME = re.compile(r"(?P<residual>[a-z]+)-t5x(?P<t5>\d+(\.\d+)?)-table(?P<table>\d+(\.\d+)?)")
 # Quantity, its heading, its unit for the table, whether it is a share (an axis from 0 to 1).

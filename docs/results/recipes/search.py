@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from whatwhere.corpus import Windows
-from whatwhere.files import read_json
+from whatwhere.run.files import read_json
 from whatwhere.training.pretrain import PretrainConfig, pretrain
 
 SEED = 100

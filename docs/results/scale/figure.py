@@ -13,8 +13,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from whatwhere.papers import DSTG_R2, DSTG_TABLES
-from whatwhere.points import Point, Table, largest, share_above, smallest, summary
-from whatwhere.records import read_records
+from whatwhere.records.record import read_records
+from whatwhere.records.table import Point, Table, largest, share_above, smallest, summary
 
 BASELINES = ("ap", "rp", "rope")
 AFFECTED = 1 / 3  # of the divergence: a head that one of three terms strongly affects (claims/dstg.py)

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from ..files import Arrays
-from ..records import Record
+from ..records.record import Record
+from ..run.files import Arrays
 from .ablation import KINDS, ablation_records, document_loss_records, swap_records
-from .attention import AttentionScores, foreign_scores, retrieval_records
+from .attention_weights import AttentionScores, foreign_scores, retrieval_records
 from .centres import centre_records
 from .correlations import correlation_records
 from .course import local_records, low_rank_records, separation_records
-from .heads import HeadTaxonomy
+from .head_labels import HeadTaxonomy
 from .hidden import PositionVariance, SentenceMaps, shift_records
 from .matrices import projection_records
 from .passes import Documents, Reader, as_float64, read
+from .patterns import PatternCounts, score_records, theta_records
+from .position_tables import noise_records, table_records
 from .probes import probe_records
-from .scores import PatternCounts, score_records, theta_records
-from .tables import noise_records, table_records
 from .who import Who
 
 REPEATED = 100  # documents that are repeated for the retrieval heads

@@ -20,11 +20,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..encoder.model import Streams
-from ..intervals import LOSS_ROUNDING, share_interval
-from ..records import Record
+from ..models.folder import device_of
+from ..records.intervals import LOSS_ROUNDING, share_interval
+from ..records.record import Record
 from . import passes
-from .heads import term_names
-from .passes import Documents, Progress, device_of, rows_on
+from .head_labels import term_names
+from .passes import Documents, Progress, rows_on
 from .who import Axes, Who, count_documents, document_mean, of_documents
 
 KINDS = ("remove", "mean", "shuffle")

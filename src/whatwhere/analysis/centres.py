@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..geometry import corrected_squares, stress_of_distances
-from ..intervals import jackknife_interval
-from ..metrics import range_of
-from ..records import Record
-from .geometry import CorpusDistances, equidistant
+from ..records.intervals import jackknife_interval
+from ..records.metrics import range_of
+from ..records.record import Record
+from .corpus_geometry import CorpusDistances, equidistant
 from .hidden import PositionVariance
 from .passes import Documents, read
 from .who import Who

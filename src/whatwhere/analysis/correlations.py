@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 from ..encoder.attention import rotate, rotation
 from ..encoder.model import RMSNorm
-from ..records import Record
+from ..records.record import Record
 from .passes import Batch, Documents, batches, body_of, first_position, name_of, rows_on
-from .scores import MeanScores, content_free_terms, counted_tokens, pattern_records
+from .patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
 from .who import Who, count_documents, document_mean
 
 CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")

@@ -22,11 +22,11 @@ from ..encoder.tables import read_table
 from ..geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
 from ..geometry.distances import distances
 from ..geometry.encodings import random_table
-from ..records import Record, select
+from ..models.folder import trained
+from ..records.record import Record, select
 from ..training.checkpoints import CHECKPOINTS, all_checkpoints
-from ..training.models import trained
-from .attention import TOTAL, WeightReader, Weights, query_mean
-from .geometry import CorpusDistances, rows_of
+from .attention_weights import TOTAL, WeightReader, Weights, query_mean
+from .corpus_geometry import CorpusDistances, rows_of
 from .passes import Batch, Documents, read
 from .who import Who
 

@@ -17,9 +17,9 @@ import torch
 from scipy.linalg import eigh
 from torch import Tensor
 
-from ..intervals import jackknife_interval
-from ..metrics import range_of
-from ..records import Record
+from ..records.intervals import jackknife_interval
+from ..records.metrics import range_of
+from ..records.record import Record
 from .passes import Batch, Documents, Reader, check_finite, check_passed, choose_documents, hidden_states
 from .probes import probe_targets, split_documents, stream_columns
 from .who import Who, document_mean

@@ -17,11 +17,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from ..encoder import Encoder
-from ..files import read_object
 from ..geometry import sinusoidal
 from ..geometry.distances import distances
-from ..records import Record
-from .geometry import CorpusDistances, rows_of
+from ..records.record import Record
+from ..run.files import read_object
+from .corpus_geometry import CorpusDistances, rows_of
 from .passes import as_float64, body_of, first_position
 from .who import Who
 

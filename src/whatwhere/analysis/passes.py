@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from ..encoder import EncoderConfig
-from ..records import Record
+from ..models.folder import device_of
+from ..records.record import Record
 from .who import DRAWS, Axes, Mean, Who, count_documents, document_mean, which_document
 
 TARGETS = ("token", "segment", "intra")
@@ -132,11 +133,6 @@ def body_of(model: Any) -> Any:
 def name_of(model: Any) -> str:
     """What messages call a model: its preset, else its class."""
     return getattr(model.config, "preset", None) or type(model).__name__
-
-
-def device_of(model: Any) -> torch.device:
-    """Where the parameters of a model are; the CPU where it has none."""
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 def first_position(model: Any) -> int:

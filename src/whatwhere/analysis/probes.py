@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lstsq
 
-from ..intervals import tested
-from ..records import Record
+from ..records.intervals import tested
+from ..records.record import Record
 from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states, written
 from .who import Who
 

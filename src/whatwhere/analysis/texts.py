@@ -15,8 +15,8 @@ import numpy as np
 
 from ..corpus.synthetic import RepeatedDocuments
 from ..encoder.tables import most_tokens
-from ..files import read_json, write_arrays, write_json
-from .attention import TOTAL, WeightReader, Weights, attention_weights
+from ..run.files import read_json, write_arrays, write_json
+from .attention_weights import TOTAL, WeightReader, Weights, attention_weights
 from .passes import Batch, Documents, read
 from .who import Who
 

@@ -6,9 +6,9 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from ..intervals import split_interval
-from ..metrics import range_of, unit
-from ..records import Record
+from ..records.intervals import split_interval
+from ..records.metrics import range_of, unit
+from ..records.record import Record
 
 Mean = tuple[np.ndarray, np.ndarray, np.ndarray]  # mean, low, high; ends are nan where there is no interval
 Axes = Mapping[Any, Sequence[Any]]  # a column of `Record`, or a tuple of them -> its values along an axis

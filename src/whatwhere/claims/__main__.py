@@ -3,18 +3,6 @@
 from collections import Counter
 from pathlib import Path
 
-from ..gates import (  # noqa: F401  (for intro.md)
-    CONTENT,
-    FALLING,
-    FLOOR,
-    HALF,
-    LEARNED,
-    ONE_SEED,
-    PRESENT,
-    READ,
-    USED,
-    WALK,
-)
 from ..papers import PAPERS, title
 from . import CLAIMS, FACTS, NUMBER, OURS, SENTENCE
 from .claim import CORPUS, EMPIRICAL, Claim

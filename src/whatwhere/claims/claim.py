@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ..gates import HALF, ONE_SEED
-from ..points import Margin, Point, Table
-from ..records import Record
+from ..records.gates import HALF, ONE_SEED
+from ..records.record import Record
+from ..records.table import Margin, Point, Table
 from .evidence import Evidence, Missing, described
 from .multiplicity import after_holm, p_value
 

@@ -5,10 +5,10 @@ The paper's "relative" is the term `relative`, its AP `absolute`, its semantic i
 
 import numpy as np
 
-from ..gates import CONTENT, LABELLED, NOTHING, PRESENT, READ, USED, unlearned
-from ..metrics import UNIT
 from ..papers import DSTG_R2, DSTG_TABLES
-from ..points import Margin, Point, largest, portion, rank_correlations, smallest
+from ..records.gates import CONTENT, LABELLED, NOTHING, PRESENT, READ, USED, unlearned
+from ..records.metrics import UNIT
+from ..records.table import Margin, Point, largest, portion, rank_correlations, smallest
 from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, OURS, SENTENCE, SOME, Measured, claim, of_losses
 from .evidence import Evidence, Missing
 

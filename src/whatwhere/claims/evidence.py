@@ -6,10 +6,10 @@ from itertools import groupby
 
 import numpy as np
 
-from ..gates import labels, noise, unlearned, unsettled
-from ..metrics import repeats
-from ..points import ANY, Point, Table, largest, summary
-from ..records import Record
+from ..records.gates import labels, noise, unlearned, unsettled
+from ..records.metrics import repeats
+from ..records.record import Record
+from ..records.table import ANY, Point, Table, largest, summary
 
 MOST_ENTRIES = 12  # of the list of records of a verdict
 _PLACES = ("layer", "head", "part", "index", "step")

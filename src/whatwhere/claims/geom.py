@@ -10,9 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from ..gates import PLACED, PRESENT, unplaced  # noqa: F401  (rules name them)
-from ..intervals import LOSS_ROUNDING
-from ..points import Point, Table, largest, smallest
+from ..records.gates import PLACED, PRESENT, unplaced  # noqa: F401  (rules name them)
+from ..records.intervals import LOSS_ROUNDING
+from ..records.table import Point, Table, largest, smallest
 from .claim import CORPUS, LOST, MOST, OURS, UNMOVED, Measured, claim, of_losses
 from .evidence import Evidence, Missing, entangled
 

@@ -6,8 +6,8 @@ least `WIDE` components, in a study as in `whatwhere spectra`. A table that has 
 
 from functools import partial
 
-from ..metrics import UNIT
-from ..points import Point, Table, largest
+from ..records.metrics import UNIT
+from ..records.table import Point, Table, largest
 from .claim import LOST, MOST, Measured, claim
 from .evidence import Evidence, Missing, entangled
 

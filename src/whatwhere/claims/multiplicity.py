@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import norm, t
 
-from ..points import Point
+from ..records.table import Point
 
 LEVEL = 0.05  # two-sided, that of the 95 % intervals
 

@@ -1,7 +1,7 @@
 """Claims of the SPLIT notes, which measure nothing, about their encoder, and about texts longer than the training's."""
 
-from ..gates import PRESENT, USED
-from ..points import Point, largest
+from ..records.gates import PRESENT, USED
+from ..records.table import Point, largest
 from .claim import KEPT, MARGINAL, OURS, SENTENCE, UNMOVED, Measured, claim
 from .evidence import Evidence, Missing
 

@@ -8,9 +8,9 @@ of each model there is one training.
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from ..gates import TAUGHT
 from ..papers import FLASH_HOLMES, GLUE_AVERAGES, GLUE_MID, HOLMES_BEST, MTEB_AVERAGES, SQUAD
-from ..points import Point, average, smallest
+from ..records.gates import TAUGHT
+from ..records.table import Point, average, smallest
 from .claim import Measured, claim
 from .evidence import Evidence, Missing
 

@@ -8,9 +8,9 @@ import itertools
 
 import numpy as np
 
-from ..metrics import UNIT
 from ..papers import GLUE_MID
-from ..points import Point, average, largest, share_above, smallest
+from ..records.metrics import UNIT
+from ..records.table import Point, average, largest, share_above, smallest
 from .claim import LOST, MARGINAL, OURS, SOME, Measured, claim, of_losses
 from .evidence import Evidence, Missing
 

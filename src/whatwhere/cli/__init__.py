@@ -6,8 +6,8 @@ import signal
 import sys
 from typing import Any
 
-from ..stop import Stopped, asked, listening
-from ..waiting import core_times, cores_used_by_others, set_wait_policy
+from ..run.signals import Stopped, asked, listening
+from ..run.waiting import core_times, cores_used_by_others, set_wait_policy
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def _run() -> int:
     begin = core_times()
     import typer
 
-    from ..files import in_words
+    from ..run.files import in_words
     from ..version import VERSION
     from .verbs import app
 
@@ -71,7 +71,7 @@ def _refused(error: Any) -> str:
     """What is wrong with an option; newer typer has pydantic check it."""
     from pydantic import ValidationError
 
-    from ..wrong import wrong_value
+    from ..run.errors import wrong_value
 
     if isinstance(error.__cause__, ValidationError) and error.param is not None:
         return wrong_value(error.param.opts[0], error.__cause__)

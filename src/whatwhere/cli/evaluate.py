@@ -68,7 +68,7 @@ def _opened(context: typer.Context, seeds: bool = False) -> list[str]:
 
 def _run(context: typer.Context, family: Any, seeds: bool = False, **named: Any) -> None:
     """A family of tasks for several models: its options are its settings by their names, lists with commas."""
-    from ..study.evaluate import evaluation_text, run_evaluation
+    from ..study.benchmarks import evaluation_text, run_evaluation
 
     models = _opened(context, seeds)
     lists = {key: context.params.get(key) for key in ("tasks", "rates", "checkpoints", "methods", "windows", "adapt")}
@@ -269,7 +269,7 @@ def length(
         steps: Steps of that training, of 8 texts each; its rate is 0.001 (table, network: 0.004) for 128 columns, less
             for more.
     """
-    from ..evaluation.length import LENGTH
+    from ..length.benchmark import LENGTH
 
     _run(context, LENGTH, seeds=True)
 
@@ -294,7 +294,7 @@ def everything(
         minutes: Minutes for all, the cheapest first, as of each verb; the same command goes on.
     """
     from ..evaluation.family import EvaluationConfig
-    from ..study.evaluate import all_text, run_all
+    from ..study.benchmarks import all_text, run_all
 
     found = run_all(configured(context, EvaluationConfig, models=_opened(context)), out)
     emit(found, as_json, all_text(found))

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import check_writable
-from ..shipped import REFERENCE
-from ..wrong import check_utf8
+from ..run.errors import check_utf8
+from ..run.files import check_writable
+from ..run.shipped import REFERENCE
 from .models import AnyModel, open_model
 from .options import (
     ConfigFile,
@@ -45,7 +45,7 @@ def probe(
     """
     from ..analysis.probes import probe_records
     from ..analysis.who import Who
-    from ..study.windows import model_windows
+    from ..study.model_windows import model_windows
 
     encoder, tokenizer, folder = open_model(model, scheme)
     given = model_windows(encoder, tokenizer, folder, corpus, field, documents, length=length)
@@ -106,8 +106,8 @@ def spectra(
             that comes with the package.
         words: Word tables too: their shares and N50.
     """
-    from ..study.spectra import run_spectra, spectra_text
-    from ..training.config import use_scheme
+    from ..study.tables import run_spectra, spectra_text
+    from ..training.settings import use_scheme
 
     use_scheme(scheme)
     with own_scheme(Path(sources[0])):
@@ -161,7 +161,7 @@ def geometry(
         intervals: 95 % intervals, which take most of the time. [default: intervals]
         smacof: Tables of least stress beside classical MDS. [default: smacof]
     """
-    from ..study.geometry import GeometryConfig, run_geometry
+    from ..study.corpora import GeometryConfig, run_geometry
 
     try:
         widths = [int(d) for d in dims.split(",")] if dims is not None else None
@@ -198,7 +198,7 @@ def heads(
         ablate: Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, and each
             stream: one pass for every term, block and head. 0: none.
     """
-    from ..study.inside import heads_text, run_heads
+    from ..study.heads import heads_text, run_heads
 
     wanted: dict[str, Any] = {"corpus": corpus, "field": field, "documents": documents, "length": length}
     found = run_heads(*open_model(model, scheme, head=ablate > 0), **wanted, ablated=ablate, out=out)
@@ -232,7 +232,7 @@ def attention(
     from ..report.explorer import ExplorerModel, ExplorerText
     from ..report.pages import write_attention_page
     from ..study.machine import versions
-    from ..study.records import learning_records, not_learned
+    from ..study.training_records import learning_records, not_learned
 
     check_utf8(text or (), "--text")
     texts = _texts(text or [], file or [])

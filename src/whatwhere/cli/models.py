@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import read_object
-from ..shipped import REFERENCE, model_source
-from ..wrong import opening, shortly
+from ..run.errors import opening, shortly
+from ..run.files import read_object
+from ..run.shipped import REFERENCE, model_source
 from .options import own_scheme
 
 _SHIPPED = f"`{REFERENCE}`, the one that comes with the package (a folder of that name here is ./{REFERENCE})"
@@ -34,8 +34,8 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
 
     from ..encoder import Encoder, EncoderForMaskedLM
     from ..encoder.tables import check_sizes, own_config
-    from ..training.config import use_scheme
-    from ..training.models import COPY, check_folder, config_of, here
+    from ..models.folder import COPY, check_folder, config_of, here
+    from ..training.settings import use_scheme
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -102,7 +102,7 @@ def open_tokenizer(model: str) -> Any:
     from transformers import AutoTokenizer
 
     from ..corpus.tokenizer import without_file
-    from ..training.models import here
+    from ..models.folder import here
 
     model = model_source(model)
     folder = Path(model)

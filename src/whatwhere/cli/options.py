@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 import typer
 
 if TYPE_CHECKING:
-    from ..training.config import StrictConfig
+    from ..run.settings import StrictConfig
 
 C = TypeVar("C", bound="StrictConfig")
 F = TypeVar("F", bound=Callable[..., None])
@@ -139,7 +139,7 @@ def configured(
 ) -> C:
     """The configuration of a command: a file, over it the options that are its keys, then `values` that are not None,
     then settings; a scheme that they name is run first."""
-    from ..training.config import use_scheme
+    from ..training.settings import use_scheme
 
     values = {key: value for key, value in values.items() if value is not None}
     here = given(context, kind)

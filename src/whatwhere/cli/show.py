@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..locks import InUse, locked, sweep
-from ..shipped import REFERENCE, model_source
+from ..run.locks import InUse, locked, sweep
+from ..run.shipped import REFERENCE, model_source
 from .options import Json, Scheme, Setting, configured, emit, own_scheme, report_line, verb
 
 
@@ -65,10 +65,10 @@ def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_
         arithmetic: What comes out as it does by arithmetic, whatever is measured (docs/theory.md), in their place.
     """
     from ..claims import CLAIMS, FACTS, evaluate
-    from ..files import read_json
-    from ..points import Table
-    from ..records import read_records
-    from ..references import Beside, beside
+    from ..records.record import read_records
+    from ..records.table import Table
+    from ..report.references import Beside, beside
+    from ..run.files import read_json
 
     table = Table(read_records(_run_folder(run) / "records.parquet"))
     facts = read_json(run / "study.json") if (run / "study.json").is_file() else None
@@ -133,12 +133,12 @@ def presets(size: str = "paper", scheme: Scheme = None, as_json: Json = False) -
     Args:
         size: tiny, small or paper: the widths, layers and length that are counted.
     """
-    from ..training.preset_table import kept_rows, rows_as_text
+    from ..models.preset_table import kept_rows, rows_as_text
 
     rows = kept_rows(size) if scheme is None else []
     if not rows:  # presets of one's own, or a size that is not
-        from ..training.config import use_scheme
-        from ..training.explain import preset_rows
+        from ..models.explain import preset_rows
+        from ..training.settings import use_scheme
 
         use_scheme(scheme)
         rows = preset_rows(size)
@@ -162,10 +162,10 @@ def explain(
         size: tiny, small or paper, for a preset. [default: tiny]
     """
     from ..encoder.tables import check_table_files, own_config
-    from ..training.config import use_scheme
-    from ..training.explain import as_text, stops
-    from ..training.explain import explain as facts_of
+    from ..models.explain import as_text, stops
+    from ..models.explain import explain as facts_of
     from ..training.pretrain import PretrainConfig
+    from ..training.settings import use_scheme
 
     path = Path(model_source(what))
     if path.is_dir():
@@ -202,7 +202,7 @@ def explain(
 
 def _one_encoder(context: typer.Context, path: Path) -> None:
     """Refuse the configuration of a study: it has several encoders."""
-    from ..study.config import StudyConfig
+    from ..study.settings import StudyConfig
 
     try:
         models = configured(context, StudyConfig, path).models
@@ -221,7 +221,7 @@ def status(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> Non
     Args:
         run: Folder of pretrain, finetune, study or evaluate.
     """
-    from ..status import run_status, status_text
+    from ..run.status import run_status, status_text
 
     found = run_status(_run_folder(run))
     emit(found, as_json, status_text(found))
@@ -234,7 +234,7 @@ def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> 
     Args:
         folder: Any folder of runs or models: hashes.json stands in each that is finished, in windows and checkpoints.
     """
-    from ..hashes import verify as compare
+    from ..run.hashes import verify as compare
 
     count, problems = compare(folder)
     if not as_json and problems:

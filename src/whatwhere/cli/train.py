@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..files import read_json, read_object
-from ..terms import unequal
+from ..records.terms import unequal
+from ..run.files import read_json, read_object
 from .models import AnyModel
 from .options import (
     ConfigFile,
@@ -32,7 +32,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..training.config import SchemeConfig
+    from ..training.settings import SchemeConfig
 
 Resume = Annotated[
     bool,
@@ -49,7 +49,7 @@ def _settings_file(
 ) -> Path | None:
     """The YAML whose settings hold where the command says nothing: as given; else, where the command names no setting,
     that of the run in `out`, which is refused where another version began it."""
-    from ..hashes import check_lines
+    from ..run.hashes import check_lines
     from ..training.runs import began_with
 
     own = (out / name).is_file() and config is None
@@ -63,7 +63,7 @@ def _settings_file(
 
 def _finished(out: Path) -> str:
     """What is said of a training that an earlier call has finished."""
-    from ..status import finished
+    from ..run.status import finished
 
     return " It was finished before; nothing was trained." if finished(out) else ""
 
@@ -120,8 +120,8 @@ def study(
             that share OUT do a model each; the last of them writes the report.
         seeds: Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]
     """
-    from ..study.config import StudyConfig
-    from ..study.run import CONFIG, run_models, run_study
+    from ..study.settings import StudyConfig
+    from ..study.study import CONFIG, run_models, run_study
 
     names = [name.strip() for name in models.split(",")] if models is not None else None
     file = _settings_file(context, StudyConfig, out, CONFIG, config, resume)
@@ -265,11 +265,11 @@ def finetune(
         epochs: Passes over the data. [default: 3]
         steps: Optimizer steps, instead of epochs.
     """
-    from ..hashes import hashes, sha256, write_hashes
-    from ..records import write_records
+    from ..models.card import rows_cut
+    from ..records.record import write_records
+    from ..run.hashes import hashes, sha256, write_hashes
     from ..study.outputs import RECORDS
-    from ..study.records import finetune_records
-    from ..training.card import rows_cut
+    from ..study.training_records import finetune_records
     from ..training.finetune import CONFIG, FinetuneConfig
     from ..training.finetune import finetune as run_finetuning
 
@@ -321,7 +321,7 @@ def extrapolate(
             of this package. [default: all]
     """
     from ..encoder.tables import read_table
-    from ..training.extension import extend
+    from ..length.extension import extend
 
     held = None if points is None else read_table(points).numpy()
     how: dict[str, Any] = {"components": components, "points": held, "as_written": as_written, "window": window}

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import write_array
-from ..wrong import check_utf8
+from ..run.errors import check_utf8
+from ..run.files import write_array
 from .models import AnyModel
 from .options import Field, Json, Scheme, emit, own_scheme, verb
 
@@ -46,10 +46,10 @@ def predict(
         stride: Tokens that the windows of a longer text have in common. [default: a quarter of a window]
         out: Vectors: .npy file, a row a text.
     """
-    from ..evaluation.predict import opened
-    from ..shipped import model_source
-    from ..training.config import use_scheme
-    from ..training.loop import bars
+    from ..models.predict import opened
+    from ..run.progress import bars
+    from ..run.shipped import model_source
+    from ..training.settings import use_scheme
 
     use_scheme(scheme)
     texts, pairs = _texts(text, pair, file, field, pair_field)
@@ -101,10 +101,10 @@ def export(
         what: words (logits of every token), labels (logits) or vectors (mean over the tokens). [default: labels of a
             classifier, else words, or vectors of a bare encoder]
     """
-    from ..evaluation.export import MODEL
-    from ..evaluation.export import export as write
-    from ..shipped import model_source
-    from ..training.config import use_scheme
+    from ..models.export import MODEL
+    from ..models.export import export as write
+    from ..run.shipped import model_source
+    from ..training.settings import use_scheme
 
     if format != "onnx":
         raise ValueError(f"--format must be onnx; got {format!r}.")

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from ..files import new_folder, write_array, write_json
 from ..geometry.counts import in_lists
-from ..hashes import HASHES, check_files, forget_hashes, sha256, write_hashes
-from ..locks import locked
+from ..run.files import new_folder, write_array, write_json
+from ..run.hashes import HASHES, check_files, forget_hashes, sha256, write_hashes
+from ..run.locks import locked
+from ..run.progress import progress_bar
+from ..run.workers import Workers, check_not_in_worker
 from .segments import SPECIAL
 from .shards import (
     JOINS,
@@ -36,7 +38,6 @@ from .shards import (
 from .source import Source, lists_of_part
 from .tokenizer import has_newline_token, special_token_ids, tokenizer_hash
 from .windows import FORMAT, Windows, WindowSet, allow_open_files, read_manifest
-from .workers import Workers, check_not_in_worker, progress_bar
 
 AUTO = "auto"  # first pieces where they are enough text, else all
 ENOUGH = 20_000  # training windows of first pieces that are enough text: what the recipe of size `tiny` reads

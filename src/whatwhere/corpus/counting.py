@@ -28,12 +28,13 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from ..geometry.counts import Counts, Tally, in_lists
+from ..run.progress import progress_bar
+from ..run.workers import Workers, check_not_in_worker
 from .segments import DOCUMENT, PIECE
 from .shards import SHARD_CHARACTERS, check_part, plain
 from .source import Source, lists_of_part
 from .tokenizer import special_token_ids, tokenizer_hash
 from .windows import Windows, WindowSet, after_cls
-from .workers import Workers, check_not_in_worker, progress_bar
 
 LONGEST_TOKEN = 64  # characters a position, on average: where a document is cut if counts are aligned from its start
 MOST_WORDS = 500_000  # different words that are remembered, some hundred bytes each

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from ..files import write_array
 from ..geometry.counts import in_lists
-from ..hashes import read_hashed, sha256, write_hashed
+from ..run.files import write_array
+from ..run.hashes import read_hashed, sha256, write_hashed
 from .segments import DOCUMENT, PIECE, SEGMENT, SPECIAL, segment_starts
 
 SPLITS = ("train", "held_out")

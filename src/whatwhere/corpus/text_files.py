@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from ..files import bomb, page_bytes
+from ..run.files import bomb, page_bytes
 from .source import KINDS, PART_CHARACTERS, Source, cut_point, first_line, split_long, valid_unicode
 
 DOCUMENT_RULES = ("auto", "file", "blank-line", "heading", "line")

@@ -16,8 +16,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ..hub import ask_once
-from ..shipped import model_source
+from ..run.hub import ask_once
+from ..run.shipped import model_source
 from .source import Source, first_line, split_long
 
 _NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")

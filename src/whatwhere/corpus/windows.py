@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from ..files import read_array, read_object
-from ..hashes import HASHES, check_files, check_inside, hashes
+from ..run.files import read_array, read_object
+from ..run.hashes import HASHES, check_files, check_inside, hashes
 from .segments import DOCUMENT, PIECE, token_segments
 from .shards import SPLITS
 from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules

@@ -14,8 +14,8 @@ import torch
 from ..analysis.who import Who
 from ..corpus.labelled import json_rows, padded
 from ..corpus.sources import hub_configs, hub_rows
-from ..intervals import share_interval
-from ..records import Record
+from ..records.intervals import share_interval
+from ..records.record import Record
 from .examples import Examples, Row, examples
 
 ENDINGS = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".jsonl.zst")

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from .states import Slot
+from .word_states import Slot
 
 OTHER = "other"
 

@@ -15,12 +15,12 @@ from pydantic import Field, field_validator
 from scipy.stats import rankdata
 
 from ..analysis.who import Who
-from ..files import Arrays, arrays_of, read_object, write_arrays, write_json
-from ..hashes import hash_now, hash_of, hashes, read_hashed, sha256, write_hashed
-from ..records import Record
-from ..shipped import OPENED, model_source
-from ..training.config import SchemeConfig
-from ..training.loop import Show
+from ..records.record import Record
+from ..run.files import Arrays, arrays_of, read_object, write_arrays, write_json
+from ..run.hashes import hash_now, hash_of, hashes, read_hashed, sha256, write_hashed
+from ..run.progress import Show
+from ..run.shipped import OPENED, model_source
+from ..training.settings import SchemeConfig
 
 UNTRAINED = "untrained"
 C = TypeVar("C", bound="EvaluationConfig")

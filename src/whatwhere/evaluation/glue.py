@@ -15,14 +15,15 @@ from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
 from ..corpus.sources import hub_rows
 from ..corpus.text_files import some_names
-from ..records import Record
-from ..shipped import model_source
-from ..training.config import use_scheme
-from ..training.loop import Show
+from ..models.folder import input_form
+from ..records.record import Record
+from ..run.progress import Show
+from ..run.shipped import model_source
+from ..training.settings import use_scheme
+from .agreement import METRICS
 from .family import Family, Piece, averages, differences
 from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, pieces, unfinished, weights
-from .scores import METRICS
-from .tuning import Recipe, Setting, input_form, open_classifier, tune
+from .tuning import Recipe, Setting, open_classifier, tune
 
 HUB = "nyu-mll/glue"
 FEWEST = 4  # development rows

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
-from ..records import Record
-from ..shipped import model_source
+from ..records.record import Record
+from ..run.shipped import model_source
 from ..training.checkpoints import checkpoint
+from .agreement import Score
 from .family import EvaluationConfig, Piece, check_known, each_model
-from .scores import Score
 from .tuning import Recipe, Setting, halves
 
 

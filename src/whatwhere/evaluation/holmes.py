@@ -17,18 +17,18 @@ from ..analysis.who import Who
 from ..corpus import load_tokenizer
 from ..corpus.labelled import MOST_LABELS
 from ..corpus.text_files import data_lines, empty_file, table_rows
-from ..files import read_yaml
-from ..intervals import seed_interval
-from ..metrics import range_of
-from ..records import Record
-from ..shipped import model_source
-from ..training.config import use_scheme
-from ..training.loop import Show, counted
+from ..records.intervals import seed_interval
+from ..records.metrics import range_of
+from ..records.record import Record
+from ..run.files import read_yaml
+from ..run.progress import Show, counted
+from ..run.shipped import model_source
+from ..training.settings import use_scheme
+from .agreement import macro_f1, pearson
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
-from .probes import OF_HOLMES, Rows, train_probes
-from .scores import macro_f1, pearson
-from .states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
+from .probe_fits import OF_HOLMES, Rows, train_probes
 from .tuning import open_body
+from .word_states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
 
 SPLITS = ("train", "dev", "test")
 SAMPLES = "samples.csv"

@@ -11,20 +11,20 @@ from pydantic import Field, model_validator
 
 from ..analysis.who import Who
 from ..corpus import load_tokenizer
-from ..intervals import seed_interval
-from ..metrics import range_of
-from ..records import Record
-from ..shipped import model_source
-from ..training.config import use_scheme
-from ..training.loop import Show, counted
+from ..records.intervals import seed_interval
+from ..records.metrics import range_of
+from ..records.record import Record
+from ..run.progress import Show, counted
+from ..run.shipped import model_source
+from ..training.settings import use_scheme
 from . import paragraphs, ud
+from .agreement import macro_f1, pearson
 from .blimp import Acceptability, blimp_records, paradigm_mean, paradigm_numbers, read_blimp, right
 from .examples import Examples, Task, numbered
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
-from .probes import PLAIN, Rows, codelength, commonest_by, control_labels, train_probes
-from .scores import macro_f1, pearson
-from .states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
+from .probe_fits import PLAIN, Rows, codelength, commonest_by, control_labels, train_probes
 from .tuning import masked_config, open_body, open_masked
+from .word_states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
 
 BLIMP = "blimp"
 ROWS = 10_000  # of training and test of a task, where nothing else is said, and a quarter of development

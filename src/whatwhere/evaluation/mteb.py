@@ -16,7 +16,6 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from transformers import AutoConfig
 
-from ..analysis.passes import device_of
 from ..corpus import Source, Windows, load_tokenizer, open_source
 from ..corpus.labelled import padded
 from ..corpus.python_docs import PythonDocs
@@ -24,12 +23,13 @@ from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
 from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from ..encoder.tables import most_tokens
-from ..files import read_json, read_object
-from ..records import Record
-from ..shipped import model_source
-from ..training.config import use_scheme
+from ..models.folder import device_of
+from ..records.record import Record
+from ..run.files import read_json, read_object
+from ..run.progress import Show, counted
+from ..run.shipped import model_source
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
-from ..training.loop import Show, counted
+from ..training.settings import use_scheme
 from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, check_known, differences, each_model, paired
 from .local_tasks import LOCAL, local_task
 from .tuning import open_body

@@ -16,14 +16,15 @@ from ..corpus import load_tokenizer
 from ..corpus.labelled import packed
 from ..corpus.sources import hub_rows
 from ..corpus.text_files import data_lines
-from ..records import Record
-from ..shipped import model_source
-from ..training.config import use_scheme
-from ..training.loop import Show
+from ..models.folder import input_form
+from ..records.record import Record
+from ..run.progress import Show
+from ..run.shipped import model_source
+from ..training.settings import use_scheme
 from .family import Family, Piece, averages, differences
 from .grid import Finished, GridConfig, by_seed, chosen, pieces, unfinished, weights
 from .spans import SHORTEST, Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
-from .tuning import Recipe, Setting, halves, input_form, open_reader, reader_config, tune
+from .tuning import Recipe, Setting, halves, open_reader, reader_config, tune
 
 RECIPES: dict[str, Recipe] = {
     # DSTG C.4 prints the rates alone; batch, passes and warm-up are those of Devlin et al. (2019) for SQuAD 1.1.

@@ -19,10 +19,10 @@ from transformers import (
 
 from ..corpus.batches import Batches
 from ..corpus.labelled import LabelledBatches
-from ..encoder.tables import most_tokens
-from ..training.checkpoints import quiet
-from ..training.loop import LoopConfig, Show, Trainer
-from .scores import Score
+from ..models.folder import quiet
+from ..run.progress import Show
+from ..training.loop import LoopConfig, Trainer
+from .agreement import Score
 
 WIDTH = 768  # of the models that the papers' learning rates are for
 Predict = Callable[[Trainer, Any, int], np.ndarray]  # (trainer, rows, batch size) -> a prediction each row
@@ -81,12 +81,6 @@ class Tuned:
     def facts(self) -> dict[str, Any]:
         """What a fine-tuning's file says of its course."""
         return {"steps": self.steps, "scores": self.scores.tolist(), "seconds": self.seconds}
-
-
-def input_form(model: Any, tokenizer: Any, length: int) -> tuple[int, bool]:
-    """Most tokens of a row, at most `length`, that a model reads, and whether token types tell its texts apart."""
-    types = "token_type_ids" in tokenizer.model_input_names and model.config.model_type != "whatwhere"
-    return min(length, most_tokens(model.config) or length), types
 
 
 def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:

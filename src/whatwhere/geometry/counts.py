@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..files import arrays_of, write_arrays
+from ..run.files import arrays_of, write_arrays
 
 ALIGNMENTS = ("start", "relative")
 FORMAT = "whatwhere-counts-1"

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from .compare import comparison_page, open_runs
+from .folder import kind_of, load_run
 from .page import Page, write_page, write_tables
 from .pages import geometry_page, open_page, spectra_page
-from .run import kind_of, load_run
 
 __all__ = ["Page", "comparison_page", "open_runs", "page_of", "write_page", "write_report", "write_tables"]
 

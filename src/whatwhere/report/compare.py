@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..files import Arrays
-from ..metrics import unit
-from ..records import Record
+from ..records.metrics import unit
+from ..records.record import Record
+from ..run.files import Arrays
 from . import how, ledger, pages
 from .figure import Table, row
+from .folder import CORPUS, ArrayFiles, Run, Tables, kind_of, load_run
 from .numbers import compact, count, number
 from .page import How, Page, Section
-from .run import CORPUS, ArrayFiles, Run, Tables, kind_of, load_run
 from .titles import caveats, listed, named, totals
 
 SHORT = 8  # characters of a run's name that a label at a line's end has room for, beside the model's

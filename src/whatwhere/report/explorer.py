@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import entropy
 
-from ..files import arrays_of
-from .run import read_arrays, visible, visible_json
+from ..run.files import arrays_of
+from .folder import read_arrays, visible, visible_json
 
 ATTENTION_BUDGET = 9_600_000  # bytes of packed maps in a page without plotly
 STUDY_BUDGET = 4_600_000  # and in one with plotly and the figures of a study

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..points import Point
+from ..records.table import Point
 from .numbers import interval, number
 
 Trace = dict[str, Any]

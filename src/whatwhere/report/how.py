@@ -6,14 +6,14 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from ..metrics import METHODS, metric
 from ..papers import bibtex
-from ..points import Point, effects, smallest_difference
+from ..records.metrics import METHODS, metric
+from ..records.table import Point, effects, smallest_difference
 from . import schemes
 from .figure import Table, row
+from .folder import Run, finite
 from .numbers import compact, count, duration, fixed, memory, number, percent, span
 from .page import How
-from .run import Run, finite
 from .titles import PAPER_TOKENS, listed, totals
 
 Rows = list[tuple[str, str]]

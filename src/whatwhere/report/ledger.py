@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..claims import HOLDS, JUDGED, ORIGINS, UNSETTLED, UNTESTABLE, VERDICTS
-from ..gates import FALLING
+from ..records.gates import FALLING
 from .figure import MOST_DIGITS, Table, text
+from .folder import finite
 from .numbers import THIN, interval, number, printed
-from .run import finite
 
 NONE = "–"  # where there is no value
 _WHY = {

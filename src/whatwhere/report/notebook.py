@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..records import read_records
-from ..wrong import several
+from ..records.record import read_records
+from ..run.errors import several
 from .compare import comparison_page, open_runs
 from .figure import Figure, Panel
+from .folder import kind_of, load_run
 from .page import Page, page_figures
 from .pages import geometry_page, spectra_page, study_page
-from .run import kind_of, load_run
 from .style import FONT, MAPS, PALETTES, TEXT_SIZE, plain
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _ACROSS, _WIDE, _NARROW = 3, 760, 330  # most panels side by side; pixels of a s
 
 
 def dataframe(run: Runs) -> "pandas.DataFrame":
-    """The records of a run, one value a row (columns: `whatwhere.records.Record`; metrics: `whatwhere.metrics.METRICS`,
+    """The records of a run, one value a row (columns: `records.record.Record`; metrics: `records.metrics.METRICS`,
     the page Metrics of the site).
 
     Args:

@@ -21,12 +21,12 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
-from ..files import new_folder, write_text
+from ..run.files import new_folder, write_text
 from . import ledger
 from .explorer import Explorer
 from .figure import MOST_ROWS, Figure, Table, csv_text
+from .folder import visible
 from .pick import Pick
-from .run import visible
 from .style import FONT, MAPS, PALETTES
 
 _TEMPLATES = Path(__file__).parent / "templates"

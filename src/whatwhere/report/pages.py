@@ -5,16 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..metrics import METHODS
 from ..papers import bibtex
+from ..records.metrics import METHODS
 from . import how, schemes
 from .explorer import ATTENTION_BUDGET, STUDY_BUDGET, ExplorerModel, load_explorer, pack
-from .figures import buys, corpus, shape, spectra, states
+from .figures import buys, corpus, shape
+from .figures import hidden_states as states
+from .figures import table_shapes as spectra
+from .folder import Run, load_run
 from .numbers import count, number
 from .page import How, Page, Section, render_page, write_page
 from .pick import pick
 from .questions import GEOMETRY, SPECTRA, STUDY, Draw, Question, drawn
-from .run import Run, load_run
 from .titles import caveats, named
 
 MOST_BYTES = 9_800_000  # of a page with its explorer, whose texts give way to the figures

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..gates import ONE_SEED, READ, USED, use
-from ..points import Point
-from ..terms import APART, rates
+from ..records.gates import ONE_SEED, READ, USED, use
+from ..records.table import Point
+from ..records.terms import APART, rates
 from . import schemes
 from .figure import Cell, Table, row, value
+from .folder import Run
 from .forms.curves import paper_curve, reference_curve
 from .numbers import compact, fixed, interval, percent
-from .run import Run
 from .titles import listed
 
 UNLIMITED = "any"

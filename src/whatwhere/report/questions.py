@@ -5,9 +5,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .figures import attention, buys, corpus, downstream, fits, heads, longer, shape, spectra, states
+from .figures import (
+    attention_maps as attention,
+)
+from .figures import (
+    buys,
+    corpus,
+    downstream,
+    fits,
+    longer,
+    shape,
+)
+from .figures import (
+    head_map as heads,
+)
+from .figures import (
+    hidden_states as states,
+)
+from .figures import (
+    table_shapes as spectra,
+)
+from .folder import Run
 from .page import Section
-from .run import Run
 
 Draw = Callable[[Run], Any]  # -> a figure or table, several, or None
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..terms import unequal
+from ..records.terms import unequal
 from .figure import Table, row, value
+from .folder import Run
 from .numbers import compact
-from .run import Run
 from .style import MODEL_COLOURS, model_styles
 
 FEW = 6  # models that one plot, and one line under the title, can name

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..claims import FAILS, HOLDS, OPEN, UNSETTLED, UNTRAINED
-from ..gates import unsettled
-from ..points import Point
+from ..records.gates import unsettled
+from ..records.table import Point
 from . import ledger, schemes
 from .figure import MOST_DIGITS
+from .folder import Run, finite
 from .numbers import compact, count, fine_percent, fixed, number, percent, span
-from .run import Run, finite
 
 ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
 PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)

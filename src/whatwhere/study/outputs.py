@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import check_writable, read_lines, write_arrays, write_json
-from ..hashes import forget_hashes, write_hashes
-from ..records import Record, write_records
+from ..records.record import Record, write_records
 from ..report import write_report
+from ..run.files import check_writable, read_lines, write_arrays, write_json
+from ..run.hashes import forget_hashes, write_hashes
 from .machine import versions
 
 RECORDS = "records.parquet"

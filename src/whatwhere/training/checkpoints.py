@@ -4,8 +4,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from ..encoder import EncoderConfig
-from ..files import new_file, new_folder, read_object, remove_folder, write_json
-from ..hashes import HASHES, check_files, hashes, write_hashes
+from ..run.files import new_file, new_folder, read_object, remove_folder, write_json
+from ..run.hashes import HASHES, check_files, hashes, write_hashes
 from .sharding import as_share, local, own_rows
 
 STATE = "state.json"
@@ -27,17 +27,6 @@ CHECKPOINTS = "checkpoints"  # the folder of a run that holds them
 OPTIMIZER = "optimizer.safetensors"  # where processes share a model, optimizer-K-of-N.safetensors each
 
 transformers_logging.disable_progress_bar()  # a bar per saved file would drown the training's own
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without transformers' remarks on heads that a checkpoint has and a model lacks, where that is the purpose."""
-    before = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(before)
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from ..corpus.segments import segment_starts, token_segments
 from ..corpus.source import Source
 from ..encoder import write_sentence_transformer
 from ..encoder.sentence import pooled
-from ..files import new_folder, write_json
-from .config import LoopConfig
-from .loop import Show, Trainer
+from ..run.files import new_folder, write_json
+from ..run.progress import Show
+from .loop import Trainer
+from .settings import LoopConfig
 
 TEMPERATURE = 0.05
 DROPOUT = 0.1  # where a model has none: the paper's, which is best there (its Table 4)

@@ -23,17 +23,16 @@ from ..encoder import EncoderConfig
 from ..encoder.attention import check_backend
 from ..encoder.registry import nearest
 from ..encoder.tables import most_tokens
-from ..files import read_object, write_json
-from ..hashes import sha256
-from ..intervals import share_interval
-from ..shipped import model_source
-from ..wrong import opening
-from .card import classifier_card, rows_cut
-from .checkpoints import quiet
-from .config import LoopConfig, SchemeConfig
+from ..models.card import classifier_card, rows_cut
+from ..models.folder import model_config, quiet
+from ..records.intervals import share_interval
+from ..run.errors import opening
+from ..run.files import read_object, write_json
+from ..run.hashes import sha256
+from ..run.shipped import model_source
 from .loop import Trainer, processes, run, validation
-from .models import model_config
 from .runs import enter, one_writer, save_final
+from .settings import LoopConfig, SchemeConfig
 
 CONFIG, DATA, TABLES = "finetune.yaml", "data.json", ("data", "dev")
 MARKS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1

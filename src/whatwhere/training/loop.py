@@ -9,7 +9,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -19,15 +19,15 @@ import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 from accelerate.tracking import get_available_trackers
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedModel
 
-from ..files import append_line, flush_file, write_arrays, write_text
-from ..status import step_lines
-from ..stop import Stopped, asked, deferring
+from ..models.tensors import not_finite, whole
+from ..run.files import append_line, flush_file, write_arrays, write_text
+from ..run.progress import Show, training_bar
+from ..run.signals import Stopped, asked, deferring
+from ..run.status import step_lines
 from .checkpoints import (
     CHECKPOINTS,
     all_checkpoints,
@@ -41,14 +41,13 @@ from .checkpoints import (
     write_checkpoint,
     write_share,
 )
-from .config import LoopConfig
 from .optimizers import learning_rate_factor, make_optimizers
-from .sharding import check_launcher, gather_states, shard, whole, whole_model
+from .settings import LoopConfig
+from .sharding import check_launcher, gather_states, shard, whole_model
 
 GIVE_BACK = 50  # steps after which free memory is given back; takes 1 % of them
 Batch = dict[str, Tensor]
 BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's
-Show = Callable[[str, int, int, str], None]  # told how far a long work is: (what, done, in all, a word on it)
 
 
 def bf16_pays(device: torch.device) -> bool:
@@ -106,20 +105,6 @@ class NotFinite(ValueError):
     def __init__(self, loss: float, norm: float, where: str) -> None:
         super().__init__(f"Loss is {loss}, gradient norm {norm}")
         self.where = where
-
-
-def not_finite(model: torch.nn.Module) -> str:
-    """Which parameters of a model, or else their gradients, are not finite: a few by name; empty if none.
-
-    The last ones of the model come first, as what is not finite spreads backwards from there.
-    """
-    named = list(model.named_parameters())[::-1]
-    for what, tensors in (("", named), ("the gradient of ", [(n, p.grad) for n, p in named if p.grad is not None])):
-        names = [name for name, tensor in tensors if not bool(whole(tensor).isfinite().all())]
-        if names:
-            more = f" and of {len(names) - 3} more" if len(names) > 3 else ""
-            return f"{what}{', '.join(names[:3])}{more}"
-    return ""
 
 
 class Trainer:
@@ -349,7 +334,7 @@ def run(
             save(0)
         if not history:
             evaluate(0)
-    with deferring(), _bar(label, start, progress if main else False) as show, ThreadPoolExecutor(1) as ahead:
+    with deferring(), training_bar(label, start, progress if main else False) as show, ThreadPoolExecutor(1) as ahead:
         upcoming = ahead.submit(trainer.micro_batches, batch_at, start) if start < steps else None
         marked, window, waited = time.perf_counter(), 0, 0.0
         saved = marked
@@ -452,29 +437,6 @@ def _peak_memory() -> int:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-@contextlib.contextmanager
-def _bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
-    """Where to show how far the training is: as told, or a bar on stderr."""
-    if callable(progress):
-        yield progress
-        return
-    with bars(disable=not progress) as bar:
-        task = bar.add_task(label, total=None, completed=start, word="")
-        yield lambda what, done, total, word: bar.update(task, completed=done, total=total, word=word)
-
-
-def counted(show: Show, what: str) -> Callable[[int, int], None]:
-    """`show` for a work that tells (done, in all) alone; `what` is done."""
-    return lambda done, total: show(what, done, total, "")
-
-
-def bars(**options: Any) -> Progress:
-    """Bars on stderr, each with its label, how far it is, a `word`, and the time that it took and still takes."""
-    share = TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()
-    times = TextColumn("{task.fields[word]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
-    return Progress(*share, *times, console=Console(stderr=True), **options)
 
 
 def _agreed(accelerator: Accelerator, *votes: bool) -> list[bool]:

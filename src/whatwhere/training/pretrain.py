@@ -29,13 +29,15 @@ from ..corpus.tokenizer import UNITS
 from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
 from ..encoder.tables import check_table_files
-from ..files import read_object
-from ..hashes import check_files
-from .card import model_card
-from .config import Count, LoopConfig, SchemeConfig, StrictConfig
-from .explain import costs, try_scheme
-from .loop import Batch, BatchAt, Show, Trainer, check_trackers, processes, run, validation
+from ..models.card import model_card
+from ..models.explain import costs, try_scheme
+from ..run.files import read_object
+from ..run.hashes import check_files
+from ..run.progress import Show
+from ..run.settings import Count, StrictConfig
+from .loop import Batch, BatchAt, Trainer, check_trackers, processes, run, validation
 from .runs import begun, enter, one_writer, save_final
+from .settings import LoopConfig, SchemeConfig
 from .sharding import check_launcher
 
 CONFIG = "pretrain.yaml"

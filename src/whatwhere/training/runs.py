@@ -14,14 +14,23 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ..encoder import write_sentence_transformer
 from ..encoder.tables import most_tokens
-from ..files import check_writable, flush, read_json, read_yaml, remove_folder, temporary_folder, write_json, write_text
-from ..hashes import check_files, check_lines, forget_hashes, write_hashes
-from ..locks import is_locked, locked, sweep
-from ..status import LOG, STUDY, TRAININGS, finished
-from .card import weights_metadata
+from ..models.card import weights_metadata
+from ..run.files import (
+    check_writable,
+    flush,
+    read_json,
+    read_yaml,
+    remove_folder,
+    temporary_folder,
+    write_json,
+    write_text,
+)
+from ..run.hashes import check_files, check_lines, forget_hashes, write_hashes
+from ..run.locks import is_locked, locked, sweep
+from ..run.status import LOG, STUDY, TRAININGS, finished
 from .checkpoints import CHECKPOINTS, WEIGHTS, save_model
-from .config import SCHEME, SchemeConfig, UnknownProgram
 from .loop import processes
+from .settings import SCHEME, SchemeConfig, UnknownProgram
 
 SUMMARY = "training.json"
 TOKENIZER = ("tokenizer", "vocab_size", "newline_token")  # keys of the tokenizer that windows were made with

@@ -11,6 +11,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
+from ..models.tensors import whole
+
 
 def check_launcher() -> None:
     """Refuse what accelerate's launcher would do to a model behind the loop, which holds weights and optimizers itself.
@@ -46,11 +48,6 @@ def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: 
             block.compile(**dynamo.to_kwargs())
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)  # and what is in no block
-
-
-def whole(value: Tensor) -> Tensor:
-    """A tensor of which this process may have a share only: all of it. All processes must ask for it."""
-    return value.full_tensor() if isinstance(value, DTensor) else value
 
 
 def local(value: Tensor) -> Tensor:

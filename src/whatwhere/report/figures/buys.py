@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ...points import Point
+from ...records.table import Point
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, measured, row, text, value
+from ..folder import Run
 from ..forms.axes import Axis
 from ..forms.curves import EVERYWHERE, LEVEL, OURS, Curves, Line, in_families, line_of
 from ..forms.form import INTERVAL
 from ..forms.maps import Maps, heatmap
 from ..forms.rows import PAPER, Row, Rows
 from ..numbers import compact, duration, memory
-from ..run import Run
 from ..style import CHARACTER, LABEL_LIMIT, plain
 from ..titles import best, claimed, judged, losses, per_cent, rounded, totals
 

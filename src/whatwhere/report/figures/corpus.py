@@ -10,14 +10,14 @@ from itertools import combinations
 
 import numpy as np
 
-from ...points import Point, curve
+from ...records.table import Point, curve
 from ..figure import Cell, Figure, Panel, Table, measured, row, value
+from ..folder import CORPUS, Corpus, Run
 from ..forms.axes import Axis
 from ..forms.curves import LEVEL, Curves, Line
+from ..forms.dots import path
 from ..forms.maps import Maps, heatmap, thinned
-from ..forms.points import path
 from ..numbers import count
-from ..run import CORPUS, Corpus, Run
 from ..titles import best, coded, digits, each, rounded
 from .shape import CORRECTED, separation
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ...points import Point
+from ...records.table import Point
 from ..figure import MOST_DIGITS, Cell, Figure, Panel, Table, row
+from ..folder import CORPUS, Corpus, Run
 from ..forms.axes import SMALLEST, Axis
 from ..forms.curves import LEVEL, Curves, Line
 from ..forms.form import note, reference, shaded, symbols
 from ..forms.maps import rounded, thinned
 from ..forms.rows import Row, Rows
 from ..numbers import count, interval, number
-from ..run import CORPUS, Corpus, Run
 from ..style import axis, layout, model_styles
 from ..titles import against, best, digits, each, per_cent
 from .corpus import CLEAN, COUNTED, SUFFIX, _title, maps_of, matrix, most, renamed

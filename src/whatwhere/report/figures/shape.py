@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...gates import unplaced
-from ...metrics import UNIT
 from ...papers import DSTG_TABLES
-from ...points import Point, curve, running_sums
+from ...records.gates import unplaced
+from ...records.metrics import UNIT
+from ...records.table import Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row
+from ..folder import CORPUS, Run
 from ..forms.axes import LAYER, SMALLEST, Axis
 from ..forms.curves import (
     ASIDE,
@@ -26,10 +27,9 @@ from ..forms.curves import (
     line_of,
     of_models,
 )
+from ..forms.dots import path
 from ..forms.form import drawn
-from ..forms.points import path
 from ..numbers import percent
-from ..run import CORPUS, Run
 from ..titles import at, best, claimed, digits, finding, judged, per_cent, story
 
 COMPONENTS = 16  # of a spectrum that are drawn

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...points import Point
+from ...records.table import Point
 from ..numbers import compact, fine_percent, fixed, number, percent
 from ..style import axis, log_axis
 

@@ -6,12 +6,12 @@ from itertools import compress
 from typing import Any
 
 from ...papers import DSTG_LAYERS, DSTG_R2
-from ...points import Point
-from ...references import ReferenceStudy
+from ...records.table import Point
 from .. import schemes
 from ..figure import Figure, Panel, Table, Trace, measured, row, value
+from ..folder import Run
 from ..numbers import number
-from ..run import Run
+from ..references import ReferenceStudy
 from ..style import LABEL_GAP, LABEL_LIMIT, label_margin, layout, line_end_labels
 from .axes import LAYER, Axis, Scale, fitted
 from .form import INTERVAL, SEED, SEEDS, Form, band, dots, errors, hover, line, reference, singles

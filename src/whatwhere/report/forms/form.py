@@ -6,11 +6,11 @@ from dataclasses import KW_ONLY, dataclass, replace
 from inspect import cleandoc
 from typing import Any
 
-from ...metrics import Metric, metric
-from ...points import Point
+from ...records.metrics import Metric, metric
+from ...records.table import Point
 from ..figure import MOST_DIGITS, Figure, Panel, Table, Trace
+from ..folder import Run
 from ..numbers import count, interval, number
-from ..run import Run
 from ..style import TEXT_SIZE, plain, sequential
 from .axes import Axis
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any
 
-from ...points import Point
+from ...records.table import Point
 from ..figure import Cell, Figure, Panel, Table, Trace, measured, row
+from ..folder import Run
 from ..numbers import fixed, number
-from ..run import Run
 from ..style import CHARACTER, LABEL_LIMIT, TEXT_SIZE, axis, layout, plain
 from .axes import Axis, Scale, fitted
 from .form import INTERVAL, SEED, SEEDS, Form, dots, errors, hover, note, reference, segments, singles

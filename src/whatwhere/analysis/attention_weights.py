@@ -1,0 +1,335 @@
+"""Where heads look: attention weights of each term of the scores alone and of their sum.
+
+DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside that of the sum. The weights of a batch
+are reduced at once, to means per document, to a profile over lags and to a coarse map, so that memory does not grow
+with the documents.
+"""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..models.folder import device_of
+from ..records.record import Record
+from .passes import Batch, Documents, Progress, Reader, at_least_float32, eager, outputs, read
+from .who import Who
+
+TOTAL = "total"  # the part that is the softmax of the sum of all terms
+KINDS = ("previous", "next", "self", "special", "local", "broad")
+NEAR = 3  # tokens on each side that count as local
+FARTHEST = 128  # largest lag of a profile
+BINS = 64  # rows and columns of a map
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Attention weights of one part of one block (b or 1, h, n, n), the entropy of each row in nats (b or 1, h, n), and
+    where a query may look at a key (b or 1, 1, n, n), bool; None: everywhere."""
+
+    values: Tensor
+    entropy: Tensor
+    allowed: Tensor | None
+
+    def diagonal(self, lag: int) -> Tensor:
+        """Weights (b or 1, h, n - |lag|) of the keys `lag` after their queries."""
+        return self.values.diagonal(lag, -2, -1)
+
+    def pairs(self, lag: int, queries: Tensor, keys: Tensor) -> Tensor:
+        """(b, n - |lag|): whether a query is one of `queries` (b, n), the token `lag` after it one of `keys`, and it
+        may look there."""
+        n, before, after = queries.shape[1], max(0, -lag), max(0, lag)
+        pairs = queries[:, before : n - after] & keys[:, after : n - before]
+        return pairs if self.allowed is None else pairs & self.allowed[:, 0].diagonal(lag, -2, -1)
+
+
+def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
+    """The softmax over the allowed keys in at least float32; `scores` (b or 1, h, n, n) are left as they are."""
+    wide = at_least_float32(scores)
+    if allowed is not None:
+        allowed = allowed.expand(-1, -1, scores.shape[-2], -1)
+        wide = wide.masked_fill(~allowed, torch.finfo(wide.dtype).min)
+    values = wide.softmax(-1)
+    # -Σ p log p = log Σ exp(s) - Σ p s, without a logarithm of every weight.
+    normaliser = wide.amax(-1) - values.amax(-1).log()
+    return Weights(values, (normaliser - torch.linalg.vecdot(values, wide)).clamp_(min=0), allowed)
+
+
+class WeightReader(Reader, ABC):
+    """A `Reader` of attention weights: softmaxes of each term alone and, as part `total`, of their sum."""
+
+    wants_terms = True
+
+    def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        if not terms:
+            raise ValueError(
+                f"Block {block} has no term of its attention scores. A scheme needs at least one product or bias."
+            )
+        for name, scores in terms.items():
+            weights = softmax_weights(scores, allowed)
+            self.weights(batch, block, name, weights)
+        if len(terms) > 1:
+            weights = softmax_weights(reduce(torch.add, terms.values()), allowed)
+        self.weights(batch, block, TOTAL, weights)
+
+    @abstractmethod
+    def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
+        """See the weights of a part of a block."""
+
+
+class AttentionScores(WeightReader):
+    """How much each head looks at neighbours, at itself, at special tokens and around, for every term and for the
+    total.
+
+    Records `attention.KIND`: the mean over documents of the mean over their regular queries of the weight on
+
+    - `previous`, `next`: the token before or after in the row, over queries that have one and may look at it;
+    - `self`: the query's own token; `special`: all special tokens together; `local`: the three nearest tokens on each
+      side together;
+    - `broad` is no weight but the entropy of the weights divided by the logarithm of the number of allowed keys, in [0,
+      1].
+
+    `attention.special.keys`: share of special tokens among the keys that a regular token may look at, which is what
+    indifferent attention gives them.
+
+    Arrays, L blocks of h heads: `lags` (2w + 1,), -w ... w with w = min(n - 1, 128); `profile.PART` (L, h, 2w + 1),
+    mean weight of a regular query on a regular key that is `lag` places after it and that it may look at, nan where
+    there is no such pair; `mean.PART` (L, h, m, m), mean weight over documents and over the tokens in m = min(n, 64)
+    equal bins, special tokens included.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.heads = int(model.config.num_attention_heads)
+        self._profiles: dict[tuple[int, str], Any] = defaultdict(float)  # sums, as the maps and what divides them
+        self._maps: dict[tuple[int, str], Any] = defaultdict(float)
+        self._pairs: Any = 0.0  # of regular tokens, by lag
+        self._cells: Any = 0.0  # pairs of tokens that are no padding, by bin
+
+    def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
+        regular, real = batch.regular, batch.real
+        n = regular.shape[1]
+        self.keep((block, part), batch, _means(weights, regular, real & ~regular, real))
+        w, pool = min(n - 1, FARTHEST), _pool(n, weights.values)
+        if block == 0 and part == TOTAL:  # counted once a batch
+            self.keep("special", batch, _special_keys(regular, real, weights.allowed))
+            pairs, both = (tokens[:, :, None] & tokens[:, None, :] for tokens in (regular, real))  # (b, n, n)
+            may = pairs if weights.allowed is None else pairs & weights.allowed[:, 0]
+            self._pairs = self._pairs + lag_sums(may.sum(0)[None], w)[0]
+            self._cells = self._cells + _pooled(both.sum(0), pool)
+        self._profiles[block, part] += lag_sums(pair_sums(weights.values, regular, pool.dtype), w)
+        self._maps[block, part] += _pooled(pair_sums(weights.values, real, pool.dtype), pool)
+
+    def records(self, who: Who) -> list[Record]:
+        means, places = self.places()  # (documents, places, h, kinds)
+        axes = {**places, "head": range(self.heads), "metric": KINDS}
+        special, n = self.values["special"], self.count(means)
+        return [
+            *who.records("attention.special.keys", self.mean(special), {}, n=self.count(special)),
+            *who.records("attention.", self.mean(means), axes, n=n),
+        ]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        if not self._profiles:
+            return {}
+        blocks, parts = sorted({b for b, _ in self._profiles}), list(dict.fromkeys(p for _, p in self._profiles))
+        w = self._profiles[0, TOTAL].shape[-1] // 2
+        arrays: dict[str, np.ndarray] = {"lags": np.arange(-w, w + 1)}
+        with np.errstate(invalid="ignore", divide="ignore"):
+            for part in parts:
+                for name, sums, count in (("profile", self._profiles, self._pairs), ("mean", self._maps, self._cells)):
+                    of_blocks = np.stack([sums[block, part] for block in blocks]) / count
+                    arrays[f"{name}.{part}"] = of_blocks.astype(np.float32)
+        return arrays
+
+
+def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> Tensor:
+    """(b,) mean over regular queries of the share of special tokens among the keys that they may look at; nan without
+    such a query."""
+    may = real[:, None, :] if allowed is None else real[:, None, :] & allowed[:, 0]
+    may = may.expand(len(regular), regular.shape[1], -1)
+    share = (may & ~regular[:, None, :]).sum(-1) / may.sum(-1).clamp(min=1)  # (b, n)
+    return (share * regular).sum(-1).double() / regular.sum(-1)
+
+
+def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> Tensor:
+    """(b, h, kinds): means over the regular queries of each document, nan where there is none."""
+    p, n = weights.values, regular.shape[1]
+    near = torch.zeros_like(weights.entropy)
+    for lag in (lag for d in range(1, min(NEAR, n - 1) + 1) for lag in (-d, d)):
+        near[..., max(0, -lag) : n - max(0, lag)] += weights.diagonal(lag)
+    keys = real.sum(-1, keepdim=True) if weights.allowed is None else weights.allowed.sum(-1)[:, 0]  # (b, 1 or n)
+    broad = weights.entropy / keys.clamp(min=2).log().to(p.dtype)[:, None]
+    kinds = [query_mean(weights.diagonal(lag), weights.pairs(lag, regular, real)) for lag in (-1, 1)]
+    on_special = torch.linalg.vecdot(p, special[:, None, None, :].to(p.dtype))
+    kinds += [query_mean(values, regular) for values in (weights.diagonal(0), on_special, near)]
+    return torch.stack([*kinds, query_mean(broad, regular & (keys > 1))], dim=-1)
+
+
+def query_mean(values: Tensor, queries: Tensor) -> Tensor:
+    """Mean (b, h) of `values` (b or 1, h, k) over the queries (b, k) that are True; nan where there is none."""
+    chosen = queries[:, None].to(values.dtype)
+    return (values * chosen).sum(-1) / chosen.sum(-1)
+
+
+def pair_sums(values: Tensor, tokens: Tensor, dtype: torch.dtype) -> Tensor:
+    """Sums (h, n, n) of `values` (b or 1, h, n, n) over the documents of a batch in which both are `tokens` (b, n)."""
+    pairs = (tokens[:, :, None] & tokens[:, None, :]).to(dtype)
+    if len(values) == 1:
+        return values[0].to(dtype) * pairs.sum(0)
+    if bool((tokens == tokens[:1]).all()):  # alike in all documents: one mask after the sum
+        return values.sum(0, dtype=dtype) * pairs[0]
+    return (values * pairs[:, None]).sum(0, dtype=dtype)
+
+
+def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
+    """Sums (h, 2·farthest + 1) over the diagonals of `pairs` (h, n, n), entry j - i + farthest for query i and key j,
+    in float64."""
+    h, n, _ = pairs.shape
+    # Rows turned over and padded to width 2n; read again with width 2n - 1, row i stands i places further right.
+    slanted = F.pad(pairs.flip(-2), (0, n)).flatten(1)[:, : n * (2 * n - 1)].view(h, n, 2 * n - 1)
+    return slanted.sum(1, dtype=torch.float64)[:, n - 1 - farthest : n + farthest].cpu().numpy()
+
+
+def _pool(n: int, like: Tensor) -> Tensor:
+    """(m, n): 1 where token j is in bin i of m = min(n, 64) equal bins."""
+    m = min(n, BINS)
+    return F.one_hot(torch.arange(n, device=like.device) * m // n, m).T.to(like.dtype)
+
+
+def _pooled(cells: Tensor, pool: Tensor) -> np.ndarray:
+    """Sums (..., m, m) of cells (..., n, n) by bin."""
+    return (pool @ cells.to(pool.dtype) @ pool.T).double().cpu().numpy()
+
+
+def foreign_scores(
+    model: Any, documents: Documents, who: Who, *, batch_size: int = 8, progress: Progress = None
+) -> tuple[list[Record], dict[str, np.ndarray]]:
+    """Records and arrays of `AttentionScores` for any encoder of transformers that returns its attention weights: part
+    `total` alone.
+
+    The model runs in its eager implementation, in evaluation mode, and is left as it was.
+
+    Raises:
+        ValueError: the model returns no weights (b, h, n, n) for every layer, or as `AttentionScores.records`.
+    """
+    scores = AttentionScores(model)
+    for batch, attentions in attention_weights(model, documents, batch_size, progress):
+        keys = batch.real[:, None, None, :].expand(-1, 1, documents.length, -1)
+        with torch.inference_mode():
+            for block, values in enumerate(attentions):
+                p = at_least_float32(values)
+                allowed = None if documents.attention_mask is None else keys
+                scores.weights(batch, block, TOTAL, Weights(p, torch.special.entr(p).sum(-1), allowed))
+    return scores.records(who), scores.arrays()
+
+
+def attention_weights(
+    model: Any, documents: Documents, batch_size: int = 8, progress: Progress = None
+) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
+    """The weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`."""
+    device = device_of(model)
+    with eager(model):
+        for rows, attentions in outputs(model, documents, "attentions", None, batch_size, progress):
+            shape = (len(rows), model.config.num_attention_heads, documents.length, documents.length)
+            shapes = [None if a is None else tuple(a.shape) for a in attentions or ()]
+            if not shapes or any(s != shape for s in shapes):
+                raise ValueError(
+                    f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got "
+                    f"{shapes or 'none'}. Only encoders whose tokens all look at all tokens can be measured."
+                )
+            yield Batch.of(documents, rows, device), attentions
+
+
+def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, Documents]:
+    """A+B+A and, as its control, A+B+C of pieces of real documents, as long as those (DSTG figure 3: DOC-A + DOC-B +
+    DOC-A).
+
+    A, B and C are the first regular tokens of three different documents, each document being A once; B and C are drawn
+    from `seed`. A and C have a third of the regular tokens each, B the rest, so that every place of A+B+C is the same
+    place in A+B+A. Special tokens stand at the ends as in the document that gives A; those within documents are left
+    out. Documents with padding, or with too few regular tokens for a piece, are left out. Positions are 0, 1, 2, ...
+    and a text is one attention span.
+
+    Returns:
+        Both sets, text by text the same but for the last piece. Their one target, "segment", is 0, 1, 2 in the three
+        pieces, -1 at special tokens.
+
+    Raises:
+        ValueError: fewer than three documents, or fewer than three regular tokens in them.
+    """
+    n, regular = documents.length, documents.regular
+    full = np.ones(len(documents), bool) if documents.attention_mask is None else (documents.attention_mask != 0).all(1)
+    lead = np.where(regular.any(1), regular.argmax(1), n)
+    tail = np.where(regular.any(1), regular[:, ::-1].argmax(1), 0)
+    piece = int((n - lead - tail)[full].max(initial=0)) // 3
+    middle = n - lead - tail - 2 * piece
+    full &= (middle >= 1) & (regular.sum(1) >= np.maximum(piece, middle.max(initial=0, where=full)))
+    if piece < 1 or full.sum() < 3:
+        raise ValueError(
+            "A repeated text needs three documents of at least 3 regular tokens and no padding; got "
+            f"{int(full.sum()) if piece else 0} of {len(documents)} documents of {n} tokens. Give more or longer "
+            "documents."
+        )
+    chosen = np.flatnonzero(full)
+    order = np.random.default_rng(seed).permutation(chosen)
+    place = np.argsort(order)  # of each chosen document in the order, around which B and C follow
+    texts = {int(i): documents.input_ids[i][regular[i]] for i in chosen}
+    repeated, control, segments = [], [], []
+    for i, at in zip(chosen, place, strict=True):
+        b, c = (int(order[(at + step) % len(order)]) for step in (1, 2))
+        ends = documents.input_ids[i, : lead[i]], documents.input_ids[i, n - tail[i] :]
+        first, between, other = texts[int(i)][:piece], texts[b][: middle[i]], texts[c][:piece]
+        repeated.append(np.concatenate([ends[0], first, between, first, ends[1]]))
+        control.append(np.concatenate([ends[0], first, between, other, ends[1]]))
+        segments.append(np.repeat([-1, 0, 1, 2, -1], [lead[i], piece, middle[i], piece, tail[i]]))
+    segment = np.stack(segments)
+    positions = np.tile(np.arange(n), (len(chosen), 1))
+    numbers = documents.which()[chosen]
+    made = Documents(np.stack(repeated), positions, None, segment >= 0, {"segment": segment}, document_numbers=numbers)
+    return made, replace(made, input_ids=np.stack(control))
+
+
+class CopyReader(WeightReader):
+    """Mean weight of each document's tokens in pieces 0 and 2 on the same place of the other piece; see
+    `repeated_documents`."""
+
+    def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
+        segment = batch.documents.targets["segment"][batch.indices]
+        first, second = (np.nonzero(segment == s)[1].reshape(len(segment), -1) for s in (0, 2))
+        rows = np.arange(len(segment))[:, None] if len(weights.values) > 1 else np.zeros((len(segment), 1), int)
+        there, back = weights.values[rows, :, first, second], weights.values[rows, :, second, first]  # (b, piece, h)
+        self.keep((block, part), batch, (there + back).mean(1).div_(2))
+
+
+def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Record]:
+    """Which heads look from a token at its copy (DSTG section 4 (3): retrieval heads), by attention to known places.
+
+    Of readers of both sets of `repeated_documents`, records by layer, head and part: `attention.retrieval.raw`, mean
+    over documents of the mean weight of a token of either copy on the same token of the other;
+    `attention.retrieval.control`, the same places where another text stands in place of the copy: what the place alone
+    gets; `attention.retrieval`, their paired difference, in [-1, 1].
+
+    Raises:
+        ValueError: a set has not passed.
+    """
+    (raw, places), (place_alone, _) = repeated.places(), control.places()  # (documents, places, h)
+    axes, records = {**places, "head": range(raw.shape[2])}, []
+    for metric, values in (("", raw - place_alone), (".raw", raw), (".control", place_alone)):
+        records += who.records(f"attention.retrieval{metric}", repeated.mean(values), axes, n=repeated.count(values))
+    return records
+
+
+def retrieval_records(model: Any, documents: Documents, who: Who, progress: Progress = None) -> list[Record]:
+    """`copy_records` of pieces of the documents; errors: `repeated_documents`."""
+    repeated, control = CopyReader(), CopyReader()
+    for texts, reader in zip(repeated_documents(documents), (repeated, control), strict=True):
+        read(model, texts, [reader], progress=progress)
+    return copy_records(repeated, control, who)

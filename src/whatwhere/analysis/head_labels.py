@@ -1,0 +1,213 @@
+"""What drives each attention head: each term of its scores removed (DSTG section 4 (3), eq. 4, figure 2).
+
+KL(A ‖ A without t) = Σ_j A_ij t_ij - lse(l_i) + lse(l_i - t_i), l the sum of all terms and lse the log of the sum of
+exp over the allowed keys: a softmax for each term and one of all, no logarithm of a weight that has underflowed.
+"""
+
+from contextlib import suppress
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..models.folder import device_of
+from ..records.record import Record
+from .passes import (
+    Batch,
+    Reader,
+    body_of,
+    check_passed,
+    check_terms,
+    check_words,
+    evaluating,
+    name_of,
+)
+from .who import Axes, Who, document_means, interval
+
+# A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure
+# 2's corners against its middle. The paper gives no threshold. Stability: the share of bootstrap draws of the documents
+# with the same label.
+SHARE = 0.5
+SEVERAL = "several"
+NOTHING = 1e-9  # nats over all terms: below, no term changes what the head attends to, and shares mean nothing
+QUERIES = ("regular", "all")
+
+PIECE = 1 << 19  # scores at a time, 2 MiB of float32: two buffers of that size stay in the cache
+
+
+class _Seen(Exception):
+    """Ends a pass early."""
+
+
+def term_names(model: Any) -> list[str]:
+    """Names of the terms of the model's attention scores, in the order in which they are summed (two tokens in the
+    first block say it). Errors: `check_terms`."""
+    check_terms(model)
+    names: list[str] = []
+
+    def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        names.extend(terms)
+        raise _Seen
+
+    ids = torch.tensor([[model.config.cls_token_id, model.config.sep_token_id]], device=device_of(model))
+    with evaluating(model), suppress(_Seen), torch.inference_mode(), model.inspecting(see):
+        body_of(model)(ids)
+    return names
+
+
+def separable_terms(model: Any) -> list[str]:
+    """As `term_names`, of a model whose scores have two terms or more, so that something is left without one.
+
+    Raises:
+        ValueError: the model is not one of ours, or has a single term; the message says which and why.
+    """
+    names = term_names(model)
+    if len(names) > 1:
+        return names
+    why = "nothing of position is in its scores"
+    if model.config.rotation != "none":
+        why = "rotation is inside the product of queries and keys, so position cannot be taken out of it"
+    elif names == ["mixed"]:
+        why = (
+            "positions are added to the words before the product of queries and keys, so they cannot be taken out of it"
+        )
+    raise ValueError(
+        f"{name_of(model)} has one term, {names[0]}: {why}. A share by term needs two or more, as in dstg, rp, alibi, "
+        "split, bert-r, bert-ad and tupe-r; removing the term in an ablation works in every model."
+    )
+
+
+def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor) -> Tensor:
+    """Mean over the queries of each document of KL(A ‖ A without t) in nats (DSTG eq. 4): (b, h, terms) in float64.
+
+    Computed in at least float32; means that rounding makes negative are 0. A term that is zero everywhere gives exactly
+    0.
+
+    Args:
+        terms: each (b or 1, h, n, n), at least two, in score units, finite.
+        allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
+        queries: (b, n), True at queries that count; each must be allowed at least one key. nan where a document has
+        none.
+    """
+    parts = list(terms.values())
+    wide = reduce(torch.promote_types, (part.dtype for part in parts), torch.float32)
+    h, n = parts[0].shape[1:3]
+    b, device = len(queries), queries.device
+    step = max(1, min(h, PIECE // (n * n)))
+    # Written over for every piece: fresh memory costs more than the arithmetic (docs/log.md).
+    scores, rest = (torch.empty(step, n, n, dtype=wide, device=device) for _ in range(2))
+    kl = torch.empty(b, h, len(parts), dtype=torch.float64, device=device)
+    for i in range(b):
+        mask = None
+        if allowed is not None:  # the least number absorbs the score; exp makes it 0
+            mask = (~allowed[i]).to(wide).mul_(torch.finfo(wide).min)
+        others, count = (~queries[i]).nonzero()[:, 0], int(queries[i].sum())
+        for first in range(0, h, step):
+            heads = slice(first, min(first + step, h))
+            maps = [part[i if len(part) > 1 else 0, heads].to(wide) for part in parts]
+            l, r = scores[: heads.stop - first], rest[: heads.stop - first]
+            whole = _softmax(_sum(maps, mask, l), l)
+            l.index_fill_(1, others, 0)
+            for k, m in enumerate(maps):
+                left = _softmax(_sum([other for j, other in enumerate(maps) if j != k], mask, r), r)
+                gaps = left.sub_(whole).index_fill_(1, others, 0).sum(1, dtype=torch.float64)
+                means = torch.stack([torch.dot(a, t) for a, t in zip(l.flatten(1), m.flatten(1), strict=True)])
+                kl[i, heads, k] = (means.double() + gaps) / count if count else torch.nan
+    return kl.clamp_(min=0)
+
+
+def _sum(maps: list[Tensor], mask: Tensor | None, out: Tensor) -> Tensor:
+    """The sum of maps (heads, n, n), and of a mask (1 or heads, 1 or n, n), in `out`."""
+    if len(maps) > 1:
+        torch.add(maps[0], maps[1], out=out)
+        for more in maps[2:]:
+            out += more
+    else:
+        out.copy_(maps[0])
+    return out if mask is None else out.add_(mask)
+
+
+def _softmax(x: Tensor, out: Tensor) -> Tensor:
+    """log Σ exp over the last axis of x (heads, n, n): (heads, n), and softmax of x in `out`, which may be x itself.
+
+    torch's logsumexp takes new memory three times. The largest weight is at least 1 / n, so its logarithm loses no
+    digits.
+    """
+    top = x.amax(-1)
+    torch.softmax(x, -1, out=out)
+    return top.sub_(out.amax(-1).log_())
+
+
+class HeadTaxonomy(Reader):
+    """A `Reader`: for every block, head and term, how much the attention changes when the term is removed.
+
+    Records: `kl.TERM`; `kl.share.TERM`, its share of the sum over terms; `head.label`, `part` the label: the term with
+    a share of at least SHARE, else "several", value the share of the bootstrap's draws with the same label;
+    `heads.share`, the share of all heads with a label. Where the KLs of a head sum to less than NOTHING it has no
+    shares and its label is "several".
+
+    model: see `separable_terms`. queries: "regular" averages over the words; "all" also over [CLS] and [SEP], but not
+    over padding. The paper does not say which. As keys special tokens always count, padding never.
+    """
+
+    wants_terms = True
+
+    def __init__(self, model: Any, queries: str = "regular") -> None:
+        super().__init__()
+        if queries not in QUERIES:
+            raise ValueError(f"queries must be one of {', '.join(QUERIES)}; got {queries!r}.")
+        self.names, self.queries = separable_terms(model), queries
+
+    def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        queries = batch.real if self.queries == "all" else batch.regular
+        kl = removal_kl({name: terms[name] for name in self.names}, allowed, queries)
+        if kl.isinf().any() or kl[queries.any(-1)].isnan().any():
+            raise ValueError(
+                f"The attention scores of block {block + 1} are not finite, so no term can be taken out of them. If "
+                "the model diverged, use an earlier checkpoint; a scheme of your own must give finite numbers (-1e4 "
+                "instead of -inf)."
+            )
+        self.keep(block, batch, kl)
+
+    @property
+    def kl(self) -> np.ndarray:
+        """(documents, L, h, terms of `names`) mean over the queries of a document of KL(A ‖ A without the term), nats;
+        nan without a query."""
+        check_passed(self.values)
+        return np.stack([self.values[block] for block in sorted(self.values)], axis=1)
+
+    def records(self, who: Who) -> list[Record]:
+        kl = self.kl
+        check_words(kl)
+        layers, heads = kl.shape[1:3]
+        documents = self.count(kl.sum(axis=(1, 2, 3)))
+        mean, drawn = document_means(kl, document_numbers=self.document_numbers)
+        share, shares = term_shares(mean), term_shares(drawn)
+        label, labels = head_labels(share), head_labels(shares)
+        # A draw without shares counts as the mean's; a head without any has no record.
+        shares = np.where(np.isnan(shares), np.nan_to_num(share), shares)
+        names = [*self.names, SEVERAL]
+        of_label, of_labels = (np.mean(of[..., None] == np.arange(len(names)), axis=(-3, -2)) for of in (label, labels))
+        by_term: Axes = {"layer": range(1, layers + 1), "head": range(heads), "metric": self.names}
+        labelled = [(layer + 1, head, names[k]) for (layer, head), k in np.ndenumerate(label)]
+        by_label: Axes = {("layer", "head", "part"): labelled}
+        return [
+            *who.records("kl.", (mean, *interval(drawn)), by_term, n=documents),
+            *who.records("kl.share.", (share, *interval(shares)), by_term, n=documents),
+            *who.records("head.label", np.mean(labels == label, axis=0).ravel(), by_label, n=documents),
+            *who.records("heads.share", (of_label, *interval(of_labels)), {"part": names}, n=layers * heads),
+        ]
+
+
+def term_shares(kl: np.ndarray) -> np.ndarray:
+    """Shares (..., terms) of the KLs (..., terms) in their sum; nan where that is below NOTHING."""
+    sums = kl.sum(-1, keepdims=True)
+    return np.divide(kl, sums, out=np.full(kl.shape, np.nan), where=sums >= NOTHING)
+
+
+def head_labels(shares: np.ndarray) -> np.ndarray:
+    """Number of the term with a share of at least SHARE, else the number of terms; (...) of shares (..., terms)."""
+    filled = np.nan_to_num(shares, nan=0.0)
+    return np.where(filled.max(-1) >= SHARE, filled.argmax(-1), shares.shape[-1])

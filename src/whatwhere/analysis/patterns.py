@@ -1,0 +1,262 @@
+"""The terms of the attention scores before the softmax: their spread, TUPE's θ, their patterns.
+
+DSTG 3.1 projects both streams to one head width and says that the variances of the two products are thereby matched.
+With weights of one spread σ and normed inputs, a product q·k/√d_head of a stream d wide has the standard deviation σ²d:
+position scores start at d_AP/d_sem of the semantic ones. TUPE 3.2: θ1 and θ2 stand where the query, or only the key, is
+[CLS] (eq. 9).
+
+TUPE section 4.4 sorts the position correlations of its heads by eye, here fixed rules do it. Five patterns (figure 6):
+attending (1) globally and ignoring local positions, (2) locally, (3) broadly, (4) to the previous positions, (5) to the
+next positions. The thresholds were set on matrices built for each pattern, before any model was looked at.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import entr, softmax
+from torch import Tensor
+
+from ..models.folder import device_of
+from ..records.record import Record
+from .attention_weights import pair_sums
+from .passes import (
+    Batch,
+    Documents,
+    Reader,
+    at_least_float32,
+    check_finite,
+    check_passed,
+    check_terms,
+    name_of,
+    read,
+    rows_on,
+)
+from .who import Who
+
+PATTERNS = ("global", "local", "broad", "previous", "next")
+POSITION_TERMS = ("absolute", "relative")  # terms that know where tokens are and not what they say
+NEAR = 3  # tokens on each side that count as near, fewer in texts of less than 48
+REACH = 4  # a side is looked at over n / 4 tokens
+LIFT = 2.0  # times uniform attention's share from which a region is sought; under the inverse it is avoided
+ONE_SIDED = 1 / 3  # (before - after) / (before + after) from which a side is preferred: it has twice the other's weight
+SPREAD = 0.5  # entropy ÷ log n under which attention is not broad: fewer than √n keys in effect
+
+
+class ScoreSpread(Reader):
+    """A `Reader` of the variance of every term over the pairs of regular tokens of each document."""
+
+    wants_terms = True
+
+    def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        regular, precise = batch.regular, at_least_float32(next(iter(terms.values())))
+        pairs = (regular[:, :, None] & regular[:, None, :]).to(precise.dtype)
+        if allowed is not None:
+            pairs = pairs * allowed[:, 0]
+        count = pairs.sum((1, 2))[:, None]  # (b, 1)
+        for name, term in terms.items():
+            scores = term.to(pairs.dtype)
+            scores = scores - scores.mean((2, 3), keepdim=True)  # so that squares do not cancel
+            moments = (x.expand(len(pairs), -1, -1, -1) for x in (scores, scores.square()))
+            mean, square = (torch.einsum("bhij,bij->bh", x, pairs) / count for x in moments)
+            self.keep((block, name), batch, (square - mean.square()).mean(1))
+
+    def records(self, who: Who) -> list[Record]:
+        values, places = self.places()  # (documents, places)
+        mean, low, high = (np.sqrt(ends) for ends in self.mean(values))
+        return who.records("scores.std", (mean, low, high), places, n=self.count(values))
+
+
+def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
+    """Records `scores.std`: standard deviation of each term (part) of the scores in each block (layer, from 1), in
+    score units.
+
+    Variance about the mean over the pairs of regular tokens of a document that may see each other, mean over heads,
+    then over documents; the root of that. A term that is 0 everywhere has 0.
+
+    Raises:
+        ValueError: the model is not one of ours.
+    """
+    reader = ScoreSpread()
+    read(model, documents, [reader], batch_size)
+    return reader.records(who)
+
+
+def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
+    """Records of TUPE's θ for every head, in score units, read as the model uses it; [] for a scheme without reset.
+
+    `theta.query` is θ1, which all pairs get whose query is [CLS] (its row); `theta.key` is θ2, where only the key is
+    (its column). `theta.mean` and `theta.std` are mean and standard deviation, over pairs of other positions, of the
+    positional scores that it stands in place of, v_ij with b_{j-i} where the scheme has one (TUPE eq. 9 and 11).
+    Positions are those of a document. The layer is 1 where all blocks share them, as in TUPE.
+
+    Raises:
+        ValueError: no [CLS] with two regular tokens after it in the first document.
+    """
+    if model.config.reset == "none":
+        return []
+    words = np.flatnonzero(documents.regular[0])
+    cls = np.flatnonzero(documents.input_ids[0] == model.config.cls_token_id)
+    if not len(cls) or len(words) < 2:
+        raise ValueError(f"θ needs a document that begins with [CLS]; got {len(cls)} of it and {len(words)} tokens.")
+    ids, positions = rows_on(device_of(model), np.arange(1), documents.input_ids, documents.position_ids)
+    terms = model.attention_terms(input_ids=ids, position_ids=positions)
+    v = sum(terms[part].double().cpu() for part in POSITION_TERMS if part in terms)[:, 0].numpy()  # (layers, h, n, n)
+    v = v[:1] if (v == v[:1]).all() else v
+    between = v[:, :, words][..., words].reshape(*v.shape[:2], -1)
+    theta = np.stack([v[..., cls[0], words[0]], v[..., words[0], cls[0]], between.mean(-1), between.std(-1)], axis=-1)
+    axes = {"layer": range(1, len(v) + 1), "head": range(v.shape[1]), "metric": ("query", "key", "mean", "std")}
+    return who.records("theta.", theta, axes)
+
+
+def pattern_of(scores: np.ndarray) -> tuple[str, float]:
+    """Pattern of a head with content-free `scores` (n, n), query i in row i, and how clear it is, in [0, 1].
+
+    The rules read the softmax of each row. Means over the queries of the weight within ±3 tokens (M) and, within n/4
+    tokens, before (B) and after the query (A) stand beside what uniform attention gives, U and V (for each side). In
+    this order:
+
+    - `previous`: B ≥ 2V and B ≥ 2A; `next`: A ≥ 2V and A ≥ 2B. Strength |B - A| / (B + A), from 1/3.
+    - `local`: M ≥ 2U. Strength 1 - U/M, from 1/2.
+    - `global`: M ≤ U/2, near tokens are avoided. Strength 1 - M/U, from 1/2. Or neither near tokens nor a side are
+      preferred, yet entropy ÷ log n is below 1/2: attention to a few places anywhere. Strength 1 - that entropy, from
+      1/2.
+    - `broad`: everything else. Strength: mean entropy of the rows ÷ log n, from 1/2.
+
+    Source: the patterns are TUPE section 4.4's; the paper gives no rule.
+
+    Raises:
+        ValueError: not a square matrix of finite numbers of at least 3 tokens.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    n = len(scores) if scores.ndim else 0
+    if scores.shape != (n, n) or n < 3:
+        raise ValueError(
+            f"A pattern needs content-free scores (n, n) of at least 3 regular tokens; got shape {scores.shape}."
+        )
+    check_finite(scores, "A matrix of content-free scores")
+    weights = softmax(scores, axis=1)
+    lag = np.arange(n) - np.arange(n)[:, None]
+    near, reach = max(1, min(NEAR, n // 16)), max(1, n // REACH)
+
+    def weight(keys: np.ndarray) -> tuple[float, float]:
+        """Mean weight of the keys (n, n) of each query, and the same of uniform attention."""
+        return float((weights * keys).sum(1).mean()), float(keys.sum(1).mean() / n)
+
+    (before, side), (after, _) = weight((lag < 0) & (lag >= -reach)), weight((lag > 0) & (lag <= reach))
+    close, uniform = weight(abs(lag) <= near)
+    lean = (before - after) / (before + after) if before + after > 0 else 0.0
+    if abs(lean) >= ONE_SIDED and max(before, after) >= LIFT * side:
+        return ("previous" if lean > 0 else "next"), abs(lean)
+    if close >= LIFT * uniform:
+        return "local", 1 - uniform / close
+    if close <= uniform / LIFT:
+        return "global", 1 - close / uniform
+    entropy = float(entr(weights).sum(1).mean() / np.log(n))
+    return ("broad", entropy) if entropy >= SPREAD else ("global", 1 - entropy)
+
+
+def content_free_terms(model: Any) -> list[str]:
+    """The terms of a model's scores that depend on positions: `absolute`, `relative`, or both.
+
+    In a model with a position stream (`dstg`, `split`) `absolute` moves with the text after the first block; its mean
+    over documents is what remains. Where a table is added to the words as well (`bert-r`), only the bias of the
+    distance counts, alike in all blocks.
+
+    Raises:
+        ValueError: the model has none, and why.
+    """
+    check_terms(model)
+    config = model.config
+    names = ["absolute"] if config.position_size or config.untied != "none" else []
+    names += ["relative"] if config.relative != "none" else []
+    if names:
+        return names
+    name = name_of(model)
+    why = f"{name} knows no positions."
+    if config.absolute != "none":
+        why = f"{name} adds its positions to the words. Its first block has a position-position correlation: "
+        why += "correlation_records."
+    elif config.rotation != "none":
+        why = f"in {name} the position turns queries and keys of words: without words there is no score."
+    raise ValueError(f"No term of the attention scores is free of content: {why}")
+
+
+def pattern_records(scores: np.ndarray, who: Who, *, n: int) -> list[Record]:
+    """Records of content-free scores (L, h, n, n) of blocks 1 ... L.
+
+    `pattern`: for each layer and head, part = its pattern, value = how clear it is (`pattern_of`), n = documents.
+    `patterns.share`: share of all heads with a pattern (part), n = heads. No intervals: these are all heads of this
+    model.
+    """
+    heads = list(np.ndindex(scores.shape[:2]))
+    patterns, strengths = zip(*(pattern_of(scores[head]) for head in heads), strict=True)
+    places = [(block + 1, head, pattern) for (block, head), pattern in zip(heads, patterns, strict=True)]
+    shares = np.array([patterns.count(p) / len(heads) for p in PATTERNS])
+    return [
+        *who.records("pattern", np.array(strengths), {("layer", "head", "part"): places}, n=n),
+        *who.records("patterns.share", shares, {"part": PATTERNS}, n=len(heads)),
+    ]
+
+
+class MeanScores:
+    """Mean over documents of scores (n, n) between regular tokens, for any number of heads, a batch at a time."""
+
+    def __init__(self) -> None:
+        self.total, self.pairs = (torch.zeros((), dtype=torch.float64) for _ in range(2))
+        self.documents = 0
+
+    def add(self, scores: Tensor, regular: Tensor) -> None:
+        """Scores (b or 1, h, n, n) of documents with regular tokens (b, n)."""
+        self.total = self.total + pair_sums(scores, regular, torch.float64)
+        self.pairs = self.pairs + (regular[:, :, None] & regular[:, None, :]).sum(0)
+        self.documents += len(regular)
+
+    def mean(self) -> np.ndarray:
+        """(h, m, m): positions that hold no regular token in half of the documents or more are left out."""
+        often = self.pairs.diagonal() > self.documents / 2  # so that every two of them meet in some document
+        mean: np.ndarray = (self.total / self.pairs)[:, often][:, :, often].cpu().numpy()
+        return mean
+
+
+def counted_tokens(batch: Batch) -> Tensor:
+    """(b, n): regular tokens whose place in the row is their position: of packed documents, those of the first."""
+    ids = batch.documents.document_ids
+    if ids is None:
+        return batch.regular
+    here = ids[batch.indices]
+    return batch.regular & torch.from_numpy(here == here[:, :1]).to(batch.regular.device)
+
+
+class PatternCounts(Reader):
+    """A `Reader` of the position terms, `absolute` + `relative`: the patterns of their means over documents.
+
+    What special tokens get in their place (DSTG eq. 1, TUPE eq. 9) is left out with them. Records: `pattern_records`.
+
+    Raises:
+        ValueError: the model has no content-free term; see `content_free_terms`.
+    """
+
+    wants_terms = True
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.names = content_free_terms(model)
+        self._means: dict[int, MeanScores] = {}
+        self._documents = 0
+
+    def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
+        total = sum((terms[name] for name in self.names[1:]), start=terms[self.names[0]])
+        self._means.setdefault(block, MeanScores()).add(total, counted_tokens(batch))
+        self._documents = batch.documents.count
+
+    def scores(self) -> np.ndarray:
+        """Mean content-free scores (L, h, m, m) of the m regular positions."""
+        check_passed(self._means)
+        return np.stack([self._means[block].mean() for block in sorted(self._means)])
+
+    def records(self, who: Who) -> list[Record]:
+        scores = self.scores()
+        if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: there are the heads of one block only
+            scores = scores[:1]
+        return pattern_records(scores, who, n=self._documents)

@@ -1,0 +1,287 @@
+"""Position and word tables: where they come from, and their shape as records and as arrays for figures.
+
+The shape is that of DSTG section 4 (1) and LOWDIM table 1, figures 1-7. A table is a .npy file or that of a model,
+shipped or in a folder, of all models of a study, or of the Hub.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..encoder.tables import read_table
+from ..geometry import (
+    component_shares,
+    dominant_turns,
+    equivariance_null,
+    equivariance_of_first,
+    half_of_variance,
+    inner_products,
+    isolation,
+    outliers,
+    rotations,
+    spectrum,
+    white_floor,
+)
+from ..geometry.spectra import FEWEST_ROWS
+from ..records.gates import CHANGED
+from ..records.record import Record
+from ..run.files import read_yaml
+from ..run.shipped import model_source
+from ..training.optimizers import table_walk
+from ..training.pretrain import CONFIG
+from ..training.settings import LoopConfig
+from .passes import as_float64
+from .who import Who
+
+SHARES = 10  # components whose share is recorded
+DRAWN = 3  # components whose scores and frequencies are kept of a study's tables
+TOPS = (2, 3, 5, 10)  # components whose shares are summed: DSTG's 2, the others LOWDIM Table 1
+FIRST = (1, 2, 3, 5, 10, 20, 50, 100)  # components of which E·Eᵀ is approximated
+PEAKS = 8  # dominant frequencies that are recorded
+SHUFFLES = 99  # orders of the positions behind the null of equivariance
+# What is kept for the figures of a table on its own.
+SCORES, CURVES, PRODUCTS = 128, 10, 96
+PRODUCTS_OF = (2, 5, 10)  # components of the pictured approximations of E·Eᵀ, before all of them
+POSITIONS, WORDS = "positions", "words"
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_SEED = re.compile(r"seed-(\d+)")
+
+
+def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
+    """Records and arrays of a model's position table, all rows (the papers leave none out).
+
+    Records, n the number of positions: shares of the variance and N50; `dct.low4` and `fft.turns` of the first three
+    and ten components (index from 0); `fft.peak`, the dominant frequencies of all components together (index from 0,
+    highest first); of every pair that rotates (part "1+2": components from 1) `rotation.turns`, `.strength`, `.shift`
+    and `.share` (index: order by share, from 0); `equivariance`, `equivariance.null` (mean over 99 shuffled orders, low
+    and high their middle 95 %) and `equivariance.first` (index: how many components); `outlier` (index: position;
+    value: its isolation in medians). There are no other intervals: the positions of one table are no sample of
+    anything, so only tables of several training seeds can give one.
+
+    Arrays: `scores` (positions, 3), `shares` (k,), `dct_power` (3, positions), `outliers` (positions that stand alone);
+    fewer than three where the table (positions, width) has fewer components.
+
+    Raises:
+        ValueError: the table is not finite, or all its rows are equal.
+    """
+    table = as_float64(table)
+    s, null, lonely = spectrum(table), equivariance_null(table, SHUFFLES), outliers(table)
+    n, by_order = len(table), {"index": range(SHARES)}
+    first = [k for k in FIRST if k < len(s.shares)]
+    records = [
+        *_share_records(who, s.shares, min(table.shape), n=n),
+        *who.records("dct.low4", s.low4[:DRAWN], by_order, n=n),
+        *who.records("fft.turns", s.revolutions[:SHARES], by_order, n=n),
+        *who.records("fft.peak", np.asarray(dominant_turns(s.magnitudes)[:PEAKS]), by_order, n=n),
+        who.record("equivariance", s.equivariance, n=n),
+        who.record("equivariance.null", null.mean(), *np.quantile(null, [0.025, 0.975]), n=n),
+        *who.records("equivariance.first", np.asarray(equivariance_of_first(table, first)), {"index": first}, n=n),
+        *who.records("outlier", isolation(table)[lonely], {"index": lonely.tolist()}, n=n),
+    ]
+    for i, pair in enumerate(rotations(s)):
+        place: dict[str, Any] = {"part": f"{pair.first + 1}+{pair.second + 1}", "index": i, "n": n}
+        for name in ("turns", "strength", "shift", "share"):
+            records.append(who.record(f"rotation.{name}", getattr(pair, name), **place))
+    arrays = {"scores": s.scores[:, :DRAWN], "shares": s.shares, "dct_power": s.dct_power[:DRAWN], "outliers": lonely}
+    return records, arrays
+
+
+def noise_records(table: Any, who: Who, start: Any = None, run: str | Path | None = None) -> list[Record]:
+    """Records of a position table (rows, width) beside the noise that would look like it, n the number of rows.
+
+    `table.rms`: root mean square of the entries about the mean row; `table.floor`: share of that power which the white
+    floor holds (`geometry.white_floor`). With part "change" the same of what training added to `start`, the table of
+    step 0, about 0; and `table.walk`, the root mean square that AdamW's random walk at the rates of the training in the
+    folder `run` gives a table whose gradient is noise (`training.optimizers.table_walk`). No intervals.
+
+    A folder without settings of a pretraining, or a table that is no parameter of its own (`run` None), has no walk; a
+    table of fewer than 8 rows has no floor.
+    """
+    table = as_float64(table)
+    place: dict[str, Any] = {"n": len(table)}
+    centred = table - table.mean(axis=0)
+    records = [who.record("table.rms", np.sqrt(np.mean(centred**2)), **place)]
+    floored = len(table) >= FEWEST_ROWS
+    if floored:
+        records.append(who.record("table.floor", white_floor(table), **place))
+    if start is None:
+        return records
+    place["part"] = CHANGED
+    added = table - as_float64(start)
+    records.append(who.record("table.rms", np.sqrt(np.mean(added**2)), **place))
+    if floored:
+        records.append(who.record("table.floor", white_floor(added), **place))
+    walk = None if run is None else _walk(Path(run) / CONFIG)
+    if walk is not None:
+        records.append(who.record("table.walk", walk, **place))
+    return records
+
+
+def _walk(settings: Path) -> float | None:
+    """The random walk of the table of a pretraining, by its saved settings; None where there are none."""
+    if not settings.is_file():
+        return None
+    saved = {key: value for key, value in read_yaml(settings).items() if key in LoopConfig.model_fields}
+    config = LoopConfig.parse(saved, path=settings)
+    return None if config.steps is None else table_walk(config, config.steps)
+
+
+def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
+    """Records and arrays of a model's word table, all rows: shares and N50 and errors as of a position table, part
+    "words" (LOWDIM Table 1b)."""
+    table = as_float64(table)
+    shares = component_shares(table)
+    return _share_records(who, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}
+
+
+def table_arrays(table: Any) -> dict[str, np.ndarray]:
+    """Arrays for the figures of one position table: those of `table_records`, more of each, and pictures of E·Eᵀ.
+
+    scores: (positions, at most 128). dct_power, magnitudes: (at most 10, bins); magnitude_sum: (bins,) over all
+    components. rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows,
+    rows) of E·Eᵀ from 2, 5 and 10 components, where the table has more, and from all; products_of: their numbers.
+    """
+    table = as_float64(table)
+    s = spectrum(table)
+    rows = np.arange(0, len(table), -(-len(table) // PRODUCTS))
+    counts = [k for k in PRODUCTS_OF if k < len(s.shares)]
+    pictures = [inner_products(table, k)[np.ix_(rows, rows)] for k in counts] + [table[rows] @ table[rows].T]
+    return {
+        "scores": s.scores[:, :SCORES],
+        "shares": s.shares,
+        "dct_power": s.dct_power[:CURVES],
+        "magnitudes": s.magnitudes[:CURVES],
+        "magnitude_sum": s.magnitudes.sum(axis=0),
+        "outliers": outliers(table),
+        "rows": rows,
+        "products": np.array(pictures),
+        "products_of": np.array([*counts, len(s.shares)]),
+    }
+
+
+def _share_records(who: Who, shares: np.ndarray, total: int, **columns: Any) -> list[Record]:
+    needed = half_of_variance(shares)
+    return [
+        *who.records("pca.share", shares[:SHARES], {"index": range(SHARES)}, **columns),
+        *(who.record(f"pca.top{k}", shares[:k].sum(), **columns) for k in TOPS),
+        who.record("n50", 100.0 * needed / total, **columns),
+        who.record("n50.count", needed, **columns),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class SourceTable:
+    """A table and where it comes from.
+
+    name: of its model, unlike every other in a call. kind: "positions" or "words". rows: (rows, width) float64, row i
+    position i (or token id i). seed: training seed of a model of a study, else None. source: as given, with the model
+    where it holds several. config: the model's config.json; empty for a file.
+    """
+
+    name: str
+    kind: str
+    rows: np.ndarray
+    seed: int | None
+    source: str
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[list[SourceTable], list[str]]:
+    """The position tables of all sources in their order, with `words` each followed by the word table of its model.
+
+    A source is a .npy file (one table); a folder of transformers or of ours (safetensors only, one tensor read by name,
+    no model built, no code run); a study folder (all its models and seeds); the name of a model on the Hub, whose
+    configuration and safetensors are fetched into the Hub's own cache; or the text `reference`, the model that comes
+    with the package.
+
+    Returns:
+        The tables, and the names of models of a study that have no position table (`rope`, `rp`), which are left out.
+
+    Raises:
+        ValueError: no source, nothing there, a model that keeps no position table or no word table, a study without any
+            table, pickle weights, a damaged file, or numbers that are not finite.
+    """
+    if not sources:
+        raise ValueError("No source of a table. Give a .npy file, a model folder, a study folder or a name on the Hub.")
+    of_each = [_tables_of(source, words) for source in sources]
+    tables = [table for tables, _ in of_each for table in tables]
+    return _named_apart(tables), [name for _, missing in of_each for name in missing]
+
+
+def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
+    source, path = str(given), Path(model_source(given))
+    if path.is_dir():
+        models = [m.parent for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)]
+        if models:
+            # Seed 10 after seed 9.
+            in_order = sorted(models, key=lambda m: (str(m.parent), int(m.name.removeprefix("seed-"))))
+            return _tables_of_study(source, in_order, words)
+        return _tables_of_model(path, source, words), []
+    if path.exists() or path.suffix == ".npy" or not _HUB_NAME.fullmatch(source):
+        rows = read_table(path).numpy()
+        if words:
+            read_table(path, words=True)  # refuses, and says why
+        return [SourceTable(path.stem, POSITIONS, rows, None, source)], []
+    return _tables_of_model(_fetched(source), source, words, name=source.rpartition("/")[2]), []
+
+
+def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[list[SourceTable], list[str]]:
+    without = [folder for folder in folders if _config(folder).get("absolute") == "none"]
+    missing = list(dict.fromkeys(folder.parent.name for folder in without))
+    tables = [table for m in folders if m not in without for table in _tables_of_model(m, str(m), words)]
+    if not tables:
+        raise ValueError(
+            f"No model of {source} has a position table: {', '.join(missing)}. Train dstg or ap beside them."
+        )
+    return tables, missing
+
+
+def _tables_of_model(folder: Path, source: str, words: bool, name: str | None = None) -> list[SourceTable]:
+    place = folder.resolve()
+    seed = _SEED.fullmatch(place.name)
+    name = name or (place.parent.name if seed else place.name)
+    rows = read_table(folder).numpy()
+    positions = SourceTable(name, POSITIONS, rows, int(seed[1]) if seed else None, source, _config(folder))
+    if not words:
+        return [positions]
+    return [positions, replace(positions, kind=WORDS, rows=read_table(folder, words=True).numpy())]
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return values if isinstance(values, dict) else {}
+
+
+def _fetched(name: str) -> Path:
+    """Folder in the Hub's cache with a model's configuration and weights: no code, no pickle, nothing from
+    subfolders."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["config.json", "*.safetensors"], ignore_patterns=["*/*"]))
+    except Exception as error:  # the network and the Hub raise classes of several libraries
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"{name!r} is no file or folder here, and the Hub gives no such model ({reason[:160]}). Check the name and "
+            "the network."
+        ) from None
+
+
+def _named_apart(tables: list[SourceTable]) -> list[SourceTable]:
+    """Tables of different models under different names: the second model of a name is `name (2)`; seeds of one model
+    share it."""
+
+    def model(table: SourceTable) -> tuple[str, str]:
+        return table.name, str(Path(table.source).parent) if table.seed is not None else table.source
+
+    named: dict[tuple[str, str], str] = {}
+    for table in tables:
+        same = sum(name == table.name for name, _ in named)
+        named.setdefault(model(table), f"{table.name} ({same + 1})" if same else table.name)
+    return [replace(table, name=named[model(table)]) for table in tables]

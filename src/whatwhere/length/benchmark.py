@@ -1,0 +1,426 @@
+"""How well encoders read texts longer than those of their training: each way to make them longer, with and without a
+short training after it."""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+from scipy.stats import entropy
+
+from ..analysis.probes import stream_columns
+from ..analysis.who import Who, document_mean
+from ..corpus import load_tokenizer, open_source
+from ..encoder import EncoderConfig
+from ..encoder.tables import named_tensors, read_table, table_key
+from ..evaluation.family import EvaluationConfig, Family, Piece, check_known, model_names
+from ..evaluation.tuning import open_masked
+from ..geometry.extrapolation import METHODS
+from ..models.card import corpus_name
+from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
+from ..records.record import Record
+from ..run.files import new_folder, read_object, read_yaml, temporary_folder, write_json
+from ..run.hashes import write_hashes
+from ..run.progress import Show
+from ..run.shipped import model_source
+from ..training.pretrain import CONFIG
+from ..training.settings import use_scheme
+from .extension import (
+    ADAPTED,
+    SCALINGS,
+    WINDOWS,
+    adapt,
+    check_enough,
+    check_original,
+    extend,
+    say_in_card,
+    ways,
+)
+from .measures import (
+    alone_in,
+    beyond_records,
+    copy_distances,
+    copy_gains,
+    drifts,
+    hidden_in,
+    piece_losses,
+    shifts,
+    token_losses,
+    whole,
+)
+from .texts import LongTexts, long_texts
+
+AS_IT_IS, PIECES = "as-it-is", "in-pieces"  # a model that needs nothing; texts read in pieces as long as trained
+CHOICES = (AS_IT_IS, "formula", *METHODS, "ntk", "yarn")
+PLAIN = "none"  # no training
+BOOKS = "books-pd"  # in a folder of the data of all evaluations
+BUCKETS = 16  # of positions
+FACTS = "trained", "frequencies", "distances", "shifts", "parts", "probes"  # of a piece; of PIECES the first two
+KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record that a piece keeps
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a model reads on. window: tokens on each side that a token looks at, 0 for all. adapt: what is trained on
+    longer texts then, "none", "network" (of `learned`), "table" or "all"."""
+
+    method: str
+    window: int = 0
+    adapt: str = PLAIN
+
+    @property
+    def name(self) -> str:
+        """As records and files call it: METHOD-wWINDOW+ADAPT."""
+        return self.method + f"-w{self.window}" * bool(self.window) + f"+{self.adapt}" * (self.adapt != PLAIN)
+
+
+class LengthConfig(EvaluationConfig):
+    """Long texts for several models; models, methods and what is adapted may be added to a folder."""
+
+    FREE = ("methods", "windows", "adapt")
+
+    corpus: str = Field("python-docs", description="text with long documents")
+    field: str = Field("text", description="the field that holds the text")
+    document: str = Field("auto", description="what a document of a text file is")
+    to: int = Field(1024, ge=64, description="tokens of a text")
+    documents: int = Field(32, ge=10, description="documents, an excerpt of each")
+    methods: list[str] = Field(default_factory=list, description="ways to read on; default: all that a model has")
+    points: str | None = Field(None, description="table with a row for each position of a text (.npy), for mds")
+    windows: list[int] = Field([0], description="tokens on each side that a token looks at; 0: all")
+    adapt: list[str] = Field([PLAIN], description="what a short training changes: none, network, table, all")
+    steps: int = Field(60, ge=10, description="steps of that training")
+
+    @model_validator(mode="after")
+    def _check(self) -> "LengthConfig":
+        check_known("method", self.methods, CHOICES)
+        check_known("part to adapt", self.adapt, (PLAIN, *ADAPTED))
+        if "mds" in self.methods and self.points is None:
+            raise ValueError("mds needs the points of a corpus with longer texts: --points FILE.npy, of geometry")
+        if self.points is not None and (rows := len(read_table(self.points))) < self.to:
+            raise ValueError(f"{self.points} has {rows} rows, and --to is {self.to}. Give a table of as many positions")
+        if wrong := [window for window in self.windows if window < 0]:
+            raise ValueError(f"a window has 1 token on each side or more, 0 stands for all; got {wrong[0]}")
+        if wrong := [window for window in self.windows if window >= self.to - 1]:
+            raise ValueError(f"a window of {wrong[0]} tokens on each side hides nothing of --to {self.to}; give less")
+        return self
+
+    @property
+    def text(self) -> str:
+        """The corpus; of a folder of data the last file of its books, as what models were trained on is mostly the
+        first.
+
+        Raises:
+            ValueError: the folder has no books.
+        """
+        if self.folder is None:
+            return self.corpus
+        if not (files := sorted((self.folder / BOOKS).glob("*.txt*"))):
+            raise ValueError(f"{self.folder} holds no {BOOKS}/ with text files. Bring long documents there.")
+        return str(files[-1])
+
+    def reads(self) -> str:
+        """The corpus."""
+        return corpus_name(self.text)
+
+    def named(self) -> dict[str, str]:
+        """Name -> its first model; several seeds of a study's model have one name."""
+        found: dict[str, str] = {}
+        for name, _, source in self.trainings():
+            found.setdefault(name, source)
+        return found
+
+    def trainings(self) -> list[tuple[str, int, str]]:
+        """(name, seed, model) of each model; of a folder `seed-K` K, else 0.
+
+        Raises:
+            ValueError: two of one name and seed.
+        """
+        found: dict[tuple[str, int], str] = {}
+        for source in self.models:
+            (name,) = model_names([source])
+            last = Path(source).resolve().name
+            seed = int(last[5:]) if last[:5] == "seed-" and last[5:].isdigit() else 0
+            if found.setdefault((name, seed), source) != source:
+                raise ValueError(f"{found[name, seed]} and {source} are both {name}, seed {seed}. Rename a folder.")
+        return [(name, seed, source) for (name, seed), source in found.items()]
+
+    def about(self, source: str) -> "About":
+        """What there is to know of a model before it reads the texts, see `about`."""
+        return about(source, self.to, self.points is not None)
+
+    def texts(self, source: str, others: int = 0) -> tuple[LongTexts, LongTexts]:
+        """`long_texts` of a model's tokenizer."""
+        corpus = open_source(self.text, self.field, self.document)
+        return long_texts(corpus, load_tokenizer(source), self.to, self.documents, others)
+
+
+@dataclass(frozen=True)
+class About:
+    """What a model's folder says. trained: tokens of the longest text of its training. reads: those that it can be
+    given; methods: the ways that it has to read more; table: whether it has one that can be trained; spread: whether it
+    was trained at random positions; ours: whether it is of this package; corpus: that of its training, if known."""
+
+    trained: int
+    reads: int
+    methods: Sequence[str]
+    table: bool
+    spread: bool
+    ours: bool
+    corpus: str
+
+
+def about(source: str, to: int, points: bool = False) -> About:
+    """What there is to know of a model before it reads texts of so many tokens; points: whether there are those of mds.
+
+    Raises:
+        ValueError: there is no such folder, it has no masked-language head, its positions cannot be continued, or go on
+            already, or it was trained on texts as long.
+    """
+    folder = Path(model_source(source))
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"No model at {folder}: config.json is missing. Give folders of trained models.")
+    config = read_object(folder / "config.json", way_out="Use a complete copy.")
+    heads = [str(name) for name in config.get("architectures") or ()]
+    if heads and not any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in heads):
+        raise ValueError(f"{source} has no masked-language head ({heads[0]}). Give models of masked words.")
+    known, most, trained = ways(config), reads(config), trained_on(folder, config)
+    ours, kept = config.get("model_type") == EncoderConfig.model_type, folder / CONFIG
+    if config.get("rotation_scaling", "none") != "none":  # of a copy: it is not scaled again
+        known = ()
+    if known == METHODS and table_key(named_tensors(folder), ours) is None:
+        known = ()
+    if most < 1:
+        raise ValueError(
+            f"{folder}/config.json does not say how many tokens the model was trained on. Give a model whose "
+            f"config.json has {', '.join(LENGTHS[:-1])} or {LENGTHS[-1]}."
+        )
+    if trained < 8:
+        raise ValueError(f"{source} was trained on texts of {trained} tokens. Give models trained on 8 or more.")
+    if trained >= to:
+        raise ValueError(f"{source} was trained on texts of {trained} tokens, and --to is {to}. Give more.")
+    check_original(folder, to)
+    table = known == METHODS and config.get("absolute") != "mds"
+    own = (AS_IT_IS,) if known in ((), SCALINGS) else ()
+    methods = (*own, *(m for m in known if points or m != "mds"))
+    if most >= to:  # with more rows, or a longer training of rotations, than the training had tokens
+        methods = (AS_IT_IS,)
+    run = read_yaml(kept) if kept.is_file() else {}
+    return About(trained, most, methods, table, bool(run.get("subset")), ours, str(run.get("corpus", "")))
+
+
+def _check_all(config: LengthConfig) -> None:
+    pieces, wanted = _pieces(config), ", ".join(config.methods) or "any way"
+    near = "" if 0 in config.windows else " A window is of this package's encoders alone; --windows 0 is without one."
+    known = {m for _, _, source in config.trainings() for m in config.about(source).methods}
+    for part in config.adapt:
+        if not any(p.setting.adapt == part for p in pieces if isinstance(p.setting, Way) and p.part != PIECES):
+            what = "" if part == PLAIN else f", and then have the {part} trained"
+            raise ValueError(
+                f"None of these models can be read on by {wanted}{what}. They have: {', '.join(sorted(known))}.{near}"
+            )
+    adapted = config.adapt != [PLAIN]
+    sources = [model_source(source) for _, _, source in config.trainings()]
+    # A text has other lengths in other vocabularies.
+    for source in {load_tokenizer(source).backend_tokenizer.to_str(): source for source in sources}.values():
+        _, others = config.texts(source, WINDOWS * adapted)
+        if adapted:
+            check_enough(others)
+
+
+def _pieces(config: LengthConfig) -> list[Piece]:
+    """In pieces as long as trained, then each way, what needs no training first."""
+    pieces, order = [], sorted(config.adapt, key=(PLAIN, *ADAPTED).index)
+    for adapted in order:
+        for name, seed, source in config.trainings():
+            known = config.about(source)
+            methods = [m for m in known.methods if not config.methods or m in config.methods]
+            if adapted in ("network", "table"):
+                methods = [m for m in methods if known.table and (adapted == "table" or m == "learned")]
+            each = [Way(PIECES)] * (adapted == order[0])
+            each += [Way(m, window, adapted) for window in config.windows for m in methods if not window or known.ours]
+            pieces += [Piece(name, source, False, way.name, seed, way) for way in each]
+    return pieces
+
+
+def work(out: str, piece: Piece, show: Show) -> None:
+    """One way for one model: its losses as .npz, its other figures as .json, the latter last."""
+    config = LengthConfig.load_run(Path(out) / LENGTH.file)
+    use_scheme(config.scheme)
+    way, source = piece.setting, model_source(piece.source)
+    assert isinstance(way, Way)
+    known, tokenizer = config.about(source), load_tokenizer(source)
+    texts, others = config.texts(source, 0 if way.adapt == PLAIN else config.steps * WINDOWS)
+    documents = whole(texts)
+    _, counts = np.unique(documents.input_ids[documents.regular], return_counts=True)
+    told: dict[str, Any] = {"trained": known.trained, "frequencies": float(entropy(counts))}
+    how = (known.trained, tokenizer, known.reads * known.spread)
+    if way.method == PIECES:
+        model = open_masked(source)
+        arrays = {"loss": piece_losses(model, documents, hidden_in(documents), *how)}
+        arrays["alone"] = piece_losses(model, documents, alone_in(documents), *how)
+    else:
+        with temporary_folder(piece.file(Path(out), "")) as new:
+            longer = Path(source)
+            if way.method != AS_IT_IS or way.window:
+                longer, method = new / "longer", None if way.method in (AS_IT_IS, "formula") else way.method
+                points = read_table(config.points).numpy() if config.points and method == "mds" else None
+                length = max(config.to, known.reads)
+                extend(source, longer, length, method, points=points, window=way.window or None)
+            model = open_masked(str(longer))
+            if way.adapt != PLAIN:
+                told["losses"] = adapt(model, others, config.steps, way.adapt, known.trained, piece.seed or 0, show)
+                with new_folder(Path(out) / "models" / piece.name / way.name / f"seed-{piece.seed}") as keep:
+                    made: dict[str, Any] = {"trained": known.trained}
+                    if (longer / EXTENSION).is_file():  # else there is no copy whose card and code could come along
+                        shutil.copytree(longer, keep, dirs_exist_ok=True)
+                        made = read_object(keep / EXTENSION)
+                    model.save_pretrained(keep)
+                    tokenizer.save_pretrained(keep)
+                    write_json(keep / EXTENSION, made | {"adapted": way.adapt, "steps": config.steps})
+                    what = "All of it" if way.adapt == "all" else f"The {way.adapt} alone"
+                    where = f"on further documents of {config.reads()}, {config.to:,} tokens a text"
+                    say_in_card(keep, f"{what} was trained on for {config.steps} steps, {where}.")
+                    write_hashes(keep)
+        arrays, more = measured(model, tokenizer, texts, known.trained, show)
+        told |= more
+        if way.adapt != PLAIN:  # what it gained by these texts is no gain of length
+            arrays["pieces"] = piece_losses(model, documents, hidden_in(documents), *how)
+    piece.write(Path(out), told, arrays)
+
+
+def measured(
+    model: Any, tokenizer: Any, texts: LongTexts, trained: int, show: Show = lambda *state: None
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What is measured of a model that reads long texts.
+
+    Returns:
+        arrays: `loss` and `alone` (m, n), see `token_losses`; `copy` (distances, m); `drift` (shifts, m, parts). facts:
+        `distances`, `shifts`, `parts`, and `probes`, records as lists of KEYS.
+    """
+    documents, mask_id, n = whole(texts), tokenizer.mask_token_id, texts.length
+    distances, by = copy_distances(trained, n), shifts(trained, n)
+    steps = (
+        ("loss", lambda: token_losses(model, documents, hidden_in(documents), mask_id)),
+        ("alone", lambda: token_losses(model, documents, alone_in(documents), mask_id)),
+        ("copy", lambda: copy_gains(model, documents, distances, mask_id)),
+        ("drift", lambda: drifts(model, documents, trained, by)),
+    )
+    arrays = {}
+    for number, (name, step) in enumerate(steps):
+        arrays[name] = step()
+        show("reading", number + 1, len(steps) + 1, name)
+    probes = [r for r in beyond_records(model, texts, trained, Who("")) if r.index is None and r.layer is not None]
+    facts = {"distances": distances, "shifts": by, "parts": list(stream_columns(model.config))}
+    kept = [[getattr(r, key) for key in KEYS] for r in probes if not r.metric.endswith(".chance")]
+    return arrays, facts | {"probes": kept}
+
+
+def length_records(config: LengthConfig, out: Path) -> list[Record]:
+    """The records of all that is finished."""
+    records: list[Record] = []
+    pieces: dict[tuple[str, int | None], np.ndarray] = {}
+    untaught: dict[Who, list[np.ndarray]] = defaultdict(list)  # gains of the ways that no training follows
+    for piece in _pieces(config):  # reading in pieces comes first
+        if not piece.file(out).is_file():
+            continue
+        arrays, way, who = piece.arrays(out), piece.part, piece.who
+        facts = piece.facts(out, *FACTS[: 2 if way == PIECES else None])
+        records += _loss_records(who, way, arrays)
+        losses = _beyond(arrays["loss"], facts)
+        records.append(who.record("length.beyond", *document_mean(losses), part=way, n=len(losses)))
+        if way == PIECES:
+            pieces[piece.name, piece.seed] = losses
+            records += [who.record(f"length.{name}", facts[name]) for name in ("trained", "frequencies")]
+            continue
+        level = _beyond(arrays["pieces"], facts) if "pieces" in arrays else pieces.get((piece.name, piece.seed))
+        if level is not None:
+            records.append(who.record("length.gain", *document_mean(level - losses), part=way, n=len(losses)))
+            if isinstance(piece.setting, Way) and piece.setting.adapt == PLAIN:
+                untaught[who].append(level - losses)
+        records += _other_records(who, way, arrays, facts)
+    for who, gains in untaught.items():
+        if len(gains) > 1:
+            records.append(who.record("length.chosen", *document_mean(chosen(np.array(gains))), n=len(gains[0])))
+    return records
+
+
+def chosen(gains: np.ndarray) -> np.ndarray:
+    """(ways, documents) -> of each document the gain by the way that is best on average over the other half, those at
+    even places and those at odd ones: what a way is worth that was not chosen by the texts that judge it."""
+    found = np.empty(gains.shape[1])
+    for half in (0, 1):
+        found[half::2] = gains[gains[:, 1 - half :: 2].mean(1).argmax(), half::2]
+    return found
+
+
+def _beyond(losses: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
+    """(m,) mean loss of each document beyond the trained length."""
+    return np.asarray(np.nanmean(losses[:, facts["trained"] :], axis=1))
+
+
+def _loss_records(who: Who, way: str, arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
+    """The loss and the pseudo-perplexity at the positions of each bucket, by its middle."""
+    for name, metric in (("loss", "length.loss"), ("alone", "length.perplexity")):
+        for places in np.array_split(np.arange(1, arrays[name].shape[1] - 1), BUCKETS):
+            if np.isnan(arrays[name][:, places]).all(1).any():  # of a short text too few are hidden alone
+                continue
+            mean = document_mean(np.nanmean(arrays[name][:, places], axis=1))
+            values = np.exp(mean) if name == "alone" else mean
+            at = int(places[len(places) // 2])
+            yield who.record(metric, *values, part=way, index=at, n=len(arrays[name]))
+
+
+def _other_records(who: Who, way: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Iterator[Record]:
+    """A passage that comes again, states under other positions, probes of the tokens beyond."""
+    n = arrays["copy"].shape[1]
+    for distance, gains in zip(facts["distances"], arrays["copy"], strict=True):
+        yield who.record("length.copy", *document_mean(gains), part=way, index=distance, n=n)
+    for p, part in enumerate(facts["parts"]):
+        for by, changes in zip(facts["shifts"], arrays["drift"][..., p], strict=True):
+            yield who.record(f"length.drift{_of(part)}", *document_mean(changes), part=way, index=by, n=n)
+    for metric, part, layer, value, low, high, tokens in facts["probes"]:
+        yield who.record(f"length.{metric}{_of(part)}", value, low, high, part=way, layer=layer, n=tokens)
+
+
+def _of(part: str) -> str:
+    return "" if part == "all" else f".{part}"
+
+
+def _notes(config: LengthConfig, _out: Path) -> list[str]:
+    notes = [
+        f"Texts: {config.documents} documents of {config.reads()}, of each {config.to:,} tokens behind its first "
+        "quarter; intervals are over them, or over seeds where there are several."
+    ]
+    known = {name: config.about(source) for name, _, source in config.trainings()}
+    if trained := [name for name, each in known.items() if each.corpus == config.text]:
+        notes.append(f"Trained on this very corpus: {', '.join(trained)}; what is read may have been read before.")
+    for name, each in known.items():
+        lacks = [method for method in config.methods if method not in each.methods]
+        lacks += [f"{part} to adapt" for part in config.adapt if part in ("network", "table") and not each.table]
+        lacks += ["windows"] * (any(config.windows) and not each.ours)
+        if lacks:
+            notes.append(f"{name} has no {', no '.join(lacks)}: left out.")
+    if config.adapt != [PLAIN]:
+        tokens = config.steps * WINDOWS * config.to
+        notes.append(f"Adapted: {config.steps} steps, {tokens:,} tokens of the documents after them.")
+    return notes
+
+
+LENGTH = Family(
+    "length",
+    "Texts longer than those of the training",
+    LengthConfig,
+    _check_all,
+    _pieces,
+    work,
+    length_records,
+    _notes,
+    "length.beyond",
+    legend="mean loss in nats of hidden tokens beyond the trained length; in-pieces: the same, read "
+    "in pieces as long as trained; +network, +table, +all: after a short training of these",
+    brief={"documents": 10},
+)

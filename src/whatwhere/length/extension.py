@@ -1,0 +1,337 @@
+"""Models that read longer texts than they were trained on: position tables that go on, of ours, and of BERT, RoBERTa,
+GPT-2 and what names its table as they do; rotations of ours whose frequencies are scaled; a short training after it."""
+
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization, remove_parametrizations
+
+from ..corpus import MaskedBatches, WindowSet
+from ..encoder import EncoderConfig
+from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
+from ..encoder.tables import WITHOUT_CLS, named_tensors, rows_of_no_position, table_key
+from ..geometry import extrapolate
+from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
+from ..models.folder import check_folder
+from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
+from ..run.files import new_folder, read_json, read_object, write_json, write_text
+from ..run.hashes import write_hashes
+from ..run.locks import sweep_beside
+from ..run.progress import Show
+from ..run.shipped import model_source
+from ..training.loop import Trainer
+from ..training.settings import LoopConfig
+
+SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
+LEFT_BEHIND = ("checkpoints", "*.parquet", "log.jsonl", "measured.json", "pretrain.yaml", "finetune.yaml")
+# What a short training on longer texts changes: the network of SPLIT's eq. 5, the table, everything.
+ADAPTED = ("network", "table", "all")
+RATES = {"network": 4e-3, "table": 4e-3, "all": 1e-3}  # of a model 128 wide; wider ones take them in inverse proportion
+WINDOWS = 8  # of a step of it
+
+
+def ways(config: dict[str, Any]) -> tuple[str, ...]:
+    """The methods that there are for a model, by its config.json: none where it reads texts of any length as it is.
+
+    Raises:
+        ValueError: its positions cannot be continued.
+    """
+    kind = config.get("model_type")
+    if kind != EncoderConfig.model_type:
+        if kind in ("bart", "mbart", "opt"):
+            raise ValueError(f"Models of type {kind} keep their positions in a way of their own. Give an encoder.")
+        return METHODS
+    table = config["absolute"] != "none"
+    if config.get("untied") == "free" or (table and config["rotation"] != "none"):
+        what = "a free correlation" if config.get("untied") == "free" else "both a table and a rotation"
+        raise ValueError(f"The positions of this model are {what}, for which there is no way to go on.")
+    if config["rotation"] == "rope":
+        return SCALINGS
+    if config["absolute"] in ("sinusoidal", "fourier"):
+        return ("formula",)
+    return METHODS if table else ()
+
+
+def extend(
+    source: str | Path,
+    out: Path,
+    length: int,
+    method: str | None = None,
+    *,
+    components: int | None = None,
+    points: np.ndarray | None = None,
+    as_written: bool = False,
+    window: int | None = None,
+) -> dict[str, Any]:
+    """Write a copy of a model to `out` that reads `length` tokens.
+
+    Rows that belong to no position (RoBERTa's first two) stay before the table. Row 0 of a model whose texts begin with
+    [CLS] or a token like it is that token's: it stays, and what is continued, or repeated, is the table behind it.
+    Tables by a formula (`sinusoidal`, `fourier`) go on by it. Of a table of low rank, A·Bᵀ, the product goes on, and
+    the new rows of A are those that give what is nearest to it; B stays.
+
+    Args:
+        source: folder of a model, or `reference`.
+        method: of a table as of `geometry.extrapolate`; of a rotation one of SCALINGS (EncoderConfig). Default:
+            `cyclic` of a table, and a rotation stays as it is.
+        components, as_written: as of `geometry.extrapolate`.
+        points: as there, a row each of `length` positions of the model, as `geometry` writes tables: row 0 is that of
+            [CLS].
+        window: tokens on each side that a token looks at in the copy, of a model of ours; None: as before.
+
+    Returns:
+        out, parent, method (None where nothing but the window is new), components, as_written, window, length,
+        `before`, the tokens that the model read, and `trained`, those of its training, all but out also in EXTENSION
+        of the copy; or out None and `reason`, where it needs nothing and nothing is written.
+
+    Raises:
+        ValueError: as `geometry.extrapolate`, no model, one whose table has another name, a copy that goes on already,
+            an option that the model has no use for, or `out` is there.
+    """
+    folder = Path(model_source(str(source)))
+    if not check_folder(str(folder)):
+        raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
+    config = read_object(folder / "config.json", way_out="Use a complete copy.")
+    known, before, ours = ways(config), reads(config), config.get("model_type") == EncoderConfig.model_type
+    plain = not known or (known == SCALINGS and method is None)
+    listed = known if known in (SCALINGS, METHODS) else tuple(dict.fromkeys((*METHODS, *SCALINGS)))
+    scheme = config.get("preset") or "this scheme"
+    if method is not None and method not in listed:
+        what, other = ("a rotation", "a table") if known == SCALINGS else ("a position table", "RoPE")
+        of_others = f": it is of {other}" if method in (*SCALINGS, *METHODS) else ""
+        raise ValueError(f"There is no method {method!r} for {what}{of_others}. Known: {', '.join(listed)}.")
+    if (as_written or components is not None or points is not None) and (plain or known != METHODS):
+        raise ValueError(
+            "components, points and as_written are of a learned position table, which this model has not. "
+            "Leave them out."
+        )
+    if plain and window is None:
+        scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
+        return {"out": None, "reason": f"{scheme} reads texts of any length as it is: it has no table.{scaled}"}
+    if method is not None and known != listed:
+        raise ValueError(f"{scheme} has no learned table and no rotation, so {method} has no use here. Leave it out.")
+    if window is not None and not ours:
+        raise ValueError(
+            f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
+        )
+    if window is not None and window >= length - 1:
+        raise ValueError(f"A window of {window} tokens on each side hides nothing of {length}. Give less, or none.")
+    method = "formula" if known == ("formula",) else method if plain else method or "cyclic"
+    sweep_beside(out)
+    if out.exists():
+        raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
+    if length < before or (length == before and not (plain or (window and known != SCALINGS))):
+        raise ValueError(f"The model reads {before} tokens. Got length={length}; give more.")
+    check_original(folder, length)
+    room, wanted = psutil.virtual_memory().available, 64 * length * int(config.get("hidden_size", 1))  # 8 float64
+    if not plain and known != SCALINGS and wanted > room:
+        raise ValueError(
+            f"Rows for {length:,} tokens need {wanted / 2**30:,.0f} GiB, and {room / 2**30:,.0f} are free. Give less."
+        )
+    tensors = named_tensors(folder)
+    key = table_key(tensors, ours)
+    if key is None and known == METHODS:
+        raise ValueError(
+            f"{folder} keeps no table of positions that can be continued. Give a model with a learned one."
+        )
+    unused, trained = rows_of_no_position(config), trained_on(folder, config)
+    changed: dict[str, Any] = {name: length + unused for name in LENGTHS if name in config}
+    if window is not None:
+        changed["attention_window"] = window
+    if known == SCALINGS and not plain:
+        if config.get("rotation_scaling", "none") != "none":
+            raise ValueError(f"{folder} is scaled already. Give the model that it was made from.")
+        changed |= {"rotation_scaling": method, "rotation_factor": length / trained}
+    if key is not None:
+        weights = load_file(tensors[key])
+        first = unused + (config.get("model_type") not in WITHOUT_CLS)
+        head, table = weights[key].split([first, len(weights[key]) - first])
+        rows = length + unused - first
+        if points is not None:
+            if len(points) < length:
+                raise ValueError(f"There are points for {len(points)} positions, and LENGTH is {length}. Give as many.")
+            points = points[first - unused : length]
+        if method in OF_WAVES and components is None:
+            components = usual_components(len(table))
+        how: dict[str, Any] = {"components": components, "points": points, "as_written": as_written}
+        known_rows, mixed = table.double().numpy(), _mixed(tensors, key)
+        product = known_rows if mixed is None else known_rows @ mixed.T
+        made = extrapolate(product, rows, str(method), **how)
+        if mixed is not None:
+            made[: len(table)] -= product  # so that rows which stay are the same to the last bit
+            made = np.linalg.lstsq(mixed, made.T)[0].T
+            made[: len(table)] += known_rows
+        weights[key] = torch.cat([head, torch.from_numpy(made).to(table.dtype)])
+        # Numbers of the rows, which old checkpoints keep: older transformers refuse those of another length.
+        weights = {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
+    with new_folder(out) as new:
+        left = (*LEFT_BEHIND, "*.py") if ours else LEFT_BEHIND
+        shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left))
+        if key is not None:
+            save_file(weights, new / tensors[key].name, {"format": "pt"})
+        if ours:  # its own code may be older than what is new in the configuration; the shipped model has none
+            carry(new, [path.read_text("utf-8") for path in sorted(folder.glob("own_scheme*.py"))])
+            changed["auto_map"] = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
+        write_json(new / "config.json", config | changed)
+        for name, field in (
+            ("tokenizer_config.json", "model_max_length"),
+            ("sentence_bert_config.json", "max_seq_length"),
+        ):
+            if (new / name).is_file() and field in (about := read_json(new / name)):
+                write_json(new / name, about | {field: length})
+        place = folder.resolve()
+        parent = f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
+        facts = {"parent": parent, "method": method, "components": components, "as_written": as_written}
+        facts |= {"window": window, "length": length, "before": before, "trained": trained}
+        write_json(new / EXTENSION, facts)
+        _card_of_copy(new, facts)
+        write_hashes(new)  # the original's came along
+    return {"out": str(out), **facts}
+
+
+def _mixed(tensors: Mapping[str, Path], key: str) -> np.ndarray | None:
+    """B (width, r) of a table A·Bᵀ whose A has this name, in float64; None of other tables."""
+    if not key.endswith(".A"):
+        return None
+    other = f"{key.removesuffix('A')}B"
+    found: np.ndarray = load_file(tensors[other])[other].double().numpy()
+    return found
+
+
+def _in_words(facts: dict[str, Any]) -> str:
+    waves = f" of {facts['components']} frequencies" if facts["components"] else ""
+    written = ", by the equation in the rows before, too" if facts["as_written"] else ""
+    how = [f"positions beyond by `{facts['method']}`{waves}{written}"] if facts["method"] else []
+    how += [f"a token looks at {facts['window']:,} tokens on each side"] if facts["window"] else []
+    read = f"{facts['length']:,} tokens ({facts['before']:,} before, trained on {facts['trained']:,})"
+    return f"A copy of `{facts['parent']}` that reads {read}: {'; '.join(how)}."
+
+
+def _card_of_copy(folder: Path, facts: dict[str, Any]) -> None:
+    """The original's card with what a copy is on top, the length that it reads, and its own folder to open."""
+    say_in_card(folder, f"{_in_words(facts)} What follows is said of the original, but for the longest input.")
+    card = (folder / "README.md").read_text("utf-8")
+    for key in ("longest input |", "Longest input:"):
+        card = card.replace(f"{key} {facts['before']} tokens", f"{key} {facts['length']} tokens")
+    card = card.replace("ww.reference()", '"FOLDER"')
+    of_reference = "it is the model `reference`: `whatwhere attention reference"
+    card = card.replace(f"On the command line {of_reference}", "On the command line: `whatwhere attention FOLDER")
+    write_text(folder / "README.md", card)
+
+
+def check_original(folder: Path, length: int) -> None:
+    """Raises ValueError where a model is a copy that goes on already by a method, and not so far: what is learned of
+    its positions is in the model that it was made from."""
+    made = folder / EXTENSION
+    facts = read_object(made, "method", "length", "before") if made.is_file() else {}
+    if facts and facts["method"] not in (None, "formula") and facts["before"] < facts["length"] < length:
+        how = f"by {facts['method']} to {facts['length']} tokens"
+        raise ValueError(f"{folder} is a copy that goes on already, {how}. Give the model that it was made from.")
+
+
+def say_in_card(folder: Path, sentence: str) -> None:
+    """Put a sentence on top of a folder's model card, below its head; where there is none the card is the sentence."""
+    card = folder / "README.md"
+    text = card.read_text("utf-8") if card.is_file() else ""
+    head, mark, rest = text.partition("\n---\n") if text.startswith("---\n") else ("", "", text)
+    write_text(card, f"{head}{mark}\n> {sentence}\n\n{rest.lstrip()}".lstrip())
+
+
+def check_enough(texts: WindowSet) -> None:
+    """Raises ValueError where there are fewer windows than a step of `adapt` has."""
+    if len(texts) < WINDOWS:
+        raise ValueError(f"{len(texts)} texts are left to adapt to; a step has {WINDOWS}. Give more text: --corpus.")
+
+
+class Continued(nn.Module):
+    """A table whose rows from `trained` on are (1 - α) p_{i mod L} + α f(i/L) (SPLIT notes, eq. 5), f trained by what
+    reads the table: as a parametrization of its weight.
+
+    first: rows before position 0 of the L that go on. f begins as what gave the rows there are, and gains a network of
+    32 tanh units over i/L and its waves.
+    """
+
+    again: Tensor
+    share: Tensor
+    start: Tensor
+    at: Tensor
+
+    def __init__(self, table: Tensor, first: int, trained: int) -> None:
+        super().__init__()
+        n = trained - first
+        at = torch.arange(n, len(table) - first) / n
+        waves = [f(2**k * math.pi * at) for k in range(5) for f in (torch.sin, torch.cos)]
+        self.trained = trained
+        self.register_buffer("again", first + torch.arange(n, len(table) - first) % n)
+        self.register_buffer("share", torch.sigmoid(5 * (at - 1))[:, None])
+        self.register_buffer("start", (table[trained:] - (1 - self.share) * table[self.again]) / self.share)
+        self.register_buffer("at", torch.stack([at, *waves], dim=1))
+        last = nn.Linear(32, table.shape[1])
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.more = nn.Sequential(nn.Linear(self.at.shape[1], 32), nn.Tanh(), last)
+
+    def forward(self, table: Tensor) -> Tensor:
+        beyond = (1 - self.share) * table[self.again] + self.share * (self.start + self.more(self.at))
+        return torch.cat([table[: self.trained], beyond])
+
+
+def adapt(
+    model: Any,
+    texts: WindowSet,
+    steps: int,
+    what: str,
+    trained: int = 0,
+    seed: int = 0,
+    show: Show = lambda *state: None,
+) -> list[float]:
+    """Train a masked-language model, whose weights are changed, on windows of the new length; returns each step's loss.
+
+    AdamW, a rate that falls to 0 along a line, 20 % of the tokens masked, WINDOWS windows a step.
+
+    Args:
+        what: "network", `Continued` alone; "table", its position table alone, all else frozen; or "all".
+        trained: positions that the table had before, of "network".
+
+    Raises:
+        ValueError: no table to train, or fewer windows than a step has.
+        NotFinite: the loss or the gradient is no finite number.
+    """
+    check_enough(texts)
+    tables = {name: p for name, p in model.named_parameters() if "position_embeddings." in name}
+    if what != "all" and not tables:
+        raise ValueError(f"{type(model).__name__} has no position table that could be trained alone. Adapt all of it.")
+    model.requires_grad_(what == "all")
+    for parameter in tables.values() if what == "table" else ():
+        parameter.requires_grad_(True)
+    holder, kept = None, ""
+    if what == "network":
+        name, table = next(iter(tables.items()))
+        unused = rows_of_no_position(model.config.to_dict())
+        place, _, kept = name.rpartition(".")  # `weight`, or the A of a table of low rank
+        holder = model.get_submodule(place)
+        register_parametrization(holder, kept, Continued(table.detach(), unused + 1, unused + trained))
+    batches = MaskedBatches(texts, seed, max_positions=texts.length, shift=False)
+    settings = {"seed": seed, "batch_size": WINDOWS, "learning_rate": RATES[what] * 128 / model.config.hidden_size}
+    settings |= {"warmup_steps": steps // 10, "schedule": "linear", "minimum_learning_rate_ratio": 0.0}
+    trainer = Trainer(model, LoopConfig.parse({**settings, "weight_decay": 0.0}), steps)
+    ours = model.config.model_type == EncoderConfig.model_type
+    losses = []
+    for step in range(steps):
+        parts = trainer.micro_batches(batches.batch, step)
+        if not ours:  # others count for themselves, RoBERTa from 2
+            parts = [{key: rows for key, rows in part.items() if key != "position_ids"} for part in parts]
+        loss, _ = trainer.step(step, parts)
+        losses.append(loss)
+        show("adapting", step + 1, steps, f"{loss:.3f}")
+    if holder is not None:
+        remove_parametrizations(holder, kept)
+    return losses

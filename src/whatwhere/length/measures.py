@@ -1,0 +1,174 @@
+"""What becomes of a model beyond the length that it was trained at: losses token by token, a passage that comes again,
+states under other positions, probes of the tokens beyond."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from ..analysis.hidden import state_changes
+from ..analysis.passes import Documents, batches, evaluating, model_inputs, rows_on
+from ..analysis.probes import probe_records, stream_columns
+from ..analysis.who import Who
+from ..corpus.windows import Window, WindowSet
+from ..encoder import EncoderConfig
+from ..encoder.config import last_trained
+from ..models.folder import device_of
+from ..records.record import Record
+
+BATCH_TOKENS = 8192
+PARTS = 5  # a token is hidden in one of five passes: a fifth at a time
+ALONE = 64  # for the pseudo-perplexity one token in so many is hidden at a time,
+PASSES = 4  # in so many passes
+PASSAGE = 32  # tokens of a passage that comes again, of which every second one is hidden
+
+
+def whole(texts: WindowSet) -> Documents:
+    """Windows of one length as documents."""
+    windows = list(texts)
+    ids, positions = (np.stack([getattr(w, name) for w in windows]) for name in ("input_ids", "position_ids"))
+    regular = np.stack([w.segments for w in windows]) >= 0
+    return Documents(ids, positions, None, regular, {}, document_numbers=texts.document_numbers())
+
+
+def hidden_in(documents: Documents) -> np.ndarray:
+    """(m, n) int: in which of PARTS passes a token is hidden, drawn once for all; -1 for special tokens."""
+    drawn = np.random.default_rng(0).integers(PARTS, size=documents.input_ids.shape)
+    return np.where(documents.regular, drawn, -1)
+
+
+def alone_in(documents: Documents) -> np.ndarray:
+    """(m, n) int: in which of PASSES passes a token is hidden, ALONE tokens from the next; -1 for those that are in
+    none."""
+    at = np.arange(documents.length) % ALONE
+    apart = ALONE // PASSES
+    return np.where(documents.regular & (at % apart == 0), at // apart, -1)
+
+
+def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: int) -> np.ndarray:
+    """(m, n) loss in nats of each token in the pass in which it is hidden; nan where it never is.
+
+    hidden: (m, n) int, the number of that pass, or -1.
+    """
+    found = np.full(hidden.shape, np.nan)
+    inputs, device = model_inputs(model, documents), device_of(model)
+    ours = model.config.model_type == EncoderConfig.model_type  # projects the vocabulary at labels alone
+    with evaluating(model), torch.inference_mode():
+        for number in range(int(hidden.max()) + 1):
+            order = np.flatnonzero((hidden == number).any(1))
+            for rows in batches(order, max(1, BATCH_TOKENS // documents.length)):
+                tensors = dict(zip(inputs, rows_on(device, rows, *inputs.values()), strict=True))
+                (hide,) = rows_on(device, rows, hidden == number)
+                labels = tensors["input_ids"].masked_fill(~hide, -100)
+                tensors["input_ids"] = tensors["input_ids"].masked_fill(hide, mask_id)
+                logits = model(**tensors, labels=labels).logits if ours else model(**tensors).logits[hide]
+                losses = F.cross_entropy(logits.float(), labels[hide], reduction="none")
+                place = np.nonzero(hidden[rows] == number)
+                found[rows[place[0]], place[1]] = losses.cpu().numpy()
+    return found
+
+
+def piece_losses(
+    model: Any, documents: Documents, hidden: np.ndarray, length: int, tokenizer: Any, spread: int = 0
+) -> np.ndarray:
+    """As `token_losses`, where each document is read in pieces of `length` tokens, [CLS] and [SEP] included, one after
+    the other; the last one ends where the text does.
+
+    spread: rows of the position table over which a piece's positions are spread evenly, as they were in a training with
+    random positions; 0: they are counted.
+    """
+    m, n = documents.input_ids.shape
+    room = length - 2
+    begins = np.minimum(np.arange(0, n - 2, room), max(n - 2 - room, 0))
+    inner = begins[:, None] + 1 + np.arange(min(room, n - 2))  # tokens of the document that stand in each piece
+    new = inner > np.concatenate([[0], inner[:-1, -1]])[:, None]  # those that were in none before
+    place = np.full((len(begins), inner.shape[1] + 2), -1)
+    place[:, 1:-1] = inner
+    place = np.where(place >= 0, place + n * np.arange(m)[:, None, None], -1).reshape(-1, place.shape[1])
+    keep = np.tile(np.pad(new, ((0, 0), (1, 1))), (m, 1))
+    there = place >= 0
+    ids = np.where(there, documents.input_ids.ravel()[place], tokenizer.cls_token_id)
+    ids[:, -1] = tokenizer.sep_token_id
+    counted = np.linspace(0, spread - 1, ids.shape[1]).round().astype(int) if spread else np.arange(ids.shape[1])
+    pieces = Documents(ids, np.tile(counted, (len(ids), 1)), None, there, {})
+    losses = token_losses(model, pieces, np.where(there, hidden.ravel()[place], -1), tokenizer.mask_token_id)
+    found = np.full(m * n, np.nan)
+    found[place[keep]] = losses[keep]
+    return found.reshape(m, n)
+
+
+def copy_gains(model: Any, documents: Documents, distances: Sequence[int], mask_id: int) -> np.ndarray:
+    """(distances, m): by how many nats the loss of the hidden tokens of a passage falls where it has stood before, so
+    many tokens earlier. The passage is the last PASSAGE tokens of a document."""
+    n = documents.length
+    here = np.arange(n - 1 - PASSAGE, n - 1)
+    hidden = np.full(documents.input_ids.shape, -1)
+    hidden[:, here[::2]] = 0
+    without = np.nanmean(token_losses(model, documents, hidden, mask_id), axis=1)
+    gains = []
+    for distance in distances:
+        ids = documents.input_ids.copy()
+        ids[:, here - distance] = ids[:, here]
+        losses = token_losses(model, replace(documents, input_ids=ids), hidden, mask_id)
+        gains.append(without - np.nanmean(losses, axis=1))
+    return np.array(gains).reshape(len(distances), len(documents))
+
+
+def copy_distances(trained: int, n: int) -> list[int]:
+    """1, 3, 7, 15, ... halves of the trained length, as long as both passages have room."""
+    return [d for d in _odd_halves(trained, n - PASSAGE - 2) if d >= PASSAGE]
+
+
+def shifts(trained: int, n: int) -> list[int]:
+    """By how much positions are moved: 1, 3, 7, 15, ... halves of the trained length."""
+    return list(_odd_halves(trained, n - trained // 2))
+
+
+def _odd_halves(trained: int, most: int) -> Iterator[int]:
+    """No whole lengths: a table that repeats itself would be where it was."""
+    times = 1
+    while times * (trained // 2) <= most:
+        yield times * (trained // 2)
+        times = 2 * times + 1
+
+
+def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) -> np.ndarray:
+    """(shifts, m, parts): ||h' - h|| / ||h|| of the last trained hidden states of the first half of the trained length
+    where its positions are moved; parts as of `stream_columns`, each in its layer (`last_trained`)."""
+    here, parts = documents.first(trained // 2), list(stream_columns(model.config))
+    layers = [last_trained(model.config, part) for part in parts]
+    moved = [state_changes(model, here, replace(here, position_ids=here.position_ids + k)) for k in by]
+    changes = [change[:, layers, range(len(parts))] for change in moved]
+    return np.array(changes).reshape(len(by), len(documents), len(parts))
+
+
+class _Beyond:
+    """Windows whose tokens before a position no probe sees."""
+
+    def __init__(self, texts: WindowSet, position: int) -> None:
+        self.texts, self.position = texts, position
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def lengths(self) -> np.ndarray:
+        """(len,) int64."""
+        return self.texts.lengths()
+
+    def document_numbers(self) -> np.ndarray:
+        """(len,) int64."""
+        return self.texts.document_numbers()
+
+    def __getitem__(self, index: int) -> Window:
+        window = self.texts[index]
+        segments = np.where(np.arange(len(window.segments)) < self.position, -1, window.segments)
+        return replace(window, segments=segments)
+
+
+def beyond_records(model: Any, texts: WindowSet, trained: int, who: Who) -> list[Record]:
+    """`probe_records` of the tokens at positions that the training did not have."""
+    documents = _Beyond(texts, trained)
+    return probe_records(model, documents, who, documents=len(texts), batch_size=max(1, BATCH_TOKENS // texts.length))

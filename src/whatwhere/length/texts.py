@@ -1,0 +1,88 @@
+"""The long documents of a text: one excerpt of each, or several, in memory, as windows of a number of tokens."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerFast
+
+from ..corpus.segments import SPECIAL
+from ..corpus.shards import Part, Tokens, encode_parts
+from ..corpus.source import Source
+from ..corpus.tokenizer import special_token_ids
+from ..corpus.windows import WindowSet
+
+FROM = 0.25  # share of a document that is passed over: titles, contents and prefaces are unlike the rest
+CHARACTERS = 24  # that are read for a token: enough for all but odd texts
+
+
+class LongTexts(WindowSet):
+    """Windows of one length, [CLS] text [SEP], each of one document.
+
+    rows: ids and marks of each. numbers: (len,) number of the document.
+    """
+
+    def __init__(self, rows: Sequence[Tokens], numbers: np.ndarray, tokenizer: PreTrainedTokenizerFast, length: int):
+        self.split, self.join, self.length = "long", "none", length
+        self.special_ids, self.vocab_size = special_token_ids(tokenizer), len(tokenizer)
+        self._rows, self._numbers = list(rows), numbers
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def document_numbers(self) -> np.ndarray:
+        """(len,) int64: number of the document of each window."""
+        return self._numbers
+
+    def lengths(self) -> np.ndarray:
+        """(len,) int64: the same for all."""
+        return np.full(len(self), self.length)
+
+    def row(self, index: int) -> Tokens:
+        """ids and marks (length,) of a window."""
+        return self._rows[index]
+
+
+def long_texts(
+    source: Source, tokenizer: PreTrainedTokenizerFast, length: int, documents: int, others: int = 0
+) -> tuple[LongTexts, LongTexts]:
+    """An excerpt of `length` tokens of each of the first so many documents that are long enough, and `others` excerpts
+    of the documents after them, at most 32 of one, or as many as there are.
+
+    Raises:
+        ValueError: too few long documents.
+    """
+    found: tuple[list[Tokens], list[Tokens]] = ([], [])
+    numbers: tuple[list[int], list[int]] = ([], [])
+    for number, text in enumerate(source):
+        rest = int(len(found[0]) == documents)
+        most = min(32, others - len(found[1])) if rest else 1
+        if not most:
+            break
+        for tokens in _excerpts(text, tokenizer, length, most):
+            found[rest].append(tokens)
+            numbers[rest].append(number)
+    if len(found[0]) < documents:
+        raise ValueError(
+            f"{source.name} has {len(found[0])} documents with {length} tokens or more behind their first quarter; "
+            f"{documents} are asked for. Give longer texts, or fewer --documents, or a smaller --to."
+        )
+    measured, rest_ = (LongTexts(f, np.array(n, int), tokenizer, length) for f, n in zip(found, numbers, strict=True))
+    return measured, rest_
+
+
+def _excerpts(text: str, tokenizer: Any, length: int, most: int) -> Iterator[Tokens]:
+    """The first windows of a text behind its first quarter, from the beginning of a line on."""
+    if (1 - FROM) * len(text) < length - 2:  # a token has a character at least
+        return
+    quarter = int(FROM * len(text))
+    begin = text.find("\n", quarter, len(text) - length) + 1 or quarter
+    part = Part(text[begin : begin + CHARACTERS * length * most], True, 0.0)
+    ((ids, marks),) = encode_parts(tokenizer.backend_tokenizer, [part])
+    special = special_token_ids(tokenizer)
+    ends = np.array([special["cls_token_id"]], ids.dtype), np.array([special["sep_token_id"]], ids.dtype)
+    end = np.array([SPECIAL], marks.dtype)
+    room = length - 2
+    for at in range(0, min(len(ids) // room, most) * room, room):
+        cut = slice(at, at + room)
+        yield np.concatenate([ends[0], ids[cut], ends[1]]), np.concatenate([end, marks[cut], end])

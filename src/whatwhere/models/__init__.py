@@ -1,0 +1,1 @@
+"""Models as others use them: opened, described, tried, asked for predictions and handed over."""

@@ -1,0 +1,401 @@
+"""What an encoder is, in words and numbers: its resolved configuration, the formula of its scores, costs, backends.
+
+Costs are read off the model itself, built on torch's meta device (shapes without numbers): they hold for any scheme.
+"""
+
+import copy
+import json
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers.initialization import no_init_weights
+
+from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM, preset
+from ..encoder.attention import BACKENDS, check_backend
+from ..encoder.registry import own_schemes
+from ..run.errors import shortly
+from ..run.files import write_text
+from .preset_table import KEPT
+from .tensors import not_finite
+
+TRIED = 64  # most tokens of a text that an own scheme is tried on
+SIZE_FIELDS = (
+    *("vocab_size", "hidden_size", "position_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "max_position_embeddings"),
+)
+# Which part a module belongs to, by the first of these names that its path holds.
+_PART_OF = {
+    "word_embeddings": "word_embedding",
+    "position_embeddings": "position_table",
+    "untied": "positional_terms",
+    "relative": "positional_terms",
+    "qkv": "attention_projections",
+    "out": "attention_projections",
+    "attention": "attention_scores",
+    "feed_forward": "feed_forward",
+    "attention_norm": "norms",
+    "feed_forward_norm": "norms",
+    "embedding_norm": "norms",
+    "head": "vocabulary_head",
+    "norm": "norms",
+}
+PARTS = tuple(dict.fromkeys(_PART_OF.values()))
+# In reading order.
+TERMS = ("semantic", "mixed", "semantic_to_absolute", "absolute_to_semantic", "absolute", "relative")
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What `costs` found.
+
+    parameters: numbers of each part; shared ones count once (a tied vocabulary head has its bias only).
+    operations: multiplications and additions of each part's matrix products, per token of a forward pass over one row
+        of `length` tokens of which the share `labelled` is predicted; what is not a matrix product (norms, look-ups,
+        softmax) is not counted.
+    terms: names of the terms of the attention scores, those of `TERMS` that the scheme has.
+    """
+
+    parameters: dict[str, int]
+    operations: dict[str, float]
+    length: int
+    labelled: float
+    terms: tuple[str, ...]
+
+    def of(self, what: str) -> float:
+        """The total of "parameters" or "operations"."""
+        return sum((self.parameters if what == "parameters" else self.operations).values())
+
+
+def _part(path: str) -> str:
+    words = path.split(".")
+    # What an own scheme computes outside of these modules is counted where schemes are.
+    return next((part for name, part in _PART_OF.items() if name in words), "positional_terms")
+
+
+def _meta_model(config: EncoderConfig) -> EncoderForMaskedLM:
+    with torch.device("meta"), no_init_weights():
+        model = EncoderForMaskedLM(copy.deepcopy(config))
+    model.tie_weights()
+    model.requires_grad_(False)
+    # `eager` multiplies term by term, as the scores need, unless they are one product of sums (SPLIT, BERT-A^d).
+    model.set_attn_implementation("sdpa" if config.stream_qk == "joint" or config.untied == "crossed" else "eager")
+    for part in (model.encoder.untied, model.encoder.relative):
+        if part is not None:  # special tokens are looked up: no product, and where they are a shape cannot tell
+            part.register_forward_hook(lambda module, inputs, bias: replace(bias, values=None))
+    return model.eval()
+
+
+def _own(counts: dict[str, float]) -> Iterator[tuple[str, float]]:
+    """Each module's operations without those of the modules below it."""
+    for path, total in counts.items():
+        below = [other for other in counts if other.startswith(path + ".")]
+        children = [p for p in below if not any(p.startswith(other + ".") for other in below)]
+        yield path, total - sum(counts[child] for child in children)
+
+
+def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.15) -> Costs:
+    """Parameters, and operations per token of a forward pass, of the model with a masked-language head.
+
+    Args:
+        config: any encoder.
+        length: tokens of a row; default: max_position_embeddings. What all rows of a batch share (TUPE's positional
+            term) is counted for one row.
+        labelled: share of the tokens that the vocabulary head sees.
+
+    Raises:
+        ValueError: a length beyond the position table, a `labelled` that is no share, or a scheme that needs numbers.
+    """
+    if not 0 <= labelled <= 1:
+        raise ValueError(f"labelled is the share of predicted tokens, in [0, 1]; got {labelled}.")
+    if length is not None and length < 1:
+        raise ValueError(f"length must be at least 1 token; got {length}.")
+    length = length or config.max_position_embeddings
+    ids = torch.zeros(1, length, dtype=torch.long, device="meta")
+    try:
+        model = _meta_model(config)
+        with FlopCounterMode(display=False) as counter:
+            model(input_ids=ids)
+        terms = tuple(sorted(model.attention_terms(input_ids=ids[:, :2]), key=TERMS.index))
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        raise ValueError(
+            f"The costs of {config.preset or 'this encoder'} cannot be counted: it does not run on torch's meta "
+            f"device, where tensors have shapes but no numbers ({' '.join(str(error).split())[:120]}). An own scheme "
+            "is counted if it reads no values of tensors."
+        ) from None
+    parameters, operations = dict.fromkeys(PARTS, 0), dict.fromkeys(PARTS, 0.0)
+    for name, parameter in model.named_parameters():
+        parameters[_part(name)] += parameter.numel()
+    counts = {path: float(sum(found.values())) for path, found in counter.get_flop_counts().items() if path != "Global"}
+    for path, count in _own(counts):
+        operations[_part(path)] += count / length
+    operations["vocabulary_head"] *= labelled
+    return Costs(parameters, operations, length, labelled, terms)
+
+
+def matched_width(config: EncoderConfig, what: str, target: float, length: int, labelled: float) -> int:
+    """The `intermediate_size` at which a model comes nearest to costing `target` (`what` as in `Costs.of`).
+
+    Raises:
+        ValueError: even without a feed-forward the model costs more.
+    """
+    step = config.intermediate_step
+
+    def cost(width: int) -> float:
+        other = copy.deepcopy(config)
+        other.intermediate_size = width
+        return costs(other, length, labelled).of(what)
+
+    first = cost(step)
+    each = cost(2 * step) - first  # both costs grow by the same for every step of the width
+    steps = 1 + (target - first) / each
+    if steps < 0.5:
+        raise ValueError(
+            f"{config.preset} cannot be made to cost {target:,.0f} {what}: with the narrowest feed-forward, "
+            f"intermediate_size={step}, it costs {first:,.0f}. Put {config.preset} first in --models, so that the "
+            "others are matched to it, or leave it out."
+        )
+    return step * max(1, round(steps))
+
+
+def differing(config: EncoderConfig) -> dict[str, Any]:
+    """The sizes, and every other field whose value is not `EncoderConfig`'s default."""
+    plain = EncoderConfig()
+    keys = [key for key in EncoderConfig.__annotations__ if hasattr(plain, key) and key not in ("model_type", "preset")]
+    shown = [key for key in keys if key in SIZE_FIELDS or getattr(config, key) != getattr(plain, key)]
+    return {key: getattr(config, key) for key in shown}
+
+
+def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
+    """How query i and key j of each kind are written."""
+    if config.position_size:
+        return {"semantic": ("q_sem_i", "k_sem_j"), "absolute": ("q_pos_i", "k_pos_j")}
+    words = ("(R_i q_i)", "(R_j k_j)") if config.rotation != "none" else ("q_i", "k_j")
+    return {"semantic": words, "mixed": words, "absolute": ("(p_i U_Q)", "(p_j U_K)")}
+
+
+_AT_SPECIAL = {  # what stands in place of the bias of the distance
+    "none": "",
+    "shared": " or a value of its own if i or j is special",
+    "each": " or a value of its own if i or j is [CLS] or [SEP], that of j where both are",
+}
+
+
+def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
+    """The score of query i and key j as one line; `terms` are the names that `attention_terms` gives.
+
+    q, k: queries and keys of a head, from words (and positions added to them), or from a stream; p: the position table.
+    """
+    written, reset = _products(config), config.reset != "none"
+    products, biases = [], []
+    for name in terms:
+        if name == "relative":
+            bias = f"{config.relative}(j - i)"
+            bias += _AT_SPECIAL[config.relative_special]
+            biases.append(f"reset[{bias}]" if reset else bias)
+        elif name == "absolute" and config.untied == "free":
+            biases.append("reset[free(i, j)]" if reset else "free(i, j)")
+        else:
+            query, _, key = name.partition("_to_")
+            product = f"{written[query][0]}·{written[key or query][1]}"
+            if name == "absolute" and config.absolute_special:
+                product += "·[i, j not special]"
+            products.append(f"reset[{product}]" if name == "absolute" and reset else product)
+    line = " + ".join([f"({' + '.join(products)}) / √{round(config.scale**-2)}", *biases])
+    notes = ["q, k from words with positions added"] if "mixed" in terms else []
+    if reset:
+        how = ", once for the sum" if config.reset == "sum" else ", for each apart"
+        notes.append("reset: θ1 if i is [CLS], θ2 if only j is" + (how if len(terms) > 2 else ""))
+    if "relative" in terms:
+        notes.append("one bias for all layers" if config.relative_shared else "a bias in each layer")
+    return f"score(i, j) = {line}" + (f"   ({'; '.join(notes)})" if notes else "")
+
+
+def trains_with(config: EncoderConfig, device: torch.device) -> list[str]:
+    """The attention backends that can train this encoder on such a device."""
+    return [name for name in BACKENDS if not _refusal(name, device, True, config.dropout)]
+
+
+def _refusal(name: str, device: torch.device, training: bool, dropout: float) -> str:
+    try:
+        check_backend(name, device, training, dropout)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]:
+    """For each attention backend, what runs on this device, and why."""
+    biased = config.relative != "none" or config.untied in ("position", "free")
+    kernel = "torch's scaled_dot_product_attention"
+    own = "our own function (encoder/biased.py)"
+    if device.type == "cpu" and biased:
+        sdpa = f"{own}: on a CPU {kernel} leaves its fast path for a bias that is trained"
+    elif device.type == "cpu":
+        both = f"{kernel}; with bfloat16 or dropout of {config.dropout} {own}, because both are slow there on a CPU"
+        sdpa = both if config.dropout else f"{kernel}; in bfloat16 {own}"
+    else:
+        sdpa = kernel + (", the bias as its mask" if biased else "")
+    flex = "torch's FlexAttention" + (", the bias looked up inside the kernel" if biased else "")
+    notes = {"eager": "the specification: each term a map (h, n, n) in memory", "sdpa": sdpa, "flex_attention": flex}
+    for name in BACKENDS:
+        if refused := _refusal(name, device, True, config.dropout):
+            never = _refusal(name, device, False, 0.0)
+            notes[name] = refused if never else f"{notes[name]}; not in training: {refused}"
+    return notes
+
+
+def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
+    """A forward and a backward pass of a new model over two made-up texts: its loss, and what is not finite, if any.
+
+    Raises:
+        ValueError: the program of an own scheme fails; the message names its file and line.
+    """
+    tokens = min(length, TRIED)
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            model: Any = EncoderForMaskedLM(config)
+            model.to(device)
+            ids = torch.randint(config.vocab_size, (2, tokens), device=device)
+            loss = model.train()(input_ids=ids, labels=ids).loss
+            loss.backward()
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever a program of somebody else raises
+        if not (files := own_schemes(config)):
+            raise
+        raise ValueError(_blamed(error, files, str(config.preset))) from None
+    return {"tokens": tokens, "loss": float(loss.detach()), "not_finite": not_finite(model)}
+
+
+def _blamed(error: Exception, files: Mapping[Path, str], preset: str) -> str:
+    """One line on an error of an own scheme: where in its file, and what its parts have to give."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) in files]
+    where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else " and ".join(map(str, files))
+    said = f"{type(error).__name__}: {shortly(error).removesuffix('.')}"
+    return (
+        f"A step of {preset} fails in the scheme {where}: {said}. A table's forward() gives (rows, width), a bias's "
+        "forward(distance) (..., heads), a rotation (b, n, d_head / 2)."
+    )
+
+
+def try_scheme(config: EncoderConfig, length: int) -> None:
+    """Refuse an encoder of an own scheme that cannot be trained, by `trial`; of others nothing is tried.
+
+    Raises:
+        ValueError: its program fails, or a number of its first step is not finite.
+    """
+    if (files := own_schemes(config)) and (bad := trial(config, length)["not_finite"]):
+        raise ValueError(stops(str(config.preset), bad, " and ".join(map(str, files))))
+
+
+def stops(preset: str, bad: str, file: str) -> str:
+    """What is said of an own scheme whose first step is not finite."""
+    return f"A training of {preset} would stop at its first step: {bad} is not finite. Mend {file}."
+
+
+def explain(
+    config: EncoderConfig, length: int | None, labelled: float, backend: str, tried: bool = False
+) -> dict[str, Any]:
+    """Everything `whatwhere explain` prints; with `tried`, what `trial` finds, for schemes that nobody has trained yet.
+
+    Raises:
+        ValueError: the length is not possible, an own scheme fails, or the costs cannot be counted (see `costs`).
+    """
+    found_by_trial = trial(config, length or config.max_position_embeddings) if tried else None  # first: it says where
+    found = costs(config, length, labelled)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return {
+        "preset": config.preset,
+        "source": SOURCES.get(config.preset),
+        "config": differing(config),
+        "streams": list(config.stream_sizes),
+        "terms": list(found.terms),
+        "formula": formula(config, found.terms),
+        "longest": config.longest,
+        "length": found.length,
+        "labelled": found.labelled,
+        "parameters": {**found.parameters, "total": found.of("parameters")},
+        "operations": {**found.operations, "total": found.of("operations")},
+        "device": device.type,
+        "backend": backend,
+        "backends": backend_notes(config, device),
+        "trial": found_by_trial,
+    }
+
+
+def as_text(facts: dict[str, Any]) -> str:
+    """The facts of `explain` for a reader."""
+    name = facts["preset"] or "an encoder without a preset"
+    rows, numbered = facts["longest"], "any length; positions are not numbered by a table"
+    longest = f"{rows} tokens (rows of the table)" if rows else numbered
+    width = max(map(len, [*facts["config"], *facts["parameters"]])) + 2
+    read = f"{facts['length']} tokens, {facts['labelled']:.0%} of them predicted"
+    here = f"Attention on this machine ({facts['device']}): {facts['backend']} runs"
+    counted = [(part, count, facts["operations"][part]) for part, count in facts["parameters"].items()]
+    lines = [
+        name + (f" ({facts['source']})" if facts["source"] else ""),
+        "",
+        "Configuration: sizes, and what differs from the defaults of EncoderConfig",
+        *(f"  {key:{width}}{value}" for key, value in facts["config"].items()),
+        f"  {'streams':{width}}{' + '.join(map(str, facts['streams']))}",
+        f"  {'longest input':{width}}{longest}",
+        "",
+        "Scores of attention, i the query and j the key",
+        f"  {facts['formula']}",
+        f"  terms: {', '.join(facts['terms'])}",
+        "",
+        f"Costs; operations a token of a forward pass over {read}",
+        f"  {'part':{width}}{'parameters':>14}{'operations':>14}",
+        *(f"  {part:{width}}{parameters:>14,}{operations:>14,.0f}" for part, parameters, operations in counted),
+        "",
+        f"{here}; output_attentions=True takes eager",
+        *(f"  {key:16}{note}" for key, note in facts["backends"].items()),
+    ]
+    if tried := facts["trial"]:
+        bad = tried["not_finite"]
+        found = f"NOT FINITE: {bad}" if bad else "all gradients finite"
+        text = f"One forward and backward pass over 2 texts of {tried['tokens']} tokens: loss {tried['loss']:.3f}"
+        lines += ["", f"{text}, {found}"]
+    return "\n".join(lines)
+
+
+def preset_rows(size: str) -> list[dict[str, Any]]:
+    """What each preset is and costs at a size; `backends` are those that train it where there is a CUDA device.
+
+    Raises:
+        ValueError: unknown size, or a preset of an own scheme that cannot be built.
+    """
+    rows = []
+    for name in PRESETS:
+        try:
+            config = preset(name, size)
+            cost = costs(config)
+        except ValueError as error:
+            raise ValueError(f"The preset {name} cannot be built: {error}") from None
+        rows.append(
+            {
+                "name": name,
+                "block": config.block,
+                "streams": list(config.stream_sizes),
+                "terms": list(cost.terms),
+                "parameters": cost.of("parameters"),
+                "operations": cost.of("operations"),
+                "length": cost.length,
+                "longest": config.longest,
+                "backends": trains_with(config, torch.device("cuda")),
+                "source": SOURCES[name],
+            }
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    kept = [json.dumps({"size": size, **row}, ensure_ascii=False) for size in SIZES for row in preset_rows(size)]
+    write_text(KEPT, "\n".join(kept) + "\n")

@@ -1,0 +1,180 @@
+"""A trained model as an ONNX graph for onnxruntime, of any batch and length that it reads, checked against torch."""
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..encoder.sentence import pooled
+from ..encoder.tables import most_tokens
+from ..run.errors import shortly
+from ..run.files import new_folder, write_json
+from ..run.hashes import write_hashes
+from ..run.locks import sweep_beside
+from .predict import Predictor
+
+MODEL, FACTS = "model.onnx", "export.json"
+TOLERANCE = 1e-4  # of the largest value that torch gives: float32, sums in another order
+NEEDED = ("onnx", "onnxruntime", "onnxscript")
+
+
+class _Graph(nn.Module):
+    """What is exported: ids and masks in, logits or one vector a text out."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        self.model, self.what = predictor.model, predictor.what
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        output = self.model(input_ids=input_ids, attention_mask=attention_mask, **types)
+        if self.what == "vectors":
+            return pooled(output.last_hidden_state, attention_mask, "mean")
+        logits: Tensor = output.logits
+        return logits
+
+
+def export(model: str | Path, out: str | Path, *, what: str | None = None) -> dict[str, Any]:
+    """Write a folder that onnxruntime opens: model.onnx, the tokenizer, the configuration, and export.json, which is
+    returned.
+
+    Inputs of the graph: `input_ids` and `attention_mask` (batch, length) int64, also `token_type_ids` where the model
+    has them. Padding may stand on either side of a text, not inside. Output: `logits` (batch, length, V) of words or
+    (batch, labels), or `vectors` (batch, width), the mean of the states. The graph is run at other shapes than it was
+    made of, padded, before anything is left at `out`.
+
+    Args:
+        model: a folder of ours or of transformers, a Hub name, or "reference".
+        what: "words", "labels" or "vectors"; None: labels of a classifier, else words, or vectors of a bare encoder.
+
+    Raises:
+        ValueError: a package is missing, no such model or head, `out` holds something else, or the graph says something
+            else than torch.
+    """
+    out = Path(out)
+    if lacking := [name for name in NEEDED if find_spec(name) is None]:
+        raise ValueError(f"ONNX needs {', '.join(lacking)}: pip install 'whatwhere[onnx]'.")
+    if out.is_file():
+        raise ValueError(f"{out} is a file. Give --out a folder.")
+    if out.exists() and not (out / FACTS).is_file() and any(out.iterdir()):
+        raise ValueError(f"{out} holds something else than an earlier export. Choose another --out.")
+    predictor = Predictor(model, what)
+    graph, longest = _Graph(predictor).eval(), most_tokens(predictor.model.config)
+    inputs = _inputs(predictor, 2, min(17, longest or 17))
+    output = "vectors" if predictor.what == "vectors" else "logits"
+    sweep_beside(out)
+    with new_folder(out) as folder:
+        with _silent(str(model)), _eager(predictor.model):
+            batch, length = torch.export.Dim("batch", min=1), torch.export.Dim("length", min=2, max=longest)
+            program = torch.onnx.export(
+                graph,
+                kwargs=inputs,
+                dynamo=True,
+                dynamic_shapes={name: {0: batch, 1: length} for name in inputs},
+                input_names=list(inputs),
+                output_names=[output],
+                verbose=False,
+            )
+            assert program is not None
+            program.save(folder / MODEL)
+        facts = {
+            "what": predictor.what,
+            "inputs": list(inputs),
+            "output": output,
+            "longest": longest,
+            "largest_difference": _check(graph, predictor, folder / MODEL, longest),
+        }
+        predictor.tokenizer.save_pretrained(folder)
+        predictor.model.config.save_pretrained(folder)
+        write_json(folder / FACTS, facts)
+        write_hashes(folder)
+    return facts
+
+
+def _inputs(predictor: Predictor, batch: int, length: int) -> dict[str, Tensor]:
+    """Words at random between the special tokens, padded on the right in the last text, on the left in the first of
+    three."""
+    generator, tokenizer = torch.Generator().manual_seed(0), predictor.tokenizer
+    ids = torch.randint(0, predictor.model.config.vocab_size, (batch, length), generator=generator)
+    for place, token in ((0, tokenizer.cls_token_id), (-1, tokenizer.sep_token_id)):
+        if token is not None:
+            ids[:, place] = token
+    mask = torch.ones_like(ids)
+    if batch > 1:
+        mask[-1, length // 2 :] = 0
+    if batch > 2:
+        mask[0, : length // 3] = 0  # on the left, as some tokenizers do
+    if tokenizer.pad_token_id is not None:  # RoBERTa counts its positions by it
+        ids = torch.where(ids == tokenizer.pad_token_id, tokenizer.pad_token_id + 1, ids)
+        ids = torch.where(mask.bool(), ids, tokenizer.pad_token_id)
+    types = {"token_type_ids": torch.zeros_like(ids)} if predictor.types else {}
+    return {"input_ids": ids, "attention_mask": mask, **types}
+
+
+@torch.inference_mode()
+def _check(graph: nn.Module, predictor: Predictor, path: Path, longest: int | None) -> float:
+    """The largest difference between onnxruntime and torch, relative to the largest value, at three shapes.
+
+    Raises:
+        ValueError: it is above the tolerance.
+    """
+    import onnxruntime
+
+    session, worst = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]), 0.0
+    for batch, length in ((1, 5), (3, 2), (4, min(longest or 64, 64))):
+        inputs = _inputs(predictor, batch, min(length, longest or length))
+        expected = graph(**inputs).numpy()
+        (found,) = session.run(None, {name: value.numpy() for name, value in inputs.items()})
+        if found.shape != expected.shape:
+            raise ValueError(f"The graph of {predictor.name} gives {found.shape}, torch {expected.shape}. Report this.")
+        if expected.ndim == 3:
+            seen = inputs["attention_mask"].bool().numpy()
+            expected, found = expected[seen], found[seen]
+        worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
+    if not worst <= TOLERANCE:
+        raise ValueError(
+            f"The graph of {predictor.name} differs from torch by {worst:.2g} of the largest value, more than "
+            f"{TOLERANCE:g}. Nothing was written; report this with the versions of whatwhere doctor."
+        )
+    return worst
+
+
+@contextlib.contextmanager
+def _silent(model: str) -> Iterator[None]:
+    """Without the exporter's remarks; its errors in one line that names the model."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    except (torch.onnx.OnnxExporterError, RuntimeError, TypeError) as error:
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        raise ValueError(f"{model} does not become one graph of any length ({shortly(cause)}).") from None
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _eager(model: Any) -> Iterator[None]:
+    """With attention as products and a softmax: of the fused call torch 2.13 exports strides that its graph has not.
+    Padding is taken to stand on one side, or both, of a text."""
+    before, body = model.config._attn_implementation, model.base_model
+    model.set_attn_implementation("eager")
+    body.contiguous = True  # which ours read
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+        body.contiguous = False

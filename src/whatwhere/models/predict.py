@@ -1,0 +1,273 @@
+"""What a trained model says of texts: words for masks, labels, vectors; of texts of any length."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+
+from ..corpus import load_tokenizer
+from ..corpus.labelled import padded
+from ..encoder import EncoderConfig
+from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
+from ..encoder.tables import most_tokens
+from ..run.errors import opening, several
+from .folder import device_of, input_form, model_config, quiet
+from .lengths import read_at_once
+
+KINDS: dict[str, Any] = {
+    "labels": AutoModelForSequenceClassification,
+    "words": AutoModelForMaskedLM,
+    "vectors": AutoModel,
+}
+BATCH_TOKENS = 4096  # of a forward pass, padding included
+UNBOUNDED = 512  # tokens of a window where nothing bounds what a model reads
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Tokens of a text that are read at once.
+
+    types: which text of a pair a token is of. counted: 1 for a token that no earlier window has, special ones too.
+    starts: characters in the text, -1 of special tokens.
+    """
+
+    text: int
+    ids: np.ndarray
+    types: np.ndarray
+    counted: np.ndarray
+    starts: np.ndarray
+
+
+class Predictor:
+    """A model, opened once, and its tokenizer.
+
+    Args:
+        model: a folder of ours or of transformers, a Hub name, or "reference".
+        what: "words", "labels", "vectors"; None: labels of a classifier, else words, or vectors of a bare encoder.
+        length: tokens, special ones included, that it reads at once; None: as many as the texts of its training had,
+            or as a longer copy was made for; of transformers' models as many as they can, 512 where nothing bounds it.
+
+    Raises:
+        ValueError: no model, one without that head, there is no such thing, or a length that it cannot read.
+    """
+
+    def __init__(self, model: str | Path, what: str | None = None, length: int | None = None) -> None:
+        self.name, self.remark = str(model), ""  # what a reader may wonder at
+        source, config = model_config(model)
+        head = str((getattr(config, "architectures", None) or [""])[0])
+        has = {"labels": "ForSequenceClassification" in head, "words": "ForMaskedLM" in head, "vectors": True}
+        self.what = what or next(name for name, there in has.items() if there)
+        if self.what not in KINDS:
+            raise ValueError(f"what must be one of {', '.join(KINDS)}; got {what!r}.")
+        if not has[self.what]:
+            there = " and ".join(name for name in has if has[name])
+            raise ValueError(
+                f"{model} ({head or 'without a head'}) gives {there}; what={self.what} needs another model."
+            )
+        how = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
+        with opening(self.name), quiet():
+            self.model: Any = KINDS[self.what].from_pretrained(source, **how)
+        self.model.eval()
+        self.tokenizer: Any = load_tokenizer(source)
+        ours = config.model_type == EncoderConfig.model_type
+        usual = read_at_once(Path(source), config.to_dict()) if ours else UNBOUNDED
+        self.longest, self.types = input_form(self.model, self.tokenizer, length or usual)
+        least = self.tokenizer.num_special_tokens_to_add(pair=True) + 2
+        if length is not None and not least <= length <= self.longest:
+            most = most_tokens(self.model.config)
+            bounds = f"from {least} to {most:,}" if most else f"{least} or more"
+            raise ValueError(f"length must be {bounds} tokens for {self.name}; got {length}.")
+
+    @torch.inference_mode()
+    def __call__(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        top: int = 5,
+        pooling: str = "mean",
+        stride: int | None = None,
+        show: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Any:
+        """Words: for each text a list of its masks, of each the `top` likeliest as {"word": ..., "probability": ...}.
+        Labels: for each text {label: probability}, likeliest first (of a regression: its number). Vectors: (texts,
+        width) float32.
+
+        A text longer than the model reads is read in windows, each beginning with the last `stride` tokens of the one
+        before (default: a quarter of a window). Logits and vectors are the means over windows, weighted by the tokens
+        that no earlier window has, so that a mean vector counts every token of the text once; a mask is filled in the
+        window in which it is farthest from both ends. Of a pair that is too long the longer text is cut. How many
+        are too long is said on stderr.
+
+        Args:
+            pairs: the second text of each pair.
+            pooling: as `encoder.sentence.pooled`.
+
+        Raises:
+            ValueError: no text, one without tokens or (for words) without a mask, another number of pairs than of
+                texts, or a pooling that the model has not.
+        """
+        streams = int(getattr(self.model.config, "position_size", 0))
+        if pooling not in POOLINGS or (pooling in OF_STREAMS and not streams):
+            there = ", ".join(name for name in POOLINGS if streams or name not in OF_STREAMS)
+            raise ValueError(f"pooling must be one of {there} for {self.name}; got {pooling!r}.")
+        if not texts:
+            raise ValueError("There is no text. Give one or more.")
+        if top < 1:
+            raise ValueError(f"top must be at least 1; got {top}.")
+        windows = list(self._windows(texts, stride) if pairs is None else self._pairs(texts, pairs))
+        if long := self._longer(texts, pairs):
+            seen = f"{long:,} of {len(texts):,} {'texts' if pairs is None else 'pairs'} are longer than the"
+            done = "they are read in windows" if pairs is None else "they are cut"
+            print(f"{seen} {self.longest:,} tokens that {self.name} reads at once; {done}.", file=sys.stderr)
+        if self.what == "words":
+            return self._words(len(texts), windows, top, show)
+        weights, found = np.zeros(len(texts)), np.zeros((len(texts), 0))
+        config, early = self.model.config, self.what == "vectors" and reads_early(self.model.config, pooling)
+        for rows, mask, output in self._passes(windows, show, output_hidden_states=early):
+            if self.what == "labels":
+                values = output.logits
+            else:
+                counted = torch.from_numpy(padded([w.counted for w in rows], 0)).to(mask)
+                states = trained_states(output.hidden_states, config) if early else output.last_hidden_state
+                values = pooled(states, counted, pooling, streams)
+            if not found.size:
+                found = np.zeros((len(texts), values.shape[1]))
+            for window, value in zip(rows, values.double().cpu().numpy(), strict=True):
+                weights[window.text] += window.counted.sum()
+                found[window.text] += window.counted.sum() * value
+        found /= weights[:, None]
+        return found.astype(np.float32) if self.what == "vectors" else self._labels(torch.from_numpy(found))
+
+    def _longer(self, texts: Sequence[str], pairs: Sequence[str] | None) -> int:
+        """How many texts (or pairs) are longer than the model reads at once."""
+        ids = self.tokenizer(list(texts), None if pairs is None else list(pairs), verbose=False)["input_ids"]
+        return sum(len(each) > self.longest for each in ids)
+
+    def _windows(self, texts: Sequence[str], stride: int | None) -> Iterator[_Window]:
+        room = self.longest - self.tokenizer.num_special_tokens_to_add()
+        overlap = room // 4 if stride is None else stride
+        if not 0 <= overlap < room:
+            raise ValueError(f"stride must be from 0 to {room - 1} tokens for {self.name}; got {stride}.")
+        how = {"truncation": True, "max_length": self.longest, "stride": overlap, "return_overflowing_tokens": True}
+        before = -1
+        for window in self._encoded(list(texts), None, **how):
+            again = overlap if window.text == before else 0  # tokens that the window before has as well
+            window.counted[np.flatnonzero(window.starts >= 0)[:again]] = 0
+            before = window.text
+            yield window
+
+    def _pairs(self, texts: Sequence[str], pairs: Sequence[str]) -> Iterator[_Window]:
+        if len(texts) != len(pairs):
+            seen = f"texts {len(texts)}, second ones (--pair) {len(pairs)}"
+            raise ValueError(f"Every text needs its second one: {seen}.")
+        yield from self._encoded(list(texts), list(pairs), truncation="longest_first", max_length=self.longest)
+
+    def _encoded(self, texts: list[str], pairs: list[str] | None, **how: Any) -> Iterator[_Window]:
+        rows = self.tokenizer(
+            texts,
+            pairs,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+            return_token_type_ids=True,
+            verbose=False,
+            **how,
+        )
+        of = rows.get("overflow_to_sample_mapping", range(len(texts)))
+        for at, text in enumerate(of):
+            ids, types = (np.array(rows[key][at], np.int64) for key in ("input_ids", "token_type_ids"))
+            special = np.array(rows["special_tokens_mask"][at], bool)
+            if self.what == "words":  # to the tokenizer the mask is a special token, which a user wrote
+                special &= ids != self.tokenizer.mask_token_id
+            if special.all():
+                raise ValueError(f"Text {text + 1} has no token that {self.name} knows. Leave it out.")
+            starts = np.array([start for start, _ in rows["offset_mapping"][at]], np.int64)
+            yield _Window(int(text), ids, types, np.ones(len(ids), np.int64), np.where(special, -1, starts))
+
+    def _passes(
+        self, windows: Sequence[_Window], show: Callable[[int, int], None], **how: Any
+    ) -> Iterator[tuple[list[_Window], torch.Tensor, Any]]:
+        """The model's output of batches of windows of nearly one length, the longest first; `how`: what else it is
+        called with."""
+        order, at = sorted(windows, key=lambda w: -len(w.ids)), 0
+        while at < len(order):
+            rows = order[at : at + max(1, BATCH_TOKENS // len(order[at].ids))]
+            batch = {
+                "input_ids": padded([w.ids for w in rows], self.tokenizer.pad_token_id or 0),
+                "attention_mask": padded([np.ones(len(w.ids), np.int64) for w in rows], 0),
+            }
+            if self.types:
+                batch["token_type_ids"] = padded([w.types for w in rows], 0)
+            inputs = {key: torch.from_numpy(value).to(device_of(self.model)) for key, value in batch.items()}
+            yield rows, inputs["attention_mask"], self.model(**inputs, **how)
+            at += len(rows)
+            show(at, len(order))
+
+    def _labels(self, logits: torch.Tensor) -> list[dict[str, float]]:
+        config = self.model.config
+        if config.num_labels > 1:
+            several = config.problem_type == "multi_label_classification"
+            logits = logits.sigmoid() if several else logits.softmax(-1)
+        return [{str(config.id2label[int(i)]): float(row[i]) for i in row.argsort(descending=True)} for row in logits]
+
+    def _words(
+        self, texts: int, windows: Sequence[_Window], top: int, show: Callable[[int, int], None]
+    ) -> list[list[list[dict[str, Any]]]]:
+        mask_id = self.tokenizer.mask_token_id
+        best: dict[tuple[int, int, int], tuple[int, list[dict[str, Any]]]] = {}  # of a mask: to the nearer end, words
+        for rows, _, output in self._passes(windows, show):
+            for window, logits in zip(rows, output.logits, strict=True):
+                for place in np.flatnonzero(window.ids == mask_id):
+                    key = (window.text, int(window.types[place]), int(window.starts[place]))
+                    room = int(min(place, len(window.ids) - 1 - place))
+                    if key in best and best[key][0] >= room:
+                        continue
+                    likely = logits[place].softmax(-1).topk(min(top, logits.shape[-1]))
+                    pairs = zip(likely.indices.tolist(), likely.values.tolist(), strict=True)
+                    best[key] = room, [{"word": self.tokenizer.decode([i]).strip(), "probability": p} for i, p in pairs]
+        found: list[list[list[dict[str, Any]]]] = [[] for _ in range(texts)]
+        for (text, *_), (_, said) in sorted(best.items(), key=lambda each: each[0]):
+            found[text].append(said)
+        if not all(found):
+            raise ValueError(f"Words are said for {self.tokenizer.mask_token}; text {found.index([]) + 1} has none.")
+        return found
+
+
+def predict(
+    model: str | Path,
+    texts: str | Sequence[str],
+    pairs: str | Sequence[str] | None = None,
+    *,
+    what: str | None = None,
+    length: int | None = None,
+    **how: Any,
+) -> Any:
+    """Words for the masks of texts, labels of a classifier, or vectors: what `Predictor` returns.
+
+    Args:
+        model: a folder of ours or of transformers, a Hub name, or "reference".
+        pairs: the second text of each pair.
+        what: "words", "labels", "vectors"; None: labels of a classifier; else words where every text has a mask, else
+            vectors.
+        length: as of `Predictor`.
+        how: `top`, `pooling`, `stride` of `Predictor.__call__`.
+    """
+    first = several(texts, str, "A text is a string, several are a list of strings")
+    second = None if pairs is None else several(pairs, str, "A second text is a string, several are a list of strings")
+    return opened(model, first, what, length)(first, second, **how)
+
+
+def opened(model: str | Path, texts: Sequence[str], what: str | None = None, length: int | None = None) -> Predictor:
+    """The model for what is wanted of some texts."""
+    found = Predictor(model, what, length)
+    if what is None and found.what == "words" and not all(found.tokenizer.mask_token in text for text in texts):
+        without = "No text" if not any(found.tokenizer.mask_token in text for text in texts) else "Not every text"
+        remark = f"{without} has a {found.tokenizer.mask_token} to fill in: these are their vectors."
+        found = Predictor(model, "vectors", length)
+        found.remark = remark
+    return found

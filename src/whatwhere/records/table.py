@@ -1,0 +1,434 @@
+"""Measured values with what their intervals come from, and the one table through which a run's records are read."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, combinations
+from typing import Any
+
+import numpy as np
+
+from .intervals import FEW, UNBOUNDED, Range, hierarchical, p_above_zero, smallest_effect
+from .metrics import CORRELATION, TWICE, UNIT, is_shared, range_of, repeats
+from .record import Record, is_one_of
+
+ANY: Any = ...  # as a column of a query: whatever it is
+DRAWS = 1000  # of the bootstrap over heads
+SPLIT_DOCUMENTS = 500  # of which splits are drawn, as of DSTG; a fifth of any other number gives the same interval
+FEWEST_HEADS = 8  # below which it is too narrow: of 5 heads with nothing but their sharpness in common it finds 17 %
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A quantity of every training seed (one row where no training is involved).
+
+    at: (seeds, k) values of the k splits or documents, k = 1 where nothing was repeated. Arithmetic is paired by seed
+        and by split or document, as all models are probed on the same splits and ablated on the same documents.
+    below, above: (seeds,) half-widths of the 95 % interval that the records carry, 0 where they carry none; of several
+        seeds it is one over what all of them read. Sums and differences combine them in quadrature, which is right for
+        independent errors, too wide for errors that go together (of the same documents, as a rule), too narrow for two
+        shares of one whole.
+    columns: what the columns of `at` are: "splits", which overlap, "documents", which do not, or "".
+    n: observations behind the value. trained: whether the rows are training seeds.
+    span: least and largest value that there can be. Sums, differences, multiples and ratios have the range that follows
+        from theirs: the difference of two shares lies in [-1, 1]. Intervals are formed on its scale (`intervals`).
+    """
+
+    at: np.ndarray
+    below: np.ndarray
+    above: np.ndarray
+    columns: str = ""
+    n: int | None = None
+    trained: bool = True
+    span: Range = UNBOUNDED
+
+    @classmethod
+    def of(cls, values: Sequence[Sequence[float]] | np.ndarray, columns: str = "", span: Range = UNBOUNDED) -> "Point":
+        """(seeds, k) values without half-widths; `columns` is "splits" by default where there are several."""
+        at = np.asarray(values, dtype=float)
+        columns = columns or ("splits" if at.shape[1] > 1 else "")
+        return cls(at, np.zeros(len(at)), np.zeros(len(at)), columns, span=span)
+
+    @classmethod
+    def between(
+        cls,
+        value: float,
+        low: float | None = None,
+        high: float | None = None,
+        n: int | None = None,
+        span: Range = UNBOUNDED,
+    ) -> "Point":
+        """A single value with its interval."""
+        low, high = (value, value) if low is None or high is None else (low, high)
+        return cls(np.array([[value]]), np.array([value - low]), np.array([high - value]), n=n, span=span)
+
+    @cached_property
+    def value(self) -> float:
+        """Mean over seeds and columns."""
+        return float(self.at.mean())
+
+    @property
+    def each(self) -> np.ndarray:
+        """(seeds,) values."""
+        return self.at.mean(axis=1)
+
+    @property
+    def seeds(self) -> int:
+        """Training seeds behind the value; 0 where no training is involved."""
+        return len(self.at) if self.trained else 0
+
+    @property
+    def few(self) -> list[float]:
+        """The values of the seeds where there are two or three, which are shown beside the interval; else none."""
+        return [float(v) for v in self.each] if 1 < self.seeds <= FEW else []
+
+    @cached_property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval over every source of error that is known: Student's between seeds if there are several, over
+        documents, by their splits (corrected, as those overlap), or as the records carry it (`intervals.hierarchical`);
+        None where nothing was repeated."""
+        documents = None if self.columns == "documents" else SPLIT_DOCUMENTS
+        below, above = float(self.below.mean()), float(self.above.mean())
+        return hierarchical(self.at, self.span, documents=documents, below=below, above=above)
+
+    @cached_property
+    def p(self) -> float | None:
+        """Two-sided p of a value that is not above 0, by the same errors as the interval; None without one."""
+        if self.interval is None:
+            return None
+        documents = None if self.columns == "documents" else SPLIT_DOCUMENTS
+        return p_above_zero(self.at, self.span, documents=documents, below=float(self.below.mean()))
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the interval."""
+        return self.interval[0] if self.interval else None
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the interval."""
+        return self.interval[1] if self.interval else None
+
+    @property
+    def over(self) -> str:
+        """What the interval is over: "seeds", "splits", "documents", or "seeds and" one of these; "" for none."""
+        if self.interval is None:
+            return ""
+        if len(self.at) == 1:
+            return self.columns or "documents"
+        if self.at.shape[1] > 1:
+            return f"seeds and {self.columns}"
+        return "seeds and documents" if self.below.any() or self.above.any() else "seeds"
+
+    def alone(self) -> "Point":
+        """The value with its interval, without seeds and columns."""
+        return Point.between(self.value, self.low, self.high, self.n, self.span)
+
+    def __add__(self, other: "Point | float") -> "Point":
+        if not isinstance(other, Point):
+            return replace(self, at=self.at + other, span=(self.span[0] + other, self.span[1] + other))
+        if self.at.shape != other.at.shape:  # nothing to pair
+            self, other = self.alone(), other.alone()
+        below, above = np.hypot(self.below, other.below), np.hypot(self.above, other.above)
+        span = (self.span[0] + other.span[0], self.span[1] + other.span[1])
+        columns = self.columns or other.columns
+        return replace(self, at=self.at + other.at, below=below, above=above, columns=columns, span=span)
+
+    def __neg__(self) -> "Point":
+        return replace(self, at=-self.at, below=self.above, above=self.below, span=(-self.span[1], -self.span[0]))
+
+    def __sub__(self, other: "Point | float") -> "Point":
+        return self + (-other)
+
+    def __rsub__(self, other: float) -> "Point":
+        return -self + other
+
+    def __mul__(self, factor: float) -> "Point":
+        """Times a number that is not negative."""
+        span = (self.span[0] * factor, self.span[1] * factor) if factor else (0.0, 0.0)
+        return replace(self, at=self.at * factor, below=self.below * factor, above=self.above * factor, span=span)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: "Point") -> "Point":
+        """The ratio of two positive values, its half-widths to first order; of two that cannot be negative it cannot
+        either."""
+        ratio, mean = self.at / other.at, other.each
+        size = np.abs(ratio.mean(axis=1))
+        below = np.hypot(self.below / mean, size * other.above / mean)
+        above = np.hypot(self.above / mean, size * other.below / mean)
+        span = (0.0, math.inf) if min(self.span[0], other.span[0]) >= 0 else UNBOUNDED
+        return replace(self, at=ratio, below=below, above=above, columns=self.columns or other.columns, span=span)
+
+    def __le__(self, other: "Point | float") -> "Margin":
+        """How far this is below the other value."""
+        return Margin(**vars(other - self), compared=self, bar=_value(other), least=False)
+
+    def __ge__(self, other: "Point | float") -> "Margin":
+        """How far this is above the other value."""
+        return Margin(**vars(self - other), compared=self, bar=_value(other))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Margin(Point):
+    """What a comparison of points gives: how far on the right side it is, negative on the wrong one.
+
+    compared: what is on its left. bar: value of what it was compared with. least: whether it has to be above.
+    """
+
+    compared: Point
+    bar: float
+    least: bool = True
+
+    def __bool__(self) -> bool:
+        raise TypeError("A comparison of points is a margin with an interval, neither true nor false.")
+
+
+def _value(other: Point | float) -> float:
+    return other.value if isinstance(other, Point) else other
+
+
+def largest(points: Iterable[Point]) -> Point:
+    """For each seed the point whose mean is largest, with its interval."""
+    return _chosen(list(points), np.argmax)
+
+
+def smallest(points: Iterable[Point]) -> Point:
+    """For each seed the point whose mean is smallest, with its interval."""
+    return _chosen(list(points), np.argmin)
+
+
+def _chosen(points: Sequence[Point], best: Callable[..., np.ndarray]) -> Point:
+    at = np.stack([p.at for p in points])
+    chosen, seeds = best(at.mean(axis=2), axis=0), np.arange(at.shape[1])
+    below, above = (np.stack([getattr(p, side) for p in points])[chosen, seeds] for side in ("below", "above"))
+    return replace(points[0], at=at[chosen, seeds], below=below, above=above, span=_hull(points))
+
+
+def _hull(points: Sequence[Point]) -> Range:
+    """The smallest range that holds those of all points."""
+    return min(p.span[0] for p in points), max(p.span[1] for p in points)
+
+
+def average(points: Sequence[Point]) -> Point:
+    """Mean of values of one model on the same documents: their errors go together, so half-widths are averaged too."""
+    at, below, above = (np.mean([getattr(p, name) for p in points], axis=0) for name in ("at", "below", "above"))
+    return replace(points[0], at=at, below=below, above=above, span=_hull(points))
+
+
+def curve(values: np.ndarray | None, at: Iterable[Any] | None = None, *, trained: bool = True) -> dict[Any, Point]:
+    """Place (from 0 by default) -> finite value of an array (n,), or of the mean over the rows of (k, n); {} for None.
+
+    trained: whether training has to do with the values.
+    """
+    if values is None:
+        return {}
+    means = values if values.ndim == 1 else values.mean(axis=0)
+    places = range(len(means)) if at is None else at
+    points = {x: replace(Point.between(float(v)), trained=trained) for x, v in zip(places, means, strict=False)}
+    return {x: p for x, p in points.items() if math.isfinite(p.value)}
+
+
+def running_sums(points: Mapping[Any, Point]) -> dict[Any, Point]:
+    """Place -> sum of the values up to there. Sums of shares are shares of the same whole."""
+    sums = dict(zip(points, accumulate(points.values()), strict=True))
+    return {x: replace(total, span=UNIT) if points[x].span == UNIT else total for x, total in sums.items()}
+
+
+def highest(curves: Iterable[Mapping[Any, Point]]) -> dict[Any, Point]:
+    """Place -> highest value of several curves, in the order of the places."""
+    found: dict[Any, Point] = {}
+    for points in curves:
+        found |= {x: max(found.get(x, p), p, key=lambda point: point.value) for x, p in points.items()}
+    return dict(sorted(found.items()))
+
+
+def share_above(points: Sequence[Point], threshold: float) -> Point:
+    """Share of the points that are at least `threshold`, of each seed; its only interval is that between seeds."""
+    return Point.of(np.mean([p.each >= threshold for p in points], axis=0)[:, None], span=UNIT)
+
+
+def effects(seeds: int) -> tuple[float, float]:
+    """Return the smallest effect that some seeds show with a chance of 80 %, paired by seed and not paired, in standard
+    deviations (`intervals.smallest_effect`)."""
+    return smallest_effect(seeds), smallest_effect(seeds, paired=False)
+
+
+def smallest_difference(places: Iterable[Sequence[Point]], paired: bool = True) -> tuple[int, float] | None:
+    """Return the number of seeds and the smallest difference that they show with a chance of 80 %.
+
+    It is in the unit of the points; in standard deviations that is `intervals.smallest_effect`; the variance is the
+    mean over all that can be compared. Of bounded values it holds away from the ends of their range. None without
+    several seeds, or where they do not vary.
+
+    Args:
+        places: values of several models in one place each, which are compared with each other.
+        paired: of differences between two models, seed by seed; else of a value and a threshold.
+    """
+    spreads: dict[int, list[float]] = {}  # number of seeds -> variances
+    for points in places:
+        seeded = [p for p in points if p.seeds > 1]
+        rows = [p.each for p in seeded]
+        if paired:
+            rows = [a.each - b.each for a, b in combinations(seeded, 2) if a.seeds == b.seeds]
+        for row in rows:
+            spreads.setdefault(len(row), []).append(float(row.var(ddof=1)))
+    if not spreads:
+        return None
+    seeds = min(spreads)
+    size = smallest_effect(seeds) * math.sqrt(float(np.mean(spreads[seeds])))
+    return (seeds, size) if size > 0 else None
+
+
+def portion(a: Point, b: Point) -> Point:
+    """a / (a + b) of two values that are not negative, a half where both are 0; half-widths of independent errors."""
+    total = a.at + b.at
+    whole = np.where(total > 0, total, 1.0)
+    square = whole.mean(axis=1) ** 2
+    below = np.hypot(b.each * a.below, a.each * b.above) / square
+    above = np.hypot(b.each * a.above, a.each * b.below) / square
+    return Point(np.where(total > 0, a.at / whole, 0.5), below, above, span=UNIT)
+
+
+def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]) -> tuple[Point, Point]:
+    """Spearman's correlation of a with b over heads, and how far it is above that of a with c.
+
+    The two correlations share `a`, and so do their errors: the intervals of one seed are percentiles of a bootstrap
+    over heads, the same draws for both. Every seed has heads of its own, so that the spread of several seeds holds what
+    the bootstrap would say.
+
+    Raises:
+        ValueError: fewer than eight heads.
+    """
+    if len(a) < FEWEST_HEADS:
+        raise ValueError(f"a rank correlation over {FEWEST_HEADS} heads; the model has {len(a)}")
+    draws = np.random.default_rng(0).integers(len(a), size=(DRAWS, len(a)))
+    rows = np.concatenate([np.arange(len(a))[None], draws])  # the heads as they are, then the draws
+    first, second, third = (np.array([p.each for p in points]).T[:, rows] for points in (a, b, c))
+    with_b, with_c = _spearman(first, second), _spearman(first, third)
+    return _bootstrapped(with_b, CORRELATION), _bootstrapped(with_b - with_c, TWICE)
+
+
+def _bootstrapped(rows: np.ndarray, span: Range) -> Point:
+    """The first entry of each seed's row; of a single seed with the 2.5 and 97.5 % percentiles of the others."""
+    at, (low, high) = rows[:, 0], np.percentile(rows[:, 1:], (2.5, 97.5), axis=1)
+    if len(rows) > 1:
+        return Point.of(at[:, None], span=span)
+    return Point(at[:, None], np.maximum(at - low, 0.0), np.maximum(high - at, 0.0), span=span)
+
+
+def _spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Over the last axis; 0 where one is equal in all heads, as it goes with nothing."""
+    from scipy.stats import rankdata  # here: half a second of start-up
+
+    x, y = (rankdata(v, axis=-1) - (v.shape[-1] + 1) / 2 for v in (a, b))
+    size = np.sqrt((x**2).sum(axis=-1) * (y**2).sum(axis=-1))
+    return (x * y).sum(axis=-1) / np.where(size > 0, size, 1.0)
+
+
+def summary(records: Iterable[Record]) -> Point | None:
+    """One point from all records of one quantity, at any seeds and repetitions; None for none.
+
+    Several repetitions of every seed are the columns; else the value that each seed's own record has.
+    """
+    by_seed: dict[int | None, dict[int | None, Record]] = {}
+    for r in records:
+        by_seed.setdefault(r.seed, {})[r.index] = r  # of two records in one place the later one counts
+    if not by_seed:
+        return None
+    places, trained = list(by_seed.values()), any(seed is not None for seed in by_seed)
+    parts = [sorted(index for index in place if index is not None) for place in places]
+    n = next((place[None].n for place in places if None in place), next(iter(places[0].values())).n)
+    name = next(iter(places[0].values())).metric
+    span = range_of(name)
+    if len(parts[0]) > 1 and all(part == parts[0] for part in parts):
+        at = np.array([[place[index].value for index in parts[0]] for place in places])
+        zeros = np.zeros(len(places))
+        return Point(at, zeros, zeros, repeats(name) or "splits", n, trained, span)
+    at, below, above = np.array([_alone(place) for place in places]).T
+    if len(places) > 1 and not is_shared(name):
+        below = above = np.zeros(len(places))
+    return Point(at[:, None], below, above, "", n, trained, span)
+
+
+def _alone(place: Mapping[int | None, Record]) -> tuple[float, float, float]:
+    """Value and half-widths of the one record of a seed: of several, the mean."""
+    record = place.get(None) or (next(iter(place.values())) if len(place) == 1 else None)
+    if record is None:
+        return float(np.mean([r.value for r in place.values()])), 0.0, 0.0
+    if record.low is None or record.high is None or not math.isfinite(record.low + record.high):
+        return record.value, 0.0, 0.0
+    return record.value, max(0.0, record.value - record.low), max(0.0, record.high - record.value)
+
+
+class Table:
+    """The records of a run whose values are finite, by metric and model; every reader of records goes through it.
+
+    A query names columns of `Record`: a value, a set or tuple of values, or `ANY`. A column that it does not name has
+    to be empty, but for `seed`, over which points sum up, and `index` where that repeats a quantity
+    (`metrics.repeats`).
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.records = [r for r in records if math.isfinite(r.value)]
+        self._by_place: dict[str, dict[str, list[Record]]] = {}
+        for r in self.records:
+            self._by_place.setdefault(r.metric, {}).setdefault(r.model, []).append(r)
+
+    @cached_property
+    def seeds(self) -> dict[str, set[int | None]]:
+        """Seeds of the records of every model."""
+        seeds: dict[str, set[int | None]] = {}
+        for r in self.records:
+            seeds.setdefault(r.model, set()).add(r.seed)
+        return seeds
+
+    @property
+    def metrics(self) -> list[str]:
+        """Every metric that any record names, in the order of the records."""
+        return list(self._by_place)
+
+    def models(self, metric: str, **where: Any) -> list[str]:
+        """What has records of a metric, in the order of the records; columns that are not named may be anything."""
+        return list(dict.fromkeys(r.model for r in self.rows(metric, **where)))
+
+    def rows(self, metric: str, model: Any = ANY, **where: Any) -> list[Record]:
+        """Records of a metric (and a model) whose named columns are as named; the others may be anything."""
+        of_metric = self._by_place.get(metric, {})
+        models = [m for m in of_metric if model is ANY or is_one_of(m, model)]
+        tests = [(k, v) for k, v in where.items() if v is not ANY]
+        return [r for m in models for r in of_metric[m] if all(is_one_of(getattr(r, k), v) for k, v in tests)]
+
+    def distinct(self, column: str, metric: str, model: Any = ANY, **where: Any) -> list[Any]:
+        """Values of a column, without None, in the order of the records; columns that are not named may be anything."""
+        values = (getattr(r, column) for r in self.rows(metric, model, **where))
+        return list(dict.fromkeys(v for v in values if v is not None))
+
+    def points(self, metric: str, model: Any = "", by: str | tuple[str, ...] = (), **where: Any) -> dict[Any, Point]:
+        """Values of the columns `by`, which must not be empty, -> point, ascending where they can be compared.
+
+        Keys are plain values for a single column, else tuples.
+        """
+        columns = (by,) if isinstance(by, str) else by
+        empty = {c: None for c in ("layer", "head", "part", "step", "index") if c not in columns and c not in where}
+        if repeats(metric) and "index" in empty:
+            del empty["index"]
+        groups: dict[Any, list[Record]] = {}
+        for r in self.rows(metric, ANY if "model" in columns else model, **empty, **where):
+            key = tuple(getattr(r, c) for c in columns)
+            if None not in key:
+                groups.setdefault(key[0] if isinstance(by, str) else key, []).append(r)
+        keys = list(groups)
+        if all(isinstance(k, int) or (isinstance(k, tuple) and all(isinstance(p, int) for p in k)) for k in keys):
+            keys.sort()
+        return {key: point for key in keys if (point := summary(groups[key])) is not None}
+
+    def point(self, metric: str, model: Any = "", **where: Any) -> Point | None:
+        """The one value of a metric of a model in a place, summed up over seeds; None where there is none.
+
+        With `index`, what stands at that index.
+        """
+        if isinstance(where.get("index"), int):
+            return self.points(metric, model, by="index", **where).get(where["index"])
+        return self.points(metric, model, **where).get(())

@@ -1,0 +1,209 @@
+"""Jobs in processes of their own, as many at once as there are cores, a thread each; one display of how far they are.
+
+Two trainings of one thread each do more work than two after the other of two threads: an encoder of some million
+parameters has too little to do in each operation. What a job computes depends on its number of threads, which the plan
+fixes, not on what else runs.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from multiprocessing.connection import Connection
+from threading import Thread
+from typing import Any
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from .progress import bars
+from .signals import Stopped, leave, starting
+from .workers import check_not_in_worker, cores
+
+TRAINING = 0.8  # share of a model's time that its training takes, for the bar of all
+LEARNING = ("training", "fine-tuning")  # parts of a job that are one
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of a function of a module with `args` and, last, a `Show`; `label` names it on the screen."""
+
+    label: str
+    work: Callable[..., Any]
+    args: tuple[Any, ...]
+    threads: int | None = None
+
+
+def at_once() -> int:
+    """Jobs that run at the same time: one a core; one where an accelerator or a launcher's processes do the work."""
+    if torch.cuda.is_available() or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return 1
+    return cores()
+
+
+def threads(jobs: int, most: int) -> list[int | None]:
+    """Threads of each of so many jobs, `most` at once: one, but the last share the cores that they leave idle; None,
+    all that the process has, where jobs run one by one."""
+    if most < 2:
+        return [None] * jobs
+    rest = jobs % most
+    return [*[1] * (jobs - rest), *[most // max(rest, 1)] * rest]
+
+
+def run_jobs(
+    jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True, what: str = "models"
+) -> Iterator[tuple[Job, Any]]:
+    """Jobs with their results as they finish, `most` threads at a time; arguments and results must be picklable.
+
+    A single job, or `most` = 1, runs in this process. fresh: a process for each job, as the heap of a training stays
+    large, and a second one would grow on top of it; short jobs share theirs, which take some seconds to begin. what:
+    the jobs are.
+
+    Raises:
+        Exception: what a job raises; the others are stopped, a training with a checkpoint, and what they had finished
+            stays on disk.
+    """
+    if len(jobs) < 2 or most < 2:
+        with _display(progress, len(jobs), what) as show:
+            for number, job in enumerate(jobs):
+                with limited(job.threads):
+                    result = job.work(*job.args, partial(show, number, job.label))
+                show(number, job.label, "", 0, 0, "")
+                yield job, result
+        return
+    check_not_in_worker("A study")
+    context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
+    states = context.SimpleQueue()
+    told, teller = context.Pipe(duplex=False)  # not an Event: one that a killed process waits for can never be set
+    with _display(progress, len(jobs), what) as show:
+        Thread(target=_forward, args=(states, show), daemon=True).start()
+        with teller:
+            for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
+                part = list(group)
+                size, lives = min(len(part), most // each), 1 if fresh else None
+                with ProcessPoolExecutor(
+                    size, context, _start, (each, told, states), max_tasks_per_child=lives
+                ) as pool:
+                    with starting():
+                        waiting = {pool.submit(_work, number, job): job for number, job in part}
+                    try:
+                        while waiting:
+                            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                                result = future.result()
+                                yield waiting.pop(future), result
+                    except BaseException as error:
+                        teller.close()  # the processes end by themselves; leaving the pool waits for that
+                        if isinstance(error, Stopped) and progress:
+                            stays = "each training writes a checkpoint" if fresh else "what is finished stays"
+                            print(f"\nStopping: {stays}", file=sys.stderr, flush=True)
+                        if isinstance(error, BrokenProcessPool):
+                            alone = "--set at_once=1" if fresh else "taskset -c 0 before it"
+                            raise OSError(
+                                "A process was killed, perhaps for want of memory. The same command goes on from what "
+                                f"is finished; {alone} does one of the {what} at a time."
+                            ) from None
+                        raise
+        states.put(None)  # all is well, so nobody died holding its lock
+
+
+@contextmanager
+def limited(threads: int | None) -> Iterator[None]:
+    """This process with so many threads, or as it is."""
+    before = torch.get_num_threads()
+    if threads is None or threads == before:
+        yield
+        return
+    torch.set_num_threads(threads)
+    try:
+        with threadpool_limits(threads, user_api="blas"):
+            yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_states: Any = None
+
+
+def _start(each: int, told: Connection, states: Any) -> None:
+    global _states
+    _states = states
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
+    # In a thread: work that defers it ends its step first.
+    signal.signal(signal.SIGTERM, lambda number, _: Thread(target=leave, args=(number,), daemon=True).start())
+    Thread(target=_leave_when_told, args=(told,), daemon=True).start()
+    torch.set_num_threads(each)
+    threadpool_limits(each, user_api="blas")
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def _leave_when_told(told: Connection) -> None:
+    """The other end is closed to stop all, and by the system when the parent dies: the same command may already go on
+    then, so nobody must write."""
+    told.poll(None)
+    parent = multiprocessing.parent_process()
+    if parent is None or not parent.is_alive():
+        os._exit(1)
+    leave(signal.SIGTERM)
+
+
+def _work(number: int, job: Job) -> Any:
+    last = 0.0
+
+    def show(*state: Any) -> None:
+        nonlocal last
+        if (now := time.perf_counter()) - last > 0.2:
+            last = now
+            _states.put((number, job.label, *state))
+
+    result = job.work(*job.args, show)
+    _states.put((number, job.label, "", 0, 0, ""))
+    return result
+
+
+def _forward(states: Any, show: Callable[..., None]) -> None:
+    while (state := states.get()) is not None:
+        show(*state)
+
+
+@contextmanager
+def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Callable[[int, str, str, int, int, str], None]]:
+    """A bar for each running job on stderr, and one of all `jobs` below, with the time that is left; told (number,
+    label, what is done, done, in all, a word); nothing in all ends a job. What ends well is shown as ended."""
+    if not progress:
+        yield lambda *state: None
+        return
+    with bars(speed_estimate_period=600) as shown:  # of all jobs: stages differ in speed
+        running: dict[int, tuple[str, Any]] = {}
+        shares: dict[int, float] = {}  # of each job that is done
+        whole = shown.add_task(f"all {jobs} {kind}", total=jobs, word="") if jobs > 1 else None
+
+        def show(number: int, label: str, what: str, done: int, in_all: int, word: str) -> None:
+            if number in running and (running[number][0] != what or not in_all):
+                shown.remove_task(running.pop(number)[1])  # a new part has a bar and a clock of its own
+            if in_all:
+                if number not in running:
+                    running[number] = what, shown.add_task(f"{label}: {what}", total=in_all, word="")
+                shown.update(running[number][1], completed=done, word=word)
+            if whole is not None:
+                learned = done / in_all if in_all and what in LEARNING else float(shares.get(number, 0.0) > 0)
+                shares[number] = max(shares.get(number, 0.0), TRAINING * learned if in_all else 1.0)
+                shown.update(whole, completed=sum(shares.values()))
+
+        yield show
+        for task in [task for _, task in running.values()] + ([] if whole is None else [whole]):
+            shown.update(task, completed=next(t.total for t in shown.tasks if t.id == task))
+
+
+@contextmanager
+def show_progress(name: str, progress: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """The bar of work in this process that names its parts; told (what is done, done, in all)."""
+    with _display(progress) as show:
+        yield lambda what, done, total: show(0, name, what, done, total, "")

@@ -1,0 +1,52 @@
+"""How far a long work is: bars on stderr, and the function that is told."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+Show = Callable[[str, int, int, str], None]  # told how far a long work is: (what, done, in all, a word on it)
+
+
+@contextlib.contextmanager
+def training_bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
+    """Where to show how far the training is: as told, or a bar on stderr."""
+    if callable(progress):
+        yield progress
+        return
+    with bars(disable=not progress) as bar:
+        task = bar.add_task(label, total=None, completed=start, word="")
+        yield lambda what, done, total, word: bar.update(task, completed=done, total=total, word=word)
+
+
+def counted(show: Show, what: str) -> Callable[[int, int], None]:
+    """`show` for a work that tells (done, in all) alone; `what` is done."""
+    return lambda done, total: show(what, done, total, "")
+
+
+def bars(**options: Any) -> Progress:
+    """Bars on stderr, each with its label, how far it is, a `word`, and the time that it took and still takes."""
+    share = TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()
+    times = TextColumn("{task.fields[word]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+    return Progress(*share, *times, console=Console(stderr=True), **options)
+
+
+@contextmanager
+def progress_bar(progress: bool, what: str) -> Iterator[Callable[[int, int, float | None], None]]:
+    """A progress bar on stderr; it is told the characters done and read, and the share of the text that was read."""
+    if not progress:
+        yield lambda done, read, share: None
+        return
+    columns = TextColumn(what), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=None, said="")
+
+        def show(done: int, read: int, share: float | None) -> None:
+            total = max(done, read / share) if share else None
+            bar.update(task, completed=done, total=total, said=f"{done / 1e6:.1f} million characters")
+
+        yield show
+        bar.update(task, total=bar.tasks[0].completed)  # all was read, whatever was thought to be left

@@ -1,0 +1,122 @@
+"""Strict configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
+
+import contextlib
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import wrong_value
+from .files import plain_yaml, read_yaml, write_text
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class StrictConfig(BaseModel):
+    """A configuration whose unknown keys and wrong values are one-line ValueErrors."""
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False)
+
+    @classmethod
+    def parse(
+        cls,
+        values: dict[str, Any],
+        flags: Mapping[str, str] = MappingProxyType({}),
+        path: str | Path | None = None,
+        settings: Iterable[str] = (),
+    ) -> Self:
+        """Build from plain values.
+
+        Args:
+            flags: options of the command line that keys were given by.
+            path, settings: the file that holds the other values, but for those of `key=value` settings.
+
+        Raises:
+            ValueError: the first wrong key or value, with the nearest key or what would be right.
+        """
+        try:
+            if strange := [key for key in values if not isinstance(key, str)]:
+                raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(strange[0])[:60]!r}.")
+            return cls(**values)
+        except ValidationError as error:
+            first = error.errors()[0]["loc"]
+            typed = {*flags, *(setting.partition("=")[0].partition(".")[0] for setting in settings)}
+            of_file = path is not None and not (first and first[0] in typed)
+            raise ValueError(" ".join((f"{path}: " * of_file + cls._one_line(error, flags)).split())) from None
+
+    @classmethod
+    def keys_below(cls) -> list[str]:
+        """Keys that belong below one of this configuration's own, as they are typed."""
+        return []
+
+    @classmethod
+    def _one_line(cls, error: ValidationError, flags: Mapping[str, str]) -> str:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            keys = list(cls.model_fields)
+            below = {name.rpartition(".")[2]: name for name in cls.keys_below()}
+            close = difflib.get_close_matches(key, keys, n=2)
+            close = close or [below[name] for name in difflib.get_close_matches(key, below, n=2)]
+            hint = f"Did you mean {' or '.join(close)}?" if close else f"Keys: {', '.join(keys)}."
+            return f"Unknown configuration key {key[:60]!r}. {hint}"
+        if first["type"] == "missing" and key in cls.model_fields:
+            return f"{key} is missing: {cls.model_fields[key].description}."
+        if not key:
+            return first["msg"].removeprefix("Value error, ")
+        return wrong_value(flags.get(str(first["loc"][0]), key), error)
+
+    @classmethod
+    def _read(cls, path: Path) -> dict[str, Any]:
+        if not path.is_file():
+            what = f"{path} is a folder" if path.is_dir() else f"There is no file {path}"
+            raise ValueError(f"{what}, where a configuration is needed: a YAML file of `key: value` lines.")
+        read = read_yaml(path, "Mend it, or use a complete copy.")
+        if not isinstance(read, dict):
+            raise ValueError(f"{path} must hold `key: value` lines; got {type(read).__name__}.")
+        return read
+
+    @classmethod
+    def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+        """A YAML file, overridden by `values` that are not None, then by `key=value` settings; not checked yet."""
+        merged = cls._read(Path(path)) if path is not None else {}
+        merged.update({key: value for key, value in values.items() if value is not None})
+        for setting in settings:
+            key, equals, text = setting.partition("=")
+            if not equals or not key:
+                raise ValueError(f"--set takes key=value; got {setting!r}.")
+            try:
+                value = plain_yaml(text)
+            except ValueError:
+                raise ValueError(f"--set {key}: {text[:60]!r} is not a YAML value.") from None
+            if isinstance(value, str):  # YAML 1.1 reads 4e-3 as text; everyone who types it means a number
+                with contextlib.suppress(ValueError):
+                    value = float(value)
+            target = merged
+            *outer, last = key.split(".")
+            for part in outer:
+                target = target.setdefault(part, {})
+                if not isinstance(target, dict):
+                    raise ValueError(f"--set {key}: {part} is a single value and has no keys below it.")
+            target[last] = value
+        return merged
+
+    @classmethod
+    def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
+        """The configuration of what `merged` gives; an own scheme that it names must be loaded by `use_scheme`."""
+        settings = list(settings)
+        given = {key: key for key, value in values.items() if value is not None}
+        return cls.parse(cls.merged(path, settings, **values), given, path, settings)
+
+    def as_yaml(self) -> str:
+        """Every key with its value as YAML; `load` reads it back to an equal configuration."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+    def save(self, path: str | Path) -> None:
+        """Write `as_yaml` to a file."""
+        write_text(path, self.as_yaml())

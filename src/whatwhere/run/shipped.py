@@ -1,0 +1,45 @@
+"""The model that comes with the package, and its name: `reference`, wherever a model is asked for."""
+
+from pathlib import Path
+
+from .hashes import check_files, hashes
+
+REFERENCE = "reference"
+_FOLDER = Path(__file__).parents[1] / "reference"  # package data; examples/make_reference.py writes it
+OPENED = ("config.json", "tokenizer.json", "tokenizer_config.json")  # beside the weights
+_NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+def reference() -> str:
+    """Path of the reference model: a transformers folder inside the installed package, a small `dstg` trained on
+    English Wikipedia.
+
+    Its weights are stored in bfloat16 and open in float32. A text, because not every library takes a `Path`:
+    `AutoModel.from_pretrained(whatwhere.reference())`. What it learned, and how well, says README.md in the folder.
+
+    Raises:
+        ValueError: the package data are missing.
+    """
+    missing = [name for name in _NEEDED if not (_FOLDER / name).is_file()]
+    if missing:
+        raise ValueError(
+            f"The reference model is not part of this installation: {_FOLDER} has no {missing[0]}. "
+            "Reinstall whatwhere, or give a model folder."
+        )
+    return str(_FOLDER)
+
+
+def model_source(model: str | Path) -> str:
+    """What a model argument names: the shipped model's folder for the text `reference`, any other folder or Hub name as
+    it is.
+
+    The name wins over a folder `reference` in the current directory: that one is `./reference`, or a `Path`, which is
+    always a path.
+
+    Raises:
+        ValueError: as `reference`, or a file that the model is opened from is not as it was written.
+    """
+    source = reference() if model == REFERENCE else str(model)
+    if (folder := Path(source)).is_dir() and (known := hashes(folder)):
+        check_files(folder, *OPENED, *(name for name in known if name.endswith(".safetensors")), known=known)
+    return source

@@ -1,0 +1,124 @@
+"""Worker processes that tokenise shards of text, and the progress bar over them."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from .signals import starting
+
+Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
+Task = tuple[Any, ...]
+
+WORTH_WORKERS = 20_000_000  # characters still to be done: a worker process takes seconds to start (it imports torch)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_not_in_worker(caller: str) -> None:
+    """A script without the guard is run again by each of its own workers: say so instead of starting more."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(f"{caller} starts processes: call it below `if __name__ == '__main__':`.")
+
+
+class Workers:
+    """Worker processes, started late and only for a large corpus; their owner works too while they are busy.
+
+    They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
+    """
+
+    def __init__(self, tokenizer_file: Path, workers: int | None):
+        self.file = str(tokenizer_file)
+        self.tokenizer = Tokenizer.from_file(self.file)
+        self.children = (cores() if workers is None else workers) - 1
+        self.executor: ProcessPoolExecutor | None = None
+
+    def worth_it(self, read: int, share: float | None) -> bool:
+        left = read * (1 / share - 1) if share else read
+        return self.executor is not None or left >= WORTH_WORKERS
+
+    def each(self, work: Work, tasks: Iterable[Task], read: Callable[[], tuple[int, float | None]]) -> Iterator[Any]:
+        """The results of work(tokenizer, *task), in any order. `read`: the characters read, and their share of all."""
+        waiting: deque[tuple[Task, Future[Any]]] = deque()
+
+        def collect() -> Any:
+            task, future = waiting.popleft()
+            try:
+                return future.result()
+            except BrokenProcessPool:  # a worker was killed, or could not start: go on without
+                self.children = 0
+                return work(self.tokenizer, *task)
+
+        for task in tasks:
+            while waiting and waiting[0][1].done():
+                yield collect()
+            if len(waiting) < 2 * self.children and self.worth_it(*read()):
+                waiting.append((task, self.submit(work, task)))
+            else:
+                yield work(self.tokenizer, *task)
+        while waiting:
+            yield collect()
+
+    def submit(self, work: Work, task: Task) -> Future[Any]:
+        if self.executor is None:
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
+            context = multiprocessing.get_context("spawn")
+            self.executor = ProcessPoolExecutor(self.children, context, _start_worker, (self.file,))
+        try:
+            with starting():
+                return self.executor.submit(_work, work, task)
+        except BrokenProcessPool as error:
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def __enter__(self) -> "Workers":
+        self.parallelism = os.environ.get("TOKENIZERS_PARALLELISM")
+        if self.children < 1:
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.executor is not None:
+            if error[0] is not None:  # a stop must not wait for shards; half of one is made again
+                for process in list((self.executor._processes or {}).values()):
+                    process.terminate()
+            self.executor.shutdown(cancel_futures=True)
+        if self.parallelism is None:
+            os.environ.pop("TOKENIZERS_PARALLELISM", None)
+        else:
+            os.environ["TOKENIZERS_PARALLELISM"] = self.parallelism
+
+
+_worker_tokenizer: Tokenizer | None = None
+
+
+def _start_worker(tokenizer_file: str) -> None:
+    global _worker_tokenizer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    _worker_tokenizer = Tokenizer.from_file(tokenizer_file)
+
+
+def _leave_with_parent() -> None:
+    """A worker waits for work on a pipe that it holds itself, so it would outlive a parent that was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _work(work: Work, task: Task) -> Any:
+    assert _worker_tokenizer is not None
+    return work(_worker_tokenizer, *task)

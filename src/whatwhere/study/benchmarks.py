@@ -1,0 +1,245 @@
+"""`whatwhere evaluate`: the pieces of an evaluation, as many at once as cores; what is finished stays.
+
+`evaluate all` does every family of tasks whose data are at hand, cheapest first, within a budget.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..claims import evaluate
+from ..evaluation.family import UNTRAINED, EvaluationConfig, Family, Piece
+from ..evaluation.glue import GLUE
+from ..evaluation.holmes import HOLMES
+from ..evaluation.linguistic import LINGUISTIC
+from ..evaluation.mteb import MTEB
+from ..evaluation.squad import SQUAD
+from ..length.benchmark import LENGTH
+from ..records.record import Record, read_records
+from ..records.table import Point, Table
+from ..run.files import read_json
+from ..run.hashes import check_files, forget_hashes, hashes
+from ..run.jobs import Job, at_once, run_jobs, threads
+from ..run.locks import sweep
+from ..run.shipped import model_source
+from ..training.runs import claim_folder, one_writer
+from .machine import machine
+from .outputs import RECORDS, columns, write_results
+
+C = TypeVar("C", bound=EvaluationConfig)
+WIDE = 158  # characters of a line
+# Cheapest first: reading states, embedding, reading long texts in many ways, then fine-tuning.
+FAMILIES: tuple[Family[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE, SQUAD)
+
+
+@one_writer
+def run_evaluation(
+    family: Family[C], config: C, out: Path, progress: bool = True, checked: bool = False
+) -> dict[str, Any]:
+    """Do what is not done yet, and write records and page; returns what the verb prints. checked: the data have been.
+
+    Raises:
+        ValueError: `out` holds something else or other settings, data are missing or damaged.
+    """
+    config = _claimed(config, out, family.file)
+    if not checked:
+        family.check(config)
+    pieces = family.pieces(config)
+    todo = [piece for piece in pieces if not piece.finished(out)]
+    forget_hashes(out)
+    config.save_run(out / family.file)
+    try:
+        for part in _parts(todo, config.minutes):
+            most = at_once() if len(part) > 1 else 1
+            jobs = [
+                Job(piece.label, family.work, (str(out), piece), count)
+                for piece, count in zip(part, threads(len(part), most), strict=True)
+            ]
+            for _ in run_jobs(jobs, most, progress, fresh=False, what="pieces of work"):
+                pass
+    finally:
+        sweep(out)  # a process that is told to stop leaves what it had begun, a whole model perhaps
+    left = sum(not piece.file(out).is_file() for piece in pieces)
+    records = [replace(record, study=out.name) for record in family.records(config, out)]
+    notes = [*family.notes(config, out), *([_left_out(left)] if left else [])]
+    report = _write(config, out, records, family.title, config.reads() or family.name, notes)
+    found = {"out": str(out), "done": len(pieces) - left, "left": left}
+    return {**found, "records": [vars(r) for r in records], "notes": notes, "report": report}
+
+
+def _claimed(config: C, out: Path, file: str) -> C:
+    """The settings, after those that the folder was begun with, which bind where something is finished; that must be as
+    it was, or gone."""
+    done = any(out.glob("**/runs/**/*.json"))
+    free = config.free() if done else tuple(type(config).model_fields)
+    if claim_folder(config, out, file, resume=True, free=free) and done:
+        config = config.after(type(config).load_run(out / file))
+        kept = hashes(out)
+        if there := [name for name in kept if (out / name).is_file()]:
+            check_files(out, *there, known=kept)
+    config.named()
+    return config
+
+
+def _left_out(pieces: int) -> str:
+    return f"{pieces} pieces of work were left out for want of time; the same command goes on."
+
+
+def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Piece]]:
+    """The work in parts: a stage, or with a budget as many as there are cores, until the next would exceed it."""
+    began, seconds = time.perf_counter(), dict[str, float]()
+    for _, group in groupby(todo, key=lambda piece: piece.stage):
+        stage = list(group)
+        most = len(stage) if minutes is None else max(at_once(), 1)
+        for i in range(0, len(stage), most):
+            part, now = stage[i : i + most], time.perf_counter()
+            if minutes and now - began + max(seconds.get(piece.part, 0.0) for piece in part) > 60 * minutes:
+                return
+            yield part
+            for piece in part:
+                seconds[piece.part] = time.perf_counter() - now
+
+
+def _write(
+    config: EvaluationConfig, out: Path, records: list[Record], title: str, data: str, notes: Sequence[str]
+) -> str:
+    """Write the results of some models on some data; returns the path of the page."""
+    configs = {name: Path(model_source(model)) / "config.json" for name, model in config.named().items()}
+    facts = {
+        "title": title,
+        "name": out.name,
+        "models": [  # of one of the Hub without a configuration
+            {"name": name, "config": dict(read_json(path)) if path.is_file() else {}} for name, path in configs.items()
+        ],
+        "corpus": {"name": data},
+        "machine": machine(),
+        "notes": list(notes),
+    }
+    return str(write_results(out, records, "study.json", facts, evaluate(records)))
+
+
+def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
+    """For people: a line a model (a column, where parts are many): scores, intervals, differences from the first."""
+    table = Table([Record(**r) for r in result["records"]])
+    metrics = [f"{family.score}{variant}" for variant in family.variants]
+    parts = list(dict.fromkeys(part for metric in metrics for part in table.distinct("part", metric)))
+    if any(r.metric in metrics and r.part is None for r in table.records):
+        parts.append(None)  # the average of them
+    ranked = any(f"{family.name}.rank{variant}" in table.metrics for variant in family.variants)
+    lines = [["model", *("average" if part is None else family.heading(str(part)) for part in parts)]]
+    lines[0] += ["rank"] * ranked
+    for variant, metric in zip(family.variants, metrics, strict=True):
+        for model in table.models(metric):
+            for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
+                points = [table.point(metric, model, part=part, step=step) for part in parts]
+                paired = [_beside(table, family, variant, model, part, step) for part in parts]
+                if any(points):
+                    name = f"{model}{variant.replace('.', ', ')}{kind}"
+                    place = table.point(f"{family.name}.rank{variant}", model) if step is None else None
+                    lines.append([name, *map(_cell, points, paired), *[_place(place)] * ranked])
+    own = f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
+    if len(columns(lines)[0]) > WIDE and len(parts) > len(lines):
+        lines = [list(column) for column in zip(*lines, strict=True)]
+    text = [line.rstrip() for line in columns(lines)]
+    after = f"after it the difference from the first model{own}, = where it may be 0" if family.difference else ""
+    after += "; rank by the average of the tasks that all have and whose rows are paired" * ranked
+    bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
+    text.append("; ".join(filter(None, (family.legend, bounds, after))))
+    return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])
+
+
+def _beside(
+    table: Table, family: Family[Any], variant: str, model: str, part: object, step: int | None
+) -> Point | None:
+    """A trained model beside the first one, an untrained one beside its trained self."""
+    if not family.difference:
+        return None
+    if step is None:
+        return table.point(f"{family.difference}{variant}", model, part=part)
+    taught = table.point(f"{family.name}.taught{variant}", model, part=part)
+    return None if taught is None else -taught
+
+
+def _place(rank: Point | None) -> str:
+    if rank is None:
+        return "-"
+    bounds = f" [{rank.low:g}, {rank.high:g}]" if rank.low != rank.high else ""
+    return f"{rank.value:g}{bounds}"
+
+
+def _cell(point: Point | None, beside: Point | None) -> str:
+    if point is None:
+        return "-"
+    bounds = f" [{point.low:.3f}, {point.high:.3f}]" if point.low is not None else ""
+    if beside is None:
+        return f"{point.value:.3f}{bounds}"
+    level = beside.value == 0 or (beside.low is not None and beside.low <= 0 <= (beside.high or 0.0))
+    return f"{point.value:.3f}{bounds} {'=' if level else f'{beside.value:+.3f}'}"
+
+
+@one_writer
+def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[str, Any]:
+    """Spend a budget over all families of tasks, and write one page of all; the same call goes on.
+
+    Args:
+        config: `minutes` for everything; None: until all is done. `data`: one folder that holds every family's data.
+
+    Raises:
+        ValueError: `out` holds something else, or no task's data are there.
+    """
+    config = _claimed(config, out, "all.yaml")
+    chosen: list[tuple[Family[Any], Any]] = []
+    lacking: list[str] = []
+    for family in FAMILIES:
+        known = family.config.model_fields.get("tasks")
+        default = known.get_default(call_default_factory=True) if known else []
+        tasks: list[list[str]] = []  # an empty one where the folder tells which they are, or there are none
+        for some in [[task] for task in family.brief.get("tasks") or default] or [[]]:
+            try:
+                family.check(_settings(family, config, some))
+                tasks.append(some)
+            except ValueError as error:
+                lacking.append(f"{' '.join([family.name, *some])}: {error}")
+        if tasks:
+            chosen.append((family, _settings(family, config, sum(tasks, []))))
+    if not chosen:
+        names = ", ".join(family.name for family in FAMILIES)
+        raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {lacking[0]}")
+    forget_hashes(out)
+    config.save_run(out / "all.yaml")
+    began, results = time.perf_counter(), {}
+    for family, settings in chosen:
+        if config.minutes is not None:
+            settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
+        results[family.name] = run_evaluation(family, settings, out / family.name, progress, checked=True)
+    records = [replace(record, study=out.name) for name in results for record in read_records(out / name / RECORDS)]
+    begun = [name for name, result in results.items() if result["done"]]  # of the others nothing is to be told but that
+    notes = [note for name in begun for note in read_json(out / name / "study.json")["notes"]]
+    notes += [f"Not begun, for want of time: {name}." for name in results if name not in begun]
+    notes += [f"Left out: {reason}" for reason in lacking]
+    found = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
+    report = _write(config, out, records, "What the encoders are good for", ", ".join(begun), notes)
+    return {"out": str(out), **found, "left_out": lacking, "families": results, "report": report}
+
+
+def _settings(family: Family[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
+    shared = {"models": config.models, "data": config.data, "untrained": config.untrained, "scheme": config.scheme}
+    named = {"tasks": tasks} if "tasks" in family.config.model_fields else {}
+    return family.config.parse({**family.brief, **shared, **named})
+
+
+def all_text(result: Mapping[str, Any]) -> str:
+    """For people: the table of every family, and what was left out."""
+    of_name = {family.name: family for family in FAMILIES}
+    parts = [
+        "\n".join([of_name[name].title, evaluation_text(of_name[name], found)])
+        for name, found in result["families"].items()
+        if any(Record(**r).metric == of_name[name].score for r in found["records"])
+    ]
+    late = [f"{name}: {found['left']} pieces left out for want of time" for name, found in result["families"].items()]
+    parts += ["\n".join(line for line in late if ": 0 pieces" not in line)] if result["left"] else []
+    parts += ["\n".join(f"left out: {reason}" for reason in result["left_out"])] if result["left_out"] else []
+    return "\n\n".join([*parts, f"The report of all is {result['report']}: open it in a browser."])

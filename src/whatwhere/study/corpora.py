@@ -1,0 +1,427 @@
+"""How much position matters in corpora (GEOM): counts → distances → MDS, stress, violations → records → page.
+
+Counts are kept, so that a second run with other questions does not read the text again.
+"""
+
+import json
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import combinations, zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..analysis.corpus_geometry import (
+    CorpusDistances,
+    Geometry,
+    Plan,
+    best_rank,
+    corpus_geometry,
+    encoding_tables,
+    scatter,
+    stands_out,
+)
+from ..analysis.course import separation_records
+from ..analysis.matrices import bert_like, condition_records, scores_of_folder, scores_of_model
+from ..analysis.position_tables import load_tables
+from ..analysis.who import Who
+from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
+from ..encoder import Encoder, EncoderConfig
+from ..encoder.tables import WITHOUT_CLS
+from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
+from ..models.folder import quiet
+from ..records.record import Record
+from ..run.files import read_json, remove_folder, write_array, write_arrays
+from ..run.jobs import show_progress
+from ..run.shipped import model_source
+from ..training.runs import one_writer
+from .machine import machine
+from .outputs import check_folder, write_results
+from .settings import GeometryConfig
+
+CONFIG, FACTS = "geometry.yaml", "geometry.json"
+_UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
+DRAWN = 3  # columns of coordinates that a figure needs
+Numbers = Mapping[tuple[str, str | None, int | None], Record]
+
+
+@one_writer
+def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> dict[str, Any]:
+    """Measure every corpus of `config` and write records, arrays, tables and report.html to `out`.
+
+    Returns:
+        What `--json` prints: for each corpus its facts and summary, and the path of the report.
+
+    Raises:
+        ValueError: a corpus or table that cannot be read, or a corpus without a geometry; nothing of an earlier run is
+        lost.
+    """
+    began, started = time.perf_counter(), time.strftime("%Y-%m-%d %H:%M")
+    sources, plan = config.sources(), _plan(config)
+    encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
+    runs = {run: Path(model_source(run)) for run in config.models}
+    for folder in runs.values():
+        _check_model(folder)
+    _claim(config, out)
+    tokenizer = _tokenizer(config, sources)
+    for folder in runs.values():
+        _check_vocabulary(folder, tokenizer)
+    records: list[Record] = []
+    facts: list[dict[str, Any]] = []
+    measured: dict[str, tuple[Counts, Geometry]] = {}
+    stems = {name: _UNFIT.sub("-", name) for name in sources}
+    counted = {
+        name: _counts(config, source, tokenizer, out / f"counts/{stems[name]}.npz", progress)
+        for name, source in sources.items()
+    }
+    if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
+        return {"out": str(out), "report": None, "corpora": [], "models": []}
+    for stem in stems.values():
+        if (shards := out / "counts" / stem).is_dir():
+            remove_folder(shards)
+    for name, counts in counted.items():
+        stem = stems[name]
+        with show_progress(name, progress) as show:
+            found = corpus_geometry(counts, plan, show)
+        measured[name] = counts, found
+        table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
+        records += geometry_records(Who(name, study=out.name), counts, found)
+        facts.append(
+            {
+                "name": name,
+                "documents": int(counts.documents.sum()),
+                "tokens": int(found.distributions.support.sum()),
+                "positions_asked": config.positions,
+                "positions_kept": len(found.distributions.positions),
+                "left_out": found.distributions.left_out.tolist(),
+                "align": config.align,
+                "source": counts.facts.get("corpora"),
+                "statistics": [{k: v for k, v in asdict(s).items() if v is not None} for s in found.statistics],
+                "file": stem,
+                "table": table,
+                "summary": _summary(config, found, table),
+            }
+        )
+        save_geometry_arrays(out / "arrays" / f"geometry-{stem}.npz", found, scatter(found, encodings, config.seed))
+    records += _between(out.name, measured, config.intervals and config.protocol == "default")
+    records += _model_records(runs.values(), config, out.name, *next(iter(measured.values())))
+    models = [
+        {"name": Path(run).name, "folder": run, "summary": _model_summary(records, Path(run).name)} for run in runs
+    ]
+    about = {
+        "title": f"Positions in {', '.join(sources)}",
+        "protocol": config.protocol,
+        "corpora": facts,
+        "models": models,
+        "command": shlex.join(["whatwhere", *sys.argv[1:]]) if sys.argv[0].endswith("whatwhere") else None,
+        "started": started,
+        "seconds": round(time.perf_counter() - began, 1),
+        "machine": machine(),
+        "settings": config.model_dump(mode="json"),
+    }
+    report = write_results(out, records, FACTS, about)
+    return {"out": str(out), "report": str(report), "corpora": facts, "models": models}
+
+
+def _claim(config: GeometryConfig, out: Path) -> None:
+    """Take a folder that is new, empty, or of a geometry run: results are replaced, counts used again."""
+    kept = out / CONFIG
+    check_folder(out, kept.is_file(), f"geometry run ({kept} is missing)")
+    if (out / FACTS).is_file() and kept.is_file() and kept.read_text(encoding="utf-8") != config.as_yaml():
+        replaced = "its results are replaced, its counts used again where they fit."
+        print(f"{out} holds a run of other settings: {replaced}", file=sys.stderr)
+    config.save(kept)
+
+
+def _check_model(folder: Path) -> None:
+    """Refuse early what is no model, has no position table, or is of another package and its matrices are not found."""
+    if not (folder / "config.json").is_file():
+        raise ValueError(
+            f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
+        )
+    about = read_json(folder / "config.json")
+    if about.get("model_type") != EncoderConfig.model_type:
+        bert_like(folder)
+    elif about.get("absolute") == "none":
+        raise ValueError(
+            f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model."
+        )
+
+
+def _check_vocabulary(folder: Path, tokenizer: Any) -> None:
+    """Refuse a model whose token ids are other words than those counted; of one without a tokenizer nobody knows."""
+    saved = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    if saved and load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
+        raise ValueError(
+            f"The corpora would be counted with another vocabulary than that of {folder}, so their ids are other words "
+            "than the model's. Leave --tokenizer out, and measure models of different vocabularies one by one."
+        )
+
+
+def _plan(config: GeometryConfig) -> Plan:
+    return Plan(
+        paper=config.protocol == "paper",
+        dims=tuple(sorted(set(config.dims))),
+        ranks=tuple(sorted(set(config.ranks))),
+        tables=_tables(config),
+        use_smacof=config.smacof,
+        **config.model_dump(include={"min_support", "width", "heads", "splits", "intervals", "seed"}),
+    )
+
+
+def _tokenizer(config: GeometryConfig, sources: dict[str, Source]) -> Any:
+    """As configured; else that of the first model; else a WordPiece trained on the corpora, taken in turns."""
+    spec = config.tokenizer or (config.models[0] if config.models else None)
+    turns = zip_longest(*sources.values())
+    return build_tokenizer(spec, (text for texts in turns for text in texts if text is not None), config.vocab_size)
+
+
+def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
+    """Tables to compare, row i of position i."""
+    if not config.tables:
+        return {}
+    found, left_out = load_tables(config.tables)
+    if left_out:
+        raise ValueError(
+            f"{left_out[0]} has no position table, so it has no distances to compare. Leave it out of --table."
+        )
+    starts = [int(t.config.get("model_type") not in WITHOUT_CLS) for t in found]
+    starts = starts if config.first_row is None else [config.first_row] * len(found)
+    return {t.name: t.rows[start:] for t, start in zip(found, starts, strict=True)}
+
+
+def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
+    """Counts of a corpus: those of an earlier run in the same folder if they are of the same text and settings; of one
+    that was stopped, those of its shards, which lie in a folder beside until all are counted."""
+    launched = int(os.environ.get("WORLD_SIZE", "1")) > 1  # then all must count, whatever file one of them finds
+    sha = tokenizer_hash(tokenizer)
+    if path.is_file() and not launched:
+        kept = Counts.load(path)
+        text = json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
+        now = config.positions, config.groups, config.align, text, sha, config.phrases
+        facts = (kept.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
+        if (kept.positions, kept.groups, kept.align, *facts) == now:
+            return kept
+    counts = count_source(
+        source,
+        tokenizer,
+        config.positions,
+        align=config.align,
+        groups=config.groups,
+        phrases=config.phrases,
+        workers=config.workers,
+        progress=progress,
+        keep=path.with_suffix(""),
+    )
+    if os.environ.get("RANK", "0") == "0":
+        counts.save(path)
+    return counts
+
+
+def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[str, Any] | None:
+    """The corpus-optimal table as a file; None where position 0 is not supported or nothing stands out of chance."""
+    if config.align != "start" or found.distributions.positions[0] != 0 or not stands_out(found):
+        return None
+    mds = found.mds_corrected or found.mds
+    rank = min(config.rank or best_rank(found) or mds.coords.shape[1], mds.coords.shape[1])
+    table = mds_table(mds.coords, found.distributions.positions, rank)
+    write_array(path, table)
+    corrected = found.mds_corrected is not None
+    return {"file": f"tables/{path.name}", "rows": len(table), "rank": rank, "corrected": corrected}
+
+
+def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
+    """Sizes, support and every statistic of a corpus, whose name is the model's."""
+    kept = found.distributions
+    rows = len(kept.positions)
+    return [
+        who.record("corpus.documents", counts.documents.sum()),
+        who.record("corpus.tokens", kept.support.sum()),
+        who.record("positions.kept", rows, n=counts.positions),
+        *who.records("support", kept.support, {"index": range(len(kept.support))}),
+        *(who.record(s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=rows) for s in found.statistics),
+    ]
+
+
+def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
+    """Hellinger distances of two corpora at the positions that both support, as counted, with their intervals."""
+    records, who = [], Who("", study=study)
+    for a, b in combinations(measured, 2):
+        p, q = (measured[name][1].distributions for name in (a, b))
+        both, rows, others = np.intersect1d(p.positions, q.positions, return_indices=True)
+        if not len(both):
+            continue
+        ours, theirs = p.p[rows], q.p[others]
+        half = np.full(len(both), np.nan)
+        if intervals:
+            sides = (_half_interval(measured[a][0], both, theirs), _half_interval(measured[b][0], both, ours))
+            half = np.hypot(*sides)
+        for at, d, h in zip(both, hellinger(ours, theirs), half, strict=True):
+            records.append(who.record("between", d, d - h, d + h, part=f"{a}|{b}", index=int(at)))
+    return records
+
+
+def _half_interval(counts: Counts, positions: np.ndarray, others: Any) -> np.ndarray:
+    """Half 95 % interval of distances to others, over groups of documents; NaN where one holds a whole position."""
+    groups = [counts.group(g)[positions] for g in range(counts.groups) if counts.documents[g]]
+    support = np.array([group.sum(axis=1) for group in groups])
+    if len(groups) < 2 or (support.sum(axis=0) - support).min() == 0:
+        return np.full(len(positions), np.nan)
+    found = jackknife(groups, lambda left: hellinger(positional_distributions(left, min_support=0).p, others))
+    return np.asarray((found.high - found.low) / 2)
+
+
+def _model_records(
+    folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, found: Geometry
+) -> list[Record]:
+    """Of each run its table's separation at every checkpoint, against the first corpus, and conditions H1 and H3."""
+    records: list[Record] = []
+    kept = found.distributions
+    corpus = CorpusDistances(found.dist, kept.positions, found.corrected.distances if found.corrected else None)
+    halves = _halves(counts, kept.positions, config) if config.models else []
+    for folder in folders:
+        who = Who(folder.name, study=study)
+        if (folder / "checkpoints").is_dir():
+            records += separation_records(folder, who, corpus=corpus)
+        if read_json(folder / "config.json").get("model_type") == EncoderConfig.model_type:
+            with quiet():
+                scores = scores_of_model(Encoder.from_pretrained(folder, local_files_only=True))
+        else:
+            scores = scores_of_folder(folder)
+        records += condition_records(scores, kept.p, who, halves=halves)
+    return records
+
+
+def _halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> list[tuple[Any, Any]]:
+    """Distributions of two random halves of the documents at the positions, for each split."""
+    rng = np.random.default_rng(config.seed)
+    filled = np.flatnonzero(counts.documents)
+    halves = []
+    for _ in range(config.splits):
+        order = rng.permutation(filled)
+        parts = [counts.of(half.tolist())[positions] for half in np.array_split(order, 2)]
+        if all(part.sum(axis=1).all() for part in parts):
+            halves.append(tuple(positional_distributions(part, min_support=0).p for part in parts))
+    return halves
+
+
+def save_geometry_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray]) -> None:
+    """What the figures of a corpus are drawn from, as an .npz, whole or not at all."""
+    kept = found.distributions
+    lags = np.abs(kept.positions[:, None] - kept.positions)
+    lag = np.arange(1, int(lags.max()) + 1)
+    lag = lag[np.isin(lag, lags)]
+
+    def mean_at(squares: np.ndarray) -> np.ndarray:
+        means = np.array([squares[lags == k].mean() for k in lag])
+        return np.asarray(np.sign(means) * np.sqrt(np.abs(means)))
+
+    arrays = {"positions": kept.positions, "support": kept.support, "left_out": kept.left_out, **more}
+    arrays |= {"lag": lag, "lag_mean": mean_at(found.dist**2)}
+    pairs = {"distance": found.dist, "distance_half": found.dist_half, "corrected_squares_half": found.squares_half}
+    if found.corrected is not None:
+        pairs["corrected"] = found.corrected.signed
+        arrays |= {key: getattr(found.corrected, key) for key in ("floor", "floor_low", "floor_high")}
+        arrays["lag_mean_corrected"] = mean_at(found.corrected.squares)
+    arrays |= {name: of_pairs.astype(np.float32) for name, of_pairs in pairs.items() if of_pairs is not None}
+    for ending, mds in (("", found.mds), ("_corrected", found.mds_corrected)):
+        if mds is not None:
+            arrays |= {f"eigenvalues{ending}": mds.eigenvalues, f"coords{ending}": mds.coords[:, :DRAWN]}
+    write_arrays(path, arrays)
+
+
+def _summary(config: GeometryConfig, found: Geometry, table: dict[str, Any] | None) -> list[str]:
+    """Sentences on one corpus, made from its numbers by fixed rules; table: file, rows, rank of what was written."""
+    value: Numbers = {(s.metric, s.part, s.index): s for s in found.statistics}
+    rows = len(found.distributions.positions)
+    words = [_kept(config, found), *_noise(found, value), *_fit(value, rows, config.width)]
+    corrected = ".corrected" if found.corrected is not None else ""
+    violations = value[f"violations{corrected}", "corpus", None].value
+    words.append(
+        f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances "
+        "grow with the lag, 50 by chance)."
+    )
+    if over := [r for r in (*config.ranks, config.rank or 0) if r > found.mds.rank]:
+        words.append(f"Rank {max(over)} was asked for; the distances have rank {found.mds.rank}, which is used.")
+    if table:
+        words.append(
+            f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set "
+            f"model.absolute=mds --set model.table_file=FILE --set model.table_width={table['rank']} --set "
+            f"model.max_position_embeddings={table['rows']}`."
+        )
+    elif not stands_out(found):
+        words.append(
+            "No table made of these distances fits other documents better than a random one, so none is written."
+        )
+    return words
+
+
+def _model_summary(records: Sequence[Record], name: str) -> list[str]:
+    """Sentences on one model: how far apart its table's rows are over training, and GEOM's conditions H1 and H3."""
+    own = [r for r in records if r.model == name]
+    words = []
+    separation = [r for r in own if r.metric == "separation" and r.part == "corpus"]
+    if apart := sorted((r.step, r.value) for r in separation if r.step is not None):
+        (first, start), (last, end) = apart[0], apart[-1]
+        nearest = "The nearest two rows of its position table are"
+        words.append(f"{nearest} {start:.3g} apart at step {first}, {end:.3g} at step {last}.")
+    whats = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
+    for metric, what in whats.items():
+        least = [r.value for r in own if r.metric == metric]
+        floor = {(r.layer, r.head, r.part): r.value for r in own if r.metric == f"{metric}.floor"}
+        below = [r for r in own if r.metric == metric and r.value < floor.get((r.layer, r.head, r.part), 0.0)]
+        share = f"{len(below)} of {len(least)}"
+        tail = f"; below what two halves of the documents differ by at one position in {share}" if floor else ""
+        words += [f"Smallest distance of {what}: {min(least):.3g}{tail}."] if least else []
+    return words
+
+
+def _kept(config: GeometryConfig, found: Geometry) -> str:
+    kept = found.distributions
+    if found.corrected is None:
+        empty = int(np.sum(kept.support == 0))
+        return (
+            f"GEOM's protocol: all {config.positions} positions are kept, the last two empty, as [CLS] and [SEP] take "
+            f"their place. {empty} in all are empty and count as uniform, and no noise is taken out."
+        )
+    tail = f"; {len(kept.left_out)} are left out (first: {kept.left_out[0]})" if len(kept.left_out) else ""
+    return f"{len(kept.positions)} of {config.positions} positions have at least {config.min_support:g} tokens{tail}."
+
+
+def _noise(found: Geometry, value: Numbers) -> list[str]:
+    if found.corrected is None:
+        return []
+    mean, counted = value["distance.mean.corrected", None, None], value["distance.mean", None, None].value
+    floor = f"Two halves of the documents are {found.corrected.floor.mean():.2f} apart at one and the same position. "
+    if (mean.low if mean.low is not None else mean.value) <= 0:
+        return [f"{floor}Nothing is left of the distances between positions when that is taken out."]
+    noise = 1 - mean.value**2 / counted**2
+    return [
+        f"{floor}Without that, positions are {mean.value:.2f} apart (root mean square) instead of {counted:.2f}: "
+        f"{100 * noise:.0f} % of the squared distances were noise."
+    ]
+
+
+def _fit(value: Numbers, rows: int, width: int) -> list[str]:
+    held = {key[1:]: s.value for key, s in value.items() if key[0] == "stress.held_out"}
+    ranked = [(s, index) for (part, index), s in held.items() if part == "mds" and index is not None]
+    if not ranked:
+        return []
+    least, rank = min(ranked)
+    least = held.get(("mds.chosen", None), least)  # at ranks that were not chosen on what judges them
+    sinusoids, equal = held["sinusoidal", None], held["equidistant", None]
+    last = rank == max(index for _, index in ranked)
+    edge = " (the most that stand out of the noise of half of the documents)" if last else ""
+    cost = "fewer" if rank * (rows + width) < rows * width else "more"
+    return [
+        "Made from half of the documents and held against the others, the corpus's own table has the least stress, "
+        f"{least:.3f}, with {rank} dimension{'s' * (rank > 1)}{edge}; sinusoids have {sinusoids:.3f}, positions that "
+        f"are all equally far apart {equal:.3f} (best scale; 0 is exact). r(n + d) = {rank * (rows + width):,} numbers "
+        f"are {cost} than the {rows * width:,} of a free table of width {width}."
+    ]

@@ -1,0 +1,245 @@
+"""What happens inside trained models, by every analysis that there is all for, many in one pass of the documents.
+
+A study calls `measure` for every model; `whatwhere heads` is `run_heads`, for one model alone.
+"""
+
+import json
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..analysis import INSIDE, Analysis, Subject
+from ..analysis.corpus_geometry import CorpusDistances, Plan, corpus_geometry
+from ..analysis.passes import choose_documents, read
+from ..analysis.texts import repeated_text, save_texts
+from ..analysis.who import Who
+from ..corpus import Windows, count_windows
+from ..encoder.tables import most_tokens
+from ..records.gates import NOTHING, labels
+from ..records.record import Record, read_records, write_records
+from ..records.table import Table
+from ..run.files import Arrays, arrays_of, read_json
+from ..run.hashes import forget_hashes
+from ..run.jobs import show_progress
+from ..training.runs import one_writer
+from .corpora import geometry_records, save_geometry_arrays
+from .machine import machine
+from .model_windows import model_windows
+from .outputs import check_folder, columns, save_arrays, write_results
+from .training_records import learning_records, not_learned
+
+CORPUS = "corpus"  # `model` of the records of a study's own corpus
+# Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.
+MOST_COUNTED, GROUPS, SPLITS = 254, 16, 4
+FACTS, KIND = "study.json", "heads"
+SHARE, LOOKS = "kl.share.", "attention."
+SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
+MOST_SHOWN = 128  # tokens of a text in the explorer
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Measurements:
+    """Records, arrays by the stem of their file, and what could not be measured, with the reason."""
+
+    records: list[Record] = field(default_factory=list)
+    arrays: dict[str, Arrays] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def attempt(self, analysis: Analysis, measure: Callable[[], Any]) -> Any:
+        """What `measure` returns; None, with the reason in `left_out`, where the model has nothing of the kind."""
+        try:
+            return measure()
+        except ValueError as error:
+            if not analysis.optional:
+                raise
+            self.left_out[analysis.name] = str(error)
+            return None
+
+
+def measure(subject: Subject, analyses: Iterable[Analysis]) -> Measurements:
+    """Do all analyses that the subject has everything for, those with a reader in one pass of its documents."""
+    measured = Measurements()
+    possible = [analysis for analysis in analyses if subject.has(analysis.needs)]
+    readers = {a: measured.attempt(a, partial(a.reader, subject.model)) for a in possible if a.reader is not None}
+    readers = {a: reader for a, reader in readers.items() if reader is not None}
+    if readers:
+        show = subject.show("heads" if subject.terms else "sentences")
+        read(subject.model, subject.some(), list(readers.values()), progress=show)
+    for analysis in possible:
+        result: Any = None
+        if analysis in readers:
+            result = readers[analysis].records(subject.who), readers[analysis].arrays()
+        elif analysis.measure is not None:
+            result = measured.attempt(analysis, partial(analysis.measure, subject))
+        records, arrays = result if isinstance(result, tuple) else (result or [], {})
+        measured.records += records
+        if arrays and analysis.arrays:
+            measured.arrays[f"{analysis.arrays}-{subject.who.stem}"] = arrays
+    # Two analyses may say the same: the shares of the table of step 0 are of "position table" and of "separation".
+    measured.records = list(dict.fromkeys(measured.records))
+    return measured
+
+
+def corpus_records(
+    windows: Windows, out: Path, study: str, progress: Callable[[str, int, int], None] | None = None
+) -> tuple[list[Record], CorpusDistances | None]:
+    """Geometry of the positions in the training documents: records with model "corpus" and arrays/geometry-corpus.npz.
+
+    Positions count from the start of a document, as in GEOM; later pieces of a document are left out.
+    Kept in `out`, and read again where it is done. No distances where nothing can be measured; the log says why.
+    """
+    kept, arrays = out / "corpus-geometry.parquet", out / "arrays" / f"geometry-{CORPUS}.npz"
+    if not kept.is_file() or (not arrays.is_file() and read_records(kept)):
+        positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)
+        counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
+        try:
+            found = corpus_geometry(counts, Plan(splits=SPLITS), progress or (lambda what, done, total: None))
+        except ValueError as error:
+            _log.warning("No geometry of the corpus: %s More text would give one.", str(error).split(" Count more")[0])
+            write_records(kept, [])
+            return [], None
+        save_geometry_arrays(arrays, found, {})
+        write_records(kept, geometry_records(Who(CORPUS, study=study), counts, found))
+    records = read_records(kept)
+    if not arrays.is_file():
+        return records, None
+    with arrays_of(arrays) as file:
+        corrected = np.maximum(file["corrected"], 0.0).astype(float) if "corrected" in file.files else None
+        return records, CorpusDistances(file["distance"].astype(float), file["positions"], corrected)
+
+
+@one_writer
+def run_heads(
+    model: Any,
+    tokenizer: Any,
+    folder: Path,
+    *,
+    corpus: str | None = None,
+    field: str = "text",
+    documents: int = 500,
+    length: int | None = None,
+    ablated: int = 0,
+    out: Path | None = None,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Look into a model; returns what `whatwhere heads --json` prints, with `out` also writes records, arrays and page.
+
+    Args:
+        model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
+        folder: where the model was read from. corpus, field, length: see `windows.model_windows`.
+        documents: held-out windows of full length to read. ablated: of those, how many have their loss measured with
+            parts taken out.
+
+    Raises:
+        ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds
+        something else.
+    """
+    if out is not None:
+        check_folder(out, _ours(out), "earlier look of `heads`")
+    number = folder.name.removeprefix("seed-")
+    name = folder.parent.name if number != folder.name else folder.name
+    seed = int(number) if number != folder.name and number.isdigit() else None
+    with model_windows(model, tokenizer, folder, corpus, field, documents, progress, length) as (windows, source):
+        held_out = windows["held_out"]
+        chosen = choose_documents(held_out, documents)
+        who = Who(name, seed, out.name if out else "")
+        with show_progress(name, progress) as show:
+            found = measure(Subject(who, model, chosen, ablated=ablated, thorough=True, progress=show), INSIDE)
+        learning = learning_records(tokenizer, folder, who)
+        result = {
+            "model": str(folder),
+            "corpus": source,
+            "windows": len(chosen),
+            "documents": chosen.count,
+            "tokens": chosen.length,
+            "not_learned": not_learned(learning, name) or None,
+            "left_out": found.left_out,
+            "records": [vars(r) for r in found.records],
+            "report": None,
+        }
+        if out is not None:
+            title, text = repeated_text()
+            length = min(chosen.length, most_tokens(model.config) or chosen.length)
+            texts = []
+            for i in (0, len(held_out) // 2):
+                texts.append((f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]))
+            texts.append((title, np.array(tokenizer(text, truncation=True, max_length=length)["input_ids"])))
+            forget_hashes(out)
+            for old in (out / "arrays").glob("*.npz"):  # of another model, or of a call that was killed
+                old.unlink()
+            save_arrays(out, found.arrays)
+            save_texts(out, model, tokenizer, texts, name=name, seed=seed)
+            config = json.loads(model.config.to_json_string())
+            facts = {
+                "kind": KIND,
+                "title": f"Inside {name}",
+                "name": out.name,
+                "corpus": {"name": source},
+                "models": [{"name": name, "seed": seed, "config": config, "left_out": found.left_out}],
+                "seeds": [] if seed is None else [seed],
+                "machine": machine(),
+                "command": f"whatwhere heads {name} --out NEW-FOLDER",
+            }
+            result["report"] = str(write_results(out, [*found.records, *learning], FACTS, facts))
+    return result
+
+
+def _ours(out: Path) -> bool:
+    """Whether `out` holds what an earlier call wrote: never a study, whose records have the same name."""
+    try:
+        return bool(read_json(out / FACTS).get("kind") == KIND)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def heads_text(result: dict[str, Any]) -> str:
+    """The same for people: a line a head with its label, the shares of its terms, and what it looks at."""
+    records = [Record(**r) for r in result["records"]]
+    named = labels(Table(records), records[0].model, records[0].seed) if records else {}
+    heads: dict[tuple[int, int], dict[str, Record]] = defaultdict(dict)
+    for r in records:
+        if r.layer is not None and r.head is not None and (r.part == "total" or not r.metric.startswith(LOOKS)):
+            heads[r.layer, r.head][r.metric] = r
+    shares = [metric for metric in dict.fromkeys(r.metric for r in records) if metric.startswith(SHARE)]
+    looks = [LOOKS + s for s in SCORES if any(LOOKS + s in of_head for of_head in heads.values())]
+    names = [metric.removeprefix(SHARE).removeprefix(LOOKS) for metric in (*shares, *looks)]
+    lines = [["layer", "head", *(["follows" if named else "most by", "stable"] if shares else []), *names]]
+    for (layer, head), of_head in sorted(heads.items()):
+        label = of_head.get("head.label")
+        follows = [named.get((layer, head), str(label.part)), f"{label.value:.0%}"] if label else ["-", "-"]
+        cells = [f"{of_head[m].value:.2f}" if m in of_head else "-" for m in shares]
+        cells += [f"{of_head[m].value:.3f}" if m in of_head else "-" for m in looks]
+        lines.append([str(layer), str(head), *(follows if shares else []), *cells])
+    text = [result["not_learned"], ""] if result["not_learned"] else []
+    text += columns(lines, str.rjust)
+    for term, count in Counter(named.values()).most_common():
+        follow = "have no single term that is worth anything alone" if term == NOTHING else f"follow {term}"
+        text.append(f"{count} of {len(named)} heads {follow}")
+    for r in records:
+        if not named and r.metric == "heads.share" and r.value > 0:
+            text.append(f"{r.value:.0%}{_bounds(r, '.0%')} of {r.n} heads change most without {r.part}")
+    whole = [r for r in records if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part]
+    for r in records:
+        if r.metric == "ablation.loss" and r.index is None:
+            text.append(f"masked loss {r.value:.3f} nats on {r.n} documents; it rises, in all blocks at once:")
+    for r in whole:
+        text.append(f"  {r.metric.removeprefix('ablation.'):8} {r.part:16} {r.value:+.3f}{_bounds(r, '+.3f')}")
+    if whole:
+        text.append("  (blocks and heads one by one: --json, or the page of --out)")
+    documents = f"{result['documents']} document{'s' * (result['documents'] != 1)}"
+    text.append(f"read: {result['windows']} windows of {result['tokens']} tokens, of {documents} of {result['corpus']}")
+    text += [f"{what}: not measured. {why}" for what, why in result["left_out"].items()]
+    return "\n".join(text)
+
+
+def _bounds(record: Record, digits: str) -> str:
+    there = record.low is not None and record.high is not None
+    return f" [{record.low:{digits}}, {record.high:{digits}}]" if there else ""

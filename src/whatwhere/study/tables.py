@@ -1,0 +1,155 @@
+"""`whatwhere spectra`: from sources of tables to records, a text table, and a folder with arrays and a page."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..analysis.position_tables import (
+    POSITIONS,
+    SourceTable,
+    load_tables,
+    noise_records,
+    table_arrays,
+    table_records,
+    word_records,
+)
+from ..analysis.who import Who
+from ..records.record import Record
+from ..run.hashes import forget_hashes
+from ..training.runs import one_writer
+from .outputs import check_folder, save_arrays, write_results
+
+FACTS, STUDY = "spectra.json", "spectra"
+COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
+
+
+@dataclass(frozen=True)
+class SpectraRun:
+    """Tables that were measured, their records in the same order, and the models that have no position table."""
+
+    tables: list[SourceTable]
+    records: list[list[Record]]
+    left_out: list[str]
+
+    def facts(self) -> dict[str, Any]:
+        """The tables without their numbers, and the models left out."""
+        entries = []
+        for t in self.tables:
+            rows, width = t.rows.shape
+            named = {"name": t.name, "kind": t.kind, "seed": t.seed}
+            entries.append({**named, "rows": rows, "width": width, "source": t.source})
+        return {"tables": entries, "left_out": self.left_out}
+
+
+def measure_tables(sources: Sequence[str | Path], words: bool = False) -> SpectraRun:
+    """Measure every position table of the sources, and with `words` their models' word tables (shares and N50 alone).
+
+    Raises:
+        ValueError: as `load_tables`; a table whose rows are all equal.
+    """
+    tables, left_out = load_tables(sources, words)
+    records = []
+    for table in tables:
+        measure = table_records if table.kind == POSITIONS else word_records
+        try:
+            who = Who(table.name, table.seed, STUDY)
+            noise = noise_records(table.rows, who) if table.kind == POSITIONS else []
+            records.append(measure(table.rows, who)[0] + noise)
+        except ValueError as error:
+            raise ValueError(f"{table.source}, {table.kind}: {error}") from None
+    return SpectraRun(tables, records, left_out)
+
+
+@one_writer
+def run_spectra(
+    sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False
+) -> tuple[SpectraRun, Path | None]:
+    """Measure the tables of all sources and, where `out` names a folder, write spectra.json, records.parquet, arrays/
+    and report.html there, in place of an earlier run's; the run and the report's path.
+
+    Raises:
+        ValueError: as `measure_tables`; the folder holds something else.
+    """
+    began = time.perf_counter()
+    if out is None:
+        return measure_tables(sources, words), None
+    out = Path(out)
+    check_folder(out, (out / FACTS).is_file(), STUDY)
+    run = measure_tables(sources, words)
+    forget_hashes(out)
+    for old in (out / "arrays").glob("*.npz"):
+        old.unlink()
+    facts = run.facts()
+    for table, entry in zip(run.tables, facts["tables"], strict=True):
+        who = Who(table.name, table.seed, STUDY)
+        stem = f"{'table' if table.kind == POSITIONS else 'words'}-{who.stem}"
+        arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
+        save_arrays(out, {stem: {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()}})
+        entry |= {"arrays": f"arrays/{stem}.npz", "config": table.config}
+    facts["title"], facts["seconds"] = "The shape of position tables", time.perf_counter() - began
+    facts["command"] = " ".join(
+        ["whatwhere spectra", *map(str, sources), *(["--words"] if words else []), f"--out {out}"]
+    )
+    return run, write_results(out, (r for of_table in run.records for r in of_table), FACTS, facts)
+
+
+def spectra_text(run: SpectraRun) -> str:
+    """All tables in rows as LOWDIM Table 1, then of each position table what turns and stands out."""
+    wide = max(len(_label(t)) for t in run.tables)
+    lines = []
+    for kind in dict.fromkeys(t.kind for t in run.tables):
+        lines.append(f"{kind:{wide}}  " + "  ".join(f"{c:>6}" for c in COLUMNS))
+        for table, records in zip(run.tables, run.records, strict=True):
+            if table.kind == kind:
+                top = [_one(records, metric) for metric in ("pca.top3", "pca.top5", "pca.top10")]
+                numbers = [f"{v:>6}" for v in (*table.rows.shape, min(table.rows.shape))] + [f"{v:>6.2f}" for v in top]
+                numbers += [f"{_one(records, 'n50.count'):>6.0f}", f"{_one(records, 'n50'):>6.1f}"]
+                lines.append(f"{_label(table):{wide}}  " + "  ".join(numbers))
+    for table, records in zip(run.tables, run.records, strict=True):
+        if table.kind == POSITIONS:
+            lines += ["", *_details(table, records)]
+    if run.left_out:
+        lines += ["", f"no position table: {', '.join(run.left_out)}"]
+    return "\n".join(lines)
+
+
+def _label(table: SourceTable) -> str:
+    return table.name if table.seed is None else f"{table.name} seed {table.seed}"
+
+
+def _one(records: list[Record], metric: str) -> float:
+    return next(r.value for r in records if r.metric == metric)
+
+
+def _details(table: SourceTable, records: list[Record]) -> list[str]:
+    def row(name: str, metric: str, scale: float, digits: int) -> str:
+        return f"  {name:26}" + " ".join(f"{scale * r.value:6.{digits}f}" for r in records if r.metric == metric)
+
+    null = next(r for r in records if r.metric == "equivariance.null")
+    pairs: dict[str, dict[str, float]] = {}
+    for r in records:
+        if r.metric.startswith("rotation.") and r.part:
+            pairs.setdefault(r.part, {})[r.metric] = r.value
+    turning = [
+        f"{part} {p['rotation.turns']:.1f} turns ({100 * p['rotation.strength']:.0f} % of their motion)"
+        for part, p in pairs.items()
+    ]
+    alone = [f"{r.index} ({r.value:.1f} x the median distance)" for r in records if r.metric == "outlier"]
+    peaks = [f"{r.value:.0f}" for r in records if r.metric == "fft.peak"]
+    first = [f"{r.index}: {r.value:.2f}" for r in records if r.metric == "equivariance.first"]
+    return [
+        _label(table),
+        row("share of components, %", "pca.share", 100, 1),
+        row("turns of components", "fft.turns", 1, 0),
+        row("power in 4 low DCT bins, %", "dct.low4", 100, 1),
+        f"  {'dominant turns':26}{', '.join(peaks) or 'none'}",
+        f"  {'pairs that rotate':26}{', '.join(turning) or 'none'}",
+        f"  {'equivariance of E E^T':26}{_one(records, 'equivariance'):.3f}, shuffled {null.value:.3f} "
+        f"[{null.low:.3f}, {null.high:.3f}]",
+        f"  {'of its first components':26}{', '.join(first) or '-'}",
+        f"  {'positions alone':26}{', '.join(alone) or 'none'}",
+    ]

@@ -1,0 +1,116 @@
+"""Records of what a corpus and a training left: sizes, losses, costs; whether a model has learned anything yet."""
+
+from pathlib import Path
+from typing import Any
+
+from ..analysis.corpus_geometry import CorpusDistances
+from ..analysis.course import separation_records
+from ..analysis.who import Who
+from ..corpus import Windows
+from ..corpus.windows import own_windows
+from ..encoder.tables import has_table
+from ..records.gates import plateau, unlearned
+from ..records.record import Record
+from ..records.table import Table
+from ..run.files import read_json
+from ..run.hashes import check_files
+from ..run.status import LOG, step_lines
+from ..training import pretrain
+from ..training.finetune import CONFIG, FinetuneConfig
+from ..training.runs import SUMMARY
+
+# Metric and key of the training's summary.
+COSTS = {
+    key: key for key in ("steps", "tokens", "passes", "seconds", "tokens_per_second", "parameters", "operations")
+} | {
+    "parameters.embedding": "embedding_parameters",
+    "memory.peak": "peak_memory_bytes",
+}
+
+
+def text_records(windows: Windows, study: str) -> list[Record]:
+    """Sizes of the corpus, how far its training windows could be shifted, and the loss of a guess by frequency."""
+    facts, train, who = windows.manifest, windows["train"], Who("", study=study)
+    records = []
+    for key in ("documents", "characters", "tokens", "windows"):
+        records.append(who.record(f"corpus.{key}", sum(facts[key].values())))
+        records += [who.record(f"corpus.{key}", count, part=split) for split, count in facts[key].items()]
+    room = train.length - train.lengths()
+    records.append(who.record("corpus.room", room.mean(), n=len(room)))
+    if (share := train.from_start()) is not None:
+        records.append(who.record("corpus.from_start", share, n=len(train)))
+    return [*records, unigram_record(windows, study)]
+
+
+def unigram_record(windows: Windows, study: str) -> Record:
+    """The entropy in nats of a guess by token frequency alone."""
+    return Who("", study=study).record("loss.unigram", windows.unigram_entropy(), n=int(windows.unigrams().sum()))
+
+
+def loss_records(folder: Path, who: Who) -> list[Record]:
+    """Loss curves of a training, finished or not."""
+    records = []
+    for line in step_lines(folder / LOG):
+        at = who.at(line["step"])
+        for key, part in (("loss", "train"), ("validation_loss", "validation")):
+            if key in line:
+                records.append(at.record("loss", line[key], part=part))
+        if "validation_accuracy" in line:
+            low, high, n = line.get("accuracy_low"), line.get("accuracy_high"), line.get("validation_labels")
+            records.append(at.record("accuracy", line["validation_accuracy"], low, high, part="validation", n=n))
+    return records
+
+
+def training_records(folder: Path, who: Who) -> list[Record]:
+    """Loss curves and costs of a finished training."""
+    check_files(folder, SUMMARY, LOG)
+    summary = read_json(folder / SUMMARY)
+    known = {metric: summary.get(key) for metric, key in COSTS.items()}
+    return loss_records(folder, who) + [who.record(metric, v) for metric, v in known.items() if v is not None]
+
+
+def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
+    """All records of the finished fine-tuning in the folder `out`, whose name is the model's.
+
+    Args:
+        corpus: Hellinger distances for stress and correlation; see `separation_records`.
+
+    Raises:
+        ValueError: no finished fine-tuning there.
+    """
+    out = Path(out)
+    if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
+        raise ValueError(f"{out} holds no finished fine-tuning. The command that began it goes on.")
+    summary = read_json(out / SUMMARY)
+    who = Who(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
+    records = training_records(out, who)
+    records.append(who.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
+    if has_table(out):
+        records += separation_records(out, who, used=summary["longest"], corpus=corpus)
+    return records
+
+
+def learning_records(tokenizer: Any, folder: Path, who: Who) -> list[Record]:
+    """Validation losses of the pretraining that left a model or checkpoint, up to it, and the loss of a guess by token
+    frequency; none where they are not known: of models from elsewhere, or of another task."""
+    checkpoint = folder.parent.name == "checkpoints"
+    run = folder.parent.parent if checkpoint else folder
+    windows = own_windows(tokenizer, folder) if (run / pretrain.CONFIG).is_file() and (run / LOG).is_file() else None
+    if windows is None:
+        return []
+    last = int(folder.name.removeprefix("step-")) if checkpoint else None
+    losses = [r for r in loss_records(run, who) if r.metric == "loss" and (last is None or (r.step or 0) <= last)]
+    return [*losses, unigram_record(windows, who.study)]
+
+
+def not_learned(records: list[Record], model: str) -> str:
+    """One sentence where a model has learned how often each token occurs and no more (`gates`); else empty."""
+    table = Table(records)
+    young, level = unlearned(table, model), plateau(table)
+    if young is None or level is None:
+        return ""
+    loss = level - young[0]
+    return (
+        f"{model} has not learned more than how often each token occurs: its validation loss is {loss:.2f} nats, such "
+        f"a guess has {level:.2f}. What follows is how it began, not what its scheme does; train it longer."
+    )

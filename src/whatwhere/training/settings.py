@@ -1,0 +1,197 @@
+"""Strict run configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
+
+import contextlib
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from ..encoder.carry import relative_imports
+from ..encoder.registry import load_scheme
+from ..run.files import write_text
+from ..run.hashes import sha256, with_hash
+from ..run.settings import Count, Share, StrictConfig
+
+SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
+
+
+_said: set[str] = set()  # schemes that this process has said to run
+_loaded: set[str] = set()  # texts of the schemes that this process has loaded, wherever they stood
+KNOWN = "WHATWHERE_SCHEMES"  # hashes of the schemes that a process was given and passes on to those that it starts
+
+
+def _known_schemes() -> Path:
+    """Where this user's machine keeps the hashes of the schemes that were given by name."""
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "whatwhere" / "schemes"
+
+
+def trust_scheme(path: Any) -> None:
+    """Remember that this file was named as the scheme to run: folders that hold a copy of it may run it from now on.
+
+    Where nothing can be remembered on the disk, this process and those that it starts still know it.
+    """
+    if not isinstance(path, str | Path) or not Path(path).is_file():
+        return
+    digest = sha256(Path(path))
+    os.environ[KNOWN] = " ".join(dict.fromkeys([*os.environ.get(KNOWN, "").split(), digest]))
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        kept = _known_schemes()
+        if not kept.is_file() or digest not in kept.read_text("utf-8").split():
+            write_text(kept, (kept.read_text("utf-8") if kept.is_file() else "") + digest + "\n")
+
+
+class UnknownProgram(ValueError):
+    """Code that only a file names, and nobody on this machine."""
+
+
+def check_trusted(path: Path, named_by: Path) -> None:
+    """Refuse code that only a file names, which may have come from elsewhere.
+
+    Raises:
+        UnknownProgram: nobody has named a scheme of this text by --scheme on this machine.
+    """
+    digest, known = sha256(path), os.environ.get(KNOWN, "").split()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        known += _known_schemes().read_text("utf-8").split()
+    if digest not in known:
+        raise UnknownProgram(
+            f"{named_by} names {path}, which is a program that would run here. Read it, then add --scheme {path}."
+        )
+
+
+def use_scheme(path: Any) -> None:
+    """Load a file that registers an own scheme; no path, and a text that is loaded already, change nothing.
+
+    Raises:
+        ValueError: the file does not run, registers what is taken, or could not travel with a saved model.
+    """
+    if not isinstance(path, str | Path):
+        return
+    try:
+        if (file := Path(path)).suffix != ".py" or not file.is_file():
+            raise ValueError("it is no Python file that exists. See examples/kerple.py for one.")
+        text = file.read_text(encoding="utf-8")
+        if text not in _loaded:
+            relative_imports(text)  # else a training would fail when it saves its model
+            try:
+                load_scheme(file)
+            except SystemExit as stop:
+                what = f"it ends the program (exit status {stop.code})"
+                raise ValueError(f"{what}; a scheme only registers its parts.") from None
+            _loaded.add(text)
+    except SyntaxError as error:
+        raise ValueError(f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}.") from None
+    except ValueError as error:
+        line = " ".join(str(error).split())
+        raise ValueError(line if str(path) in line else f"The scheme {path}: {line}") from None
+
+
+class SchemeConfig(StrictConfig):
+    """A configuration that may name an own scheme, beside the file that names it or from the current directory."""
+
+    scheme: str | None = None  # Python file that registers a table, bias, rotation or preset of your own
+
+    @classmethod
+    def _read(cls, path: Path) -> dict[str, Any]:
+        read = super()._read(path)
+        if isinstance(scheme := read.get("scheme"), str):
+            beside = path.parent / scheme
+            read["scheme"] = str(beside) if beside.is_file() else scheme
+        return read
+
+    @classmethod
+    def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+        """As of every configuration; a scheme that the file alone names must be known here.
+
+        Raises:
+            ValueError: it is not (`check_trusted`).
+        """
+        trust_scheme(values.get("scheme"))
+        merged = super().merged(path, settings, **values)
+        scheme = merged.get("scheme")
+        if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
+            check_trusted(Path(scheme), Path(path))
+            if multiprocessing.parent_process() is None and not values.get("scheme") and scheme not in _said:
+                _said.add(scheme)
+                print(f"Running the scheme {scheme}, which {path} names.", file=sys.stderr)
+        return merged
+
+    def save_run(self, path: Path) -> None:
+        """Save to a run's folder, with a hash, together with the scheme, so that the folder is enough to go on."""
+        saved = self
+        if self.scheme is not None:
+            trust_scheme(self.scheme)
+            write_text(path.parent / SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
+            saved = self.model_copy(update={"scheme": SCHEME})
+        write_text(path, with_hash(saved.as_yaml()))
+
+    def same_content(self, key: str, out: Path) -> bool:
+        """Whether what `key` names, otherwise than the run in `out` does, is what that run was begun with."""
+        return False
+
+    @classmethod
+    def load_run(cls, path: Path) -> Self:
+        """What `save_run` wrote, the scheme of the folder loaded first: where a process begins with a run's folder."""
+        merged = cls.merged(path)
+        use_scheme(merged.get("scheme"))
+        return cls.parse(merged, path=path)
+
+    def check_scheme(self, out: Path) -> None:
+        """Refuse to go on in a run's folder with another scheme than it began with.
+
+        Raises:
+            ValueError: the scheme differs from the folder's copy.
+        """
+        kept = out / SCHEME
+        if self.scheme is None or not kept.is_file():
+            return
+        if kept.read_text("utf-8") != Path(self.scheme).read_text("utf-8"):
+            raise ValueError(
+                f"{self.scheme} is not the scheme that {out} began with (kept as {kept}). Undo the change, or choose "
+                "another --out."
+            )
+
+
+class LoopConfig(StrictConfig):
+    """What the training loop itself needs; recipes extend it."""
+
+    seed: NonNegativeInt = 0  # of weights, masks and order
+    steps: Count | None = None  # budget: optimizer steps
+    batch_size: Count = 32  # windows per optimizer step, all processes and accumulated parts together
+    accumulate: Count = 1  # parts a step's batch is computed in
+    learning_rate: PositiveFloat = 4e-3  # peak of AdamW's; those of other parameters are shares of it
+    warmup_steps: NonNegativeInt = 100  # linear
+    # Of the learning rate after the warm-up; trapezoid: constant to 70 % of the steps, then linear.
+    schedule: Literal["cosine", "linear", "trapezoid"] = "cosine"
+    minimum_learning_rate_ratio: Share = 0.1  # learning rate at the end, as a share of the peak
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: of the hidden matrices; AdamW of all else
+    # Muon's updates: adamw, entries as large as AdamW's; spectral, √max(1, rows/columns) times orthogonal.
+    muon_scale: Literal["adamw", "spectral"] = "adamw"
+    matrix_learning_rate_scale: PositiveFloat = 1.0  # of the hidden matrices
+    # Steps that matrix_learning_rate_scale is meant for: a training of N, if more, takes √(this / N) of it.
+    matrix_steps: Count | None = None
+    embedding_learning_rate_scale: PositiveFloat = 1.0  # of the word embeddings
+    table_learning_rate_scale: NonNegativeFloat = 1.0  # of the position table; 0 freezes it
+    bias_learning_rate_scale: PositiveFloat = 1.0  # of relative-bias tables
+    betas: tuple[float, float] = (0.9, 0.95)
+    epsilon: PositiveFloat = 1e-8
+    weight_decay: NonNegativeFloat = 0.01  # of matrices, a step: times the learning rate
+    embedding_weight_decay: NonNegativeFloat = 0.0
+    table_weight_decay: NonNegativeFloat = 0.0
+    bias_weight_decay: NonNegativeFloat = 0.0
+    clip: PositiveFloat = 1.0  # largest norm of the gradient
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
+    sharding: Literal["none", "full"] = "none"  # full: each of several processes keeps a share of the model (FSDP2)
+    deterministic: bool = False  # on CUDA, too: torch's deterministic kernels alone, an error where there is none
+    checkpoint_every: Count = 500  # steps between checkpoints, besides 0, those of checkpoint_steps, and the last
+    checkpoint_steps: list[NonNegativeInt] | None = None  # of further checkpoints; default: 1, 3, 10, 30, 100, ...
+    # Minutes of training that a kill costs at most: a checkpoint after so long, gone with the next.
+    checkpoint_minutes: PositiveFloat = 10.0
+    validate_every: Count = 100  # steps between validations
+    log_every: Count = 10  # steps between log lines
+    trackers: list[str] = []  # of accelerate, for example tensorboard
