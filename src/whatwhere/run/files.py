@@ -6,19 +6,23 @@ temporary folder. A killed process leaves at most a name that begins with a dot 
 
 import contextlib
 import errno
+import glob
+import hashlib
 import json
 import math
 import os
 import re
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 from zlib import crc32
 
 import numpy as np
+import psutil
 import yaml
 
 Arrays = dict[str, np.ndarray]  # by name, as in an .npz file
@@ -29,8 +33,10 @@ _BOMB_BYTES, _BOMB_RATIO = 1 << 28, 1000  # what is larger than both when it is 
 
 
 @contextmanager
-def new_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """An open binary file that becomes `path` when the block ends well; missing folders above it are made.
+def new_file(path: str | Path, before_rename: Callable[[Path], None] | None = None) -> Iterator[IO[bytes]]:
+    """Yield an open binary file that becomes `path` when the block ends well; missing folders above it are made.
+
+    before_rename: called with the temporary name of the whole file, just before it becomes `path`.
 
     Raises:
         OSError: the disk is full or not writable; what stood at `path` stands there still.
@@ -43,6 +49,8 @@ def new_file(path: str | Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if before_rename is not None:
+            before_rename(temporary)
         os.replace(temporary, path)
         flush_names(path.parent)
     finally:
@@ -303,8 +311,11 @@ def arrays_of(path: Path, way_out: str = "Delete it and run the command again.")
         raise ValueError(f"{path} is not a complete array file ({why}). {way_out}") from error
 
 
-def append_line(path: Path, line: Mapping[str, Any]) -> None:
-    """Add an object as a line to a log; behind a line that a crash cut off, on one of its own."""
+def append_line(path: Path, line: Mapping[str, Any], flush: bool = False) -> None:
+    """Add an object as a line to a log; after a line that a crash cut off, on a line of its own.
+
+    flush: wait until the line is on the disk.
+    """
     with path.open("a+b") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
@@ -312,6 +323,9 @@ def append_line(path: Path, line: Mapping[str, Any]) -> None:
         else:
             torn = False
         file.write(b"\n" * torn + json.dumps(line).encode() + b"\n")
+        if flush:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -355,3 +369,62 @@ def _beside(path: Path) -> Path:
 def this_machine() -> str:
     """Eight digits for this machine, so that processes of several with one number do not meet in a shared folder."""
     return f"{crc32(socket.gethostname().encode()):08x}"
+
+
+def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
+    """Remove the temporary names that killed processes left below a folder, and restore what they had put aside.
+
+    Names of living processes, of other machines, and everything in folders inside that are not free stay as they are.
+    Only for a folder that is known to be a run's: names that begin with a dot and end in a number may be anybody's.
+    """
+    for path in sorted(folder.iterdir()):
+        if match := TEMPORARY.match(path.name):
+            if _is_abandoned(match):
+                _clear(path, match)
+        elif path.is_dir() and not path.is_symlink() and is_free(path):
+            sweep(path, is_free)
+
+
+def sweep_beside(path: Path) -> None:
+    """Remove what killed processes of this machine left beside a folder that they were to make whole."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        match = TEMPORARY.match(left.name)
+        if match and match[1] == path.name and _is_abandoned(match):
+            _clear(left, match)
+
+
+def _clear(left: Path, match: re.Match[str]) -> None:
+    """Remove a temporary name, or restore what was put aside."""
+    if match[4] and not left.with_name(match[1]).exists():
+        os.replace(left, left.with_name(match[1]))
+    elif left.is_dir() and not left.is_symlink():
+        shutil.rmtree(left, ignore_errors=True)
+    else:
+        left.unlink(missing_ok=True)
+
+
+def _is_abandoned(match: re.Match[str]) -> bool:
+    """Return whether the process of a temporary name has ended, or is this one; never for another machine's."""
+    if match[2] != this_machine():
+        return match[2] is None
+    try:
+        return int(match[3]) == os.getpid() or psutil.Process(int(match[3])).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_now(path: Path) -> str:
+    """Return the SHA-256 of a file, computed once a process while the file's time and size stay."""
+    state = path.stat()
+    return _hash_of_state(path, state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _hash_of_state(path: Path, changed: int, size: int) -> str:
+    return sha256(path)

@@ -1,0 +1,375 @@
+"""The folder of a run: its files with their hashes, its finished steps, its settings, its log, and one writer.
+
+Everything that a command leaves is written through a `RunFolder`. `manifest.jsonl` has a line for every change, and
+lines are only added; the last line of a killed process may be torn and is then ignored. A file is written under a
+temporary name, its hash goes into the manifest, then it takes its name. So the last line of a killed process may tell
+of a file that never got its name: its state before is accepted too until the folder is opened for writing again.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from .files import (
+    append_line,
+    check_writable,
+    hash_now,
+    new_file,
+    new_folder,
+    read_lines,
+    remove_folder,
+    sha256,
+    sweep,
+)
+from .formats import format_of
+from .lock import is_free, lock
+
+MANIFEST = "manifest.jsonl"
+LOG = "log.jsonl"
+FORMAT = "whatwhere-run-1"
+_NOT_RECORDED = (MANIFEST, LOG)  # lines are added to them after every change
+
+
+class RunFolder:
+    """A run's folder; made by `open`, `create` or `at`.
+
+    path: of the folder. is_new: the folder had no manifest when it was opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_new = not (path / MANIFEST).is_file()
+        self._is_provisional = False  # a new run whose input may still be refused
+        self._forget()
+
+    def _forget(self) -> None:
+        self._size = 0  # bytes of the manifest that were read
+        self._kind: str | None = None
+        self._files: dict[str, str] = {}  # name -> SHA-256
+        self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs and files
+        self._pending: dict[str, str | None] = {}  # files of the last line -> their hashes before it
+
+    # ---- opening ----
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: str | Path, kind: str, *, part: str = "") -> Iterator[Self]:
+        """Open a folder for writing, as the only process, and make it if it is missing.
+
+        What killed processes left under temporary names is removed. Where the block refuses its input by a ValueError
+        before `accept` was called or a step done, a new run leaves no file.
+
+        Args:
+            kind: what the run is ("study", "pretrain", ...).
+            part: hold this part of the work alone; other processes may hold other parts, and none the whole.
+
+        Raises:
+            ValueError: the folder cannot be written, or holds something else.
+            InUse: another process writes to it.
+        """
+        path = Path(path)
+        check_writable(path)
+        if path.is_file():
+            raise ValueError(f"{path} is a file, where the folder of a run is needed. Choose another --out.")
+        with lock(path, part):
+            run = cls(path)
+            run._refresh()
+            run._check_kind(kind)
+            run._is_provisional = run.is_new and not part
+            if not part:
+                sweep(path, is_free)
+                run._settle()
+            try:
+                yield run
+            except ValueError:
+                if run._is_provisional:
+                    run._withdraw()
+                raise
+            finally:
+                run._close()
+
+    @classmethod
+    @contextmanager
+    def create(cls, path: str | Path, kind: str, *, replace: bool = True) -> Iterator[Path]:
+        """Yield an empty folder that becomes `path`, with a manifest of all its files, where the block ends well.
+
+        replace: False where another process may make the same folder meanwhile: what it has put there stays.
+        """
+        with new_folder(Path(path), replace) as folder:
+            yield folder
+            run = cls(folder)
+            run._append({"format": FORMAT, "kind": kind})
+            run.record(*run.unrecorded())
+            run._close()
+
+    @classmethod
+    def at(cls, path: str | Path) -> Self:
+        """Return a folder for reading; a process that the folder's writer started may write single files to it."""
+        run = cls(Path(path))
+        run._refresh()
+        return run
+
+    def sub(self, name: str) -> Path:
+        """Return the path of a run inside this one, which has a manifest of its own."""
+        return self.path / name
+
+    @property
+    def kind(self) -> str | None:
+        """Kind of the run; None for a folder without a manifest."""
+        self._refresh()
+        return self._kind
+
+    def _check_kind(self, kind: str) -> None:
+        """Begin a manifest in an empty folder, and refuse a folder of another kind."""
+        if self._kind == kind:
+            return
+        if self._kind is not None:
+            raise ValueError(f"{self.path} holds a {self._kind} run, not a {kind} run. Choose another --out.")
+        for path in self.path.iterdir():
+            if (path / MANIFEST).is_file() or path.name.startswith("."):
+                continue
+            if (self.path / "hashes.json").is_file() or any(self.path.glob("*.yaml")):
+                raise ValueError(
+                    f"{self.path} was written by version 0.1.0, whose runs this version does not continue. Choose "
+                    "another --out and start again."
+                )
+            raise ValueError(
+                f"{self.path} is not empty and holds no {kind} run ({MANIFEST} is missing). Choose another --out."
+            )
+        self._append({"format": FORMAT, "kind": kind})
+
+    # ---- files ----
+
+    def write(self, name: str, value: Any) -> None:
+        """Write a file whole or not at all, in the format of its suffix (`run.formats`), and record its hash.
+
+        Raises:
+            OSError: the disk is full or not writable; the file before is still there.
+        """
+        path = self.path / name
+        encode = format_of(name).write
+
+        def record(temporary: Path) -> None:
+            self._append({"files": {name: sha256(temporary)}})
+
+        with new_file(path, before_rename=record) as file:
+            encode(file, value)
+
+    def read(self, name: str) -> Any:
+        """Return the value of a file, in the format of its suffix, after comparing its hash once a process.
+
+        Raises:
+            ValueError: the file is missing, damaged, or not as it was written.
+        """
+        self.check(name)
+        return format_of(name).read(self.path / name)
+
+    def has(self, name: str) -> bool:
+        """Return whether a file is recorded and there."""
+        self._refresh()
+        return name in self._files and (self.path / name).is_file()
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """Return the names of the recorded files that match a pattern, sorted."""
+        self._refresh()
+        return sorted(name for name in self._files if Path(name).match(pattern))
+
+    def record(self, *names: str) -> None:
+        """Record files that a library wrote: their hashes, as they are now."""
+        self._append({"files": {name: sha256(self.path / name) for name in names}})
+
+    def unrecorded(self) -> list[str]:
+        """Return names of the files that are not recorded: without logs, names that begin with a dot, and runs of
+        their own."""
+        self._refresh()
+        return [name for name in _files_below(self.path) if name not in self._files]
+
+    def move_in(self, folder: Path, *, last: str = "") -> None:
+        """Move every file and folder out of `folder` into the run and record them; `last` comes after all others."""
+        hashes = {name: sha256(folder / name) for name in _files_below(folder)}
+        self._append({"files": hashes})
+        for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
+            target = self.path / path.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            os.replace(path, target)
+
+    def remove(self, *names: str) -> None:
+        """Remove files or folders of the run, from its manifest first."""
+        self._append({"removed": list(names)})
+        for name in names:
+            path = self.path / name
+            if path.is_dir():
+                remove_folder(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def check(self, *names: str) -> None:
+        """Compare files with their hashes, all of them without names; a file that is not recorded passes.
+
+        Raises:
+            ValueError: the first file that is missing or not as it was written.
+        """
+        for problem in self.problems(names or None):
+            raise ValueError(f"{problem}. Use a complete copy; if you changed it, delete its line in {MANIFEST}.")
+
+    def problems(self, names: Iterable[str] | None = None) -> Iterator[str]:
+        """Yield a sentence for each recorded file that is missing or not as it was written."""
+        self._refresh()
+        for name in sorted(self._files) if names is None else names:
+            path = self.path / name
+            actual = hash_now(path) if path.is_file() else None
+            accepted = {self._files.get(name, actual), self._pending.get(name, self._files.get(name, actual))}
+            if actual in accepted:
+                continue
+            if actual is None:
+                yield f"{path} is missing"
+            else:
+                yield f"{path} is not as it was written (hash mismatch)"
+
+    # ---- steps and log ----
+
+    def done(self, step: str, *, inputs: Mapping[str, Any] | None = None, files: Iterable[str] = ()) -> None:
+        """Record that a step is finished: what it was made from (plain values), and the files that it wrote."""
+        self.accept()
+        self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files)})
+
+    def accept(self) -> None:
+        """Keep what a new run has written from here on, whatever happens: its input is good."""
+        self._is_provisional = False
+
+    def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
+        """Return whether a step is finished from these inputs and its files are as they were written."""
+        return self.problem(step, inputs=inputs) == ""
+
+    def problem(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
+        """Return why a finished step cannot be reused, "" where it can; None where it was never finished."""
+        self._refresh()
+        if (known := self._steps.get(step)) is None:
+            return None
+        if inputs is not None and known["inputs"] != json.loads(json.dumps(dict(inputs))):
+            return f"{self.path}: {step} was done from other inputs"
+        for name in known["files"]:
+            if not self.has(name):
+                return f"{self.path / name} is missing"
+        return next(self.problems(known["files"]), "")
+
+    def steps(self) -> dict[str, dict[str, Any]]:
+        """Return the inputs of every finished step."""
+        self._refresh()
+        return {step: dict(known["inputs"]) for step, known in self._steps.items()}
+
+    def log(self, **facts: Any) -> None:
+        """Add a line to log.jsonl."""
+        append_line(self.path / LOG, facts)
+
+    def log_lines(self) -> list[dict[str, Any]]:
+        """Return the lines of log.jsonl, without one that a crash cut off."""
+        return read_lines(self.path / LOG)
+
+    # ---- manifest ----
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        append_line(self.path / MANIFEST, line, flush=True)
+
+    def _refresh(self) -> None:
+        """Apply the lines that were added since the last look."""
+        path = self.path / MANIFEST
+        size = path.stat().st_size if path.is_file() else 0
+        if size == self._size:
+            return
+        if size < self._size:  # it is gone, or another was put in its place
+            self._forget()
+        if not size:
+            return
+        with path.open("rb") as file:
+            file.seek(self._size)
+            text = file.read(size - self._size)
+        for row in text.splitlines(keepends=True):
+            line: Any = None
+            with suppress(ValueError):  # of a line that a crash cut off
+                line = json.loads(row)
+            if isinstance(line, dict):
+                self._apply(line)
+            elif not row.endswith(b"\n"):  # perhaps it is being written
+                break
+            self._size += len(row)
+
+    def _apply(self, line: Mapping[str, Any]) -> None:
+        """Apply one line of the manifest."""
+        if "undone" in line:
+            for name, digest in self._pending.items():
+                if digest is None:
+                    self._files.pop(name, None)
+                else:
+                    self._files[name] = digest
+        new = line.get("files", {})
+        self._pending = {name: self._files.get(name) for name in new}
+        self._files.update(new)
+        for name in line.get("removed", ()):
+            self._files.pop(name, None)
+            for below in [known for known in self._files if known.startswith(f"{name}/")]:
+                del self._files[below]
+        if "kind" in line:
+            self._kind = str(line["kind"])
+        if "done" in line:
+            self._steps[str(line["done"])] = {"inputs": line.get("inputs", {}), "files": line.get("of", [])}
+
+    def _settle(self) -> None:
+        """Take back the last line where its files did not get their names."""
+        for name in self._pending:
+            path = self.path / name
+            if not path.is_file() or sha256(path) != self._files[name]:
+                self._append({"undone": True})
+                self._refresh()
+                return
+
+    def _close(self) -> None:
+        """Say in the manifest that the last change is whole; a kill leaves it open."""
+        self._refresh()
+        if self._pending:
+            self._settle()
+            self._append({"closed": True})
+
+    def _withdraw(self) -> None:
+        """Remove what a new run has written, where its input was refused."""
+        self._refresh()
+        for name in [*self._files, LOG, MANIFEST]:
+            (self.path / name).unlink(missing_ok=True)
+        for folder in sorted({(self.path / name).parent for name in self._files} - {self.path}, reverse=True):
+            with suppress(OSError):  # it holds something else
+                folder.rmdir()
+
+
+def verify(folder: Path) -> tuple[int, list[str]]:
+    """Return how many files below a folder are recorded, and a sentence for each that is missing or damaged.
+
+    Raises:
+        ValueError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"There is no folder {folder}. Give the folder of a run or a model.")
+    count = 0
+    problems: list[str] = []
+    for path in sorted(folder.rglob(MANIFEST)):
+        run = RunFolder.at(path.parent)
+        count += len(run.names())
+        problems += run.problems()
+    return count, problems
+
+
+def _files_below(folder: Path, below: str = "") -> Iterator[str]:
+    """Yield names of files below a folder, without logs, names that begin with a dot, and runs of their own."""
+    for path in sorted((folder / below).iterdir()):
+        name = f"{below}{path.name}"
+        if path.name.startswith(".") or name in _NOT_RECORDED:
+            continue
+        if not path.is_dir():
+            yield name
+        elif not (path / MANIFEST).is_file():
+            yield from _files_below(folder, f"{name}/")

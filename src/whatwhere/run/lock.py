@@ -1,0 +1,99 @@
+"""One writer a folder: a lock that the system frees when its process dies, beside a file that names the process."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from .files import write_text
+
+LOCK = ".lock"
+WRITER = ".writer"
+LOOK = 0.1  # seconds for which a lock is tried: whoever asks who writes holds it for a moment
+
+
+class InUse(ValueError):
+    """Another process writes to a folder."""
+
+    def __init__(self, folder: Path, writer: str) -> None:
+        super().__init__(folder, writer)  # pickled with its arguments where it comes from another process
+        self.folder = folder
+        self.writer = writer
+
+    def __str__(self) -> str:
+        return f"{self.folder} is being written by process {self.writer}. Wait for it, or choose another --out."
+
+
+def is_free(folder: Path) -> bool:
+    """Return whether no process writes to a folder."""
+    return writer_of(folder) is None
+
+
+def writer_of(folder: Path) -> str | None:
+    """Return who writes to a folder or to a part of it, "PID on HOST"; None where nobody does."""
+    for path in [folder / LOCK, *folder.glob(f"{LOCK}-*")]:
+        if path.is_file() and not _is_unlocked(path):
+            return _written_by(path)
+    return None
+
+
+def _is_unlocked(lock: Path) -> bool:
+    try:
+        with FileLock(lock, timeout=0):
+            return True
+    except Timeout:
+        return False
+    except OSError:  # this user may not write here, and asks only who does
+        return True
+
+
+def _written_by(lock: Path) -> str:
+    writer = lock.with_name(lock.name.replace(LOCK, WRITER, 1))
+    with suppress(OSError):
+        return writer.read_text(encoding="utf-8") or "unknown"
+    return "unknown"
+
+
+_held: set[Path] = set()  # folders that this process holds
+
+
+@contextmanager
+def lock(folder: Path, part: str = "") -> Iterator[None]:
+    """Hold a folder, or a part of the work in it, for this process; the system frees the lock of a process that dies.
+
+    A folder that this process holds already may be held once more.
+
+    Raises:
+        InUse: another process holds it, or a part of it.
+    """
+    if folder.resolve() in _held:
+        yield
+        return
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{LOCK}-{part}" if part else LOCK
+    file_lock = FileLock(folder / name, timeout=LOOK)
+    writer = folder / name.replace(LOCK, WRITER, 1)
+    try:
+        file_lock.acquire()
+    except Timeout:
+        raise InUse(folder, _written_by(folder / name)) from None
+    try:
+        for other in [folder / LOCK] if part else sorted(folder.glob(f"{LOCK}-*")):
+            if other.is_file() and not _is_unlocked(other):
+                raise InUse(folder, _written_by(other))
+        write_text(writer, f"{os.getpid()} on {socket.gethostname()}")
+        if not part:
+            _held.add(folder.resolve())
+        yield
+    finally:
+        _held.discard(folder.resolve())
+        writer.unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
+        file_lock.release()
+        with suppress(OSError):  # they hold something
+            for path in made:
+                path.rmdir()

@@ -1,0 +1,312 @@
+"""A run's folder: files whole or absent, hashes, steps, one writer, and what a kill leaves."""
+
+import json
+import multiprocessing
+import os
+
+import numpy as np
+import pytest
+
+from whatwhere.run import files
+from whatwhere.run.folder import LOG, MANIFEST, RunFolder, verify
+from whatwhere.run.lock import InUse, writer_of
+
+
+class Killed(BaseException):
+    """What stands for a kill: no `except Exception` sees it."""
+
+
+def lines(path):
+    return [json.loads(line) for line in (path / MANIFEST).read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("a.json", {"x": [1, 2.5, None, "ü"]}),
+        ("below/a.yaml", {"steps": 3, "models": ["ap"]}),
+        ("a.txt", "words\n"),
+        ("a.npy", np.arange(6.0).reshape(2, 3)),
+    ],
+)
+def test_files_come_back_as_written(tmp_path, name, value):
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        run.write(name, value)
+    again = RunFolder.at(tmp_path / "run")
+    np.testing.assert_equal(again.read(name), value)
+    assert again.has(name) and again.kind == "study" and again.names() == [name]
+
+
+def test_arrays_come_back_by_name(tmp_path):
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        run.write("arrays/a.npz", {"x": np.eye(2), "y": np.array(["a", "b"])})
+    back = RunFolder.at(tmp_path / "run").read("arrays/a.npz")
+    np.testing.assert_array_equal(back["x"], np.eye(2))
+    assert back["y"].tolist() == ["a", "b"]
+
+
+def test_damage_of_a_file_is_named(tmp_path):
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        run.write("a.json", {"x": 1})
+        run.write("b.txt", "b")
+    (tmp_path / "run/a.json").write_text('{"x": 2}')
+    (tmp_path / "run/b.txt").unlink()
+    with pytest.raises(ValueError, match=r"a\.json is not as it was written \(hash mismatch\)\. Use a complete copy"):
+        RunFolder.at(tmp_path / "run").read("a.json")
+    count, problems = verify(tmp_path)
+    assert count == 2
+    assert [problem.rpartition("/")[2] for problem in problems] == [
+        "a.json is not as it was written (hash mismatch)",
+        "b.txt is missing",
+    ]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_killed_before_the_rename_keeps_the_file_before(tmp_path, monkeypatch, there):
+    out = tmp_path / "run"
+    with RunFolder.open(out, "study") as run:
+        run.done("begun")
+        if there:
+            run.write("a.txt", "before")
+
+    def kill(*paths):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed), RunFolder.open(out, "study") as run:
+        patch.setattr(files.os, "replace", kill)
+        run.write("a.txt", "after")
+    reader = RunFolder.at(out)
+    assert list(reader.problems()) == [] and reader.has("a.txt") == there
+    assert verify(out)[1] == []
+    with RunFolder.open(out, "study") as run:
+        assert run.names() == (["a.txt"] if there else [])
+        run.write("c.txt", "c")  # so that the torn change is no longer the last line
+        if there:
+            assert run.read("a.txt") == "before"
+            (out / "a.txt").write_text("after")
+            assert len(list(run.problems())) == 1
+
+
+def test_killed_after_the_rename_has_the_new_file(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    with RunFolder.open(out, "study") as run:
+        run.write("a.txt", "before")
+
+    def kill(path):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed), RunFolder.open(out, "study") as run:
+        patch.setattr(files, "flush_names", kill)
+        run.write("a.txt", "after")
+    with RunFolder.open(out, "study") as run:
+        assert run.read("a.txt") == "after" and list(run.problems()) == []
+
+
+@pytest.mark.parametrize("cut", [2, 5, 30])
+def test_a_torn_last_line_is_ignored(tmp_path, cut):
+    out = tmp_path / "run"
+    with RunFolder.open(out, "study") as run:
+        run.write("a.txt", "a")
+        run.done("first")
+        run.done("second")
+    manifest = out / MANIFEST
+    manifest.write_bytes(manifest.read_bytes()[:-cut])
+    with RunFolder.open(out, "study") as run:
+        assert run.is_done("first") and not run.is_done("second")
+        run.done("third")
+    assert RunFolder.at(out).is_done("third") and not RunFolder.at(out).is_done("second")
+
+
+def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    with RunFolder.open(out, "study") as run:
+        run.write("a.txt", "before")
+
+        def full(number):
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+            patch.setattr(files.os, "fsync", full)
+            run.write("a.txt", "after")
+        assert run.read("a.txt") == "before"
+    assert verify(out) == (1, [])
+
+
+def test_a_step_is_done_from_its_inputs_and_files(tmp_path):
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        assert run.problem("measured") is None
+        run.write("records.json", [1])
+        run.done("measured", inputs={"seeds": (1, 2)}, files=["records.json"])
+        assert run.is_done("measured") and run.is_done("measured", inputs={"seeds": [1, 2]})
+        assert not run.is_done("measured", inputs={"seeds": [1]})
+        (tmp_path / "run/records.json").write_text("[2]")
+        assert "records.json is not as it was written" in run.problem("measured")
+        (tmp_path / "run/records.json").unlink()
+        assert run.problem("measured") == f"{tmp_path / 'run/records.json'} is missing"
+        run.write("records.json", [3])
+        assert run.is_done("measured")  # whoever writes it again answers for it
+
+
+def test_removed_files_are_gone_from_the_manifest(tmp_path):
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        run.write("below/a.txt", "a")
+        run.write("below/b.txt", "b")
+        run.write("below.txt", "c")
+        run.remove("below")
+        assert run.names() == ["below.txt"] and not (tmp_path / "run/below").exists()
+
+
+def test_refused_input_leaves_no_folder(tmp_path):
+    out = tmp_path / "deep/run"
+    with pytest.raises(ValueError, match="no such corpus"), RunFolder.open(out, "study") as run:
+        run.write("study.yaml", {"a": 1})
+        run.write("arrays/x.txt", "x")
+        run.log(event="study")
+        raise ValueError("no such corpus")
+    assert not (tmp_path / "deep").exists()
+
+
+def test_an_accepted_run_stays_after_an_error(tmp_path):
+    with pytest.raises(ValueError, match="not finite"), RunFolder.open(tmp_path / "run", "study") as run:
+        run.write("study.yaml", {"a": 1})
+        run.accept()
+        raise ValueError("loss is not finite")
+    assert RunFolder.at(tmp_path / "run").read("study.yaml") == {"a": 1}
+    assert RunFolder.at(tmp_path / "run").log_lines() == []
+
+
+def test_other_folders_are_refused(tmp_path):
+    with RunFolder.open(tmp_path / "run", "study"):
+        pass
+    with (
+        pytest.raises(ValueError, match="holds a study run, not a pretrain run"),
+        RunFolder.open(tmp_path / "run", "pretrain"),
+    ):
+        pass
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/a.png").write_bytes(b"x")
+    with (
+        pytest.raises(ValueError, match=r"is not empty and holds no study run"),
+        RunFolder.open(tmp_path / "photos", "study"),
+    ):
+        pass
+    assert sorted(path.name for path in (tmp_path / "photos").iterdir()) == ["a.png"]
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/hashes.json").write_text("{}")
+    (tmp_path / "old/pretrain.yaml").write_text("steps: 3")
+    with pytest.raises(ValueError, match="was written by version 0.1.0"), RunFolder.open(tmp_path / "old", "pretrain"):
+        pass
+    (tmp_path / "file").write_text("x")
+    with (
+        pytest.raises(ValueError, match="is a file, where the folder of a run"),
+        RunFolder.open(tmp_path / "file", "study"),
+    ):
+        pass
+
+
+def test_temporary_names_of_killed_processes_go(tmp_path):
+    out = tmp_path / "run"
+    with RunFolder.open(out, "study") as run:
+        run.done("begun")
+    dead = multiprocessing.get_context("fork").Process(target=os.getpid)
+    dead.start()
+    dead.join()
+    left = out / f".a.txt.{files.this_machine()}-{dead.pid}"
+    alive = out / f".b.txt.{files.this_machine()}-{os.getppid()}"
+    other = out / ".c.txt.00000000-17"
+    for path in (left, alive, other):
+        path.write_text("x")
+    with RunFolder.open(out, "study"):
+        pass
+    assert [path.exists() for path in (left, alive, other)] == [False, True, True]
+
+
+def _hold(path, part, ready, end):
+    with RunFolder.open(path, "study", part=part):
+        ready.set()
+        end.wait(60)
+
+
+@pytest.mark.parametrize(("part", "allowed"), [("", ()), ("1-of-2", ("2-of-2",))])
+def test_a_second_writer_is_refused_by_name(tmp_path, part, allowed):
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    end = context.Event()
+    process = context.Process(target=_hold, args=(tmp_path / "run", part, ready, end))
+    process.start()
+    try:
+        assert ready.wait(60)
+        assert writer_of(tmp_path / "run") is not None
+        for other in ("", "1-of-2"):
+            with (
+                pytest.raises(InUse, match=rf"is being written by process {process.pid} on"),
+                RunFolder.open(tmp_path / "run", "study", part=other),
+            ):
+                pass
+        for other in allowed:
+            with RunFolder.open(tmp_path / "run", "study", part=other):
+                pass
+        assert RunFolder.at(tmp_path / "run").kind == "study"  # readers need no lock
+    finally:
+        end.set()
+        process.join()
+    assert writer_of(tmp_path / "run") is None
+
+
+def test_a_killed_writer_holds_nothing(tmp_path):
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    process = context.Process(target=_hold, args=(tmp_path / "run", "", ready, context.Event()))
+    process.start()
+    assert ready.wait(60)
+    process.kill()
+    process.join()
+    assert writer_of(tmp_path / "run") is None
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        run.write("a.txt", "a")
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith(".")] == []
+
+
+def test_two_handles_see_each_others_lines(tmp_path):
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        worker = RunFolder.at(tmp_path / "run")
+        worker.write("arrays/a.txt", "a")
+        assert run.has("arrays/a.txt")
+        run.done("x")
+        assert worker.is_done("x")
+
+
+def test_a_created_folder_is_whole_or_absent(tmp_path):
+    with pytest.raises(Killed), RunFolder.create(tmp_path / "model", "model") as folder:
+        (folder / "config.json").write_text("{}")
+        raise Killed
+    assert list(tmp_path.iterdir()) == []
+    with RunFolder.create(tmp_path / "model", "model") as folder:
+        (folder / "config.json").write_text("{}")
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling/config.json").write_text("{}")
+    run = RunFolder.at(tmp_path / "model")
+    assert run.kind == "model" and run.names() == ["1_Pooling/config.json", "config.json"]
+    run.check()
+
+
+def test_files_of_a_library_move_in(tmp_path):
+    (tmp_path / "new/1_Pooling").mkdir(parents=True)
+    (tmp_path / "new/1_Pooling/config.json").write_text("{}")
+    (tmp_path / "new/model.safetensors").write_bytes(b"weights")
+    with RunFolder.open(tmp_path / "run", "pretrain") as run:
+        run.move_in(tmp_path / "new", last="model.safetensors")
+        assert run.names() == ["1_Pooling/config.json", "model.safetensors"]
+        assert run.unrecorded() == []
+    assert verify(tmp_path / "run") == (2, [])
+
+
+def test_runs_inside_have_manifests_of_their_own(tmp_path):
+    with RunFolder.open(tmp_path / "study", "study") as run:
+        with RunFolder.open(run.sub("models/ap/seed-0"), "pretrain") as model:
+            model.write("training.json", {"steps": 1})
+        run.write("records.json", [])
+        assert run.unrecorded() == [] and run.names() == ["records.json"]
+    assert verify(tmp_path / "study")[0] == 2
+    assert (tmp_path / "study" / LOG).exists() is False
+    assert lines(tmp_path / "study")[0] == {"format": "whatwhere-run-1", "kind": "study"}
