@@ -73,6 +73,16 @@ def test_rates_are_said_of_each_and_where_they_are_the_schemes_own(monkeypatch):
     assert rates([entry("dstg")]) == rates([{"name": "dstg"}, {"name": "ap"}]) == ""
 
 
+def test_rates_that_presets_have_of_their_own_are_no_recipe_for_all():
+    """The demo: T5 tables of both models that have any are ten times as fast, which no pair of values tells."""
+    tenfold = {"bias_learning_rate_scale": 10.0}
+    demo = [entry("dstg", own=tenfold), entry("ap"), entry("rp", own=tenfold), entry("rope")]
+    assert unequal(demo) == ""
+    assert rates(demo) == (
+        "Rates: one recipe for all models, but T5 tables × 10 in `dstg` and `rp`, as found for these schemes."
+    )
+
+
 def test_what_is_not_recorded_is_not_compared_and_many_models_are_counted():
     assert unequal([]) == unequal([{"name": "a"}, {"name": "b", "config": 3, "training": []}]) == ""
     assert unequal([entry("dstg"), {"name": "old", "config": {"preset": "ap"}}]) == ""

@@ -80,14 +80,28 @@ def unequal(entries: Sequence[Entry]) -> str:
 
 
 def rates(entries: Sequence[Entry]) -> str:
-    """A sentence on the rates of the models: one recipe for all, or what each has; "" of a single trained model."""
+    """Return a sentence on the rates: one recipe for all models, what presets have of their own, or what differs.
+
+    Of a single trained model there is none: "".
+    """
     models = {name: e for name, e in _models(entries).items() if _part(e, "training").get("learning_rate") is not None}
     if len(models) < 2:
         return ""
-    if not (differing := list(filter(None, _rates(models)))):
-        return "Rates: one recipe for all models; at rates of its own another scheme may be ahead."
-    own = any(e.get("scheme_recipe") for e in models.values())
-    return f"Rates{' of each scheme' * own}: {'; '.join(differing)}."
+    own = _own_rates(models)
+    if differing := list(filter(None, _rates(models))):
+        return f"Rates{' of each scheme' * bool(own)}: {'; '.join(differing)}."
+    if own:  # equal in all models that have the part
+        return f"Rates: one recipe for all models, but {'; '.join(own)}, as found for these schemes."
+    return "Rates: one recipe for all models; at rates of its own another scheme may be ahead."
+
+
+def _own_rates(models: Mapping[str, Entry]) -> list[str]:
+    """Say which rates models have by the recipe of their own preset, and which models."""
+    groups: dict[str, list[str]] = {}
+    for model, entry in models.items():
+        for key, value in _part(entry, "scheme_recipe").items():
+            groups.setdefault(f"{RATES.get(key, key)} {_word(value)}", []).append(model)
+    return [f"{said} in {_listed(of)}" for said, of in groups.items()]
 
 
 def _rates(models: Mapping[str, Entry]) -> list[str]:
