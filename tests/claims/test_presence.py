@@ -123,3 +123,12 @@ def test_a_table_that_is_no_more_than_noise_is_not_judged(name):
     found = verdict(name, noise)
     said = "a table of ap that stands above its noise: 70 % of what training added to it is white noise"
     assert found["verdict"] == "not testable here" and said in found["scale"]
+
+
+def test_a_frozen_table_is_not_called_white_noise():
+    # Its change is zero, of which the floor says nothing: the share of noise in it is 1 by convention.
+    records = CASES["dstg-low-frequency"].records(CASES["dstg-low-frequency"].good, 0.0)
+    records += [one("dstg", f"table.{what}", value, part="change") for what, value in (("floor", 1.0), ("rms", 0.0))]
+    found = verdict("dstg-low-frequency", records)
+    assert found["verdict"] == "not testable here"
+    assert "a table of dstg that stands above its noise: training has not changed it" in found["scale"]

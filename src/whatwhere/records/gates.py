@@ -48,8 +48,9 @@ def noise(table: Table, model: str, seeds: Iterable[int | None] | None = None) -
     tells.
 
     It stands above where the white floor holds at most `FLOOR` of what training added to it (of the table itself, where
-    its start is not known), or where that is `WALK` times AdamW's random walk at the rates that were used. Values are
-    means over the seeds that count, default all.
+    its start is not known), or where that is `WALK` times AdamW's random walk at the rates that were used. A table that
+    training has not changed, for example a frozen one, has nothing to judge. Values are means over the seeds that
+    count, default all.
     """
     chosen = ANY if seeds is None else tuple(seeds)
     part = CHANGED if table.rows("table.floor", model, part=CHANGED) else None
@@ -58,6 +59,8 @@ def noise(table: Table, model: str, seeds: Iterable[int | None] | None = None) -
         return ""
     said = f"{floor.value:.0%} of {'what training added to it' if part else 'it'} is white noise".replace("%", " %")
     gone, walk = (table.point(f"table.{what}", model, part=part, seed=chosen) for what in ("rms", "walk"))
+    if part and gone is not None and not gone.value:
+        return "training has not changed it"
     if part is None or gone is None or walk is None or not walk.value:
         return said
     return "" if gone.value >= WALK * walk.value else f"{said}, {gone.value / walk.value:.1f} times AdamW's random walk"
