@@ -43,6 +43,7 @@ def test_ranges_of_differences_and_correlations_are_their_own():
     assert range_of("correlation.corrected") == range_of("linguistic.difference") == (-1, 1)
     assert range_of("loss") == range_of("ablation.remove") == (-math.inf, math.inf)
     assert range_of("kl.semantic") == (0, math.inf) and range_of("kl.share.semantic") == (0, 1)
+    assert range_of("fft.turns") == range_of("rotation.turns") == range_of("rank.corrected") == (0, math.inf)
     assert is_shared("r2.token") and is_shared("loss.document") and not is_shared("equivariance.null")
 
 

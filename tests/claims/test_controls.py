@@ -305,6 +305,9 @@ def test_a_pair_of_an_untrained_table_is_not_that_of_the_trained_one():
     ]
     found = verdict("lowdim-pairs-rotate", table + turns + pairs)
     assert (found["verdict"], found["value"]) == ("holds here", pytest.approx(0.9))
+    # The first pair has the larger share of the variance, and the second turns more.
+    found = verdict("lowdim-pairs-rotate", [*table, *turns, *pairs, one("ap", "rotation.strength", 0.97, index=1)])
+    assert found["value"] == pytest.approx(0.97)
 
 
 # Places and learning

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..records.gates import PLACED, PRESENT, unplaced  # noqa: F401  (rules name them)
 from ..records.intervals import LOSS_ROUNDING
+from ..records.metrics import NOT_NEGATIVE
 from ..records.table import Point, Table, largest, smallest
 from .claim import CORPUS, LOST, MOST, OURS, UNMOVED, Measured, claim, of_losses
 from .evidence import Evidence, Missing, entangled
@@ -423,7 +424,8 @@ def _layer_peak(e: Evidence, metric: str, part: str = "sinusoidal") -> Measured:
     values = np.array([layers[at].each for at in layers])  # (blocks, seeds)
     half, at = len(values) // 2, np.unique(np.array(list(layers))[values.argmax(axis=0)])
     e.note = f"largest at block {', '.join(map(str, at))} of {len(values)}"
-    return Point.of((values[:half].max(axis=0) / np.median(values[half:], axis=0))[:, None]) >= SHARP
+    ratios = values[:half].max(axis=0) / np.median(values[half:], axis=0)
+    return Point.of(ratios[:, None], span=NOT_NEGATIVE) >= SHARP
 
 
 @of_projections("GEOM section 6.8, figure 8 (layer 3 of 12: about 5,000; layers 4-11: 1,100-1,900)", paper=3.0)

@@ -1,7 +1,7 @@
 """Claims of LOWDIM about the spectra of position and word tables.
 
 They are judged for every learned table of a run that is added to the words, as those of the paper are, and has at
-least `WIDE` components, in a study as in `whatwhere spectra`. A table that has not left its random start is not judged.
+least `WIDE` components, in a study as in `whatwhere spectra`. A table that is no more than noise is not judged.
 """
 
 from functools import partial
@@ -78,9 +78,9 @@ def lowdim_pairs_rotate(e: Evidence) -> Measured:
     In the strongest pair of components of a learned table at least {LOST} of the motion is rotation."""
     e.moved()
     e.along("index", "fft.turns")
-    strongest = {r.seed: r.value for r in e.rows("rotation.strength", index=0)}
-    # A table without a pair that turns has no record of one.
-    return Point.of([[strongest.get(seed, 0.0)] for seed in e.seeds], span=UNIT) >= LOST
+    pairs = e.rows("rotation.strength")  # in the order of their share of the variance
+    strongest = {seed: max((r.value for r in pairs if r.seed == seed), default=0.0) for seed in e.seeds}
+    return Point.of([[value] for value in strongest.values()], span=UNIT) >= LOST
 
 
 @of_tables("LOWDIM section 4, figure 3 (no number printed)")

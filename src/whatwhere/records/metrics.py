@@ -134,7 +134,7 @@ METRICS: dict[str, Metric] = {
     "linguistic.layer*": _grammar("share right"),
     "linguistic.f1*": _grammar("F1, mean of classes"),
     "linguistic.selectivity*": _grammar("share right less the control’s", range=CORRELATION),
-    "linguistic.compression*": _grammar("uniform code ÷ online code", ""),
+    "linguistic.compression*": _grammar("uniform code ÷ online code", "", range=NOT_NEGATIVE),
     "linguistic.commonest": _grammar("share of the commonest class"),
     "linguistic.surface": _grammar("share right by the surface alone"),
     "linguistic.difference": _task(
@@ -224,13 +224,17 @@ METRICS: dict[str, Metric] = {
     "probe.length": Metric("length of a window", "tokens"),
     "swap.loss": Metric("rise of loss", NATS, "tokens", "distance"),
     "swap.positive": Metric("pairs whose swap costs", SHARE, "", "distance", "pairs", "pairs"),
-    "fft.turns": Metric("turns over the table", "turns", "", "component", "positions"),
-    "fft.peak": Metric("turns of the largest columns", "turns", "", "order", "positions"),
+    "fft.turns": Metric("turns over the table", "turns", "", "component", "positions", range=NOT_NEGATIVE),
+    "fft.peak": Metric("turns of the largest columns", "turns", "", "order", "positions", range=NOT_NEGATIVE),
     "outlier": Metric("distance to the nearest row", "medians", "", "position", "positions", range=NOT_NEGATIVE),
-    "rotation.turns": Metric("turns of a pair of components", "turns", "components", "pair", "positions"),
+    "rotation.turns": Metric(
+        "turns of a pair of components", "turns", "components", "pair", "positions", range=NOT_NEGATIVE
+    ),
     "rotation.strength": Metric("motion that is rotation", SHARE, "components", "pair", "positions"),
     "rotation.share": Metric("variance of a pair of components", SHARE, "components", "pair", "positions"),
-    "rotation.shift": Metric("shift between a pair of components", "periods", "components", "pair", "positions"),
+    "rotation.shift": Metric(
+        "shift between a pair of components", "periods", "components", "pair", "positions", range=(0.0, 0.5)
+    ),
     "n50.count": Metric("components for half the variance", "components", counts="positions", range=NOT_NEGATIVE),
     "parameters": Metric("parameters", "parameters"),
     "parameters.embedding": Metric("of them embeddings", "parameters"),
@@ -279,7 +283,7 @@ METRICS: dict[str, Metric] = {
     "lag.correlation*": Metric(
         "correlation with the lag", "", "", "", PAIRS, GROUPS, method="geometry", range=CORRELATION
     ),
-    "rank*": Metric("rank", "", "", "", "positions", GROUPS, method="geometry"),
+    "rank*": Metric("rank", "", "", "", "positions", GROUPS, method="geometry", range=NOT_NEGATIVE),
     "support": Metric("tokens of the rarest position", "tokens", counts="positions", method="geometry"),
     "positions.kept": Metric("positions kept", "positions", method="geometry"),
     "toeplitz*": Metric("share of the lag alone", SHARE, counts="positions", over=GROUPS, method="geometry"),
