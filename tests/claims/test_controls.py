@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from claim_cases import CASES
 from claim_records import labelled, used
 from scipy.stats import rankdata, spearmanr
 
@@ -337,6 +338,24 @@ def test_rows_of_windows_that_run_on_are_no_places_in_documents():
         one("ap", "projected.stress.raw", v, layer=i, part="sinusoidal") for i, v in enumerate((1.0, 9.0, 1.0, 1.0), 1)
     ]
     assert verdict("geom-layer-peak", [*stress, begins(0.001)])["verdict"] == "holds here"
+
+
+def test_rows_of_older_records_are_known_by_their_number():
+    """The first studies of Wikipedia: 115k rows of 19k articles, of which no share of beginnings was recorded."""
+    counts = {"documents": 19.0, "windows": 115.0}
+    sizes = [Record("s", "", f"corpus.{what}", count, part="train") for what, count in counts.items()]
+    learned = [
+        one("ap", "separation", 1.0, part="corpus", step=9),
+        one("ap", "correlation.corrected", 0.4, part="corpus", step=9),
+    ]
+    found = verdict("geom-learned-correlates", [*learned, *sizes])
+    assert found["verdict"] == "not testable here" and "of the windows 16.5 % begin with a document" in found["scale"]
+    assert verdict("geom-learned-correlates", [*learned, sizes[0]])["verdict"] == "holds here"
+    # Their geometry counted every row as a document from its start.
+    case = CASES["geom-corpus-monotone"]
+    for counted, expected in ((115.0, "not testable here"), (19.0, "holds here")):
+        geometry = [*case.records(case.good, 0.0), one("corpus", "corpus.documents", counted, seed=None)]
+        assert verdict("geom-corpus-monotone", [*geometry, *sizes])["verdict"] == expected
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,11 @@ BEST = "optimal.corrected"  # each table scaled best, against distances without 
 
 
 def _corpora(table: Table) -> list[str]:
-    """The corpora of a run: "corpus" in a study, their own names in a geometry run."""
-    return table.models("stress.raw", part="sinusoidal", step=None)
+    """List the corpora of a run: "corpus" in a study, their own names in a geometry run; none whose later pieces were
+    counted as documents."""
+    texts = table.point("corpus.documents", part="train")
+    found = {m: table.point("corpus.documents", m) for m in table.models("stress.raw", part="sinusoidal", step=None)}
+    return [m for m, counted in found.items() if not texts or not counted or counted.value <= texts.value]
 
 
 def _checkpoints(table: Table) -> list[str]:
@@ -51,7 +54,12 @@ def _added(table: Table, model: str) -> bool:
     return "mixed" in table.distinct("part", "scores.std", model)
 
 
-of_corpora = partial(claim, kind=CORPUS, each=_corpora, what="the geometry of a corpus (stress of tables against it)")
+of_corpora = partial(
+    claim,
+    kind=CORPUS,
+    each=_corpora,
+    what="the geometry of a corpus (stress of tables against it), from the beginnings of its documents",
+)
 of_regimes = partial(
     claim,
     kind=CORPUS,

@@ -74,9 +74,15 @@ def use(table: Table, model: str) -> float | None:
 
 
 def unplaced(table: Table) -> float | None:
-    """Share of the training windows that begin with a document, where it is below `PLACED`: the others run on from one
-    window to the next, or are later pieces of a long document."""
+    """Return the share of the training windows that begin with a document, where it is below `PLACED`: the others run
+    on from one window to the next, or are later pieces of a long document.
+
+    Where the share was not recorded, it is the most that it can be: a document begins in one window alone.
+    """
     share = table.point("corpus.from_start")
+    if share is None:
+        documents, windows = (table.point(f"corpus.{what}", part="train") for what in ("documents", "windows"))
+        share = documents / windows if documents and windows and windows.value else None
     return share.value if share is not None and share.value < PLACED else None
 
 
