@@ -444,6 +444,14 @@ def test_what_a_training_advises_can_be_typed_in_a_study(tmp_path):
         ),
         ({"variants": {"mine": {"preset": "ap", "model": {"resid": 1}}}, "models": ["mine"]}, "no field 'resid'"),
         ({"batch_size": 3}, "batch_size is a key of the trainings: give training.batch_size"),
+        (
+            {"models": ["rope", "ap"], "training": {"model": {"table_start": "half-turn"}}},
+            "^rope: table_start=half-turn needs a learned table, .* 'variants={ap-2: {preset: ap, model: {table_start: half",
+        ),
+        (
+            {"models": ["rope", "rp"], "training": {"model": {"table_start": "half-turn"}}},
+            "^table_start=half-turn needs",
+        ),
     ],
 )
 def test_wrong_study_settings_are_one_line_errors(values, message):

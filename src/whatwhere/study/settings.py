@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,8 +106,23 @@ class StudyConfig(CorpusConfig, SchemeConfig):
             )
         with advice_of_trainings():
             for name in self.models:
-                self.pretraining(name, seed=0, steps=1).encoder_config()
+                try:
+                    self.pretraining(name, seed=0, steps=1).encoder_config()
+                except ValueError as error:
+                    raise ValueError(self._of_one_model(name, str(error))) from None
         return self
+
+    def _of_one_model(self, name: str, error: str) -> str:
+        """Add to the error of a model how a key of the encoder goes to others alone, if some take what it refuses."""
+        given = self.training.get("model")
+        for other in self.models if isinstance(given, dict) and given else ():
+            with suppress(ValueError):
+                self.pretraining(other, seed=0, steps=1).encoder_config()
+                model = ", ".join(f"{key}: {value}" for key, value in given.items())
+                variant = f"{other}-2: {{preset: {self.preset(other)}, model: {{{model}}}}}"
+                way_out = "training.model is for every model. For one alone name a variant among the models"
+                return f"{name}: {error} {way_out}: --set 'variants={{{variant}}}'."
+        return error
 
     def terms(self) -> list[str]:
         """What is said of the terms before anything is trained: rates of a preset's own, and unequal terms."""
