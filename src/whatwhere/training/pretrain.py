@@ -100,7 +100,7 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
 # What a preset changes in them at a size: the rates of its own, by the search that docs/method.md "Training" describes.
 # A preset that is not here trains by the recipe of its size.
 SCHEMES: dict[str, dict[str, dict[str, Any]]] = {
-    # T5 tables at ten times the rate: the lowest loss of three rates by two of the matrices (docs/log.md, 2026-11-25).
+    # T5 tables at ten times the rate: the lowest loss of the tries so far (docs/log.md, 2026-11-25; some are open).
     "tiny": {"dstg": {"bias_learning_rate_scale": 10.0}, "rp": {"bias_learning_rate_scale": 10.0}},
     "small": {},
 }
