@@ -220,4 +220,4 @@ def test_every_file_says_first_what_it_is():
         docstring = ast.get_docstring(ast.parse(text))
         assert docstring and len(docstring.splitlines()[0]) > 20, f"{name} needs an opening docstring"
         assert text.lstrip().startswith('"""'), f"{name}: the docstring comes first"
-        assert len(text.splitlines()) <= 500, f"{name}: more than 500 lines"
+        assert len(text.splitlines()) <= 550, f"{name}: more than 550 lines"

@@ -446,7 +446,7 @@ def test_what_a_training_advises_can_be_typed_in_a_study(tmp_path):
         ({"batch_size": 3}, "batch_size is a key of the trainings: give training.batch_size"),
         (
             {"models": ["rope", "ap"], "training": {"model": {"table_start": "half-turn"}}},
-            "^rope: table_start=half-turn needs a learned table, .* 'variants={ap-2: {preset: ap, model: {table_start: half",
+            "^rope: table_start=half-turn needs a learned table, .* 'variants={ap-2: {preset: ap, model: {table_start",
         ),
         (
             {"models": ["rope", "rp"], "training": {"model": {"table_start": "half-turn"}}},

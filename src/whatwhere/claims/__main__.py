@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from ..papers import PAPERS, title
+from ..records import gates
 from . import CLAIMS, FACTS, NUMBER, OURS, SENTENCE
 from .claim import CORPUS, EMPIRICAL, Claim
 
@@ -14,7 +15,7 @@ HEAD = "| id | claim | source | paper | rule |\n| --- | --- | --- | --- | --- |\
 
 def as_markdown() -> str:
     """A section for each paper with a table of id, claim, source, the paper's value and the rule."""
-    intro = Path(__file__).with_name("intro.md").read_text(encoding="utf-8").format_map(globals())
+    intro = Path(__file__).with_name("intro.md").read_text(encoding="utf-8").format_map(vars(gates))
     sections = [f"{intro}\n{counts()}\n"]
     for paper, key in PAPERS.items():
         lines = "".join(_line(c) for c in CLAIMS if c.source.startswith(paper))
