@@ -140,7 +140,9 @@ def _ablations(s: Subject) -> list[Record]:
 
 def _controls(s: Subject) -> list[Record]:
     """Before the first step: words and the table alone make some of each."""
-    start, sentences, variance = s.who.at(0), SentenceMaps(s.untrained), PositionVariance(s.untrained)
+    start = s.who.at(0)
+    sentences = SentenceMaps(s.untrained)
+    variance = PositionVariance(s.untrained)
     read(s.untrained, s.some(CONTROLS), [sentences, variance])
     scores = score_records(s.untrained, s.some(SCORED), start)
     worth: list[Record] = []

@@ -191,7 +191,9 @@ class _Batch:
     def __init__(
         self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray
     ) -> None:
-        self.model, self.encoder, device = model, model.encoder, device_of(model)
+        self.model = model
+        self.encoder = model.encoder
+        device = device_of(model)
         arrays = ids, documents.attention_mask, documents.position_ids, documents.document_ids
         given = rows_on(device, rows, *arrays)
         self.labels, self.order, self.regular = rows_on(device, rows, labels, order, documents.regular)
@@ -276,7 +278,8 @@ class _Batch:
         """
         if self.pairs is None:
             return part.mean(0, keepdim=True).clamp(part.amin(0, keepdim=True), part.amax(0, keepdim=True))
-        low, high = part.masked_fill(~self.pairs, torch.inf).amin(0), part.masked_fill(~self.pairs, -torch.inf).amax(0)
+        low = part.masked_fill(~self.pairs, torch.inf).amin(0)
+        high = part.masked_fill(~self.pairs, -torch.inf).amax(0)
         mean = (part * self.pairs).sum(0) / self.pairs.sum(0).clamp(min=1)
         return torch.where(self.pairs, mean.clamp(low, high), part)
 
@@ -295,13 +298,15 @@ class _Batch:
 
 def _plan(model: Any, kinds: Sequence[str], by: Sequence[str]) -> list[_Ablation]:
     config = model.config
-    layers, heads = range(1, config.num_hidden_layers + 1), range(config.num_attention_heads)
+    layers = range(1, config.num_hidden_layers + 1)
+    heads = range(config.num_attention_heads)
     places: dict[str, list[tuple[int | None, int | None]]] = {
         "all": [(None, None)],
         "layer": [(layer, None) for layer in layers],
         "head": [(layer, head) for layer in layers for head in heads],
     }
-    terms, streams = term_names(model), STREAMS if config.position_size else ()
+    terms = term_names(model)
+    streams = STREAMS if config.position_size else ()
     return [
         _Ablation(kind, part, layer, head)
         for layer, head in (place for way in by for place in places[way])
@@ -312,7 +317,8 @@ def _plan(model: Any, kinds: Sequence[str], by: Sequence[str]) -> list[_Ablation
 
 def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tuple[int, int]]]:
     """Lag 1, 2, 4, ... -> at most `pairs` pairs (i, i + lag) of the positions (sorted), evenly spaced over them."""
-    by_lag, lag = {}, 1
+    by_lag = {}
+    lag = 1
     while len(starts := positions[np.isin(positions + lag, positions)].tolist()):
         chosen = np.unique(np.linspace(0, len(starts) - 1, min(pairs, len(starts))).round().astype(int))
         by_lag[lag] = [(starts[c], starts[c] + lag) for c in chosen]

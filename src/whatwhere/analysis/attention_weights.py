@@ -45,7 +45,9 @@ class Weights:
     def pairs(self, lag: int, queries: Tensor, keys: Tensor) -> Tensor:
         """(b, n - |lag|): whether a query is one of `queries` (b, n), the token `lag` after it one of `keys`, and it
         may look there."""
-        n, before, after = queries.shape[1], max(0, -lag), max(0, lag)
+        n = queries.shape[1]
+        before = max(0, -lag)
+        after = max(0, lag)
         pairs = queries[:, before : n - after] & keys[:, after : n - before]
         return pairs if self.allowed is None else pairs & self.allowed[:, 0].diagonal(lag, -2, -1)
 
@@ -114,10 +116,12 @@ class AttentionScores(WeightReader):
         self._cells: Any = 0.0  # pairs of tokens that are no padding, by bin
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
-        regular, real = batch.regular, batch.real
+        regular = batch.regular
+        real = batch.real
         n = regular.shape[1]
         self.keep((block, part), batch, _means(weights, regular, real & ~regular, real))
-        w, pool = min(n - 1, FARTHEST), _pool(n, weights.values)
+        w = min(n - 1, FARTHEST)
+        pool = _pool(n, weights.values)
         if block == 0 and part == TOTAL:  # counted once a batch
             self.keep("special", batch, _special_keys(regular, real, weights.allowed))
             pairs, both = (tokens[:, :, None] & tokens[:, None, :] for tokens in (regular, real))  # (b, n, n)
@@ -130,7 +134,8 @@ class AttentionScores(WeightReader):
     def records(self, who: Who) -> list[Record]:
         means, places = self.places()  # (documents, places, h, kinds)
         axes = {**places, "head": range(self.heads), "metric": KINDS}
-        special, n = self.values["special"], self.count(means)
+        special = self.values["special"]
+        n = self.count(means)
         return [
             *who.records("attention.special.keys", self.mean(special), {}, n=self.count(special)),
             *who.records("attention.", self.mean(means), axes, n=n),
@@ -139,7 +144,8 @@ class AttentionScores(WeightReader):
     def arrays(self) -> dict[str, np.ndarray]:
         if not self._profiles:
             return {}
-        blocks, parts = sorted({b for b, _ in self._profiles}), list(dict.fromkeys(p for _, p in self._profiles))
+        blocks = sorted({b for b, _ in self._profiles})
+        parts = list(dict.fromkeys(p for _, p in self._profiles))
         w = self._profiles[0, TOTAL].shape[-1] // 2
         arrays: dict[str, np.ndarray] = {"lags": np.arange(-w, w + 1)}
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -161,7 +167,8 @@ def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> Tens
 
 def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> Tensor:
     """(b, h, kinds): means over the regular queries of each document, nan where there is none."""
-    p, n = weights.values, regular.shape[1]
+    p = weights.values
+    n = regular.shape[1]
     near = torch.zeros_like(weights.entropy)
     for lag in (lag for d in range(1, min(NEAR, n - 1) + 1) for lag in (-d, d)):
         near[..., max(0, -lag) : n - max(0, lag)] += weights.diagonal(lag)
@@ -265,7 +272,8 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
     Raises:
         ValueError: fewer than three documents, or fewer than three regular tokens in them.
     """
-    n, regular = documents.length, documents.regular
+    n = documents.length
+    regular = documents.regular
     full = np.ones(len(documents), bool) if documents.attention_mask is None else (documents.attention_mask != 0).all(1)
     lead = np.where(regular.any(1), regular.argmax(1), n)
     tail = np.where(regular.any(1), regular[:, ::-1].argmax(1), 0)
@@ -282,11 +290,15 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
     order = np.random.default_rng(seed).permutation(chosen)
     place = np.argsort(order)  # of each chosen document in the order, around which B and C follow
     texts = {int(i): documents.input_ids[i][regular[i]] for i in chosen}
-    repeated, control, segments = [], [], []
+    repeated = []
+    control = []
+    segments = []
     for i, at in zip(chosen, place, strict=True):
         b, c = (int(order[(at + step) % len(order)]) for step in (1, 2))
         ends = documents.input_ids[i, : lead[i]], documents.input_ids[i, n - tail[i] :]
-        first, between, other = texts[int(i)][:piece], texts[b][: middle[i]], texts[c][:piece]
+        first = texts[int(i)][:piece]
+        between = texts[b][: middle[i]]
+        other = texts[c][:piece]
         repeated.append(np.concatenate([ends[0], first, between, first, ends[1]]))
         control.append(np.concatenate([ends[0], first, between, other, ends[1]]))
         segments.append(np.repeat([-1, 0, 1, 2, -1], [lead[i], piece, middle[i], piece, tail[i]]))
@@ -305,7 +317,8 @@ class CopyReader(WeightReader):
         segment = batch.documents.targets["segment"][batch.indices]
         first, second = (np.nonzero(segment == s)[1].reshape(len(segment), -1) for s in (0, 2))
         rows = np.arange(len(segment))[:, None] if len(weights.values) > 1 else np.zeros((len(segment), 1), int)
-        there, back = weights.values[rows, :, first, second], weights.values[rows, :, second, first]  # (b, piece, h)
+        there = weights.values[rows, :, first, second]  # (b, piece, h)
+        back = weights.values[rows, :, second, first]
         self.keep((block, part), batch, (there + back).mean(1).div_(2))
 
 
@@ -320,8 +333,10 @@ def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Re
     Raises:
         ValueError: a set has not passed.
     """
-    (raw, places), (place_alone, _) = repeated.places(), control.places()  # (documents, places, h)
-    axes, records = {**places, "head": range(raw.shape[2])}, []
+    (raw, places) = repeated.places()  # (documents, places, h)
+    (place_alone, _) = control.places()
+    axes = {**places, "head": range(raw.shape[2])}
+    records = []
     for metric, values in (("", raw - place_alone), (".raw", raw), (".control", place_alone)):
         records += who.records(f"attention.retrieval{metric}", repeated.mean(values), axes, n=repeated.count(values))
     return records
@@ -329,7 +344,8 @@ def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Re
 
 def retrieval_records(model: Any, documents: Documents, who: Who, progress: Progress = None) -> list[Record]:
     """`copy_records` of pieces of the documents; errors: `repeated_documents`."""
-    repeated, control = CopyReader(), CopyReader()
+    repeated = CopyReader()
+    control = CopyReader()
     for texts, reader in zip(repeated_documents(documents), (repeated, control), strict=True):
         read(model, texts, [reader], progress=progress)
     return copy_records(repeated, control, who)

@@ -43,7 +43,8 @@ def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, wh
         return []
     states = PositionVariance(model)
     read(model, documents, [states])
-    counts, groups = states.counts.numpy()[:, places[there]], np.arange(len(states.counts))
+    counts = states.counts.numpy()[:, places[there]]
+    groups = np.arange(len(states.counts))
     # Every other group and the others, of all groups and of all but one, which keep their sides.
     splits = [[groups[(groups % 2 == side) & (groups != left)] for side in (0, 1)] for left in (None, *groups)]
     kept = np.all([(counts[half].sum(0) > 0) for halves in splits for half in halves], axis=0)

@@ -174,7 +174,8 @@ def corpus_geometry(
     if plan.paper:
         counts = _with_room_for_specials(counts)
     taken = positional_distributions(counts.total(), smoothing, support)
-    positions, m = taken.positions, len(taken.positions)
+    positions = taken.positions
+    m = len(taken.positions)
     if m < 3:
         raise ValueError(
             f"{m} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3. Count more "
@@ -195,7 +196,8 @@ def corpus_geometry(
     show("distances", 0, 1)
     dist = hellinger(taken.p)
     corrected = None if plan.paper else corrected_hellinger(groups, positions, plan.splits, plan.seed)
-    full, full_corrected = classical_mds(dist), None if corrected is None else _scaled(corrected.squares)
+    full = classical_mds(dist)
+    full_corrected = None if corrected is None else _scaled(corrected.squares)
     values = compared.both(dist, full, corrected)
     if corrected is not None:
         values["floor.mean", None, None] = float(corrected.floor.mean())
@@ -204,7 +206,8 @@ def corpus_geometry(
     if plan.intervals and len(groups) > 1:
         without = ("floor.mean", "rank", "rank.corrected")
         keys = [key for key in values if key[0] not in without and key[1:] != ("mds", None)]
-        whole, steps = m <= MOST_WITH_INTERVALS, iter(range(len(groups) + 1))
+        whole = m <= MOST_WITH_INTERVALS
+        steps = iter(range(len(groups) + 1))
 
         def measured(left: Sequence[Any]) -> np.ndarray:
             show("intervals", next(steps), len(groups) + 1)
@@ -251,11 +254,14 @@ def _scaled(squares: np.ndarray) -> MDS | None:
 
 def _statistic(key: Key, value: float, half: float | None) -> Record:
     """One number with its interval; mean squares become their roots."""
-    low, high = None, None
+    low = None
+    high = None
     if half is not None and abs(value) >= 1e-12:
         low, high = bounded(value, half, half, range_of(key[0]))
     if key[0].startswith("distance.mean"):
-        value, low, high = _signed_root(value), low and _signed_root(low), high and _signed_root(high)
+        value = _signed_root(value)
+        low = low and _signed_root(low)
+        high = high and _signed_root(high)
     metric, part, index = key
     return Record("", "", metric, value, low, high, part=part, index=index)
 
@@ -269,7 +275,8 @@ def _with_ratios(values: dict[Key, float]) -> dict[Key, float]:
     so that the interval of a ratio is not that of two numbers that have nothing to do with each other."""
     for scale in SCALES:
         for a, b, index in RATIOS:
-            above, below = values.get((f"stress.{scale}", a, index)), values.get((f"stress.{scale}", b, None))
+            above = values.get((f"stress.{scale}", a, index))
+            below = values.get((f"stress.{scale}", b, None))
             if above is not None and below:
                 values[f"stress.ratio.{scale}", f"{a}/{b}", index] = above / below
     return values
@@ -283,7 +290,8 @@ class _Compared:
     """
 
     def __init__(self, plan: Plan, n: int, positions: np.ndarray) -> None:
-        self.plan, self.positions = plan, positions
+        self.plan = plan
+        self.positions = positions
         self.tables = {name: table[positions] for name, table in encoding_tables(plan, n).items()}
         self.apart: dict[tuple[str, int | None], np.ndarray] = {
             (name, None): distances(table) for name, table in self.tables.items()
@@ -306,7 +314,9 @@ class _Compared:
         Corrected distances come signed, so that orders and correlations are not those of numbers cut at 0; stress takes
         them cut at 0.
         """
-        positions, plan, pairs = self.positions, self.plan, np.triu_indices(len(signed), 1)
+        positions = self.positions
+        plan = self.plan
+        pairs = np.triu_indices(len(signed), 1)
         squares = np.sign(signed) * signed**2
         dist = np.maximum(signed, 0.0)
         yield ("distance.mean", None, None), float(squares[pairs].mean())
@@ -341,7 +351,8 @@ class _Compared:
 
     def tables_alone(self, mds: MDS) -> dict[Key, float]:
         """What does not depend on the corpus: violations of the tables, parameters (GEOM Table 2)."""
-        m, width = len(self.positions), self.plan.width
+        m = len(self.positions)
+        width = self.plan.width
         whole = {name: d for (name, narrower), d in self.apart.items() if narrower is None}
         ranks = {min(r, mds.rank) for r in self.plan.ranks} | {mds.rank}
         values: dict[Key, float] = {("parameters", "mds", rank): float(rank * (m + width)) for rank in sorted(ranks)}
@@ -359,7 +370,8 @@ class _Compared:
         at the rank that the half it was fitted on would choose (its own halves, one fitted, one judging), so that
         nothing is chosen on what it is judged by.
         """
-        plan, rng = self.plan, np.random.default_rng(self.plan.seed)
+        plan = self.plan
+        rng = np.random.default_rng(self.plan.seed)
         values: dict[Key, list[float]] = defaultdict(list)
         for _ in range(max(1, plan.splits // 2)):
             parts = np.array_split(rng.permutation(len(groups)), 2)
@@ -442,7 +454,8 @@ def scatter(
     i, j = np.triu_indices(len(positions), 1)
     if len(i) > most:
         chosen = np.random.default_rng(seed).choice(len(i), most, replace=False)
-        i, j = i[chosen], j[chosen]
+        i = i[chosen]
+        j = j[chosen]
     dist = geometry.dist if geometry.corrected is None else geometry.corrected.distances
     scaled = []
     for table in tables.values():

@@ -76,8 +76,10 @@ def _own(model: Any, body: Any) -> FirstBlock:
             "terms (attention_terms). The four correlations are those of ap, sinusoidal, low-rank, fourier, bert-a and "
             "bert-r."
         )
-    layer, heads = body.layers[0], config.num_attention_heads
-    project, rows = layer.attention.qkv[0], heads * config.d_head
+    layer = body.layers[0]
+    heads = config.num_attention_heads
+    project = layer.attention.qkv[0]
+    rows = heads * config.d_head
     biases = (None, None) if project.bias is None else project.bias[: 2 * rows].split(rows)
     query, key = zip(project.weight[: 2 * rows].split(rows), biases, strict=True)
     norm = (body.embedding_norm or layer.attention_norm).norms[0]
@@ -104,7 +106,8 @@ def _first_of(body: Any, paths: Any) -> Any:
 
 
 def _like_bert(model: Any, body: Any) -> FirstBlock:
-    embeddings, pair = getattr(body, "embeddings", None), _first_of(body, _QUERY_KEY)
+    embeddings = getattr(body, "embeddings", None)
+    pair = _first_of(body, _QUERY_KEY)
     names = ("word_embeddings", "position_embeddings", "LayerNorm", "token_type_embeddings")
     parts: list[Any] = [getattr(embeddings, name, None) for name in names]
     kinds = (nn.Embedding, nn.Embedding, nn.LayerNorm)
@@ -114,7 +117,8 @@ def _like_bert(model: Any, body: Any) -> FirstBlock:
             ".position_embeddings and .LayerNorm, and a first block with a query and a key projection (BERT, RoBERTa, "
             "ELECTRA, CamemBERT, XLM-RoBERTa, ALBERT, DistilBERT)."
         )
-    (query, key), (words, positions, norm, types) = pair, parts
+    (query, key) = pair
+    (words, positions, norm, types) = parts
     table = positions.weight[first_position(model) :]
     types = None if types is None else types.weight[0]
     between = _first_of(body, ((path,) for path in _BETWEEN))
@@ -132,7 +136,8 @@ def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tens
     Raises:
         ValueError: another kind of norm.
     """
-    x, parts = word + position + constant, {"word": word, "position": position, "constant": constant}
+    x = word + position + constant
+    parts = {"word": word, "position": position, "constant": constant}
     weight: Any = norm.weight
     if isinstance(norm, RMSNorm):
         factor = (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt()
@@ -171,7 +176,8 @@ def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids:
             f"Text reaches position {int(position_ids.max())}, but the position table has {len(block.positions)} rows. "
             "Give shorter documents."
         )
-    word, position = F.embedding(input_ids, block.words.weight), F.embedding(position_ids, block.positions)
+    word = F.embedding(input_ids, block.words.weight)
+    position = F.embedding(position_ids, block.positions)
     constant = torch.zeros_like(word) if block.types is None else block.types.expand_as(word)
     parts = normed_parts(block.norm, word, position, constant)
     if block.between is not None:
@@ -261,7 +267,8 @@ def _variances(scores: Tensor, regular: Tensor) -> Tensor:
     pairs = chosen[..., None] * chosen[..., None, :]
     mean = (scores * pairs).sum((-2, -1)) / count**2
     centred = (scores - mean[..., None, None]) * pairs
-    rows, columns = centred.sum(-1) / count[..., None], centred.sum(-2) / count[..., None]
+    rows = centred.sum(-1) / count[..., None]
+    columns = centred.sum(-2) / count[..., None]
     squares = [centred.square().sum((-2, -1)) / count**2, *(x.square().sum(-1) / count for x in (rows, columns))]
     return torch.stack(squares, dim=1).masked_fill((count < 3)[..., None], float("nan"))
 

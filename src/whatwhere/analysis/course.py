@@ -83,7 +83,8 @@ def separation_records(
         if corpus is not None:
             parts["corpus"] = rows_of(corpus, len(table))
         for part, chosen in parts.items():
-            rows, before = table[chosen], start[chosen]
+            rows = table[chosen]
+            before = start[chosen]
             place: dict[str, Any] = {"part": part, "n": len(rows)}
             records += _shape(rows, who.at(step), **place)
             values = {"change": float(np.linalg.norm(rows - before) / np.linalg.norm(before))}
@@ -109,7 +110,8 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> li
     """
     rows = table[rows_of(corpus, len(table))]
     u, s, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    components, records = u * s, []
+    components = u * s
+    records = []
     for ending, dist in corpus.kinds().items():
         best = classical_mds(dist).coords
         for rank in (r for r in RANKS if r <= min(components.shape[1], best.shape[1])):
@@ -130,7 +132,8 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> li
 def _shape(table: np.ndarray, who: Who, **place: Any) -> list[Record]:
     """What the rows of a table say by themselves."""
     apart = distances(table)[np.triu_indices(len(table), 1)]
-    violations, shape = monotonicity_interval(table), spectrum(table)
+    violations = monotonicity_interval(table)
+    shape = spectrum(table)
     ends = () if violations.low == violations.high else (violations.low, violations.high)
     return [
         who.record("separation", apart.min(), **place),
@@ -161,14 +164,17 @@ class NeighbourWeights(WeightReader):
     """
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
-        regular, n = batch.regular, batch.regular.shape[1]
-        b, h = len(regular), weights.values.shape[1]
+        regular = batch.regular
+        n = batch.regular.shape[1]
+        b = len(regular)
+        h = weights.values.shape[1]
         means = weights.values.new_full((b, h, len(OFFSETS) + 1), torch.nan)  # the last is the share
         near = weights.values.new_zeros(b, h, n)
         count = near.new_zeros(b, n)  # neighbours of each query
         for i, offset in enumerate(OFFSETS):
             if abs(offset) < n:
-                of_keys, pairs = weights.diagonal(offset), weights.pairs(offset, regular, regular)
+                of_keys = weights.diagonal(offset)
+                pairs = weights.pairs(offset, regular, regular)
                 means[..., i] = query_mean(of_keys, pairs)
                 if offset:
                     queries = slice(max(0, -offset), n - max(0, offset))
@@ -183,7 +189,8 @@ class NeighbourWeights(WeightReader):
     def records(self, who: Who) -> list[Record]:
         self.places()  # raises where there is nothing
         places = [key for key in self.values if isinstance(key, tuple)]
-        parts, blocks = list(dict.fromkeys(part for _, part in places)), sorted({block for block, _ in places})
+        parts = list(dict.fromkeys(part for _, part in places))
+        blocks = sorted({block for block, _ in places})
         means = np.stack([[self.values[block, part] for block in blocks] for part in parts])
         means = np.moveaxis(means, 2, 0)  # (documents, parts, L, h, offsets + 1)
         share = means[..., -1]

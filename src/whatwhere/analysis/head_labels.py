@@ -94,7 +94,8 @@ def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor
     parts = list(terms.values())
     wide = reduce(torch.promote_types, (part.dtype for part in parts), torch.float32)
     h, n = parts[0].shape[1:3]
-    b, device = len(queries), queries.device
+    b = len(queries)
+    device = queries.device
     step = max(1, min(h, PIECE // (n * n)))
     # Written over for every piece: fresh memory costs more than the arithmetic (docs/log.md).
     scores, rest = (torch.empty(step, n, n, dtype=wide, device=device) for _ in range(2))
@@ -103,11 +104,13 @@ def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor
         mask = None
         if allowed is not None:  # the least number absorbs the score; exp makes it 0
             mask = (~allowed[i]).to(wide).mul_(torch.finfo(wide).min)
-        others, count = (~queries[i]).nonzero()[:, 0], int(queries[i].sum())
+        others = (~queries[i]).nonzero()[:, 0]
+        count = int(queries[i].sum())
         for first in range(0, h, step):
             heads = slice(first, min(first + step, h))
             maps = [part[i if len(part) > 1 else 0, heads].to(wide) for part in parts]
-            l, r = scores[: heads.stop - first], rest[: heads.stop - first]
+            l = scores[: heads.stop - first]
+            r = rest[: heads.stop - first]
             whole = _softmax(_sum(maps, mask, l), l)
             l.index_fill_(1, others, 0)
             for k, m in enumerate(maps):
@@ -158,7 +161,8 @@ class HeadTaxonomy(Reader):
         super().__init__()
         if queries not in QUERIES:
             raise ValueError(f"queries must be one of {', '.join(QUERIES)}; got {queries!r}.")
-        self.names, self.queries = separable_terms(model), queries
+        self.names = separable_terms(model)
+        self.queries = queries
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         queries = batch.real if self.queries == "all" else batch.regular
@@ -184,8 +188,10 @@ class HeadTaxonomy(Reader):
         layers, heads = kl.shape[1:3]
         documents = self.count(kl.sum(axis=(1, 2, 3)))
         mean, drawn = document_means(kl, document_numbers=self.document_numbers)
-        share, shares = term_shares(mean), term_shares(drawn)
-        label, labels = head_labels(share), head_labels(shares)
+        share = term_shares(mean)
+        shares = term_shares(drawn)
+        label = head_labels(share)
+        labels = head_labels(shares)
         # A draw without shares counts as the mean's; a head without any has no record.
         shares = np.where(np.isnan(shares), np.nan_to_num(share), shares)
         names = [*self.names, SEVERAL]

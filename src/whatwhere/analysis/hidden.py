@@ -57,11 +57,9 @@ class SentenceMaps(Reader):
 
     def __init__(self, model: Any, shuffles: int = SHUFFLES) -> None:
         super().__init__()
-        self.parts, self.layers, self.shuffles = (
-            stream_columns(model.config),
-            model.config.num_hidden_layers + 1,
-            shuffles,
-        )
+        self.parts = stream_columns(model.config)
+        self.layers = model.config.num_hidden_layers + 1
+        self.shuffles = shuffles
         self._scores: dict[str, list[np.ndarray]] = {part: [] for part in self.parts}
         self._segments: list[np.ndarray] = []
 
@@ -82,7 +80,8 @@ class SentenceMaps(Reader):
             check_finite(squares, f"hidden[{layer}]")
             between = torch.stack([_between(x, member) for member in members], dim=1)  # (b, 1 + shuffles, width)
             for i, columns in enumerate(self.parts.values()):
-                floor, total = ROUNDING * raw[:, columns].sum(-1).numpy(), squares[:, columns].sum(-1).numpy()
+                floor = ROUNDING * raw[:, columns].sum(-1).numpy()
+                total = squares[:, columns].sum(-1).numpy()
                 divisor = np.where(total > floor, total, np.nan)
                 of_cuts = between[..., columns].sum(-1).numpy()
                 ratios = _ratios(of_cuts, total, floor, regular.sum(1), cuts[0].max(1) + 1)
@@ -186,7 +185,8 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
     counts: (groups,) tokens of each; empty groups do not count. between, total: sums of squares about the mean. nan
     without variance, or where no group has two tokens.
     """
-    tokens, groups = float(counts.sum()), int(np.count_nonzero(counts))
+    tokens = float(counts.sum())
+    groups = int(np.count_nonzero(counts))
     if not total > 0 or tokens <= groups:
         return float("nan")
     chance = (groups - 1) / (tokens - 1)
@@ -221,8 +221,10 @@ class PositionVariance(Reader):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.parts, self.width = stream_columns(model.config), model.config.hidden_size
-        self.counts, self.sums = torch.zeros(0), list[Tensor]()
+        self.parts = stream_columns(model.config)
+        self.width = model.config.hidden_size
+        self.counts = torch.zeros(0)
+        self.sums = list[Tensor]()
         self._groups = np.zeros(0, dtype=np.int64)  # (windows,)
         self._documents = 0
         self._squares: list[Tensor] = []  # of each layer (groups, parts)
@@ -234,7 +236,8 @@ class PositionVariance(Reader):
             self._groups = document_groups(batch.documents)
             self._documents = batch.documents.count
             self.counts = torch.zeros(self._groups.max() + 1, batch.documents.position_ids.max() + 1).double()
-        groups, positions = self._groups[batch.indices][:, None], batch.documents.position_ids[batch.indices]
+        groups = self._groups[batch.indices][:, None]
+        positions = batch.documents.position_ids[batch.indices]
         cells = torch.from_numpy(groups * self.counts.shape[1] + positions)[regular]
         self.counts.view(-1).index_add_(0, cells, torch.ones(len(cells), dtype=torch.float64))
         for layer, states in enumerate(hidden):
@@ -251,7 +254,8 @@ class PositionVariance(Reader):
 
     def records(self, who: Who) -> list[Record]:
         check_passed(self.sums)
-        records, groups = [], range(len(self.counts)) if len(self.counts) > 1 else ()
+        records = []
+        groups = range(len(self.counts)) if len(self.counts) > 1 else ()
         for layer in range(len(self.sums)):
             left = [self._shares(layer, group) for group in groups]
             for part, value in self._shares(layer, None).items():
@@ -269,8 +273,12 @@ class PositionVariance(Reader):
             summed = of_groups.sum(0)
             return np.asarray(summed if left_out is None else summed - of_groups[left_out])
 
-        counts, sums, squares = total(self.counts), total(self.sums[layer]), total(self._squares[layer])
-        tokens, whole, shift = counts.sum(), sums.sum(0), np.asarray(self._shift[layer])
+        counts = total(self.counts)
+        sums = total(self.sums[layer])
+        squares = total(self._squares[layer])
+        tokens = counts.sum()
+        whole = sums.sum(0)
+        shift = np.asarray(self._shift[layer])
         between = (sums**2 / np.maximum(counts, 1)[:, None]).sum(0) - whole**2 / tokens  # (width,)
         shares = {}
         for i, (part, columns) in enumerate(self.parts.items()):
@@ -299,10 +307,12 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
     records: list[Record] = []
     for target in ("segment", "intra"):
         if target in targets.columns:
-            y, counts = targets.values[..., targets.columns.index(target)], targets.counts(target)
+            y = targets.values[..., targets.columns.index(target)]
+            counts = targets.counts(target)
             of_splits = ((counts & ~held_out[:, None], counts & held_out[:, None]) for held_out in test)
             values = [_position_r2(chosen.position_ids, y, *tokens) for tokens in of_splits]
-            tokens, who = counts.sum(1), Who("", study=study)
+            tokens = counts.sum(1)
+            who = Who("", study=study)
             records += who.splits(f"r2.{target}.ceiling", values, chosen.count, test @ tokens, int(tokens.sum()))
     return records
 
@@ -346,7 +356,8 @@ def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = 100
     half = min(chosen.length, config.max_position_embeddings) // 2
     here = chosen.first(half)
     there = replace(here, position_ids=here.position_ids + half)
-    parts, changes = stream_columns(config), state_changes(model, here, there)
+    parts = stream_columns(config)
+    changes = state_changes(model, here, there)
     mean = document_mean(changes, document_numbers=chosen.document_numbers)
     axes = {"layer": range(changes.shape[1]), "part": list(parts)}
     return who.records("shift.change", mean, axes, n=chosen.count)

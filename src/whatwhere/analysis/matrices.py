@@ -52,7 +52,8 @@ def score_matrices(model: Any) -> ScoreMatrices:
     """
     body = body_of(model)
     if isinstance(body, Encoder):
-        blocks, rows = [q.T @ k for q, k in _query_key(body, 0)], body.position_table()
+        blocks = [q.T @ k for q, k in _query_key(body, 0)]
+        rows = body.position_table()
         if rows is None:
             return ScoreMatrices(blocks, None, [])
         own = blocks
@@ -146,7 +147,8 @@ def bert_like(folder: str | Path) -> dict[str, Any]:
     config: dict[str, Any] = read_object(folder / "config.json", way_out="Use a complete copy of the model.")
     if (kind := config.get("model_type")) not in BERT_LIKE:
         raise ValueError(f"{folder} is of type {kind!r}. Read here are {', '.join(BERT_LIKE)}, and models of ours.")
-    words, width = config.get("embedding_size", config.get("hidden_size")), config.get("hidden_size")
+    words = config.get("embedding_size", config.get("hidden_size"))
+    width = config.get("hidden_size")
     if words != width:
         raise ValueError(
             f"The words of {folder} are {words} wide, its attention {width}: a map stands between them, as in "

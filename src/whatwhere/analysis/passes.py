@@ -234,7 +234,8 @@ def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
     Raises:
         ValueError: packed documents for an encoder that is not ours: its attention does not keep them apart.
     """
-    spans, mask = documents.document_ids, documents.attention_mask
+    spans = documents.document_ids
+    mask = documents.attention_mask
     inputs = {"input_ids": documents.input_ids, "position_ids": documents.position_ids}
     inputs |= {name: a for name, a in (("document_ids", spans), ("attention_mask", mask)) if a is not None}
     if getattr(model.config, "model_type", "") in ("", EncoderConfig.model_type):
@@ -263,7 +264,8 @@ def outputs(
 
     wanted: "hidden_states" or "attentions". order: document numbers in the order wanted; default: 0, 1, ...
     """
-    inputs, device = model_inputs(model, documents), device_of(model)
+    inputs = model_inputs(model, documents)
+    device = device_of(model)
     order = np.arange(len(documents)) if order is None else order
     for rows in batches(order, batch_size, progress):
         with torch.inference_mode():
@@ -434,8 +436,10 @@ def read(
     Raises:
         ValueError: a reader needs terms and the model has none by name: it is not one of ours.
     """
-    device, order = device_of(model), np.arange(len(documents))
-    of_terms, of_hidden = [r for r in readers if r.wants_terms], [r for r in readers if r.wants_hidden]
+    device = device_of(model)
+    order = np.arange(len(documents))
+    of_terms = [r for r in readers if r.wants_terms]
+    of_hidden = [r for r in readers if r.wants_hidden]
     now: Batch
 
     def see(block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:

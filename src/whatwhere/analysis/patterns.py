@@ -49,7 +49,8 @@ class ScoreSpread(Reader):
     wants_terms = True
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-        regular, precise = batch.regular, at_least_float32(next(iter(terms.values())))
+        regular = batch.regular
+        precise = at_least_float32(next(iter(terms.values())))
         pairs = (regular[:, :, None] & regular[:, None, :]).to(precise.dtype)
         if allowed is not None:
             pairs = pairs * allowed[:, 0]
@@ -137,13 +138,15 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
     check_finite(scores, "A matrix of content-free scores")
     weights = softmax(scores, axis=1)
     lag = np.arange(n) - np.arange(n)[:, None]
-    near, reach = max(1, min(NEAR, n // 16)), max(1, n // REACH)
+    near = max(1, min(NEAR, n // 16))
+    reach = max(1, n // REACH)
 
     def weight(keys: np.ndarray) -> tuple[float, float]:
         """Mean weight of the keys (n, n) of each query, and the same of uniform attention."""
         return float((weights * keys).sum(1).mean()), float(keys.sum(1).mean() / n)
 
-    (before, side), (after, _) = weight((lag < 0) & (lag >= -reach)), weight((lag > 0) & (lag <= reach))
+    (before, side) = weight((lag < 0) & (lag >= -reach))
+    (after, _) = weight((lag > 0) & (lag <= reach))
     close, uniform = weight(abs(lag) <= near)
     lean = (before - after) / (before + after) if before + after > 0 else 0.0
     if abs(lean) >= ONE_SIDED and max(before, after) >= LIFT * side:

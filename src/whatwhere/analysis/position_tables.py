@@ -45,9 +45,12 @@ FIRST = (1, 2, 3, 5, 10, 20, 50, 100)  # components of which E·Eᵀ is approxim
 PEAKS = 8  # dominant frequencies that are recorded
 SHUFFLES = 99  # orders of the positions behind the null of equivariance
 # What is kept for the figures of a table on its own.
-SCORES, CURVES, PRODUCTS = 128, 10, 96
+SCORES = 128
+CURVES = 10
+PRODUCTS = 96
 PRODUCTS_OF = (2, 5, 10)  # components of the pictured approximations of E·Eᵀ, before all of them
-POSITIONS, WORDS = "positions", "words"
+POSITIONS = "positions"
+WORDS = "words"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _SEED = re.compile(r"seed-(\d+)")
 
@@ -70,8 +73,11 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
         ValueError: the table is not finite, or all its rows are equal.
     """
     table = as_float64(table)
-    s, null, lonely = spectrum(table), equivariance_null(table, SHUFFLES), outliers(table)
-    n, by_order = len(table), {"index": range(SHARES)}
+    s = spectrum(table)
+    null = equivariance_null(table, SHUFFLES)
+    lonely = outliers(table)
+    n = len(table)
+    by_order = {"index": range(SHARES)}
     first = [k for k in FIRST if k < len(s.shares)]
     records = [
         *_share_records(who, s.shares, min(table.shape), n=n),
@@ -214,7 +220,8 @@ def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[lis
 
 
 def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
-    source, path = str(given), Path(model_source(given))
+    source = str(given)
+    path = Path(model_source(given))
     if path.is_dir():
         models = [m.parent for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)]
         if models:

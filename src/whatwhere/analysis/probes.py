@@ -27,7 +27,8 @@ PENALTY = 1.0  # on the coefficients and not on the intercept
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the models run once for every chunk of layers
 STREAMS = ("position", "semantic")
 # What a probe reads, and how its metrics begin: a hidden state, or what a block adds to it.
-STATE, UPDATE = "r2.", "r2.update."
+STATE = "r2."
+UPDATE = "r2.update."
 # Targets of a regression: of the same token, of another document's, of another document's in random order.
 ENDINGS = ("", ".place", ".chance")
 CONSTANT = 1e-12  # a target whose squares about its mean are a smaller share of the largest target's does not vary
@@ -96,7 +97,9 @@ class SplitSums:
     """
 
     def __init__(self, shift: np.ndarray, targets: int, splits: int, kinds: int = 1) -> None:
-        self.shift, self.p, self.q = shift, len(shift), targets
+        self.shift = shift
+        self.p = len(shift)
+        self.q = targets
         self.total = np.zeros((kinds, self.p + 2, self.p + 1 + targets))
         self.test = np.zeros((splits, *self.total.shape))
 
@@ -119,7 +122,8 @@ class SplitSums:
     ) -> Iterator[tuple[Sums, Sums]]:
         """Training and test sums of each split, of features in columns `x`, targets `y` (default: all) and some kinds
         of tokens."""
-        one, at = self.p, np.arange(self.p)[x]
+        one = self.p
+        at = np.arange(self.p)[x]
         to = self.p + 1 + np.arange(self.q)[slice(None) if y is None else y]
         total = self.total[kinds].sum(0)
         for test in self.test[:, kinds].sum(1):
@@ -209,7 +213,8 @@ def probe_records(
                 for (k, target), values in _probe_r2(sums, targets, columns, [] if metric == UPDATE else fewer).items():
                     tokens = targets.counts(target).sum(1)  # (documents,)
                     place = {"part": part if k is None else f"{part}.pca{k}", "layer": layer}
-                    tests, n = test @ tokens, int(tokens.sum())
+                    tests = test @ tokens
+                    n = int(tokens.sum())
                     records += who.splits(metric + target, values, chosen.count, tests, n, **place)
     return records
 
@@ -239,7 +244,8 @@ def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
 
 def stream_columns(config: Any) -> dict[str, slice]:
     """Columns of each part of a hidden state: [position; semantic] (DESIGN: order in the last axis)."""
-    width, position = config.hidden_size, getattr(config, "position_size", 0)
+    width = config.hidden_size
+    position = getattr(config, "position_size", 0)
     streams = {"position": slice(0, position), "semantic": slice(position, width)}
     return {"all": slice(0, width)} | (streams if position else {})
 
@@ -269,7 +275,8 @@ def probe_targets(documents: Documents, test: np.ndarray) -> Targets:
     """
     intra = documents.targets["intra"]
     kinds = np.where(documents.regular, np.isnan(intra).astype(int), -1)
-    columns, values = [], []
+    columns = []
+    values = []
     for i, target in enumerate(TARGETS):
         rows = kinds == 0 if target == "intra" else kinds >= 0
         value = np.where(rows, documents.targets[target], 0.0)
@@ -311,7 +318,8 @@ def _probe_sums(
                     sums[place] = SplitSums(shift, len(targets.columns), len(test), kinds=2)
                 for tested_in, rows in _tested_together(test, indices):
                     for kind in (0, 1):
-                        mask, y = targets.kinds[indices[rows]] == kind, targets.values[indices[rows]]
+                        mask = targets.kinds[indices[rows]] == kind
+                        y = targets.values[indices[rows]]
                         sums[place].add(states[rows][mask], y[mask], tested_in, kind)
     for (metric, layer), of_place in sums.items():
         check_finite(of_place.total, f"what block {layer} writes" if metric == UPDATE else f"hidden[{layer}]")
@@ -430,7 +438,8 @@ def _regression_sums(
     ((_, states_of_other),) = hidden_states(reference_model, documents, first_other)
     last = other = int(first_other[0]), [as_numpy(h)[0] for h in states_of_other]
     for states in zip(*passes, strict=True):
-        indices, hidden = states[0][0], dict(zip(running, (h for _, h in states), strict=True))
+        indices = states[0][0]
+        hidden = dict(zip(running, (h for _, h in states), strict=True))
         reference_states = [as_numpy(h) for h in states[0][1]]
         partners = []
         for r, window in enumerate(indices):

@@ -99,12 +99,14 @@ def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: s
         )
         whole = np.stack([a[0].float().cpu().numpy() for a in attentions])
         return TextMaps(title, list(tokens), {TOTAL: whole}, missing)
-    reader, missing = _Maps(), ""
+    reader = _Maps()
+    missing = ""
     read(model, text, [reader])
     blocks = len(reader.maps[TOTAL])
     names = [name for name, maps in reader.maps.items() if len(maps) == blocks]  # that every block has
     if len(names) == 2:  # one term and the total, which are the same
-        preset, term = getattr(model.config, "preset", None), names[0]
+        preset = getattr(model.config, "preset", None)
+        term = names[0]
         missing = (
             f"The attention scores of {f'`{preset}`' if preset else 'this model'} are one term (`{term}`), so only "
             "their softmax is shown."
@@ -153,7 +155,8 @@ def save_texts(
     out = Path(out)
     if not texts:
         raise ValueError("There is no text to save: give at least one title with token ids.")
-    arrays, shown = {"levels": LEVELS}, []
+    arrays = {"levels": LEVELS}
+    shown = []
     for number, (title, ids) in enumerate(texts):
         maps = text_maps(model, ids, shown_tokens(tokenizer, ids), title)
         arrays |= {f"{number}.{term}": levels for term, levels in maps.levels().items()}

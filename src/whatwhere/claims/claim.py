@@ -11,13 +11,19 @@ from ..records.table import Margin, Point, Table
 from .evidence import Evidence, Missing, described
 from .multiplicity import after_holm, p_value
 
-HOLDS, FAILS, OPEN = "holds here", "not seen here", "not separable"
-UNTRAINED, UNSETTLED, UNTESTABLE = "holds untrained too", "not settled", "not testable here"
+HOLDS = "holds here"
+FAILS = "not seen here"
+OPEN = "not separable"
+UNTRAINED = "holds untrained too"
+UNSETTLED = "not settled"
+UNTESTABLE = "not testable here"
 JUDGED = (HOLDS, FAILS, OPEN, UNTRAINED)  # what more steps or records would not move
 VERDICTS = (*JUDGED, UNSETTLED, UNTESTABLE)
 # What a claim is about: trained models, text, or nothing that a measurement could decide. The last are no part of a
 # ledger: docs/theory.md has them.
-EMPIRICAL, CORPUS, ANALYTIC = "empirical", "corpus", "analytic"
+EMPIRICAL = "empirical"
+CORPUS = "corpus"
+ANALYTIC = "analytic"
 # What a paper has of a claim: the number that its rule meets, or a sentence; or nobody has said it but we.
 ORIGINS = NUMBER, SENTENCE, OURS = "printed number", "printed sentence", "rule of our own"
 
@@ -172,7 +178,8 @@ def _corrected(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _judged(claim: Claim, table: Table) -> _Finding:
     """The finding on the models of a claim, or on the middle one of the things that it is about."""
-    findings, missing = [], []
+    findings = []
+    missing = []
     subjects = [claim.models] if claim.each is None else [(name,) for name in claim.each(table)]
     for models in subjects:
         try:
@@ -200,18 +207,24 @@ def _finding(claim: Claim, evidence: Evidence) -> _Finding:
         raise Missing(f"needs {lacking}") from None
     alone = claim.alone if len(evidence.seeds) == 1 else 0.0
     untrained = _untrained(claim, evidence)
-    verdict, so_far, pieces = _verdict(margins, alone), "", [evidence.note, evidence.scale(shown)]
+    verdict = _verdict(margins, alone)
+    so_far = ""
+    pieces = [evidence.note, evidence.scale(shown)]
     if claim.kind == EMPIRICAL and claim.control and verdict == HOLDS and untrained and untrained["verdict"] == HOLDS:
         verdict = UNTRAINED
     if reason := evidence.unlearned(claim.learned):
-        verdict, pieces = UNTESTABLE, [reason, *pieces]
+        verdict = UNTESTABLE
+        pieces = [reason, *pieces]
     elif claim.kind == EMPIRICAL and (reason := evidence.unsettled()):
         so_far, verdict, pieces = verdict, UNSETTLED, [f"so far: {verdict}", reason, *pieces]
     if alone:
         pieces.append(f"one seed: differences below {alone:g} nats are not separable")
-    scale, margin = "; ".join(filter(None, pieces)), min(m.value for m in margins)
+    scale = "; ".join(filter(None, pieces))
+    margin = min(m.value for m in margins)
     bars = [["at least" if m.least else "at most", m.bar] for m in margins if m.compared.value == shown.value]
-    models, records, (low, high) = list(evidence.models), described(evidence.read), shown.interval or (None, None)
+    models = list(evidence.models)
+    records = described(evidence.read)
+    (low, high) = shown.interval or (None, None)
     p = _largest([p_value(margin, alone) for margin in margins])
     found = (models, shown.value, low, high, shown.few, untrained, records, bars, so_far, margin, p)
     return _Finding(verdict, scale, *found)
@@ -246,6 +259,7 @@ def _verdict(margins: Sequence[Margin], alone: float = 0.0) -> str:
     sides = set()
     for margin in margins:
         low, high = margin.interval or (margin.value, margin.value)
-        low, high = min(low, margin.value - alone), max(high, margin.value + alone)
+        low = min(low, margin.value - alone)
+        high = max(high, margin.value + alone)
         sides.add(HOLDS if low >= 0 else FAILS if high < 0 else OPEN)
     return next(verdict for verdict in (FAILS, OPEN, HOLDS) if verdict in sides)

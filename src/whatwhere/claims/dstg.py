@@ -21,9 +21,11 @@ GROUP = 0.1  # of the heads, from which there is a group
 AFFECTED = 1 / 3  # "strongly affected" by one of three terms: at least an even share of the divergence
 RETRIEVES = 0.1  # attention to the other copy that makes a retrieval head (Wu et al. 2024, whom DSTG follows)
 SEVERAL = "several"  # label of a head in which no term has half
-SEMANTIC_HEADS, ALL_HEADS = 9, 36  # in the paper's model
+SEMANTIC_HEADS = 9  # in the paper's model
+ALL_HEADS = 36
 _TABLE_2, _TABLE_3, _TABLE_4 = (f"DSTG section 5.{i}, Table {i + 1}" for i in (1, 2, 3))
-BASELINES, FOUR = ("ap", "rp", "rope"), ("dstg", "ap", "rp", "rope")
+BASELINES = ("ap", "rp", "rope")
+FOUR = ("dstg", "ap", "rp", "rope")
 
 
 # Positions and segments in hidden states: Tables 2 and 3.
@@ -42,7 +44,8 @@ def _least(e: Evidence, target: str) -> float:
 def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
     """Against models that are given positions: ap, or dstg's position stream, whichever has more at its best layer;
     nothing is said where neither is in the run and has learned, or neither has `least`."""
-    peaks, trained = [], e if e.step is None else Evidence(e.table, e.models)  # untrained ones too beside trained ones
+    peaks = []  # untrained ones too beside trained ones
+    trained = e if e.step is None else Evidence(e.table, e.models)
     for model, part in (("ap", "all"), ("dstg", "position")):
         if unlearned(e.table, model, trained.seeds):
             continue
@@ -145,7 +148,8 @@ def dstg_2d_collapse(e: Evidence) -> Measured:
     Two components hold at least {MOST} of the variance of dstg's table, and more than of ap's; both stand above their
     noise."""
     e.moved("dstg", "ap")
-    dstg, ap = e.value("pca.top2", "dstg"), e.value("pca.top2", "ap")
+    dstg = e.value("pca.top2", "dstg")
+    ap = e.value("pca.top2", "ap")
     return dstg >= MOST, dstg >= ap
 
 
@@ -300,7 +304,8 @@ def dstg_sentences_separate(e: Evidence) -> Measured:
         [of.value("sentences.excess", layer=layer, part="position") for layer in (1, e.late())]
         for of in (e, e.untrained())
     )
-    growth, before = late - first, end - start
+    growth = late - first
+    before = end - start
     e.note = f"untrained {before.value:.3g}"
     return growth >= 0, late >= 0, growth >= before
 
@@ -310,9 +315,11 @@ def dstg_sentences_beyond_contiguity(e: Evidence) -> Measured:
     """Sentences separate more than random contiguous stretches.
     After every block up to the last but one the same logarithm is above 0, and above that of the untrained model
     (half-widths in quadrature), whose words alone make some; the smallest gain over it is shown."""
-    layers, start = _of_blocks(e, "sentences.excess"), e.untrained()
+    layers = _of_blocks(e, "sentences.excess")
+    start = e.untrained()
     gains = (v - start.value("sentences.excess", layer=at, part="position") for at, v in layers.items())
-    gain, least = smallest(gains), smallest(layers.values())
+    gain = smallest(gains)
+    least = smallest(layers.values())
     e.note = f"the least itself {least.value:.3g}"
     return gain >= 0, least >= 0
 
@@ -334,7 +341,8 @@ def only_ap_predicts_position(e: Evidence) -> Measured:
     block but one), else nothing is said."""
     kept = e.r2("dstg", "token", "position", e.late("dstg"))
     e.there(kept, PRESENT, "R² (token) in dstg's position stream")
-    ap, others = _regression(e, "ap", "position"), largest([_regression(e, m, "position") for m in ("rope", "rp")])
+    ap = _regression(e, "ap", "position")
+    others = largest([_regression(e, m, "position") for m in ("rope", "rp")])
     return ap - others, ap >= LOST, others <= LOST
 
 
@@ -486,7 +494,8 @@ def dstg_relative_not_self(e: Evidence) -> Measured:
     """Relative bias keeps retrieval heads from self-attention.
     In the heads whose semantic term retrieves (at least {RETRIEVES}), attention of a token to itself under the relative
     term alone is on average at most {LOST} of that of uniform attention; the heads are chosen in each training."""
-    retrieval, itself = _heads(e, "attention.retrieval", "semantic"), _heads(e, "attention.self", "relative")
+    retrieval = _heads(e, "attention.retrieval", "semantic")
+    itself = _heads(e, "attention.self", "relative")
     chosen = np.array([v.at[:, 0] >= RETRIEVES for v in retrieval])  # (heads, seeds)
     seeds = np.flatnonzero(chosen.any(axis=0))
     if not len(seeds):
@@ -494,7 +503,8 @@ def dstg_relative_not_self(e: Evidence) -> Measured:
         raise Missing(f"needs a retrieval head: {most}, below {RETRIEVES}")
     sides = np.array([(v.at[:, 0], v.below, v.above) for v in itself])[..., seeds]  # (heads, 3, seeds that have any)
     at, below, above = sides.mean(axis=0, where=chosen[:, None, seeds])
-    uniform, lacking = 1 / e.value("probe.length").value, len(e.seeds) - len(seeds)
+    uniform = 1 / e.value("probe.length").value
+    lacking = len(e.seeds) - len(seeds)
     without = f", none in {lacking} of {len(e.seeds)} seeds" if lacking else ""
     e.note = f"{chosen.sum()} retrieval heads{without}, uniform attention {uniform:.4f}"
     return Point(at[:, None], below, above, span=itself[0].span) <= LOST * uniform

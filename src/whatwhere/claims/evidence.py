@@ -33,7 +33,10 @@ class Evidence:
     """
 
     def __init__(self, table: Table, models: Sequence[str], step: int | None = None) -> None:
-        self.table, self.models, self.model, self.step = table, tuple(models), models[0], step
+        self.table = table
+        self.models = tuple(models)
+        self.model = models[0]
+        self.step = step
         if lacking := [model for model in models if not table.seeds.get(model)]:
             raise Missing(f"needs a model {' and a model '.join(lacking)} in the study")
         trained = [(table.seeds[model] - {None}) or {None} for model in models]
@@ -290,7 +293,8 @@ def _entry(metric: str, model: str, part: str | None, rows: Sequence[Record]) ->
         name: sorted({v for r in rows if (v := getattr(r, name)) is not None})
         for name in ("layer", "head", "step", "index", "seed")
     }
-    entry, steps = " ".join(filter(None, (metric, model, part))), of["step"]
+    entry = " ".join(filter(None, (metric, model, part)))
+    steps = of["step"]
     for name in ("layer", "head"):
         entry += f" {name} {_spans(of[name])}" if of[name] else ""
     if steps:

@@ -430,7 +430,8 @@ def _layer_peak(e: Evidence, metric: str, part: str = "sinusoidal") -> Measured:
     if len(layers) < FEWEST_BLOCKS:
         raise Missing(f"needs a model of {FEWEST_BLOCKS} blocks; {e.model} has {len(layers)}")
     values = np.array([layers[at].each for at in layers])  # (blocks, seeds)
-    half, at = len(values) // 2, np.unique(np.array(list(layers))[values.argmax(axis=0)])
+    half = len(values) // 2
+    at = np.unique(np.array(list(layers))[values.argmax(axis=0)])
     e.note = f"largest at block {', '.join(map(str, at))} of {len(values)}"
     ratios = values[:half].max(axis=0) / np.median(values[half:], axis=0)
     return Point.of(ratios[:, None], span=NOT_NEGATIVE) >= SHARP
@@ -481,7 +482,8 @@ def geom_mean_embeddings_differ(e: Evidence) -> Measured:
     """Mean words of any two positions differ.
     The smallest distance of the mean word embeddings of two positions is above that of two halves of the documents at
     one position; the ratio is shown."""
-    least, floor = e.value("h1"), e.value("h1.floor")
+    least = e.value("h1")
+    floor = e.value("h1.floor")
     return least / floor, least >= floor
 
 

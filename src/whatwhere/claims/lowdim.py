@@ -139,7 +139,8 @@ def lowdim_sinusoidal_row(e: Evidence) -> Measured:
     """Ten components hold 0.52 of the sinusoidal table.
     The share of the first ten components of the textbook table of {SHAPE[0]} positions and {SHAPE[1]} dimensions rounds
     to it."""
-    share, width = e.value("pca.top10"), _components(e.table, e.model)
+    share = e.value("pca.top10")
+    width = _components(e.table, e.model)
     if (e.count("n50"), width) != SHAPE:
         shape = f"{SHAPE[0]} positions and {SHAPE[1]} dimensions"
         raise Missing(f"needs a sinusoidal table of {shape}; this one has {e.count('n50')} and {width} components")

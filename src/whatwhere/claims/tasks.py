@@ -14,7 +14,8 @@ from ..records.table import Point, average, smallest
 from .claim import Measured, claim
 from .evidence import Evidence, Missing
 
-EARLIEST, LATEST = 0.2, 0.4  # of the steps, for "30 %"
+EARLIEST = 0.2  # of the steps, for "30 %"
+LATEST = 0.4
 BETTER = 0.005  # of a score: half of the last digit printed
 COMPARABLE = 0.02  # of an average score: "comparable"; DSTG's own averages lie 0.00 to 0.04 apart (Table 7)
 RIVALS = ("ap", "rope", "rp")  # of dstg; the last where a run has it
@@ -39,7 +40,8 @@ def _lead(e: Evidence, family: str, *tasks: str) -> Point:
         wanted = " and ".join(tasks) or "a task that all of them have"
         raise Missing(f"no {family}.score of {wanted}, paired (whatwhere evaluate {family})")
     taught = _taught(e, family, models, there, bool(tasks))
-    e.note, e.over = f"beside {', '.join(others)}; {e.note}", "rows of the tasks and, where there are several, seeds"
+    e.note = f"beside {', '.join(others)}; {e.note}"
+    e.over = "rows of the tasks and, where there are several, seeds"
     return smallest(average([e.beside(family, e.model, other, task) for task in taught]) for other in others)
 
 
@@ -123,7 +125,8 @@ def tupe_a_30_percent_on_glue(e: Evidence) -> Measured:
     the end; the gain is shown, over seeds of the fine-tuning. Tasks on which one of them is not {TAUGHT} above its
     untrained self, with an interval above 0, do not count. The paper's average has QQP's accuracy and both parts of
     MNLI."""
-    baseline, scored = e.models[1], e.table.points("glue.score", e.model, by=("part", "step"))
+    baseline = e.models[1]
+    scored = e.table.points("glue.score", e.model, by=("part", "step"))
     last = max((step for _, step in scored), default=0)
     early = min((step for _, step in scored), key=lambda step: abs(step - GLUE_MID * last), default=0)
     ends = set(e.table.distinct("part", "glue.score", baseline, step=None))
@@ -142,7 +145,8 @@ def tupe_a_30_percent_on_glue(e: Evidence) -> Measured:
 
 
 def _both(e: Evidence, *tasks: str) -> Measured:
-    leads, notes = [], []
+    leads = []
+    notes = []
     for task in tasks:
         leads.append(_lead(e, "linguistic", task))
         notes.append(e.note)
@@ -155,7 +159,8 @@ def _least_lead(*tasks: str) -> float:
     return min(_printed(scores, "dstg", *RIVALS) for scores in of_task)
 
 
-_SYNTAX, _STRUCTURE = ("pos", "constituents"), ("sentence-order", "readability")
+_SYNTAX = ("pos", "constituents")
+_STRUCTURE = ("sentence-order", "readability")
 
 
 @of_tasks("DSTG section 5.4, Table 6", *_MODELS, paper=_least_lead(*_SYNTAX))

@@ -36,7 +36,8 @@ def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, dev
     over the trained length, as it was above 32 turns, in between by a ramp over the pairs (Peng et al. 2024, as in
     their code; their eq. 18-20 have it over the turns).
     """
-    s, theta = config.rotation_factor, config.rope_theta
+    s = config.rotation_factor
+    theta = config.rope_theta
     if config.rotation_scaling == "ntk":
         theta = theta * s ** (d_head / (d_head - 2))
     frequency = theta ** (-torch.arange(0, d_head, 2, dtype=dtype, device=device) / d_head)
@@ -46,7 +47,8 @@ def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, dev
         return frequency
     trained = config.max_position_embeddings / s
     many, one = (d_head * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(theta)) for turns in (32, 1))
-    low, high = max(math.floor(many), 0), min(math.ceil(one), d_head - 1)
+    low = max(math.floor(many), 0)
+    high = min(math.ceil(one), d_head - 1)
     pairs = torch.arange(d_head // 2, dtype=dtype, device=device)
     slow = ((pairs - low) / max(high - low, 0.001)).clamp(0, 1)
     return frequency * (1 - slow) + frequency / s * slow
@@ -177,7 +179,8 @@ def flex(
             value = bias.base[h, j - i + n - 1] if bias.base.ndim == 2 else bias.base[own, h, i, j]
             if bias.values is not None:
                 row = b if bias.special.shape[0] > 1 else 0
-                query, key = bias.special[row, i], bias.special[row, j]
+                query = bias.special[row, i]
+                key = bias.special[row, j]
                 value = torch.where((query > 0) | (key > 0), bias.values[query, key, h], value)
             score = score + value
         if allowed is not None:
@@ -226,7 +229,8 @@ def fused(
     backend: str = "sdpa",
 ) -> Tensor:
     """The same outputs in one call of a backend."""
-    q, k = _beside([p.q for p in products], values.shape[0]), _beside([p.k for p in products], values.shape[0])
+    q = _beside([p.q for p in products], values.shape[0])
+    k = _beside([p.k for p in products], values.shape[0])
     return FUSED[backend](q, k, values, total(biases), allowed, scale, dropout)
 
 
@@ -250,11 +254,16 @@ class Attention(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.heads, self.d_head, self.scale = config.num_attention_heads, config.d_head, config.scale
-        self.dropout, self.sizes = config.dropout, config.stream_sizes
-        self.joint, self.consecutive = config.stream_qk == "joint", config.stream_values == "consecutive"
+        self.heads = config.num_attention_heads
+        self.d_head = config.d_head
+        self.scale = config.scale
+        self.dropout = config.dropout
+        self.sizes = config.stream_sizes
+        self.joint = config.stream_qk == "joint"
+        self.consecutive = config.stream_values == "consecutive"
         self.absolute_special = config.absolute_special
-        qk, biased = self.heads * self.d_head, config.block == "bert"
+        qk = self.heads * self.d_head
+        biased = config.block == "bert"
         self.qkv = nn.ModuleList(Stacked(d, (qk, qk, d), biased) for d in self.sizes)
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
@@ -264,15 +273,19 @@ class Attention(nn.Module):
 
     def terms(self, streams: tuple[Tensor, ...], layout: Layout) -> tuple[list[Product], list[Bias], Tensor]:
         """Products, biases and values (b, h, n, sum of d_stream / heads) of a block's `streams` (b, n, d_stream)."""
-        queries, keys, values = {}, {}, []
+        queries = {}
+        keys = {}
+        values = []
         for name, x, project in zip(self.names, streams, self.qkv, strict=True):
             q, k, v = project(x)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
             if layout.rotation is not None:
-                q, k = rotate(q, *layout.rotation), rotate(k, *layout.rotation)
+                q = rotate(q, *layout.rotation)
+                k = rotate(k, *layout.rotation)
             if name == "absolute" and self.absolute_special:
                 regular = layout.special[:, None, :, None] == 0  # zero rows give zero scores: the indicator of eq. 2
-                q, k = q * regular, k * regular
+                q = q * regular
+                k = k * regular
             queries[name], keys[name] = q, k
             values.append(v)
         products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
@@ -305,7 +318,8 @@ class Attention(nn.Module):
         """Outputs per stream (b, n, d_stream); weights (b, h, n, n) if it is eager or `inspect` changes the terms."""
         products, biases, values = self.terms(streams, layout)
         dropout = self.dropout if self.training else 0.0
-        attn, terms = None, None
+        attn = None
+        terms = None
         if self.inspect is not None:
             terms = self.inspect(term_scores(products, biases, self.scale), layout.allowed)
         if backend == "eager" or terms is not None:

@@ -78,8 +78,13 @@ class _Weights:
 
     def __init__(self, q: Tensor, k: Tensor, *rest: Any) -> None:
         base, values, special, allowed, scale, dropout, seed = rest  # as of `biased_attention`, and the seed
-        self.q, self.k, self.base, self.values, self.allowed = q, k, base, values, allowed
-        self.scale, self.drop = scale, min(round(dropout * LEVELS), LEVELS - 1)
+        self.q = q
+        self.k = k
+        self.base = base
+        self.values = values
+        self.allowed = allowed
+        self.scale = scale
+        self.drop = min(round(dropout * LEVELS), LEVELS - 1)
         self.keep = 1 - self.drop / LEVELS
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.wide = torch.promote_types(q.dtype, torch.float32)
@@ -98,11 +103,14 @@ class _Weights:
 
     def groups(self) -> Iterator[list[_Piece]]:
         """Pieces of as many examples as fit, else of heads, else of queries; a group has all examples of a part."""
-        b, h, n = self.b, self.h, self.n
+        b = self.b
+        h = self.h
+        n = self.n
         examples, heads, rows = (max(1, PIECE // max(1, size)) for size in (h * n * n, n * n, n))
         for head in range(0, h if b else 0, heads):
             for row in range(0, n, rows):
-                part, queries = slice(head, min(head + heads, h)), slice(row, min(row + rows, n))
+                part = slice(head, min(head + heads, h))
+                queries = slice(row, min(row + rows, n))
                 yield [_Piece(slice(i, min(i + examples, b)), part, queries) for i in range(0, b, examples)]
 
     @cached_property
@@ -117,7 +125,8 @@ class _Weights:
         So values per distance, copied into each row of the first, give the map of pairs, and a map of pairs written to
         the second is summed over equal distances by the columns of the first.
         """
-        h, r = piece.heads.stop - piece.heads.start, piece.queries.stop - piece.queries.start
+        h = piece.heads.stop - piece.heads.start
+        r = piece.queries.stop - piece.queries.start
         width = r + self.n - 1
         return _part(memory, h, r, width), memory[r - 1 :].as_strided((h, r, self.n), (r * width, width - 1, 1))
 
@@ -134,7 +143,8 @@ class _Weights:
         pairs = self.base[piece.heads, self.distances(piece)].to(self.wide).unfold(-1, self.n, 1).flip(-2).contiguous()
         if self.alike and self.values is not None:
             values = self.values[:, :, piece.heads].to(self.wide)
-            keys, queries = self.special[0], self.special[0, piece.queries]
+            keys = self.special[0]
+            queries = self.special[0, piece.queries]
             pairs[:, :, keys > 0] = values[0, keys[keys > 0]].t()[:, None]
             for kind in range(1, len(values)):
                 pairs[:, queries == kind] = values[kind, keys].t()[:, None]
@@ -154,7 +164,8 @@ class _Weights:
         """Special keys and special queries of the piece as (examples, tokens), counted from its start."""
         examples, tokens, bounds = self.places
         here = slice(bounds[piece.examples.start], bounds[piece.examples.stop])
-        examples, tokens = examples[here] - piece.examples.start, tokens[here]
+        examples = examples[here] - piece.examples.start
+        tokens = tokens[here]
         if piece.queries == slice(0, self.n):
             return (examples, tokens), (examples, tokens)
         among = (tokens >= piece.queries.start) & (tokens < piece.queries.stop)
@@ -163,7 +174,9 @@ class _Weights:
     def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
         """The attention weights (examples, heads, queries, n), negative where dropout removes them; it may
         be written into `shared`."""
-        q, k, heads = piece.of_queries(self.q), piece.of_keys(self.k), piece.heads.stop - piece.heads.start
+        q = piece.of_queries(self.q)
+        k = piece.of_keys(self.k)
+        heads = piece.heads.stop - piece.heads.start
         base = self.base[piece].to(self.wide) if self.base is not None and self.by_example else shared
         values = None if self.alike or self.values is None or not len(self.places[0]) else self.values
         if base is not None and values is None and self.narrow is None:
@@ -216,11 +229,15 @@ class _Weights:
         """Gradient (kinds, kinds, heads) of the special values; their pairs are set to zero in `d_scores`."""
         assert self.values is not None
         (examples, keys), (owners, queries) = self._special_in(piece)
-        kinds, found = self.each[piece.examples], d_scores.new_zeros(*self.values.shape[:2], d_scores.shape[1])
-        rows, columns = d_scores[owners, :, queries], d_scores[examples, :, :, keys]  # (m, heads, n or queries)
-        own, others = kinds[:, piece.queries][owners, queries], kinds[owners]
+        kinds = self.each[piece.examples]
+        found = d_scores.new_zeros(*self.values.shape[:2], d_scores.shape[1])
+        rows = d_scores[owners, :, queries]  # (m, heads, n or queries)
+        columns = d_scores[examples, :, :, keys]
+        own = kinds[:, piece.queries][owners, queries]
+        others = kinds[owners]
         for query in range(1, len(found)):
-            of_query, other = rows[own == query], others[own == query]
+            of_query = rows[own == query]
+            other = others[own == query]
             for key in range(1, len(found)):
                 found[query, key] = (of_query * (other == key)[:, None]).sum((0, 2))
             found[query, 0] = of_query.sum((0, 2)) - found[query, 1:].sum(0)
@@ -261,7 +278,8 @@ class _BiasedAttention(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, *optional, kept = ctx.saved_tensors
         work = _Weights(q, k, *optional, *ctx.rest)
-        n, wide = work.n, work.wide
+        n = work.n
+        wide = work.wide
         d_out = gradients[0].contiguous()
         d_out = d_out / work.keep if work.drop else d_out
         split = n * n > PIECE  # then queries of several pieces add to the gradient of a key
@@ -306,7 +324,8 @@ class _BiasedAttention(torch.autograd.Function):
                     d_base[piece] = d_scores
             if d_base is not None and sums is not None:
                 d_base[group[0].heads, work.distances(group[0])] += columns.sum(1)
-        d_q, d_k = d_q.mul_(work.scale), d_k.mul_(work.scale)
+        d_q = d_q.mul_(work.scale)
+        d_k = d_k.mul_(work.scale)
         return d_q, d_k.to(k.dtype), d_v.to(v.dtype), d_base, d_values, None, None, None, None, None
 
 

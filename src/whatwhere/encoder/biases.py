@@ -42,7 +42,8 @@ class Bias:
         if self.values is None:
             return self.map()
         of_kinds = self.values[:, self.special].transpose(-1, -2)[..., None, :]  # (kinds, b or 1, h, 1, n)
-        query, key = self.special[:, None, :, None], self.special[:, None, None, :]
+        query = self.special[:, None, :, None]
+        key = self.special[:, None, None, :]
         dense = torch.where(key > 0, of_kinds[0], self.map())
         for kind in range(1, len(of_kinds)):
             dense = torch.where(query == kind, of_kinds[kind], dense)
@@ -156,7 +157,9 @@ class ProductBias(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.reach, self.heads, self.d_head = config.relative_max_distance, config.num_attention_heads, config.d_head
+        self.reach = config.relative_max_distance
+        self.heads = config.num_attention_heads
+        self.d_head = config.d_head
         width = self.heads * self.d_head
         self.table = nn.Parameter(torch.empty(2 * self.reach + 1, width))
         self.query, self.key = (nn.Linear(width, width, bias=False) for _ in range(2))
@@ -189,13 +192,15 @@ class RelativeBias(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.name, self.function = config.relative, BIASES[config.relative](config)
+        self.name = config.relative
+        self.function = BIASES[config.relative](config)
         self.kind = config.relative_special
         values = {"none": 0, "shared": 3, "each": 4}[self.kind]
         self.special = nn.Parameter(torch.zeros(values, config.num_attention_heads)) if values else None
         own = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
         self.cls = nn.Parameter(torch.zeros(2, config.num_attention_heads)) if own else None
-        self.reset, self.heads = config.reset != "none", config.num_attention_heads
+        self.reset = config.reset != "none"
+        self.heads = config.num_attention_heads
 
     def initialize(self, config: EncoderConfig) -> None:
         if self.special is not None:
@@ -232,7 +237,9 @@ class Untied(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.heads, self.scale, self.reset = config.num_attention_heads, config.scale, config.reset != "none"
+        self.heads = config.num_attention_heads
+        self.scale = config.scale
+        self.reset = config.reset != "none"
         self.free = self.theta = self.cls = None
         if config.untied == "free":
             rows = config.max_position_embeddings

@@ -46,7 +46,8 @@ def _of_whatwhere(node: ast.AST) -> bool:
 
 def _rewritten(node: ast.Import | ast.ImportFrom) -> list[str]:
     """The relative import lines that say the same."""
-    public, module = _public(), str(node.module) if isinstance(node, ast.ImportFrom) else ""
+    public = _public()
+    module = str(node.module) if isinstance(node, ast.ImportFrom) else ""
     if module in ("whatwhere", "whatwhere.encoder") and all(alias.name in public for alias in node.names):
         return [f"from .{public[alias.name]} import {ast.unparse(alias)}" for alias in node.names]
     if module.startswith("whatwhere.encoder."):
@@ -67,7 +68,8 @@ def relative_imports(text: str) -> str:
     lines = text.splitlines()
     found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import | ast.ImportFrom) and _of_whatwhere(n)]
     for node in sorted(found, key=lambda node: -node.lineno):  # from the last, so that line numbers stay
-        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        first = node.lineno - 1
+        last = node.end_lineno or node.lineno
         begun = lines[first].lstrip()
         indent = lines[first].removesuffix(begun)
         try:

@@ -38,7 +38,8 @@ _AT_LEAST_1 = (
     "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings "
     "table_width table_rank attention_window".split()
 )
-_MOST, _MOST_LAYERS = 2**31 - 1, 10_000
+_MOST = 2**31 - 1
+_MOST_LAYERS = 10_000
 _ABOVE_0 = "initializer_range embedding_initializer_range position_initializer_range norm_eps rope_theta".split()
 _TOKENS = "pad_token_id unk_token_id cls_token_id sep_token_id mask_token_id".split()
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
@@ -160,7 +161,8 @@ class EncoderConfig(PretrainedConfig):
     def _check_types(self) -> None:
         """Values come from YAML and JSON, where a number may be a word."""
         for key, hint in EncoderConfig.__annotations__.items():
-            value, kinds = getattr(self, key), get_args(hint) or (hint,)
+            value = getattr(self, key)
+            kinds = get_args(hint) or (hint,)
             if key == "model_type" or (value is None and NoneType in kinds):
                 continue
             if key == "alibi_slopes":
@@ -203,7 +205,9 @@ class EncoderConfig(PretrainedConfig):
 
     def _wrong_streams(self) -> Iterator[str]:
         """Why the widths, or the parts of the streams, do not fit together."""
-        width, d_pos, heads = self.hidden_size, self.position_size, self.num_attention_heads
+        width = self.hidden_size
+        d_pos = self.position_size
+        heads = self.num_attention_heads
         if not 0 <= d_pos < width:
             yield f"position_size must be in [0, hidden_size): position_size={d_pos}, hidden_size={width}."
         for key, value in {"hidden_size": width, "position_size": d_pos}.items():
@@ -226,7 +230,10 @@ class EncoderConfig(PretrainedConfig):
 
     def _wrong_scheme(self) -> Iterator[str]:
         """Why the parts of the position scheme do not fit together."""
-        heads, absolute, relative, untied = self.num_attention_heads, self.absolute, self.relative, self.untied
+        heads = self.num_attention_heads
+        absolute = self.absolute
+        relative = self.relative
+        untied = self.untied
         special = self.relative_special
         if self.rotation != "none" and self.d_head % 2:
             seen = f"hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
@@ -237,7 +244,8 @@ class EncoderConfig(PretrainedConfig):
             yield f"untied=free takes the place of a table: set absolute=none; got absolute={absolute}."
         if untied != "none" and self.position_size:
             yield f"untied={untied} works on one stream: set position_size=0; got {self.position_size}."
-        scaling, factor = self.rotation_scaling, self.rotation_factor
+        scaling = self.rotation_scaling
+        factor = self.rotation_factor
         if scaling != "none" and (self.rotation != "rope" or self.d_head < 4):
             yield f"rotation_scaling={scaling} is for rotation=rope of at least 4 columns a head: set it to none."
         if not (1 < factor < math.inf if scaling != "none" else factor == 1):

@@ -84,9 +84,12 @@ class MaskedLMHead(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        d_pos, d_sem = config.position_size, config.semantic_size
-        full, bert = config.mlm_head == "full" and d_pos > 0, config.block == "bert"
-        self.position_size, self.first_column = d_pos, 0 if full and bert else d_pos
+        d_pos = config.position_size
+        d_sem = config.semantic_size
+        full = config.mlm_head == "full" and d_pos > 0
+        bert = config.block == "bert"
+        self.position_size = d_pos
+        self.first_column = 0 if full and bert else d_pos
         width = config.hidden_size - self.first_column
         self.transform = VocabularyTransform(width, d_sem, config.norm_eps) if bert else None
         self.decoder = nn.Linear(d_sem, config.vocab_size)
@@ -139,7 +142,8 @@ class EncoderForMaskedLM(EncoderWithHead):
         if labels is None:
             return MaskedLMOutput(logits=self.head(hidden), **rest)
         if labels.shape != hidden.shape[:2]:
-            wanted_shape, seen = tuple(hidden.shape[:2]), tuple(labels.shape)
+            wanted_shape = tuple(hidden.shape[:2])
+            seen = tuple(labels.shape)
             raise ValueError(f"labels must have the shape of input_ids, {wanted_shape}; got {seen}.")
         chosen = labels != -100
         logits = self.head(hidden[chosen])

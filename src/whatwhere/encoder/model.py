@@ -62,7 +62,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         assert config.intermediate_size is not None
-        self.gated, biased = config.block == "neobert", config.block == "bert"
+        self.gated = config.block == "neobert"
+        biased = config.block == "bert"
         self.separate = config.stream_feed_forward == "separate"
         self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
         each = list(zip(config.stream_sizes, self.inner, strict=True))
@@ -91,8 +92,10 @@ class _Block(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.normalized_residual = config.residual == "normalized"
-        self.attention_norm, self.attention = StreamNorm(config), Attention(config)
-        self.feed_forward_norm, self.feed_forward = StreamNorm(config), FeedForward(config)
+        self.attention_norm = StreamNorm(config)
+        self.attention = Attention(config)
+        self.feed_forward_norm = StreamNorm(config)
+        self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def _add(self, base: Streams, update: Streams) -> Streams:
@@ -180,8 +183,10 @@ def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_i
         pairs = torch.stack([groups, document_ids.expand(b, n)], dim=-1).flatten(0, 1)
         groups = pairs.unique(dim=0, return_inverse=True)[1].view(b, n)
     if attention_mask is not None:
-        offset, groups = offset[attention_mask.bool()], groups[attention_mask.bool()]
-    offset, groups = offset.flatten(), groups.flatten()
+        offset = offset[attention_mask.bool()]
+        groups = groups[attention_mask.bool()]
+    offset = offset.flatten()
+    groups = groups.flatten()
     if not len(offset):
         return True
     first = torch.zeros(int(groups.max()) + 1, dtype=offset.dtype, device=offset.device)
@@ -253,7 +258,9 @@ class Encoder(EncoderPreTrainedModel):
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None
     ) -> Layout:
         """What the layers share: special tokens, who sees whom, distances, and all that positions alone decide."""
-        config, n, device = self.config, input_ids.shape[1], input_ids.device
+        config = self.config
+        n = input_ids.shape[1]
+        device = input_ids.device
         cls = (input_ids == config.cls_token_id).long()
         sep = (input_ids == config.sep_token_id).long()
         special = torch.where(cls > 0, cls, 2 * sep if config.relative_special == "each" else sep)
@@ -277,7 +284,8 @@ class Encoder(EncoderPreTrainedModel):
             texts = input_ids.shape[0]  # len() would be a constant of an exported graph
             near = (apart <= config.attention_window).expand(texts, 1, n, n)
             allowed = near if allowed is None else (allowed & near) | (apart == 0)  # no row without a key
-        distance, positions = None, None
+        distance = None
+        positions = None
         biases: list[Bias] = []
         if config.relative != "none":
             if counted or self.contiguous or (looks and _consecutive(position_ids, attention_mask, document_ids)):
@@ -391,7 +399,8 @@ class Encoder(EncoderPreTrainedModel):
             raise ValueError(f"input_ids must have shape (batch, tokens); got {tuple(input_ids.shape)}.")
         for other in others:
             if other is not None and other.shape != input_ids.shape:
-                wanted, seen = tuple(input_ids.shape), tuple(other.shape)
+                wanted = tuple(input_ids.shape)
+                seen = tuple(other.shape)
                 raise ValueError(f"Every input must have the shape of input_ids, {wanted}; got {seen}.")
         if not input_ids.shape[1]:
             raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")

@@ -73,7 +73,8 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         ValueError: unknown name, size or field, or a combination that `EncoderConfig` refuses.
     """
     if name not in PRESETS:
-        close, known = nearest(name, list(PRESETS)), f"All names: {', '.join(PRESETS)}"
+        close = nearest(name, list(PRESETS))
+        known = f"All names: {', '.join(PRESETS)}"
         raise ValueError(f"Unknown preset {str(name)[:60]!r}.{close} {known}; your own come with --scheme FILE.")
     if size not in SIZES:
         raise ValueError(f"Unknown size {str(size)[:60]!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
@@ -82,7 +83,8 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     if block not in SIZES[size]:
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
-    two, d_pos = own.pop("streams", 1) == 2, own.pop("d_pos", widths["position"])
+    two = own.pop("streams", 1) == 2
+    d_pos = own.pop("d_pos", widths["position"])
     resolved = {
         "preset": name,
         "hidden_size": widths["model"] + (widths["position"] if two and block == "neobert" else 0),

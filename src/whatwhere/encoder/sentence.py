@@ -16,7 +16,8 @@ from .config import last_trained
 
 POOLINGS = ("mean", "cls", "semantic", "position")
 OF_STREAMS = ("semantic", "position")  # those that need two streams to differ from the mean
-_POOLING, _DENSE = "1_Pooling", "2_Dense"
+_POOLING = "1_Pooling"
+_DENSE = "2_Dense"
 
 
 def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
@@ -26,7 +27,8 @@ def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
         hidden: the num_hidden_layers + 1 hidden states of an encoder, before its final norm.
         config: of that encoder.
     """
-    late, d_pos = last_trained(config, "position"), getattr(config, "position_size", 0)
+    late = last_trained(config, "position")
+    d_pos = getattr(config, "position_size", 0)
     if late == config.num_hidden_layers:
         return hidden[-1]
     return torch.cat([hidden[late][..., :d_pos], hidden[-1][..., d_pos:]], dim=-1)
@@ -77,7 +79,8 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
     folder = Path(folder)
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        width, ours = config.get("hidden_size") or config["dim"], "position_size" in config  # dim: DistilBERT's name
+        width = config.get("hidden_size") or config["dim"]  # dim: DistilBERT's name
+        ours = "position_size" in config
         longest = config["max_position_embeddings"] if ours else None  # RoBERTa counts its positions from 2
     except (OSError, ValueError, KeyError):
         what = "config.json is missing or of another kind of model"

@@ -50,14 +50,16 @@ def read_blimp(data: Path | None, limit: int | None = None) -> list[Pair]:
     Raises:
         ValueError: no such file, a line without a field or with an empty sentence, or the Hub cannot be reached.
     """
-    pairs, seen = [], dict[str, int]()
+    pairs = []
+    seen = dict[str, int]()
     for place, row in _of_hub() if data is None else _of_files(data):
         if lacking := [name for name in FIELDS if not isinstance(row.get(name), str) or not row[name].strip()]:
             raise ValueError(f"{place}: no text in {lacking[0]!r}. Bring a complete copy of BLiMP.")
         paradigm = row["UID"]
         seen[paradigm] = seen.get(paradigm, 0) + 1
         if limit is None or seen[paradigm] <= limit:
-            field, term = row["field"].replace("/", "_"), str(row.get("linguistics_term") or "")
+            field = row["field"].replace("/", "_")
+            term = str(row.get("linguistics_term") or "")
             pairs.append(Pair(row["sentence_good"], row["sentence_bad"], field, paradigm, term))
     return pairs
 
@@ -149,7 +151,8 @@ def _logits(model: Any, inputs: torch.Tensor, mask: torch.Tensor, here: tuple[An
 def right(model: Any, tokenizer: Any, pairs: Sequence[Pair], **how: Any) -> np.ndarray:
     """Whether the good sentence of each pair is the likelier one, half right where both are equal: (n,)."""
     values = pseudo_log_likelihoods(model, tokenizer, [s for pair in pairs for s in (pair.good, pair.bad)], **how)
-    good, bad = values[::2], values[1::2]
+    good = values[::2]
+    bad = values[1::2]
     return np.where(good == bad, 0.5, (good > bad).astype(float))
 
 

@@ -74,13 +74,16 @@ def examples(rows: Iterable[Row], limit: int | None = None, balanced: bool = Fal
     if balanced:
         rows = list(rows)
         counts = Counter(row.label for row in rows)
-        fewest, seen, kept = min(counts.values(), default=0), Counter[str | float](), []
+        fewest = min(counts.values(), default=0)
+        seen = Counter[str | float]()
+        kept = []
         for row in rows:
             seen[row.label] += 1
             if seen[row.label] <= fewest:
                 kept.append(row)
         rows = kept
-    found, numbers = Examples(), dict[str, int]()
+    found = Examples()
+    numbers = dict[str, int]()
     for text, spans, label, key in islice(rows, limit):
         number = numbers.setdefault(text, len(numbers))
         if number == len(found.texts):

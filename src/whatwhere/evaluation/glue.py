@@ -125,7 +125,9 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
         ValueError: no such split, column or row, a label missing or out of range, or no network.
     """
     rows = _of_hub(task, split) if data is None else _of_release(task, data, split)
-    texts, pairs, labels = [], [], []
+    texts = []
+    pairs = []
+    labels = []
     for place, (words, label) in rows:
         if not all(text.strip() for text in words):
             if task.gaps:
@@ -143,7 +145,8 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
         raise ValueError(f"{source}: {task.name} has no rows in the split {split}. Bring a complete copy.")
     if limit is not None and limit < len(labels):
         chosen = np.linspace(0, len(labels) - 1, limit, dtype=int).tolist()
-        texts, labels = [texts[i] for i in chosen], [labels[i] for i in chosen]
+        texts = [texts[i] for i in chosen]
+        labels = [labels[i] for i in chosen]
         pairs = [pairs[i] for i in chosen] if pairs else []
     return LabelledTexts(texts, pairs or None, labels)
 
@@ -229,7 +232,8 @@ def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts
 class GlueConfig(GridConfig):
     """Fine-tunings on GLUE; of a folder that has some, models, tasks and seeds may be added."""
 
-    TASKS, RECIPES = TASKS, RECIPES
+    TASKS = TASKS
+    RECIPES = RECIPES
 
     tasks: list[str] = Field(default_factory=lambda: list(DEFAULT), description="tasks by name")
     length: int = Field(128, ge=8, description="most tokens of a row; longer ones are cut")
@@ -248,7 +252,9 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     config = GlueConfig.load_run(Path(out) / GLUE.file)
     use_scheme(config.scheme)
     assert isinstance(piece.setting, Setting) and piece.seed is not None
-    recipe, task, source = RECIPES[config.recipe], TASKS[piece.part], model_source(piece.source)
+    recipe = RECIPES[config.recipe]
+    task = TASKS[piece.part]
+    source = model_source(piece.source)
     texts = task_texts(task, config.folder, config.limit)
     model = open_classifier(weights(piece), len(texts.classes), piece.seed, piece.untrained)
     tokenizer = load_tokenizer(source)
@@ -292,7 +298,8 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
     runs = by_seed(pieces(config), out)
     records: list[Record] = []
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
-    ordered, strata = dict[str, np.ndarray](), dict[str, np.ndarray]()
+    ordered = dict[str, np.ndarray]()
+    strata = dict[str, np.ndarray]()
     of_task: dict[Piece, dict[str, float]] = defaultdict(dict)
     for piece, of_grid in runs:
         task = TASKS[piece.part]
@@ -315,7 +322,8 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
 
 
 def _notes(config: GlueConfig, out: Path) -> list[str]:
-    recipe, cut = RECIPES[config.recipe], defaultdict[str, float](float)
+    recipe = RECIPES[config.recipe]
+    cut = defaultdict[str, float](float)
     few = f" At most {config.limit:,} training rows, evenly spaced." if config.limit else ""
     notes = [f"GLUE by {config.protocol()}, at most {recipe.epochs:g} epochs.{few}"]
     for piece in pieces(config):

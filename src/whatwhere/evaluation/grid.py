@@ -155,7 +155,8 @@ def chosen(
     figures = {
         name: float(np.mean([score(said[rows], labels[rows]) for rows in parts])) for name, score in metrics.items()
     }
-    score, best = figures[next(iter(metrics))], max(float(run.scores[:, 2].max()) for run in runs)
+    score = figures[next(iter(metrics))]
+    best = max(float(run.scores[:, 2].max()) for run in runs)
     return {"score": score, "best": best, **figures, "optimism": best - score}, said
 
 

@@ -126,7 +126,8 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
             if split not in splits or (limit is not None and len(splits[split].labels) >= limit):
                 continue
             try:
-                inputs, context = literal_eval(row["inputs"]), literal_eval(row.get("context") or "[]")
+                inputs = literal_eval(row["inputs"])
+                context = literal_eval(row.get("context") or "[]")
                 label = float(row["label"])
                 made = list(_places(kind, inputs, context, f" {separator} "))
                 if not made or {which for which, *_ in made} - set(range(len(made))):
@@ -138,7 +139,8 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
                 raise ValueError(f"{place}: no row of the kind {kind} ({str(error)[:80]}).") from None
             if classes and not (label.is_integer() and 0 <= label < classes):
                 raise ValueError(f"{place}: the label {row['label'][:40]} is no class from 0 to {classes - 1}.")
-            texts, number = splits[split].texts, numbers[split]
+            texts = splits[split].texts
+            number = numbers[split]
             slots: list[list[Slot]] = [[] for _ in range(1 + max(which for which, *_ in made))]
             for which, text, start, end in made:
                 if number.setdefault(text, len(texts)) == len(texts):
@@ -270,7 +272,8 @@ def aggregated(
 ) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
     """Means by (field, phenomenon) and by field, each of its data sets: a field is no mean of phenomena (of data sets
     it is, DSTG's Tables 9-13 give its Table 5)."""
-    of_phenomenon, of_field = defaultdict(list), defaultdict(list)
+    of_phenomenon = defaultdict(list)
+    of_field = defaultdict(list)
     for name, score in scores.items():
         if name in phenomena:
             of_phenomenon[phenomena[name]].append(score)
@@ -304,10 +307,13 @@ def work(out: str, piece: Piece, show: Show) -> None:
     config = HolmesConfig.load_run(Path(out) / HOLMES.file)
     use_scheme(config.scheme)
     source = model_source(piece.source)
-    model, tokenizer = open_body(source, piece.untrained), load_tokenizer(source)
+    model = open_body(source, piece.untrained)
+    tokenizer = load_tokenizer(source)
     made = read_data_set(data_sets(Path(config.data))[piece.part], tokenizer.sep_token or "", config.limit)
     kind = np.int64 if made.classes else np.float32
-    layers, rows, rng = layers_of(model, config.layers), {}, np.random.default_rng(0)
+    layers = layers_of(model, config.layers)
+    rows = {}
+    rng = np.random.default_rng(0)
     for split, samples in made.splits.items():
         states = features(model, tokenizer, samples, layers, config.pooling, counted(show, split))
         labels = np.array(samples.labels, kind)
@@ -315,7 +321,8 @@ def work(out: str, piece: Piece, show: Show) -> None:
     parts = parts_of(model.config, len(made.splits["train"].places[0]))
     columns = np.stack(list(parts.values()))
     probes = train_probes(rows["train"], rows["dev"], columns, made.classes, range(config.seeds), OF_HOLMES)
-    said, right = probes.predict(rows["test"].features), rows["test"].labels  # (f, s, p, v, n), (v, n)
+    said = probes.predict(rows["test"].features)  # (f, s, p, v, n), (v, n)
+    right = rows["test"].labels
     score = macro_f1 if made.classes else pearson
 
     def scores(layer: int, labelling: int) -> dict[str, list[float]]:
@@ -404,8 +411,10 @@ def _mean_records(
 ) -> list[Record]:
     """Records of phenomena, fields and all data sets, from the mean of each data set over seeds."""
     of_phenomenon, of_field = aggregated(means, phenomena)
-    sets, fields = Counter(phenomena[name] for name in means), Counter(phenomena[name][0] for name in means)
-    end, records = _of(part), list[Record]()
+    sets = Counter(phenomena[name] for name in means)
+    fields = Counter(phenomena[name][0] for name in means)
+    end = _of(part)
+    records = list[Record]()
     for place, value in of_phenomenon.items():
         records.append(who.record(f"holmes.phenomenon{end}", value, part=": ".join(place), n=sets[place]))
     for field, value in of_field.items():

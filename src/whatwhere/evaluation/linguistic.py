@@ -90,12 +90,14 @@ def work(out: str, piece: Piece, show: Show) -> None:
     config = LinguisticConfig.load_run(Path(out) / LINGUISTIC.file)
     use_scheme(config.scheme)
     source = model_source(piece.source)
-    opened, tokenizer = open_masked if piece.part == BLIMP else open_body, load_tokenizer(source)
+    opened = open_masked if piece.part == BLIMP else open_body
+    tokenizer = load_tokenizer(source)
     model = opened(source, piece.untrained)
     if piece.part == BLIMP:
         pairs = read_blimp(config.folder, config.pairs)
         found = right(model, tokenizer, pairs, show=counted(show, "pairs"))
-        arrays, facts = {"right": found}, {"pairs": len(pairs)}
+        arrays = {"right": found}
+        facts = {"pairs": len(pairs)}
     else:
         arrays, facts = probe(model, tokenizer, TASKS[piece.part], config, show)
     piece.write(Path(out), facts, arrays)
@@ -116,7 +118,9 @@ def probe(
         split: task.examples(config.folder, split, -(-most // 4) if split == "dev" else most) for split in ud.SPLITS
     }
     classes, numbers = task_labels(task, splits)
-    layers, rows, lost = layers_of(model, config.layers), {}, 0
+    layers = layers_of(model, config.layers)
+    rows = {}
+    lost = 0
     variants = [numbers]
     if task.words:
         made = control_labels([splits[s].keys for s in ud.SPLITS], numbers["train"])
@@ -154,7 +158,8 @@ def task_labels(task: Task, splits: Mapping[str, Examples]) -> tuple[list[str], 
         raise ValueError(f"No row of the {empty[0]} part fits this task. Bring complete data, or leave the task out.")
     if task.number:
         values = {split: np.array(rows.labels, np.float32) for split, rows in splits.items()}
-        mean, spread = values["train"].mean(), values["train"].std()
+        mean = values["train"].mean()
+        spread = values["train"].std()
         if not spread:
             raise ValueError(f"All training rows have the number {mean:g}. Bring complete data.")
         return [], {split: (each - mean) / spread for split, each in values.items()}
@@ -205,7 +210,8 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
     for piece in _pieces(config):
         if not piece.file(out).is_file():
             continue
-        task, key = piece.part, (piece.name, piece.untrained, piece.part)
+        task = piece.part
+        key = (piece.name, piece.untrained, piece.part)
         facts = piece.facts(out, *([] if task == BLIMP else ["parts", "layers", "classes", "rows"]))
         arrays = piece.arrays(out)
         first = task not in labels
@@ -241,7 +247,8 @@ def _share(hits: np.ndarray, rows: np.ndarray) -> float:
 def _probe_records(who: Who, task: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> list[Record]:
     """Records of a task: of the last layer, and of each where there are several; of streams alone with their names at
     the end of the metric's."""
-    n, records = facts["rows"]["test"], []
+    n = facts["rows"]["test"]
+    records = []
 
     def record(metric: str, values: np.ndarray, **place: Any) -> None:
         """values: (seeds,)"""

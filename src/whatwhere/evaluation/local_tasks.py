@@ -79,7 +79,8 @@ def _classes(paths: list[Path], columns: tuple[str | int, ...]) -> Rows:
     found: Rows = {}
     names: list[str] = []
     for split, path in zip(("train", "test"), paths, strict=True):
-        texts, labels = [], []
+        texts = []
+        labels = []
         for place, (label, text) in read_columns(path, columns):
             if not label.strip():
                 raise ValueError(f"{place}: no label. Leave the row out.")
@@ -135,7 +136,8 @@ def _cranfield(paths: list[Path]) -> Rows:
     known = set(dict(documents)), set(dict(queries))
     relevant: dict[str, dict[str, int]] = defaultdict(dict)
     for number, line in enumerate(data_lines(judgements), 1):
-        place, cells = f"{judgements}, line {number}", line.split()
+        place = f"{judgements}, line {number}"
+        cells = line.split()
         if len(cells) != 3 or not re.fullmatch(r"-?\d{1,9}", cells[2]):
             raise ValueError(f"{place}: query, document and code are wanted; got {line.strip()[:60]!r}.")
         query, document, code = cells

@@ -138,12 +138,19 @@ def train_probes(
         ValueError: no rows, features that are not finite, or labels that are no class.
     """
     _check(train, dev, classes)
-    x, y = torch.from_numpy(train.features), torch.from_numpy(train.labels)
-    (f, n, d), v, p, s = x.shape, len(y), len(columns), len(seeds)
-    c, b = max(classes, 1), protocol.batch_of(n)
-    mean, scale = torch.zeros(f, 1, d), torch.ones(f, 1, d)
+    x = torch.from_numpy(train.features)
+    y = torch.from_numpy(train.labels)
+    (f, n, d) = x.shape
+    v = len(y)
+    p = len(columns)
+    s = len(seeds)
+    c = max(classes, 1)
+    b = protocol.batch_of(n)
+    mean = torch.zeros(f, 1, d)
+    scale = torch.ones(f, 1, d)
     if protocol.standardise:
-        mean, spread = x.mean(1, keepdim=True), x.std(1, correction=0, keepdim=True)
+        mean = x.mean(1, keepdim=True)
+        spread = x.std(1, correction=0, keepdim=True)
         scale = torch.where(spread > 1e-6 * mean.abs().clamp(min=1e-6), 1 / spread, 0.0)
     x = _with_ones((x - mean) * scale)
     generators = [torch.Generator().manual_seed(int(seed)) for seed in seeds]
@@ -153,8 +160,11 @@ def train_probes(
     weights = first.expand(f, *first.shape).reshape(f * s, d + 1, -1).clone()
     adam = torch.optim.Adam([weights], lr=0.0, fused=True)
     probes = Probes(weights.view(f, s, d + 1, -1), mean, scale, np.zeros((f, s, p, v)), classes, protocol.twice)
-    kept, best = probes.weights.clone(), np.full((f, s, p, v), np.inf)
-    waited, step, steps = np.zeros((f, s, p, v), int), 0, -(-n // b) * protocol.epochs
+    kept = probes.weights.clone()
+    best = np.full((f, s, p, v), np.inf)
+    waited = np.zeros((f, s, p, v), int)
+    step = 0
+    steps = -(-n // b) * protocol.epochs
     for _ in range(protocol.epochs):
         order = torch.stack([torch.randperm(n, generator=g) for g in generators])  # (s, n)
         for begin in range(0, n, b):
@@ -178,7 +188,8 @@ def train_probes(
         better = (losses < best) & (waited < protocol.patience) if protocol.patience else np.full(best.shape, True)
         best = np.where(better, losses, best)
         waited = np.where(better, 0, waited + (waited < protocol.patience))
-        where, shape = torch.from_numpy(better)[:, :, None, :, :, None], (f, s, d + 1, p, v, c)
+        where = torch.from_numpy(better)[:, :, None, :, :, None]
+        shape = (f, s, d + 1, p, v, c)
         kept = torch.where(where, probes.weights.view(shape), kept.view(shape)).view(kept.shape)
         if protocol.patience and (waited >= protocol.patience).all():
             break

@@ -78,7 +78,8 @@ def exact_and_f1(said: str, right: Sequence[str], version: int = 2) -> tuple[flo
     answer is nothing but punctuation and articles: of version 2 it does not count among others that are right, and two
     such are equal; in version 1 their F1 is 0.
     """
-    mine, golds = normalised(said), [normalised(text) for text in right]
+    mine = normalised(said)
+    golds = [normalised(text) for text in right]
     if version == 2:
         golds = [gold for gold in golds if gold] or [""]
     return float(mine in golds), max(_f1(mine.split(), gold.split(), version) for gold in golds)
@@ -103,7 +104,8 @@ def threshold(said: np.ndarray, unanswerable: np.ndarray) -> float:
     if not unanswerable.any():
         return np.inf
     order = np.argsort(said["margin"], kind="stable")
-    margins, gained = said["margin"][order], np.cumsum(said["f1"][order] - unanswerable[order])
+    margins = said["margin"][order]
+    gained = np.cumsum(said["f1"][order] - unanswerable[order])
     last = np.append(margins[1:] != margins[:-1], True)
     return float(np.append(-np.inf, margins[last])[np.argmax(np.append(0.0, gained[last]))])
 
@@ -148,7 +150,9 @@ class SpanBatches(Batches):
         backend = tokenizer.backend_tokenizer
         backend.no_padding()
         backend.no_truncation()
-        self.data, self.types, self.pad_id = data, types, int(tokenizer.pad_token_id)
+        self.data = data
+        self.types = types
+        self.pad_id = int(tokenizer.pad_token_id)
         self.labels = np.array([not question.answers for question in data.asked])
         self._frame, self._type_ids = _frame(backend)
         room = length - sum(map(len, self._frame))
@@ -160,7 +164,8 @@ class SpanBatches(Batches):
         self._read = dict(zip(used, _encoded(backend, [data.paragraphs[i] for i in used]), strict=True))
         heads = np.array([len(self._frame[0]) + len(ids) + len(self._frame[1]) for ids in self._asked])
         self.unmarked = 0
-        windows, spans = [], []
+        windows = []
+        spans = []
         for number, question in enumerate(data.asked):
             ids, offsets = self._read[question.paragraph]
             here = room - len(self._asked[number])
@@ -173,13 +178,15 @@ class SpanBatches(Batches):
                 windows.append((number, first, last))
                 spans.append([heads[number] + token - first for token in answer] if answer and whole else [0, 0])
         super().__init__(len(windows), seed)
-        self.windows, self.spans = np.array(windows), np.array(spans)
+        self.windows = np.array(windows)
+        self.spans = np.array(spans)
         self.heads = heads[self.windows[:, 0]]
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, Tensor]:
         """input_ids, attention_mask (b, n), start_positions, end_positions (b,), int64; token_type_ids where they are
         wanted."""
-        rows, types = [], []
+        rows = []
+        types = []
         for _, index in chosen:
             number, first, last = self.windows[index]
             paragraph, _ = self._read[self.data.asked[number].paragraph]
@@ -213,10 +220,12 @@ def _frame(backend: Any) -> tuple[list[np.ndarray], list[int]]:
     parts of a row."""
     pair = backend.encode("a", "a")
     of = np.array([-1 if text is None else text for text in pair.sequence_ids])
-    one, two = np.flatnonzero(of == 0), np.flatnonzero(of == 1)
+    one = np.flatnonzero(of == 0)
+    two = np.flatnonzero(of == 1)
     cuts = [0, one[0], one[-1] + 1, two[0], two[-1] + 1, len(of)]
     parts = [slice(*ends) for ends in zip(cuts, cuts[1:], strict=False)]
-    ids, types = np.array(pair.ids, np.int64), [pair.type_ids[part][0] if pair.ids[part] else 0 for part in parts]
+    ids = np.array(pair.ids, np.int64)
+    types = [pair.type_ids[part][0] if pair.ids[part] else 0 for part in parts]
     return [ids[parts[i]] for i in (0, 2, 4)], types
 
 
@@ -264,7 +273,8 @@ def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
         given = {k: v.to(trainer.accelerator.device) for k, v in batch.items() if not k.endswith("_positions")}
         with trainer.accelerator.autocast():
             logits = trainer.plain(**given)
-        start, end = logits.start_logits.float().cpu(), logits.end_logits.float().cpu()
+        start = logits.start_logits.float().cpu()
+        end = logits.end_logits.float().cpu()
         here = slice(window, window + len(start))
         heads = torch.from_numpy(rows.heads[here])[:, None]
         counts = torch.from_numpy(rows.windows[here, 2] - rows.windows[here, 1])[:, None]

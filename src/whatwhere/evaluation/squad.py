@@ -134,8 +134,10 @@ def _read_restaurants(read: Any, path: Path, found: _Gathered) -> None:
         text = _field(_field(turn, "userInput", dict, place), "text", str, place)
         filled: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for label in _field(turn, "labels", list, place, []):
-            slot, span = _field(label, "slot", str, place), _field(label, "valueSpan", dict, place)
-            begin, end = _field(span, "startIndex", int, place, 0), _field(span, "endIndex", int, place)
+            slot = _field(label, "slot", str, place)
+            span = _field(label, "valueSpan", dict, place)
+            begin = _field(span, "startIndex", int, place, 0)
+            end = _field(span, "endIndex", int, place)
             if not 0 <= begin < end <= len(text):
                 raise ValueError(
                     f"{place}: {_brief(slot)} at {begin} to {end} is not in {text[:60]!r}. Correct the file."
@@ -179,7 +181,8 @@ _EXPLORER = "rajpurkar.github.io/SQuAD-explorer"
 _POLYAI = "github.com/PolyAI-LDN/task-specific-datasets, span_extraction/restaurant8k"
 _ONE, _TWO = ({"train": f"train-{v}.json", "dev": f"dev-{v}.json"} for v in ("v1.1", "v2.0"))
 _TURNS = {"train": "train_0.json", "dev": "test.json"}
-_SQUAD, _RESTAURANTS = (".", "squad"), (".", "restaurant8k", "span-extraction/restaurant8k")
+_SQUAD = (".", "squad")
+_RESTAURANTS = (".", "restaurant8k", "span-extraction/restaurant8k")
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
@@ -262,7 +265,8 @@ def by_article(data: Questions, share: float) -> tuple[Questions, Questions]:
 class SquadConfig(GridConfig):
     """Fine-tunings on questions; of a folder that has some, models, tasks and seeds may be added."""
 
-    TASKS, RECIPES = TASKS, RECIPES
+    TASKS = TASKS
+    RECIPES = RECIPES
 
     tasks: list[str] = Field(default_factory=lambda: ["squad"], description="tasks by name")
     length: int = Field(384, ge=SHORTEST, description="most tokens of a window, question included")
@@ -306,7 +310,8 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     assert isinstance(piece.setting, Setting) and piece.seed is not None
     source = model_source(piece.source)
     data, dev_data = task_questions(config, piece.part)
-    model, tokenizer = open_reader(weights(piece), piece.seed, piece.untrained), load_tokenizer(source)
+    model = open_reader(weights(piece), piece.seed, piece.untrained)
+    tokenizer = load_tokenizer(source)
     length, types = input_form(model, tokenizer, config.length)
     train, dev = (
         SpanBatches(rows, tokenizer, length, config.stride, piece.seed, types=types) for rows in (data, dev_data)

@@ -19,7 +19,8 @@ SPLITS = ("train", "dev", "test")
 FOLDER = "ud-ewt"
 LENGTHS = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))  # words, the classes of SentEval's Length
 DEPTHS = (2, 8)
-FEWEST, MOST = 5, 28  # words of a sentence of SentEval
+FEWEST = 5  # words of a sentence of SentEval
+MOST = 28
 
 
 class Word(NamedTuple):
@@ -152,7 +153,8 @@ def _sentence(lines: Sequence[Sequence[str]], place: str) -> Sentence:
             span = (at, at + len(form)) if at >= 0 else whole[1:]
             at = at + len(form) if at >= 0 else at
             if int(number) == whole[0]:
-                text, whole = text + " " * space, None
+                text = text + " " * space
+                whole = None
         given = dict(each.split("=", 1) for each in features.split("|") if "=" in each)
         words.append(Word(form, tag, given, int(head) - 1, label.split(":")[0], *span))
     if sum(word.head < 0 for word in words) != 1:
@@ -273,7 +275,8 @@ def _shifted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
         if "PUNCT" not in (sentence.words[i].tag, sentence.words[i + 1].tag) and forms[i] != forms[i + 1]
     ]
     if inner:
-        i, shifted = int(rng.choice(inner)), bool(rng.random() < 0.5)
+        i = int(rng.choice(inner))
+        shifted = bool(rng.random() < 0.5)
         if shifted:
             forms[i], forms[i + 1] = forms[i + 1], forms[i]
         text = " ".join(forms)
@@ -282,7 +285,8 @@ def _shifted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
 
 def _inverted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
     """Two clauses that a conjunction joins change places, or do not: "It rained, and he left." """
-    words, root = sentence.words, sentence.root
+    words = sentence.words
+    root = sentence.root
     joined = [i for i in sentence.children(root, "conj") if sentence.children(i, "nsubj")]
     if len(joined) != 1 or not sentence.children(root, "nsubj"):
         return
@@ -293,7 +297,8 @@ def _inverted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
         return
     conjunction = ands[0]
     comma = conjunction - (words[conjunction - 1].form == ",")
-    one, two = list(range(comma)), list(range(conjunction + 1, stop))
+    one = list(range(comma))
+    two = list(range(conjunction + 1, stop))
     if min(len(one), len(two)) < 2:
         return
     joint = ["," for _ in range(conjunction - comma)] + [words[conjunction].form]

@@ -51,7 +51,10 @@ class Tally:
             raise ValueError(
                 f"special_ids has {strange[0]}, but ids run from 0 to {vocab_size - 1} (vocab_size={vocab_size})."
             )
-        self.vocab_size, self.positions, self.n_groups, self.align = vocab_size, max_positions, n_groups, align
+        self.vocab_size = vocab_size
+        self.positions = max_positions
+        self.n_groups = n_groups
+        self.align = align
         self.ordinary = np.ones(vocab_size, bool)
         self.ordinary[list(special_ids)] = False
         rows = n_groups * max_positions
@@ -117,7 +120,8 @@ class Tally:
             row = np.arange(len(ids)) + np.repeat(first_row - bounds[:-1], lengths)
             if len(lengths) and lengths.max() > self.positions:
                 inside = row < np.repeat(first_row + self.positions, lengths)
-                row, ids = np.compress(inside, row), np.compress(inside, ids)
+                row = np.compress(inside, row)
+                ids = np.compress(inside, ids)
         else:
             place = np.arange(len(ids)) - np.repeat(bounds[:-1], lengths)
             row = place * self.positions // np.repeat(lengths, lengths) + np.repeat(first_row, lengths)
@@ -133,7 +137,8 @@ class Tally:
             columns = (keys - np.repeat(self._row_starts[:-1], np.diff(indptr))).astype(np.int32)
             shape = len(self._row_starts) - 1, self.vocab_size
             self.add_counts(csr_array((values, columns, indptr.astype(np.int32)), shape=shape))
-        self._keys, self._held = [], 0
+        self._keys = []
+        self._held = 0
 
 
 class _Stored:
@@ -144,7 +149,8 @@ class _Stored:
 
     def __init__(self, blocks: Iterable[csr_array], shape: tuple[int, int]) -> None:
         """blocks: some rows of the matrix each, in turn."""
-        self.shape, self.files = shape, [TemporaryFile() for _ in _STORED]
+        self.shape = shape
+        self.files = [TemporaryFile() for _ in _STORED]
         for file in self.files:
             weakref.finalize(self, file.close)
         lengths = [np.zeros(1, np.int64)]
@@ -211,7 +217,8 @@ def positional_counts(
     Raises:
         ValueError: an id, a group or an option out of range, rows that are no integers, not a group for each row.
     """
-    tally, done = Tally(vocab_size, max_positions, special_ids, align, n_groups), 0
+    tally = Tally(vocab_size, max_positions, special_ids, align, n_groups)
+    done = 0
     for ids, starts in _blocks(windows):
         rows = len(starts) - 1
         if groups is not None and len(groups) < done + rows:
@@ -236,7 +243,8 @@ def _blocks(windows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             block = windows[at : at + step]
             yield _whole_numbers(block).reshape(-1), np.arange(len(block) + 1) * length
     elif isinstance(windows, tuple) and len(windows) == 2:
-        ids, starts = _whole_numbers(windows[0]), np.asarray(windows[1], dtype=np.int64)
+        ids = _whole_numbers(windows[0])
+        starts = np.asarray(windows[1], dtype=np.int64)
         inside = ids.ndim == starts.ndim == 1 and len(starts) and 0 <= starts[0] and starts[-1] <= len(ids)
         if not inside or (np.diff(starts) < 0).any():
             raise ValueError(
@@ -258,7 +266,8 @@ def in_lists(things: Iterable[T], size: int, length: Callable[[Any], int] = len)
         total += length(thing)
         if total >= size:
             yield held
-            held, total = [], 0
+            held = []
+            total = 0
     if held:
         yield held
 
@@ -331,7 +340,8 @@ class Counts:
                     f"Counts of {key}={own!r} and {key}={others!r} do not add up. Count both in the same way."
                 )
         corpora = [*self.facts.get("corpora", []), *other.facts.get("corpora", [])]
-        matrix, documents = self.matrix + other.matrix, self.documents + other.documents
+        matrix = self.matrix + other.matrix
+        documents = self.documents + other.documents
         return replace(self, matrix=matrix, documents=documents, facts={**self.facts, "corpora": corpora})
 
     def save(self, path: str | Path) -> None:

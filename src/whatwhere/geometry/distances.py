@@ -160,7 +160,8 @@ def inner_products(a: Rows, b: Rows | None = None) -> np.ndarray:
         result += block.T @ (block if b is None else right[:, chosen].T.toarray())
     # A column of one row matters to that row's norm only.
     narrow = np.flatnonzero(~crowded & (pairs > (1 if b is None else 0)))
-    rows, columns = left[:, narrow].tocsr(), right[:, narrow].T
+    rows = left[:, narrow].tocsr()
+    columns = right[:, narrow].T
     step = max(1, _BLOCK // max(1, result.shape[1]))
     for at in range(0, len(result), step):
         result[at : at + step] += (rows[at : at + step] @ columns).toarray()
@@ -210,7 +211,8 @@ def _from_products(products: np.ndarray, x: Rows) -> np.ndarray:
     squares = np.triu(squares, 1)
     step = max(1, _PAIRS // max(1, x.nnz // len(norms) if sparse.issparse(x) else x.shape[1]))
     for at in range(0, len(near_i), step):
-        i, j = near_i[at : at + step], near_j[at : at + step]
+        i = near_i[at : at + step]
+        j = near_j[at : at + step]
         squares[i, j] = squared_differences(x[i], x[j])
     squares += squares.T
     return np.sqrt(squares)

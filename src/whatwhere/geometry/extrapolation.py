@@ -123,8 +123,10 @@ def _network(table: np.ndarray, x: np.ndarray) -> np.ndarray:
     """f(x) of the network whose values at i/L are nearest to the table: hidden weights by L-BFGS, those behind them by
     least squares."""
     n = len(table)
-    mean, scale = table.mean(axis=0), table.std() or 1.0
-    target, inside = (table - mean) / scale, np.arange(n) / n
+    mean = table.mean(axis=0)
+    scale = table.std() or 1.0
+    target = (table - mean) / scale
+    inside = np.arange(n) / n
     rng = np.random.default_rng(0)
     slopes = rng.normal(size=HIDDEN) * 2 * np.pi * np.geomspace(0.5, 8, HIDDEN)
     first = np.concatenate([slopes, -slopes * rng.random(HIDDEN)])
@@ -185,7 +187,8 @@ def _rotation(table: np.ndarray, length: int, components: int) -> np.ndarray:
     turns = np.empty(0)
     for _ in range(components):
         turns = with_one_more(turns)
-    rest, at = float((left(turns) ** 2).sum()), 0
+    rest = float((left(turns) ** 2).sum())
+    at = 0
     while at < len(turns) and rest > 1e-18 * float((scores**2).sum()):
         other = with_one_more(np.delete(turns, at))
         less = float((left(other) ** 2).sum())
@@ -208,9 +211,13 @@ def _explained(turns: np.ndarray, grid: np.ndarray, rest: np.ndarray) -> np.ndar
     for some in np.array_split(grid, -(-len(grid) // 512)):
         waves = _waves(some, np.arange(n), n)[:, 1:]
         waves -= basis @ (basis.T @ waves)
-        c, s = waves[:, : len(some)], waves[:, len(some) :]
-        cc, ss, cs = (c * c).sum(0), (s * s).sum(0), (c * s).sum(0)
-        x, y = c.T @ rest, s.T @ rest  # (frequencies, columns)
+        c = waves[:, : len(some)]
+        s = waves[:, len(some) :]
+        cc = (c * c).sum(0)
+        ss = (s * s).sum(0)
+        cs = (c * s).sum(0)
+        x = c.T @ rest  # (frequencies, columns)
+        y = s.T @ rest
         found.append((ss * (x * x).sum(1) + cc * (y * y).sum(1) - 2 * cs * (x * y).sum(1)) / (cc * ss - cs**2))
     return np.concatenate(found)
 

@@ -172,7 +172,8 @@ def mds_table(coords: np.ndarray, positions: np.ndarray, rank: int, rows: int | 
     Raises:
         ValueError: rank above r, positions that do not fit or do not begin with 0, or too many rows.
     """
-    coords, positions = np.asarray(coords, dtype=np.float64), np.asarray(positions)
+    coords = np.asarray(coords, dtype=np.float64)
+    positions = np.asarray(positions)
     if coords.ndim != 2 or positions.shape != coords.shape[:1] or np.any(np.diff(positions) <= 0):
         raise ValueError(
             f"Coordinates (m, r) belong to m ascending positions. Got shapes {coords.shape} and {positions.shape}."
@@ -211,7 +212,8 @@ def _embedding(b: np.ndarray, dist: np.ndarray, dims: int | None, above: float) 
     """Steps 2 and 3; `above` times the size of the most negative eigenvalue is the least that counts."""
     n = len(b)
     values, vectors = eigh(b, driver="evd" if n <= 4096 else "evr", overwrite_a=True, check_finite=False)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values = values[::-1]
+    vectors = vectors[:, ::-1]
     rank = int(np.sum(values > max(_rounding(n, values[0]), -above * values[-1])))
     if rank == 0:
         raise ValueError(
@@ -254,13 +256,15 @@ def _truncated(roots: Rows, dims: int) -> MDS:
     operator = LinearOperator((n, n), matvec=times, matmat=times, dtype=np.float64)
     values, vectors = eigsh(operator, k=dims, which="LA", v0=start - start.mean())
     order = values.argsort()[::-1]
-    values, vectors = values[order], vectors[:, order]
+    values = values[order]
+    vectors = vectors[:, order]
     rank = int(np.sum(values > _rounding(n, max(values[0], 1.0))))  # √p has unit rows and is not centred itself
     if rank == 0:
         raise ValueError("All positions have the same distribution: there is nothing to scale. Count more text.")
     coords = _signed(vectors[:, :rank] * np.sqrt(values[:rank]))
     # Raw stress against the Hellinger distances, some rows of the matrices at a time.
-    points, norms = squared_norms(coords), squared_norms(roots)
+    points = squared_norms(coords)
+    norms = squared_norms(roots)
     apart = total = 0.0
     for at in range(0, n, _ROWS_AT_ONCE):
         rows = slice(at, at + _ROWS_AT_ONCE)

@@ -66,7 +66,8 @@ def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = Non
     slack = TOLERANCE * np.abs(dist).max()
     if n > EXACT_UP_TO:
         i, j, k = _triples(n, SAMPLES, np.random.default_rng(0))
-        near, far = np.abs(where[i] - where[j]), np.abs(where[i] - where[k])
+        near = np.abs(where[i] - where[j])
+        far = np.abs(where[i] - where[k])
         counted = near != far
         j, k = np.where(near < far, j, k)[counted], np.where(near < far, k, j)[counted]
         return float(np.mean(dist[i[counted], j] > dist[i[counted], k] + slack))

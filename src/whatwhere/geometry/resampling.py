@@ -98,9 +98,11 @@ def corrected_hellinger(
     Raises:
         ValueError: one group only, or a position without tokens in a half.
     """
-    positions, rng = np.asarray(positions), np.random.default_rng(seed)
+    positions = np.asarray(positions)
+    rng = np.random.default_rng(seed)
     cells = _Cells([sparse.csr_array(group)[positions] for group in groups])
-    squares, floors = np.zeros((len(positions), len(positions))), []
+    squares = np.zeros((len(positions), len(positions)))
+    floors = []
     for _ in range(splits):
         chosen = np.zeros(len(groups))
         chosen[rng.permutation(len(groups))[: len(groups) // 2]] = 1
@@ -210,7 +212,8 @@ def thinned_roots(counts: Any, tokens: float) -> Any:
     table = _mean_root(np.arange(_STEPS), keep[:, None])  # (m, counts)
     roots = table[rows, np.minimum(count, _STEPS - 1)]
     many = np.flatnonzero(count >= _STEPS)
-    count, q = count[many], keep[rows[many]]
+    count = count[many]
+    q = keep[rows[many]]
     rare = count * q < _SERIES_FROM
     roots[many] = np.where(rare, _mean_root(np.where(rare, count, 0), q), _series(count * q, q))
     sizes = np.sqrt(np.minimum(tokens, support))
@@ -221,7 +224,8 @@ def _mean_root(count: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Mean of √X for X binomial with `count` and `q`, by the sum; counts below `_STEPS` or means below `_STEPS` / 4."""
     gone = q > 0.5  # then the sum goes over the tokens that are gone, so that its first term does not vanish
     p = np.where(gone, 1 - q, q)
-    share, odds = (1 - p) ** count, p / (1 - p)
+    share = (1 - p) ** count
+    odds = p / (1 - p)
     total = np.where(gone, np.sqrt(count) * share, 0.0)  # k = 0
     for k in range(1, _STEPS):
         share = share * np.maximum(count - k + 1, 0) / k * odds
@@ -231,7 +235,9 @@ def _mean_root(count: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 def _series(mean: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Mean of √X for X binomial with a large mean: the root's series in central moments, to third order of 1/mean."""
-    v, skew, r = 1 - q, 1 - 2 * q, 1 / mean
+    v = 1 - q
+    skew = 1 - 2 * q
+    r = 1 / mean
     first = -v / 8
     second = v * skew / 16 - 15 * v**2 / 128
     third = -5 * v * (1 - 6 * q * v) / 128 + 70 * v**2 * skew / 256 - 315 * v**3 / 1024

@@ -271,7 +271,8 @@ def rotations(s: Spectrum, components: int = 32) -> list[Rotation]:
             best = int(strength.argmax())
             shift = waves.shift(i, j, best)
             if strength[best] >= STRONG and abs(shift - 0.25) <= APART:
-                share, turns = float(s.shares[i] + s.shares[j]), float(waves.turns[best])
+                share = float(s.shares[i] + s.shares[j])
+                turns = float(waves.turns[best])
                 found.append(Rotation(i, j, turns, frequencies, shift, float(strength[best]), share))
     kept: list[Rotation] = []
     for pair in sorted(found, key=lambda r: -r.strength):
@@ -301,20 +302,25 @@ class Waves:
         self.turns = bins / GRID
         self.x = rfft(centred / np.where(lengths > 0, lengths, 1.0), padded, axis=0)[bins].T  # (k, m)
         ones = fft(np.ones(n), padded)
-        once, twice = ones[bins], ones[2 * bins % padded]
+        once = ones[bins]
+        twice = ones[2 * bins % padded]
         self.circled = n - np.abs(once) ** 2 / n
         cc = (n + twice.real) / 2 - once.real**2 / n
         ss = (n - twice.real) / 2 - once.imag**2 / n
         cs = -twice.imag / 2 + once.real * once.imag / n
-        c, s = self.x.real, -self.x.imag
+        c = self.x.real
+        s = -self.x.imag
         determinant = cc * ss - cs**2
-        self.cosine, self.sine = (ss * c - cs * s) / determinant, (cc * s - cs * c) / determinant
+        self.cosine = (ss * c - cs * s) / determinant
+        self.sine = (cc * s - cs * c) / determinant
         fits = self.cosine * c + self.sine * s
-        self.frequency, self.fit = self.turns[fits.argmax(axis=1)], fits.max(axis=1)
+        self.frequency = self.turns[fits.argmax(axis=1)]
+        self.fit = fits.max(axis=1)
 
     def circle(self, i: int, j: int) -> np.ndarray:
         """Share of the motion of x + iy that α·exp(±iωt) + γ explains, at each frequency, in the better direction."""
-        x, y = self.x[i], self.x[j]
+        x = self.x[i]
+        y = self.x[j]
         return (np.abs(x) ** 2 + np.abs(y) ** 2 + 2 * np.abs((x * y.conj()).imag)) / (2 * self.circled)
 
     def shift(self, i: int, j: int, at: int) -> float:

@@ -36,7 +36,8 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
         raise ValueError(
             f"Unknown scale {scale!r}. Use 'raw' (GEOM eq. 4) or 'optimal' (the same for every multiple of the table)."
         )
-    dist, d = check_distances(dist), check_distances(d)
+    dist = check_distances(dist)
+    d = check_distances(d)
     if d.shape != dist.shape:
         raise ValueError(
             f"Distances of {len(d)} and {len(dist)} positions have no stress. Take those of the same positions."
@@ -82,7 +83,8 @@ def _distances_beside(table: np.ndarray, dist: np.ndarray) -> np.ndarray:
 
 def _pearson(a: np.ndarray, b: np.ndarray) -> float:
     pairs = np.triu_indices(len(a), 1)
-    x, y = a[pairs] - a[pairs].mean(), b[pairs] - b[pairs].mean()
+    x = a[pairs] - a[pairs].mean()
+    y = b[pairs] - b[pairs].mean()
     size = float(np.linalg.norm(x) * np.linalg.norm(y))
     constant = 1e-12 * np.linalg.norm(a[pairs]) * np.linalg.norm(b[pairs])
     return float(x @ y) / size if size > constant else float("nan")

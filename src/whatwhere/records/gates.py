@@ -107,7 +107,8 @@ def unlearned(
     Needed are `LEARNED`, and a `share` of the gain of the best model on the same plateau. seeds: those that count,
     default all.
     """
-    own, level = gain(table, model, seeds), plateau(table, model)
+    own = gain(table, model, seeds)
+    level = plateau(table, model)
     if own is None:
         return None
     others = (gain(table, m) for m in table.models("loss", part="validation") if plateau(table, m) == level)

@@ -6,12 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-R2, SHARE, NATS = "R²", "share", "nats"
-SPLITS, DOCUMENTS, GROUPS = "document splits", "documents", "groups of documents"
-PROBE_SEEDS, PAIRS = "seeds of the probe", "pairs of positions"
+R2 = "R²"
+SHARE = "share"
+NATS = "nats"
+SPLITS = "document splits"
+DOCUMENTS = "documents"
+GROUPS = "groups of documents"
+PROBE_SEEDS = "seeds of the probe"
+PAIRS = "pairs of positions"
 PRODUCT = "words or positions, with either"
-STREAM, TERM, BASELINE = "part of the hidden state", "term of the scores", "other model"
-TABLE, ROWS = "position table", "rows of the table"
+STREAM = "part of the hidden state"
+TERM = "term of the scores"
+BASELINE = "other model"
+TABLE = "position table"
+ROWS = "rows of the table"
 CHANGE = "the table, or what training added to it"
 # Ranges: what a value can be at all; intervals are formed on the scale of the range (`intervals`).
 UNBOUNDED = (-math.inf, math.inf)

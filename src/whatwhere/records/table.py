@@ -89,7 +89,8 @@ class Point:
         documents, by their splits (corrected, as those overlap), or as the records carry it (`intervals.hierarchical`);
         None where nothing was repeated."""
         documents = None if self.columns == "documents" else SPLIT_DOCUMENTS
-        below, above = float(self.below.mean()), float(self.above.mean())
+        below = float(self.below.mean())
+        above = float(self.above.mean())
         return hierarchical(self.at, self.span, documents=documents, below=below, above=above)
 
     @cached_property
@@ -129,8 +130,10 @@ class Point:
         if not isinstance(other, Point):
             return replace(self, at=self.at + other, span=(self.span[0] + other, self.span[1] + other))
         if self.at.shape != other.at.shape:  # nothing to pair
-            self, other = self.alone(), other.alone()
-        below, above = np.hypot(self.below, other.below), np.hypot(self.above, other.above)
+            self = self.alone()
+            other = other.alone()
+        below = np.hypot(self.below, other.below)
+        above = np.hypot(self.above, other.above)
         span = (self.span[0] + other.span[0], self.span[1] + other.span[1])
         columns = self.columns or other.columns
         return replace(self, at=self.at + other.at, below=below, above=above, columns=columns, span=span)
@@ -154,7 +157,8 @@ class Point:
     def __truediv__(self, other: "Point") -> "Point":
         """The ratio of two positive values, its half-widths to first order; of two that cannot be negative it cannot
         either."""
-        ratio, mean = self.at / other.at, other.each
+        ratio = self.at / other.at
+        mean = other.each
         size = np.abs(ratio.mean(axis=1))
         below = np.hypot(self.below / mean, size * other.above / mean)
         above = np.hypot(self.above / mean, size * other.below / mean)
@@ -201,7 +205,8 @@ def smallest(points: Iterable[Point]) -> Point:
 
 def _chosen(points: Sequence[Point], best: Callable[..., np.ndarray]) -> Point:
     at = np.stack([p.at for p in points])
-    chosen, seeds = best(at.mean(axis=2), axis=0), np.arange(at.shape[1])
+    chosen = best(at.mean(axis=2), axis=0)
+    seeds = np.arange(at.shape[1])
     below, above = (np.stack([getattr(p, side) for p in points])[chosen, seeds] for side in ("below", "above"))
     return replace(points[0], at=at[chosen, seeds], below=below, above=above, span=_hull(points))
 
@@ -306,13 +311,15 @@ def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]
     draws = np.random.default_rng(0).integers(len(a), size=(DRAWS, len(a)))
     rows = np.concatenate([np.arange(len(a))[None], draws])  # the heads as they are, then the draws
     first, second, third = (np.array([p.each for p in points]).T[:, rows] for points in (a, b, c))
-    with_b, with_c = _spearman(first, second), _spearman(first, third)
+    with_b = _spearman(first, second)
+    with_c = _spearman(first, third)
     return _bootstrapped(with_b, CORRELATION), _bootstrapped(with_b - with_c, TWICE)
 
 
 def _bootstrapped(rows: np.ndarray, span: Range) -> Point:
     """The first entry of each seed's row; of a single seed with the 2.5 and 97.5 % percentiles of the others."""
-    at, (low, high) = rows[:, 0], np.percentile(rows[:, 1:], (2.5, 97.5), axis=1)
+    at = rows[:, 0]
+    (low, high) = np.percentile(rows[:, 1:], (2.5, 97.5), axis=1)
     if len(rows) > 1:
         return Point.of(at[:, None], span=span)
     return Point(at[:, None], np.maximum(at - low, 0.0), np.maximum(high - at, 0.0), span=span)
@@ -337,7 +344,8 @@ def summary(records: Iterable[Record]) -> Point | None:
         by_seed.setdefault(r.seed, {})[r.index] = r  # of two records in one place the later one counts
     if not by_seed:
         return None
-    places, trained = list(by_seed.values()), any(seed is not None for seed in by_seed)
+    places = list(by_seed.values())
+    trained = any(seed is not None for seed in by_seed)
     parts = [sorted(index for index in place if index is not None) for place in places]
     n = next((place[None].n for place in places if None in place), next(iter(places[0].values())).n)
     name = next(iter(places[0].values())).metric

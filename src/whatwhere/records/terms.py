@@ -161,7 +161,8 @@ def _number(value: Any) -> float | None:
 def _width(entry: Entry) -> float | None:
     """Columns of words: in NeoBERT's block a position stream comes on top of them, in BERT's it is one part."""
     config = _part(entry, "config")
-    width, own = _number(config.get("hidden_size")), _number(config.get("position_size"))
+    width = _number(config.get("hidden_size"))
+    own = _number(config.get("position_size"))
     return width if width is None or config.get("block") != "neobert" else width - (own or 0)
 
 

@@ -60,7 +60,8 @@ def merged(studies: Mapping[str, Run]) -> Run:
     Records about a corpus are kept if they are the same in all runs; the entropy of token frequencies also as a record
     of every model.
     """
-    first, apart = next(iter(studies.values())), _differing(studies)
+    first = next(iter(studies.values()))
+    apart = _differing(studies)
     together = not apart.keys() & {*OF_CORPUS}
     records = [r for r in first.records if r.model in NO_MODEL] if together else []
     entries: list[dict[str, Any]] = []
@@ -130,7 +131,9 @@ def _differing(studies: Mapping[str, Run]) -> dict[str, list[str]]:
 
 def _caveats(studies: Mapping[str, Run], together: Run) -> list[str]:
     """What differs between the runs, then what every one of them is too small to say."""
-    sentences, pieces, apart = [], [], _differing(studies)
+    sentences = []
+    pieces = []
+    apart = _differing(studies)
     for name, values in apart.items():
         of_runs = (f"`{run}` {value or 'not recorded'}" for run, value in zip(studies, values, strict=True))
         pieces.append(f"{name} ({', '.join(of_runs)})")
@@ -176,7 +179,9 @@ def _claims_section(studies: Mapping[str, Run]) -> Section:
     for run, study in studies.items():
         for claim in map(ledger.row, study.claims):
             claims.setdefault(claim.id or claim.claim, {})[run] = claim
-    rows, alike, counted = [], [], [key for key, of_runs in claims.items() if any(r.tested for r in of_runs.values())]
+    rows = []
+    alike = []
+    counted = [key for key, of_runs in claims.items() if any(r.tested for r in of_runs.values())]
     for key in counted:
         of_runs = claims[key]
         if len(of_runs) == len(studies) and len({r.verdict for r in of_runs.values()}) == 1:
@@ -195,7 +200,8 @@ def _claims_section(studies: Mapping[str, Run]) -> Section:
 
 
 def _how(studies: Mapping[str, Run], together: Run) -> How:
-    whole, parts = pages.study_how(together), {run: pages.study_how(study) for run, study in studies.items()}
+    whole = pages.study_how(together)
+    parts = {run: pages.study_how(study) for run, study in studies.items()}
     cited: dict[str, str] = {}
     for part in (whole, *parts.values()):
         for words, entry in part.cite:

@@ -164,7 +164,8 @@ def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Exp
     models = [m for m in models if m.texts]
     if not models:
         raise ValueError("The explorer has no text of any model. Give at least one.")
-    kept, notes = list(models), list[str]()
+    kept = list(models)
+    notes = list[str]()
     while True:
         for g in MERGES:
             index, groups = merged(g)
@@ -268,7 +269,10 @@ def load_explorer(folder: str | Path, budget: int = STUDY_BUDGET) -> Explorer | 
 def _read_model(folder: Path, entry: Any) -> ExplorerModel:
     index = folder / "explorer.json"
     try:
-        name, seed, texts, terms = str(entry["name"]), entry["seed"], entry["texts"], [str(t) for t in entry["terms"]]
+        name = str(entry["name"])
+        seed = entry["seed"]
+        texts = entry["texts"]
+        terms = [str(t) for t in entry["terms"]]
         path = folder / "arrays" / Path(str(entry["file"])).name  # never outside the folder
         titles = [(str(t["title"]), [str(token) for token in t["tokens"]]) for t in texts]
     except (KeyError, TypeError) as error:
@@ -280,7 +284,8 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
         maps = [{t: arrays[f"{i}.{t}"] for t in terms} for i in range(len(titles))]
     read = [ExplorerText(title, tokens, of) for (title, tokens), of in zip(titles, maps, strict=True)]
     for text in read:
-        n, shape = len(text.tokens), text.maps["total"].shape
+        n = len(text.tokens)
+        shape = text.maps["total"].shape
         wrong = levels.shape != (256,) or not np.isfinite(levels).all()
         for term, of in text.maps.items():
             if wrong or of.dtype != np.uint8 or of.shape != (*shape[:2], n, n) or not of.size:

@@ -95,7 +95,8 @@ def measured(point: Point | None, most: int = MOST_DIGITS) -> list[Cell]:
     interval."""
     if point is None:
         return [Cell("–"), Cell(""), Cell("")]
-    low, high = point.low, point.high
+    low = point.low
+    high = point.high
     bounds = interval(low, high, most).strip("[]").split(", ") if low is not None else ["", ""]
     shown = number(point.value, low, high, most)
     if point.few:

@@ -95,8 +95,10 @@ def of_study(run: Run) -> Rows:
 
 def rows_read(run: Run) -> str:
     """Say which pieces of documents a study's windows are, and how often a training read each; "" where not known."""
-    join, pieces = run.corpus.get("join"), run.corpus.get("pieces")
-    begun, often = run.table.point("corpus.from_start"), totals(run, "passes")
+    join = run.corpus.get("join")
+    pieces = run.corpus.get("pieces")
+    begun = run.table.point("corpus.from_start")
+    often = totals(run, "passes")
     begin = f", {percent(begun.value, 0)} begin with a document" if begun else ""
     if join == "run-on":
         told = f"windows run on from document to document{begin}"
@@ -214,7 +216,8 @@ def power(run: Run) -> Markup:
         compared[words] = list(places.values())
     found = []
     for words, groups in compared.items():
-        between, bar = smallest_difference(groups), smallest_difference(groups, paired=False)
+        between = smallest_difference(groups)
+        bar = smallest_difference(groups, paired=False)
         if between and bar:
             found.append(f"{number(between[1])} {words} ({number(bar[1])} between a model and a threshold)")
     here = f"Between two models of this run that is {listed(found)}. " if found else ""

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 
 Runs = str | Path | Sequence[str | Path]
 THEMES = tuple(PALETTES)
-_TITLE, _GAP = 30, 24  # pixels for the title of a panel; between two panels
-_ACROSS, _WIDE, _NARROW = 3, 760, 330  # most panels side by side; pixels of a single one; fewest of one of several
+_TITLE = 30  # pixels for the title of a panel; between two panels
+_GAP = 24
+_ACROSS = 3  # most panels side by side; pixels of a single one; fewest of one of several
+_WIDE = 760
+_NARROW = 330
 
 
 def dataframe(run: Runs) -> "pandas.DataFrame":
@@ -153,7 +156,8 @@ def _place(
     layout: dict[str, Any],
 ) -> None:
     """Add a panel whose left upper corner and size are given in pixels from the left upper corner of the whole."""
-    end, margin = "" if number == 1 else str(number), panel.layout["margin"]
+    end = "" if number == 1 else str(number)
+    margin = panel.layout["margin"]
     axes = {"x": f"x{end}", "y": f"y{end}"}
     x = [(corner[0] + margin["l"]) / size[0], (corner[0] + cell[0] - margin["r"]) / size[0]]
     y = [1 - (corner[1] + cell[1] - margin["b"]) / size[1], 1 - (corner[1] + margin["t"]) / size[1]]

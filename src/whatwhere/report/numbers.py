@@ -65,7 +65,8 @@ def span(values: Sequence[float]) -> str:
     """Smallest to largest count: `1.52M`, or `1.41M to 1.52M` where they differ in what is shown; nothing of none."""
     if not values:
         return ""
-    low, high = compact(min(values)), compact(max(values))
+    low = compact(min(values))
+    high = compact(max(values))
     return low if low == high else f"{low} to {high}"
 
 

@@ -138,7 +138,8 @@ def render_page(page: Page) -> str:
     Raises ValueError: a number in a figure is not finite.
     """
     sections = _keys_once(page.hero, [s for s in page.sections if s.figures or s.tables or s.more])
-    figures, claims = page_figures(page.hero, sections), ledger.shown(page.claims)
+    figures = page_figures(page.hero, sections)
+    claims = ledger.shown(page.claims)
     tables = [t for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS or t.id == "claims"]
     data = {
         "palettes": {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()},

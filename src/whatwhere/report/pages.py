@@ -164,7 +164,8 @@ def _notes(run: Run) -> list[str]:
 
 def spectra_page(run: Run) -> Page:
     """The page of a `whatwhere spectra` run."""
-    entries, rest = spectra.entries(run), len(run.models) - schemes.FEW
+    entries = spectra.entries(run)
+    rest = len(run.models) - schemes.FEW
     sentences = [spectra.sentence(run, model) for model in run.models[: schemes.FEW]]
     sentences += [f"{count(rest, 'more table')} below."] if rest > 0 else []
     sources = ", ".join(dict.fromkeys(str(e.get("source")) for e in entries))

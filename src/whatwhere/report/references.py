@@ -17,7 +17,8 @@ from ..records.terms import ENCODER, RATES
 from ..run.files import read_json
 
 FOLDER = Path(__file__).parents[1] / "reference_studies"
-WIKIPEDIA, DOCSTRINGS = "Wikipedia", "docstrings"  # kinds of text; any other is ""
+WIKIPEDIA = "Wikipedia"  # kinds of text; any other is ""
+DOCSTRINGS = "docstrings"
 BETWEEN_MODELS = ("regression.", "convergence.")  # metrics whose part is another model
 TEXTS = ("", "corpus")  # what stands as the model of a record about texts alone
 
@@ -200,7 +201,8 @@ def beside(facts: Mapping[str, Any], table: Table) -> Beside | None:
     Returns:
         None where the run is no study of one corpus whose models were trained.
     """
-    size, corpus = facts.get("size"), facts.get("corpus")
+    size = facts.get("size")
+    corpus = facts.get("corpus")
     name = str(corpus.get("name") or "") if isinstance(corpus, dict) else ""
     models = _models(facts)
     if not isinstance(size, str) or not name or not models or not table.models("loss", part="validation"):
@@ -297,13 +299,15 @@ Pairs = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]  # model -> it
 def _notes(study: ReferenceStudy, facts: Mapping[str, Any], corpus: str, pairs: Pairs, absent: list[str]) -> list[str]:
     """Return what stands beside the run and in what it differs, as sentences; absent: models without a reference."""
     sentences = [f"Beside this run stands the reference study {study.name}: size {study.facts['size']}, {study.label}."]
-    own_kind, kind = kind_of_text(corpus), study.facts["corpus"]["kind"]
+    own_kind = kind_of_text(corpus)
+    kind = study.facts["corpus"]["kind"]
     if own_kind != kind:
         missing = f"this run is on {corpus}"
         if own_kind:
             missing = f"no reference study of {own_kind} and this size comes with this version"
         sentences.append(f"It is on {kind or study.facts['corpus']['name']}: {missing}, and losses do not compare.")
-    ours, theirs = _rows_of_run(facts), study.facts["corpus"].get("rows")
+    ours = _rows_of_run(facts)
+    theirs = study.facts["corpus"].get("rows")
     if ours and theirs and ours != theirs:
         sentences.append(f"It is trained on {theirs}, this run on {ours}.")
     if absent:
@@ -327,7 +331,8 @@ def _apart(pairs: Pairs, keys: Iterable[str] | None = None) -> str:
 def _rows_of_run(facts: Mapping[str, Any]) -> str:
     """How the run cut its documents, from study.json."""
     corpus = facts["corpus"]
-    join, pieces = corpus.get("join"), corpus.get("pieces")
+    join = corpus.get("join")
+    pieces = corpus.get("pieces")
     return rows_of(join if isinstance(join, str) else None, pieces if isinstance(pieces, str) else None)
 
 

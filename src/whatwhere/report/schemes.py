@@ -210,7 +210,8 @@ def table(run: Run) -> Table | None:
     """The configurations: block, scheme, dropout, parameters, operations a token."""
     rows = []
     for m in filter(run.config, run.models):
-        config, costs = run.config(m), [run.table.point(metric, m) for metric in ("parameters", "operations")]
+        config = run.config(m)
+        costs = [run.table.point(metric, m) for metric in ("parameters", "operations")]
         kind = block(run, m) if config.get("block") else None
         dropout = value(rate, f"{rate:g}") if isinstance(rate := config.get("dropout"), int | float) else None
         written = [value(p.value, compact(p.value)) if p else None for p in costs]

@@ -15,7 +15,9 @@ from .figure import MOST_DIGITS
 from .folder import Run, finite
 from .numbers import compact, count, fine_percent, fixed, number, percent, span
 
-ABOVE, BELOW, UNCLEAR = "above", "below", "not separable"
+ABOVE = "above"
+BELOW = "below"
+UNCLEAR = "not separable"
 PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)
 NAMED = 3  # models that a title names one by one
 _HEADS = {
@@ -205,7 +207,8 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
     if not finals:
         return "Loss while training"
-    level, stuck = run.plateau(), [m for m in finals if m in run.stuck]
+    level = run.plateau()
+    stuck = [m for m in finals if m in run.stuck]
     if level is not None and len(stuck) == len(finals):
         return f"No model leaves the unigram plateau of {fixed(level, 2)} nats"
     sentence = "The loss ends lowest with"
@@ -226,7 +229,9 @@ def caveats(run: Run) -> list[str]:
     def who(models: Sequence[str]) -> str:
         return "All" if len(models) == len(run.models) > 1 else named(models)
 
-    tokens, seeds, found = totals(run, "tokens"), len(run.seeds), []
+    tokens = totals(run, "tokens")
+    seeds = len(run.seeds)
+    found = []
     have = "has" if len(run.stuck or run.young) == 1 else "have"
     if (planned := finite(run.facts.get("planned"))) and planned > len(run.entries):
         done = f"{len(run.entries)} of {count(int(planned), 'model')}"

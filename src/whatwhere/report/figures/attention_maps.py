@@ -87,7 +87,8 @@ def profile(run: Run) -> Iterator[Line]:
             depth = len(profiles[term])
             for layer in sorted({*range(0, depth, -(-depth // MOST_LAYERS)), depth - 1}):
                 points = curve(profiles[term][layer][:, at], lags[at].tolist())
-                shade, panel = f"map-{3 + round(5 * layer / max(1, depth - 1))}", _panel_of(model, term, len(terms))
+                shade = f"map-{3 + round(5 * layer / max(1, depth - 1))}"
+                panel = _panel_of(model, term, len(terms))
                 yield Line(points, f"{layer + 1}", "", shade, panel=panel, thick=1.8)
 
 
@@ -141,7 +142,8 @@ def looks(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
             "yaxis": {"tickvals": names},
             "shapes": [edge | {"x0": i - 0.5, "x1": i - 0.5} for i in firsts[1:]],
         }
-        title, axes = _panel_of(model, term, sum(m == model for m, _, _ in seen)), ("layer, its heads side by side", "")
+        title = _panel_of(model, term, sum(m == model for m, _, _ in seen))
+        axes = ("layer, its heads side by side", "")
         hover = "layer.head %{customdata}<br>%{y}: %{z:.3f}"
         rows = [
             row(model, seed, short(term), *at, metric(name).name, p, p.n)
@@ -175,7 +177,9 @@ def neighbours(run: Run) -> Iterator[Line]:
         for term in parts_of(run, "local.share", model):
             if points := run.table.points("local.share", model, by="step", part=term):
                 most = run.table.points("local.best", model, by="step", part=term, layer=ANY, head=ANY)
-                name, ink, dots = short(term), colour(term), ("2px,4px", "circle")
+                name = short(term)
+                ink = colour(term)
+                dots = ("2px,4px", "circle")
                 yield Line(points, model, name, ink, panel=model)
                 yield Line(most, model, f"{name}, top head", ink, dots, panel=model, thick=1.4)
         if even := run.table.point("local.even", model):

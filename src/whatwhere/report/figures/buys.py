@@ -58,7 +58,8 @@ def loss(run: Run) -> Iterator[Line]:
 def _shares(run: Run) -> Iterator[Row]:
     """A row a model and baseline: after which share of its steps it is as good as the baseline at the end."""
     for baseline in run.models:
-        panel, against = f"Final loss of {baseline}", []
+        panel = f"Final loss of {baseline}"
+        against = []
         for model in run.models:
             reached = run.table.point("convergence.reached", model, part=baseline)
             share = run.table.point("convergence.share", model, part=baseline)

@@ -21,7 +21,8 @@ from ..numbers import count
 from ..titles import best, coded, digits, each, rounded
 from .shape import CORRECTED, separation
 
-COUNTED, CLEAN = "as counted", "corrected"
+COUNTED = "as counted"
+CLEAN = "corrected"
 SUFFIX = {COUNTED: "", CLEAN: CORRECTED}
 DASHES = {COUNTED: ("6px,4px", "circle"), CLEAN: ("solid", "circle")}
 MOST = 1024  # positions of all corpora together that a table lists
@@ -61,7 +62,9 @@ def chance(run: Run) -> list[str]:
 
 def _apart(run: Run, lines: Sequence[Line]) -> str:
     """How far apart positions are once noise is taken out; not separable from chance where the interval holds 0."""
-    (values, kind), counted, noise = first(run, "distance.mean"), of_each(run, "distance.mean"), chance(run)
+    (values, kind) = first(run, "distance.mean")
+    counted = of_each(run, "distance.mean")
+    noise = chance(run)
     if noise and len(noise) == len(values):
         both = {
             n: f"{digits(p)} corrected" + (f", {digits(counted[n])} as counted" if n in counted else "")
@@ -136,14 +139,16 @@ def support(run: Run) -> Iterator[Line]:
     for c in run.corpora:
         if (counted := c.array("support")) is None:
             continue
-        panel, left = _title(run, c, "tokens at each position"), {*c.left_out}
+        panel = _title(run, c, "tokens at each position")
+        left = {*c.left_out}
         tokens = {i: p for i, p in curve(counted, trained=False).items() if p.value > 0}
         for name, colour, out in (("kept", "absolute", False), ("left out", "combined", True)):
             points = {i: p for i, p in tokens.items() if (i in left) == out}
             yield Line(points, c.name, name, colour, panel=panel, axis="tokens")
         if (floor := c.array("floor")) is None or len(floor) != len(c.positions):
             continue
-        at, panel = c.positions, _title(run, c, "noise floor and neighbours")
+        at = c.positions
+        panel = _title(run, c, "noise floor and neighbours")
         noise, low, high = (
             curve(values, at, trained=False) for values in (floor, c.array("floor_low"), c.array("floor_high"))
         )
@@ -183,11 +188,14 @@ def matrix(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
         at = thinned(len(m), side)
         top = max(float(np.nanmax(other)) for k, _, other in drawn if k == kind) or 1.0
         places = [c.positions[i] for i in at]
-        z, hover = np.maximum(m[np.ix_(at, at)], 0.0), "positions %{x} and %{y}<br>distance %{z:.3f}"
-        title, axes = _title(run, c, kind), ("position", "position")
+        z = np.maximum(m[np.ix_(at, at)], 0.0)
+        hover = "positions %{x} and %{y}<br>distance %{z:.3f}"
+        title = _title(run, c, kind)
+        axes = ("position", "position")
         yield heatmap(z, places, places, title, hover, (0.0, top), axes, height=560, square=True), []
     for c in run.corpora:
-        kinds, rows = [_distances(c).get(kind) for kind in SUFFIX], []
+        kinds = [_distances(c).get(kind) for kind in SUFFIX]
+        rows = []
         for i in thinned(len(c.positions), most(run)):
             of = [m[i, j] if m is not None and max(i, j) < len(m) else None for j in (i + 1, 0) for m in kinds]
             rows.append(row(c.name, c.positions[i], *of))
@@ -210,7 +218,8 @@ def between(run: Run) -> Iterator[Line]:
     """Hellinger distance between the token distributions of two corpora at the same position, as counted; 1.41 where no
     token is shared."""
     for a, b in combinations(run.corpora, 2):
-        part, name = f"{a.name}|{b.name}", f"{a.name} and {b.name}"
+        part = f"{a.name}|{b.name}"
+        name = f"{a.name} and {b.name}"
         curves = (run.table.points("between", model, by="index", part=part) for model in ("", a.model, b.model))
         yield Line(next(filter(None, curves), {}), name, colour="combined", panel=name)
 
@@ -220,7 +229,8 @@ def between(run: Run) -> Iterator[Line]:
 
 def maps_of(run: Run) -> Figure | None:
     """MDS maps: positions on the first two components, coloured from first to last."""
-    panels, rows = [], []
+    panels = []
+    rows = []
     shares: dict[str, Point] = {}
     for c in run.corpora:
         for key, kind, ending in (("coords_corrected", CLEAN, CORRECTED), ("coords", COUNTED, "")):
@@ -320,7 +330,8 @@ def overview(run: Run) -> Table | None:
     rows = []
     for c in run.corpora:
         sizes = [run.table.point(k, c.model) or run.table.point(k) for k in ("corpus.documents", "corpus.tokens")]
-        kept, asked = len(c.positions), c.number("positions_asked")
+        kept = len(c.positions)
+        asked = c.number("positions_asked")
         positions = value(kept, f"{kept} of {asked}" if asked else str(kept))
         cells = []
         for metric in metrics.values():

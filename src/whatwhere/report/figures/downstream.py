@@ -137,7 +137,8 @@ def courses(run: Run) -> Iterator[Line]:
         for model in run.models:
             points = run.table.points("glue.score", model, by="step", part=task)
             if len(points) > 1 or any(points):  # not the untrained model alone
-                preset, last = schemes.preset(run, model), max(points)
+                preset = schemes.preset(run, model)
+                last = max(points)
                 printed = {GLUE_MID * last: GLUE.get((task, f"{preset}-mid")), last: GLUE.get((task, preset))}
                 panel = "average" if task is None else task  # the papers' averages are over other tasks
                 yield line_of(run, points, model, panel=panel)

@@ -23,7 +23,9 @@ from .shape import CORRECTED
 FITTED = ("mds", "smacof")  # tables made from the distances that they are then compared with
 # As encodings: all distances equal; distances in one half of the documents against the other half, for comparison: no
 # bound, since a fitted table can have less noise than a half.
-EQUAL, NOISE, CHOSEN = "equidistant", "noise", "mds.chosen"
+EQUAL = "equidistant"
+NOISE = "noise"
+CHOSEN = "mds.chosen"
 BLIND = ("random", EQUAL)  # know nothing of position
 RELATIVE = ("rope", "alibi")  # tell distances only, in the colour of the relative stream
 ITSELF = "of the table itself"
@@ -72,7 +74,8 @@ def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
         for part in FITTED
     )
     held = run.table.points("stress.held_out", c.model, by="index", part="mds")
-    rank, most = min(held, key=lambda r: held[r].value, default=None), max(smacof, default=None)
+    rank = min(held, key=lambda r: held[r].value, default=None)
+    most = max(smacof, default=None)
     ranks = {"smacof": most, "mds": rank if rank in mds else most}
     return {part: rank for part, rank in ranks.items() if rank is not None}
 
@@ -236,7 +239,8 @@ def dimensions(run: Run) -> Iterator[Line]:
         name = metric + (CORRECTED if clean else "")
         for c in run.corpora:
             parts = run.table.distinct("part", name, c.model)
-            marks, panel = model_styles(parts), _title(run, c, scale)
+            marks = model_styles(parts)
+            panel = _title(run, c, scale)
             for part in parts:
                 points = run.table.points(name, c.model, by="index", part=part)
                 points = {d: p for d, p in points.items() if d > 0}
@@ -247,18 +251,24 @@ def dimensions(run: Run) -> Iterator[Line]:
 def scatter(run: Run) -> Figure | None:
     """Distances of each table at its best scale (x) against those of the corpus (y), a point a pair, coloured by lag
     (GEOM figure 7)."""
-    panels, rows = [], []
+    panels = []
+    rows = []
     encodings = list(dict.fromkeys(n for c in run.corpora for n in c.names("scatter_names")))
     sizes = {}
     for c in run.corpora:
-        dist, lag, tables = c.array("scatter_dist"), c.array("scatter_lag"), c.array("scatter_table", 2)
+        dist = c.array("scatter_dist")
+        lag = c.array("scatter_lag")
+        tables = c.array("scatter_table", 2)
         names = c.names("scatter_names")
         if dist is None or lag is None or tables is None:
             continue
         if tables.shape != (len(names), len(dist)) or len(lag) != len(dist):
             continue
         kept = [i for i in thinned(len(dist), most(run)) if np.isfinite(dist[i]) and np.isfinite(lag[i])]
-        dist, lag, tables, sizes[c.name] = dist[kept], lag[kept].astype(int), tables[:, kept], len(kept)
+        dist = dist[kept]
+        lag = lag[kept].astype(int)
+        tables = tables[:, kept]
+        sizes[c.name] = len(kept)
         # The distances come from the same file as the corrected matrix: they are corrected where there is one.
         metric = "correlation" + (CORRECTED if c.array("corrected", 2) is not None else "")
         low = min(0.0, float(np.nanmin(dist)), float(np.nanmin(tables)))
@@ -300,7 +310,8 @@ def _pairs(
     head: str, table: np.ndarray, dist: np.ndarray, lag: np.ndarray, frame: tuple[float, float], r: Point | None
 ) -> Panel:
     kept = np.isfinite(table)
-    first, end = int(lag.min()), max(int(lag.max()), int(lag.min()) + 1)
+    first = int(lag.min())
+    end = max(int(lag.max()), int(lag.min()) + 1)
     ticks = sorted({first, *(round(first + (end - first) * k / 3) for k in (1, 2)), end})
     bar = {"orientation": "h", "thickness": 8, "outlinewidth": 0, "len": 1, "xpad": 0, "ypad": 2}
     bar |= {"yref": "container", "y": 1, "yanchor": "top", "tickfont": {"color": "@muted"}}

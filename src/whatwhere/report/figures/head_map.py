@@ -33,7 +33,8 @@ TERMS: dict[str, tuple[str, str, str]] = {
     "stream.position": ("absolute", "the position stream", "position stream"),
     "stream.semantic": ("semantic", "the semantic stream", "semantic stream"),
 }
-TOTAL, SEVERAL = "total", "several"
+TOTAL = "total"
+SEVERAL = "several"
 Head = tuple[int, int]  # layer from 1, head from 0
 STABLE = 0.95  # share of bootstrap draws that must give a head the same label for it to be drawn filled
 HEIGHT = 3**0.5 / 2  # of the triangle with sides of 1
@@ -186,7 +187,9 @@ def taxonomy(run: Run) -> Figure | None:
 
 def _hovers(run: Run, model: str, of: Sequence[Head]) -> Iterator[str]:
     """What is said of each head: its shares and divergences with their intervals, and its label."""
-    drawn_labels, worth, terms = _labels(run, model), _worth(run, model), terms_of(run, model)
+    drawn_labels = _labels(run, model)
+    worth = _worth(run, model)
+    terms = terms_of(run, model)
     known = {(kind, t): heads(run, f"{kind}.{t}", model) for kind in ("kl.share", "kl") for t in terms}
     for at in of:
         lines = [f"<b>{plain(model)}</b>, {where(at)}"]
@@ -209,14 +212,16 @@ def _of_all_terms(run: Run, model: str) -> tuple[list[Head], list[dict[Head, Poi
     """Heads that have a share of every term, the shares, and whose label is not sure."""
     shares = [heads(run, f"kl.share.{t}", model) for t in terms_of(run, model)]
     of = sorted(set.intersection(*(set(found) for found in shares)))
-    sure, worth = _labels(run, model), _worth(run, model)
+    sure = _labels(run, model)
+    worth = _worth(run, model)
     loose = [at in sure and sure[at][1].value < STABLE or at in worth and worth[at][0] == NOTHING for at in of]
     return of, shares, loose
 
 
 def _triangle(run: Run, model: str) -> Panel:
     """One point a head in a triangle whose corners are the three terms, stronger in colour in deeper layers."""
-    terms, depth = terms_of(run, model), run.depth(model)
+    terms = terms_of(run, model)
+    depth = run.depth(model)
     of, shares, loose = _of_all_terms(run, model)
     place = np.array([[share[at].value for share in shares] for at in of]).reshape(-1, 3) @ np.array(CORNERS)
     x, y = np.round(place, 4).T.tolist()
@@ -257,7 +262,9 @@ def _triangle(run: Run, model: str) -> Panel:
 
 def _strip(run: Run, model: str) -> Panel:
     """By layer, one point a head: the share of the first term, coloured by the head's label."""
-    terms, depth, terms_by_head = terms_of(run, model), run.depth(model), _labels(run, model)
+    terms = terms_of(run, model)
+    depth = run.depth(model)
+    terms_by_head = _labels(run, model)
     of, shares, loose = _of_all_terms(run, model)
     most = max((head for _, head in of), default=0)
     x = [round(layer + 0.7 * ((head + 0.5) / (most + 1) - 0.5), 3) for layer, head in of]
@@ -267,15 +274,19 @@ def _strip(run: Run, model: str) -> Panel:
     for hue in dict.fromkeys(hues):
         chosen = [i for i, other in enumerate(hues) if other == hue]
         points = [shares[0][of[i]] for i in chosen]
-        xs, ys, ink = [x[i] for i in chosen], [p.value for p in points], [hue] * len(chosen)
+        xs = [x[i] for i in chosen]
+        ys = [p.value for p in points]
+        ink = [hue] * len(chosen)
         shown = dots(xs, ys, ink, [texts[i] for i in chosen], [loose[i] for i in chosen])
         traces.append(shown | errors(points, hue, width=0))
-    first, other = short(terms[0]), short(terms[1]) if len(terms) == 2 else "other terms"
+    first = short(terms[0])
+    other = short(terms[1]) if len(terms) == 2 else "other terms"
     room = min(MARGINS - 12, round(7.7 * max(len(other), len(first))) + 14)
     layers = list(range(1, depth + 1, 1 if depth <= 8 else 2))
     across = axis("layer", range=[0.4, depth + 0.6], tickvals=layers, showgrid=False)
     named = {"tickvals": [0, 0.5, 1], "ticktext": [plain(other), percent(0.5, 0), plain(first)]}
-    up, margin = axis("", range=[-0.06, 1.06], **named), {"l": room, "r": MARGINS - room, "t": 8, "b": 50}
+    up = axis("", range=[-0.06, 1.06], **named)
+    margin = {"l": room, "r": MARGINS - room, "t": 8, "b": 50}
     ground = layout(340, across, up, margin)
     return Panel(traces, ground, model, f"{_counts(run, model)}.", f"share of {first}, heads side by side")
 
@@ -286,7 +297,8 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
     rows: list[list[Cell]] = []
     for model in models:
         for seed in seeds_of(run, model):
-            changes, worth = _labels(run, model, seed), _worth(run, model, seed)
+            changes = _labels(run, model, seed)
+            worth = _worth(run, model, seed)
             known = [heads(run, f"{kind}.{t}", model, None, seed) for t in terms for kind in ("kl.share", "kl")]
             for at in sorted({at for points in known for at in points}):
                 term, sure = changes.get(at, ("", None))
@@ -387,7 +399,8 @@ def by_head(run: Run) -> Iterator[Dot]:
     for model in run.models:
         seed = seeds_of(run, model)[0]
         for term in terms_of(run, model):
-            kl, rise = heads(run, f"kl.{term}", model), heads(run, "ablation.remove", model, term)
+            kl = heads(run, f"kl.{term}", model)
+            rise = heads(run, "ablation.remove", model, term)
             for at in sorted(kl.keys() & rise.keys()):
                 values = f"KL {_with(kl[at])} nats; loss {_with(rise[at], 4)} nats"
                 text = f"<b>{plain(model)}</b>, {where(at)}<br>{plain(short(term))} left out: {values}"

@@ -88,7 +88,8 @@ def position(run: Run) -> Sequence[Line]:
 
 
 def _probe(name: str, *claims: str) -> Draw:
-    metric, (short, long) = f"r2.{name}", TARGETS[name]
+    metric = f"r2.{name}"
+    (short, long) = TARGETS[name]
 
     @Curves(
         f"probe-{name}",
@@ -183,7 +184,8 @@ def components(run: Run) -> Iterator[Line]:
     for (model, part), counts in cut.items():
         if part == "all" and any(m == model and p != "all" for m, p in cut):
             continue
-        colour, until = schemes.colour(run, model, part), run.trained_until(model, part)
+        colour = schemes.colour(run, model, part)
+        until = run.trained_until(model, part)
         panel = model if part == "all" else f"{model}, {part}"
         for i, k in enumerate([*sorted(set(counts)), None]):
             points = run.curve("r2.token", model, part if k is None else f"{part}.pca{k}")
@@ -227,9 +229,11 @@ def _documents(run: Run) -> list[Figure]:
 
 
 def _map(run: Run, model: str, part: str, seed: int | None, arrays: dict[str, np.ndarray], number: int) -> Figure:
-    scores, segments = arrays[f"scores.{part}"][0], arrays["segments"][0].astype(int)  # (L + 1, n, 2), (n,)
+    scores = arrays[f"scores.{part}"][0]  # (L + 1, n, 2), (n,)
+    segments = arrays["segments"][0].astype(int)
     last = run.trained_until(model, part)
-    panels, rows = [], []
+    panels = []
+    rows = []
     for layer, points in enumerate(scores):
         note = "no gradient reaches it" if layer > last else "embedding" if layer == 0 else ""
         panels.append(_cloud(points, segments, f"Layer {layer}", note, layer > last, f"{model}, layer {layer}"))
@@ -288,7 +292,8 @@ def _cloud(points: np.ndarray, segments: np.ndarray, title: str, note: str, holl
             notes.append(beside(at, str(s + 1), (at[0] - middle[0], at[1] - middle[1])))
     frame = []
     for values in (x, y):
-        low, high = min(values, default=0.0), max(values, default=1.0)
+        low = min(values, default=0.0)
+        high = max(values, default=1.0)
         room = 0.14 * ((high - low) or 1.0)
         frame.append([low - room, high + room])
     bare = {"nticks": 4, "showticklabels": False, "showgrid": False, "constrain": "domain"}
@@ -347,12 +352,15 @@ def _onto(run: Run, reference: str) -> Iterator[Line]:
     family."""
     asides = {".chance": "shuffled targets", ".place": "same place in another document"}
     for stream in STREAMS:
-        metric, panel = f"regression.{stream}", f"Onto the {stream} stream"
-        colour, until = schemes.colour(run, reference, stream), run.trained_until(reference, stream)
+        metric = f"regression.{stream}"
+        panel = f"Onto the {stream} stream"
+        colour = schemes.colour(run, reference, stream)
+        until = run.trained_until(reference, stream)
         curves = {m: points for m in run.models if m != reference and (points := run.curve(metric, m, reference))}
         onto = []
         for model, points in curves.items():
-            depth, other = run.depth(reference), run.depth(model)
+            depth = run.depth(reference)
+            other = run.depth(model)
             still = frozenset(layer for layer in points if round(layer * depth / other) > until)
             onto.append(Line(points, model, stream, colour, schemes.marks(run)[model], panel=panel, hollow=still))
             for ending, name in asides.items():

@@ -66,7 +66,8 @@ def _take(run: Run, drawn: Any) -> str:
     if not gains:
         return "By way"
     name = max(gains, key=lambda each: gains[each].value)
-    where, by = against(gains[name], 0.0), f"{name} ({nats(gains[name])})"
+    where = against(gains[name], 0.0)
+    by = f"{name} ({nats(gains[name])})"
     if where == ABOVE:
         return f"Better than reading in pieces, most of all {by}"
     nearest = "not separable from it is" if where == UNCLEAR else "the nearest is"
@@ -75,7 +76,8 @@ def _take(run: Run, drawn: Any) -> str:
 
 def _take_each(run: Run, lines: Sequence[Line]) -> str:
     """The best way of each model, and whether it is better than reading in pieces."""
-    judged, found = run.values("length.chosen"), defaultdict(list)
+    judged = run.values("length.chosen")
+    found = defaultdict(list)
     for model in run.models:
         if gains := run.table.points("length.gain", model, by="part"):
             way = max(gains, key=lambda each: gains[each].value)

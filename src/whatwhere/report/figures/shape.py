@@ -39,7 +39,8 @@ TOP2 = {model: v for (metric, model, _), v in DSTG_TABLES.items() if metric == "
 LOW4 = {"dstg": (DSTG_TABLES["dct.low4", "dstg", 0], DSTG_TABLES["dct.low4", "dstg", 1])}
 # GEOM figure 8, pretrained BERT-base on SST-2, raw stress as its caption has it; layers 4 to 11 lie between 1,100 and
 # 1,900.
-PROJECTED_PAPER, PROJECTED_DEPTH = {3: 5000.0, 12: 2500.0}, 12
+PROJECTED_PAPER = {3: 5000.0, 12: 2500.0}
+PROJECTED_DEPTH = 12
 CORRECTED = ".corrected"
 # Which rows of a table over the steps of a training are drawn: those of the corpus's positions, else those that texts
 # reach, else all.
@@ -74,13 +75,15 @@ def table_map(run: Run) -> Figure | None:
     if not tables:
         return None
     dense = len(tables) > schemes.FEW
-    panels, rows = [], []
+    panels = []
+    rows = []
     for model, (seed, arrays) in tables.items():
         scores = arrays["scores"]
         shares = [run.table.point("pca.share", model, index=i) for i in (0, 1)]
         names = [f"component {i + 1}" + (f" ({percent(p.value)})" if p else "") for i, p in enumerate(shares)]
         alt = f"Map of {len(scores)} positions of {model}, joined in order."
-        alone, remark = {*arrays.get("outliers", ())}, schemes.table_note(run, model)
+        alone = {*arrays.get("outliers", ())}
+        remark = schemes.table_note(run, model)
         panels.append(path(scores, names, model, alt, remark, alone=alone, height=280 if dense else 430))
         empty = [Cell("")] * (3 - len(scores[0, :3]))
         rows += [row(model, seed, i, *at[:3], *empty) for i, at in enumerate(scores)]
@@ -169,7 +172,8 @@ def white_floor(run: Run, model: str, components: int) -> dict[int, Point]:
 
 
 def _slowest(run: Run, lines: Sequence[Line]) -> str:
-    what, values = "power in the four lowest frequencies", _theirs(run.values("dct.low4", index=0))
+    what = "power in the four lowest frequencies"
+    values = _theirs(run.values("dct.low4", index=0))
     told = best(values, "The first component is the slowest wave in", write=lambda p: f"{per_cent(p)} of its {what}")
     return claimed(run, "dstg-low-frequency", what=what) or told
 
@@ -193,7 +197,8 @@ def frequencies(run: Run) -> Iterator[Line]:
         printed = LOW4.get(schemes.preset(run, model), ())
         note = schemes.table_note(run, model)
         for i, of in enumerate(power[:3]):
-            points, mark = running_sums(curve(of, range(1, len(of) + 1))), (DASHES[i], "circle")
+            points = running_sums(curve(of, range(1, len(of) + 1)))
+            mark = (DASHES[i], "circle")
             line = Line(points, model, f"component {i + 1}", mark=mark, panel=f"{model} ({note})" if note else model)
             yield line
             if (there := run.beside.table.point("dct.low4", model, index=i)) is not None:
@@ -247,7 +252,8 @@ def projected(run: Run) -> Iterator[Line]:
         for part, words in (("sinusoidal", "sinusoidal"), ("own", "own table")):
             for model in run.models:
                 colour = schemes.colour(run, model) if part == "own" else "combined"
-                metric, panel = f"projected.stress.{axis}{ending}", f"{scale}, {words}" if many else scale
+                metric = f"projected.stress.{axis}{ending}"
+                panel = f"{scale}, {words}" if many else scale
                 line = Line({}, model, words, colour, schemes.marks(run)[model], panel=panel, axis=axis)
                 curves = {kind: run.curve(metric, model, part, step) for kind, step in ((OURS, None), (BEFORE, 0))}
                 for kind, points in curves.items():
@@ -313,7 +319,8 @@ def separation(run: Run) -> Iterator[Line]:
     and 25.4\u202f%."""
     for (metric, index), words in STEPS.items():
         for model in run.models:
-            points, mark = _by_step(run, metric, model, index), schemes.marks(run)[model]
+            points = _by_step(run, metric, model, index)
+            mark = schemes.marks(run)[model]
             if metric == "separation.quantile":
                 low, high = (_by_step(run, metric, model, percentile) for percentile in (5, 95))
                 both = [step for step in points if step in low and step in high]

@@ -23,7 +23,8 @@ from ..titles import at, best, each, per_cent, rounded
 from .shape import shares_of
 
 LISTED = 64  # positions of a data table
-FEW_SCORES, ALL_SCORES = 14, 128  # components of the two score maps (LOWDIM figures 2 and 7)
+FEW_SCORES = 14  # components of the two score maps (LOWDIM figures 2 and 7)
+ALL_SCORES = 128
 PAIRS = 4  # rotations that are drawn of a table
 PEAKS = 4  # frequencies that a title names
 COUNTED = 0.01  # share of the variance from which a component says how far the map of magnitudes goes
@@ -100,9 +101,11 @@ def _score_maps(id: str, most: int, title: Callable[[Run, object], str]) -> Draw
     def draw(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
         """Scores of at most {most} principal components along the positions. Colours end at the 99th percentile
         of each table.{drawn}"""
-        tables, short = tables_of(run, "scores"), most <= FEW_SCORES
+        tables = tables_of(run, "scores")
+        short = most <= FEW_SCORES
         for model, (_, arrays) in tables.items():
-            scores, listed = arrays["scores"][:, :most].T, arrays["scores"][:, :FEW_SCORES]
+            scores = arrays["scores"][:, :most].T
+            listed = arrays["scores"][:, :FEW_SCORES]
             columns = thinned(scores.shape[1], 128 if len(tables) > schemes.FEW or not short else 256)
             extent = float(np.quantile(np.abs(scores), 0.99)) or 1.0
             components = range(1, len(scores) + 1)
@@ -114,7 +117,9 @@ def _score_maps(id: str, most: int, title: Callable[[Run, object], str]) -> Draw
                 "signed": True,
                 "yaxis": ticks,
             }
-            z, limits, axes = scores[:, columns], (-extent, extent), ("position", "component")
+            z = scores[:, columns]
+            limits = (-extent, extent)
+            axes = ("position", "component")
             panel = heatmap(
                 z, columns, components, model, "component %{y}, position %{x}: %{z:.3g}", limits, axes, **look
             )
@@ -144,9 +149,12 @@ def rotations(run: Run) -> Figure | None:
     none does."""
     tables = tables_of(run, "scores")
     dense = len(tables) > schemes.FEW
-    panels, rows, turning = [], [], {}
+    panels = []
+    rows = []
+    turning = {}
     for model, (_, arrays) in tables.items():
-        pairs, scores = rotating(run, model), arrays["scores"]
+        pairs = rotating(run, model)
+        scores = arrays["scores"]
         look: dict[str, Any] = {"alone": {*arrays.get("outliers", ())}, "height": 280 if dense else 430}
         for part, turns, _, share in pairs[: 1 if dense else PAIRS]:
             columns = [int(c) - 1 for c in part.split("+")]
@@ -223,16 +231,19 @@ def _strongest(run: Run, panels: object) -> str:
 def component_magnitudes(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
     """Fourier magnitude of each of the first ten components, as a share of the component's largest. Drawn up to one and
     a half times the highest frequency at which a component with a hundredth of the variance is largest.{drawn}"""
-    hover, axes = "component %{y}, %{x} turns: %{z:.2f}", ("turns over the table", "component")
+    hover = "component %{y}, %{x} turns: %{z:.2f}"
+    axes = ("turns over the table", "component")
     for model, (_, arrays) in tables_of(run, "magnitudes").items():
         every = arrays["magnitudes"]
         most = every.max(axis=1, keepdims=True)
         highest = int(every[arrays["shares"][: len(every)] >= COUNTED].argmax(axis=1).max(initial=1))
         end = min(max(16, highest + highest // 2), every.shape[1] - 1, 256)
         z = every[:, 1 : end + 1] / np.where(most > 0, most, 1.0)
-        note, height = schemes.table_note(run, model), 74 + 22 * len(z)
+        note = schemes.table_note(run, model)
+        height = 74 + 22 * len(z)
         look = {"tickvals": [k for k in (1, 4, 7, 10) if k <= len(z)]}
-        turns, components = range(1, end + 1), range(1, len(z) + 1)
+        turns = range(1, end + 1)
+        components = range(1, len(z) + 1)
         panel = heatmap(z, turns, components, model, hover, (0.0, 1.0), axes, note=note, height=height, yaxis=look)
         yield panel, [row(model, int(c) + 1, int(k) + 1, every[c, k + 1]) for c, k in np.argwhere(z >= 0.1)]
 
@@ -241,7 +252,8 @@ def _depends(run: Run, rows: Sequence[Row]) -> str:
     """Which inner products depend on distance more than shuffled rows do, by the ends of the null's interval."""
     shares = {}
     for each_ in rows:
-        point, null = each_.points["the table"], each_.points.get("shuffled")
+        point = each_.points["the table"]
+        null = each_.points.get("shuffled")
         shares[each_.name] = rounded(point)
         if null is not None:
             beyond = point.value > (null.value if null.high is None else null.high)
@@ -295,14 +307,17 @@ def products(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
     and from all. Colours end at the 1st and 99th percentile of the whole table's.{drawn}"""
     tables = tables_of(run, "products")
     for model, (_, arrays) in tables.items():
-        pictures, counts = arrays["products"], [int(k) for k in arrays["products_of"]]
+        pictures = arrays["products"]
+        counts = [int(k) for k in arrays["products_of"]]
         places = arrays["rows"].astype(int).tolist()
         last = len(counts) - 1
         chosen = range(len(counts)) if len(tables) <= 2 else [0, last] if len(tables) <= schemes.FEW else [last]
         step = 2 if len(tables) > 2 and len(places) > 48 else 1
         low, high = (float(v) for v in np.quantile(pictures[-1], [0.01, 0.99]))
-        limits, axes = (low, high if high > low else low + 1.0), ("position", "position")
-        at, hover = places[::step], "positions %{y} and %{x}: %{z:.3g}"
+        limits = (low, high if high > low else low + 1.0)
+        axes = ("position", "position")
+        at = places[::step]
+        hover = "positions %{y} and %{x}: %{z:.3g}"
         for k in dict.fromkeys(chosen):
             title = f"{model}, {'all' if k == last else count(counts[k], 'component')}"
             z = pictures[k][::step, ::step]
@@ -332,7 +347,8 @@ def table(run: Run) -> Table:
     rows = []
     first = {(str(e["name"]), str(e.get("kind"))): e for e in reversed(entries(run))}
     for model, kind in sorted(first, key=lambda of: (of[1] != "positions", run.models.index(of[0]))):
-        entry, words = first[model, kind], kind == "words"
+        entry = first[model, kind]
+        words = kind == "words"
         sizes = (entry["rows"], entry["width"], min(entry["rows"], entry["width"]))
         cells = []
         for metric, digits in (_OF_ALL | _OF_POSITIONS).values():
@@ -347,7 +363,8 @@ def sentence(run: Run, model: str) -> str:
     """What came out of a table, in a few sentences."""
     point = run.table.point
     facts = []
-    needed, share = point("n50.count", model), point("n50", model)
+    needed = point("n50.count", model)
+    share = point("n50", model)
     if needed and share:
         components = count(round(needed.value), "component")
         facts.append(f"half of the variance in {components} ({percent(share.value / 100)} of them)")
@@ -359,7 +376,8 @@ def sentence(run: Run, model: str) -> str:
     turns = ", ".join(fixed(turn, 1) for _, turn, _, _ in pairs[:4])
     turning = f"{count(len(pairs), 'pair')} of components turn{'s' * (len(pairs) == 1)}, {turns} times."
     sentences.append(turning if pairs else "No pair turns.")
-    whole, null = point("equivariance", model), point("equivariance.null", model)
+    whole = point("equivariance", model)
+    null = point("equivariance.null", model)
     if whole and null:
         explained = f"Distance explains {rounded(whole)} of the inner products"
         sentences.append(f"{explained}, {rounded(null)} with shuffled positions.")

@@ -47,7 +47,8 @@ class Axis:
             return self._steps(sorted(set(finite)))
         if self.kind == "lags":
             return self._lags(max(map(abs, finite)))
-        low, high = max(min(finite), self.floor), min(max(finite), self.top)
+        low = max(min(finite), self.floor)
+        high = min(max(finite), self.top)
         if self.kind == "layer":
             ticks: list[float] = list(range(round(low), round(high) + 1, 1 if high <= 8 else 2))
             bounds = low - 0.03 * high - 0.02, high * 1.03 + 0.02
@@ -66,7 +67,8 @@ class Axis:
     def _log(self, finite: list[float]) -> "Scale":
         floor = self.floor if self.floor > 0 else SMALLEST
         positive = [max(v, floor) for v in finite]
-        low, high = min(positive), max(positive)
+        low = min(positive)
+        high = max(positive)
         room = 10 ** (0.04 * math.log10(high / low) + 0.02)
         made = log_axis(self.title, low / room, high * room)
         keep = {k: made[k] for k in ("type", "tickvals", "ticktext")}

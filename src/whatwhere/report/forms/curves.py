@@ -19,7 +19,11 @@ from .maps import thinned
 
 # Kinds of lines: measured; the same before training; printed in a paper; of the reference study; a level for
 # comparison; for the table alone; a vertical line at its first place.
-OURS, BEFORE, PAPER, LEVEL, ASIDE = "this run", "before training", "paper", "for comparison", "not drawn"
+OURS = "this run"
+BEFORE = "before training"
+PAPER = "paper"
+LEVEL = "for comparison"
+ASIDE = "not drawn"
 REFERENCE = "reference study"
 UPRIGHT = "upright"
 FULL = "full"  # as the dash of a level, which is dashed otherwise
@@ -185,7 +189,8 @@ def _said(each: Line, y: Axis) -> str:
 def _labels(lines: Lines, alone: bool) -> dict[int, str]:
     """Names at the ends of the lines of a panel: by what tells them apart, a long name cut, the part never."""
     ours = [each for each in lines if each.kind == OURS]
-    names, parts = {each.name for each in ours}, {each.part for each in ours}
+    names = {each.name for each in ours}
+    parts = {each.part for each in ours}
     labels = {id(each): each.name for each in lines if each.kind == LEVEL and (alone or each.panel != EVERYWHERE)}
     for each in ours:
         if len(names) == 1 and each.name in each.panel:
@@ -207,7 +212,8 @@ def _traces(each: Line, x: Scale, y: Scale) -> list[Trace]:
         return [reference([x.at(next(iter(each.points)))] * 2, y.ends, each.name, "2px,3px")]
     places = sorted(each.points)
     points = [each.points[v] for v in places]
-    xs, ys = [x.at(v) for v in places], [y.at(p.value) for p in points]
+    xs = [x.at(v) for v in places]
+    ys = [y.at(p.value) for p in points]
     where = [f"{x.axis.place} {v:,.6g}" + ", which no gradient reaches" * (v in each.hollow) for v in places]
     words = [hover(each.whole, place, p, y.axis) for place, p in zip(where, points, strict=True)]
     bounded = any(p.low is not None for p in points)
@@ -268,7 +274,8 @@ def _key(lines: Lines, alone: bool, study: ReferenceStudy | None = None) -> list
 
 def line_of(run: Run, points: Mapping[Any, Point], model: str, part: str = "", **more: Any) -> Line:
     """The line of a model in its colour, dash and mark."""
-    colour, mark = schemes.colour(run, model, part or "all"), schemes.marks(run)[model]
+    colour = schemes.colour(run, model, part or "all")
+    mark = schemes.marks(run)[model]
     return replace(Line(points, model, part, colour, mark), **more)
 
 
@@ -303,7 +310,8 @@ def paper_curve(run: Run, name: str, model: str, part: str) -> dict[float, Point
     The paper's models have six layers. Where the model at hand has L, layer k of six stands at x = k · L / 6: the last
     layer falls on the last layer, whose collapse is what the comparison is about.
     """
-    kind, depth = schemes.preset(run, model), run.depth(model)
+    kind = schemes.preset(run, model)
+    depth = run.depth(model)
     of_kind = {layer: v for (*what, layer), v in PRINTED.items() if what == [name, kind, part]}
     return {k * depth / DSTG_LAYERS: Point.between(v) for k, v in sorted(of_kind.items())}
 

@@ -41,7 +41,8 @@ class Cloud(Form):
         every = list(self.source(run))
         if not every:
             return None
-        x, y = self.x.scale(d.x.value for d in every), self.y.scale(ends_of(d.y for d in every))
+        x = self.x.scale(d.x.value for d in every)
+        y = self.y.scale(ends_of(d.y for d in every))
         names = dict.fromkeys(d.panel for d in every)
         panels = [self._panel([d for d in every if d.panel == name], x, y) for name in names]
         table = Table.of(self.id, self.caption, self.columns, [d.cells for d in every])
@@ -54,7 +55,8 @@ class Cloud(Form):
             traces.append(segments([(x.ends[0], 0.0, x.ends[1], 0.0)], dash="6px,5px"))
         for i, group in enumerate(dict.fromkeys(d.group for d in members)):
             of = [d for d in members if d.group == group]
-            xs, ys = [x.at(d.x.value) for d in of], [y.at(d.y.value) for d in of]
+            xs = [x.at(d.x.value) for d in of]
+            ys = [y.at(d.y.value) for d in of]
             traces += singles([d.y for d in of], xs, of[0].colour, y.at)
             shown = dots(xs, ys, [d.colour for d in of], [d.said for d in of])
             traces.append(shown | errors([d.y for d in of], of[0].colour))
@@ -84,7 +86,8 @@ def path(
     """
     at = range(len(coords)) if at is None else at
     every = named_every(at[-1] + 1) * (2 if height < 300 else 1)
-    x, y = rounded(coords[:, 0]), rounded(coords[:, 1])
+    x = rounded(coords[:, 0])
+    y = rounded(coords[:, 1])
     marker = shaded(list(at), at[0], at[-1], size=[10 if p % every == 0 else 6 for p in at])
     traces = [
         line(x, y, "muted", width=0.8, opacity=0.4),

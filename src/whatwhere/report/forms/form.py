@@ -15,7 +15,8 @@ from ..style import TEXT_SIZE, plain, sequential
 from .axes import Axis
 
 INTERVAL = "95\u202f% interval"
-SEED, SEEDS = "seed", "a training seed"  # glyph and words of the small marks at the values of two or three
+SEED = "seed"  # glyph and words of the small marks at the values of two or three
+SEEDS = "a training seed"
 Draw = Callable[[Run], Figure | None]
 
 
@@ -98,7 +99,8 @@ def errors(
     points: Sequence[Point], colour: str, axis: str = "y", width: int = 3, floor: float = -math.inf
 ) -> dict[str, Any]:
     """Bars of the intervals, `error_x` or `error_y` of a trace; `floor`: values below it are drawn there."""
-    above, below = [], []
+    above = []
+    below = []
     for p in points:
         low, high = p.interval or (p.value, p.value)
         at = max(p.value, floor)
@@ -119,7 +121,8 @@ def singles(
     if not places:
         return []
     look = {"size": 4, "symbol": "circle", "color": f"@{colour}", "opacity": 0.55}
-    others, values = [other for other, _ in places], [value for _, value in places]
+    others = [other for other, _ in places]
+    values = [value for _, value in places]
     xs, ys = (values, others) if axis == "x" else (others, values)
     return [symbols(xs, ys, look, hoverinfo="skip")]
 

@@ -83,10 +83,12 @@ class Rows(Form):
         notes: list[dict[str, Any]] = []
         ticks: dict[float, str] = {}
         spoken = []
-        at, group = -1.0, ""
+        at = -1.0
+        group = ""
         for each in rows:
             if each.group and each.group != group:
-                at, group = at + (1.2 if at >= 0 else 1.0), each.group
+                at = at + (1.2 if at >= 0 else 1.0)
+                group = each.group
                 look = {"xref": "paper", "xanchor": "left", "xshift": 8 - left, "yanchor": "middle"}
                 notes.append(note(0, at, "", f"@ink-{each.colour}", **look) | {"text": f"<b>{plain(group)}</b>"})
             at += 1
