@@ -125,6 +125,16 @@ def test_a_table_that_is_no_more_than_noise_is_not_judged(name):
     assert found["verdict"] == "not testable here" and said in found["scale"]
 
 
+def test_a_kept_start_stands_above_its_noise():
+    # Half a turn that stays in two columns, and AdamW's walk in six, was refused: 82 % of the change is white noise.
+    records = CASES["dstg-low-frequency"].records(CASES["dstg-low-frequency"].good, 0.0)
+    change = [one("dstg", f"table.{name}", value, part="change") for name, value in (("floor", 0.82), ("rms", 0.05))]
+    walk = one("dstg", "table.walk", 0.05, part="change")
+    assert verdict("dstg-low-frequency", [*records, *change, walk])["verdict"] == "not testable here"
+    table = one("dstg", "table.floor", 0.1)
+    assert verdict("dstg-low-frequency", [*records, *change, walk, table])["verdict"] == "holds here"
+
+
 def test_a_frozen_table_is_not_called_white_noise():
     # Its change is zero, of which the floor says nothing: the share of noise in it is 1 by convention.
     records = CASES["dstg-low-frequency"].records(CASES["dstg-low-frequency"].good, 0.0)

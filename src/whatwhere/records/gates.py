@@ -47,12 +47,14 @@ def noise(table: Table, model: str, seeds: Iterable[int | None] | None = None) -
     """Return why a position table is no more than noise, in words, or "" where it stands above its noise or no record
     tells.
 
-    It stands above where the white floor holds at most `FLOOR` of what training added to it (of the table itself, where
-    its start is not known), or where that is `WALK` times AdamW's random walk at the rates that were used. A table that
-    training has not changed, for example a frozen one, has nothing to judge. Values are means over the seeds that
-    count, default all.
+    It stands above where the white floor holds at most `FLOOR` of the table itself or of what training added to it, or
+    where that is `WALK` times AdamW's random walk at the rates that were used. A table that began above its noise and
+    stayed there is one for the untrained control. Values are means over the seeds that count, default all.
     """
     chosen = ANY if seeds is None else tuple(seeds)
+    whole = table.point("table.floor", model, part=None, seed=chosen)
+    if whole is not None and whole.value <= FLOOR:
+        return ""
     part = CHANGED if table.rows("table.floor", model, part=CHANGED) else None
     floor = table.point("table.floor", model, part=part, seed=chosen)
     if floor is None or floor.value <= FLOOR:
