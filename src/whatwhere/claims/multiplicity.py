@@ -20,7 +20,8 @@ def p_value(margin: Point, least: float = 0.0) -> float | None:
         margin: how far a measured value is on the right side of its threshold.
         least: smallest half-width of the interval.
     """
-    if margin.interval is None and not least:
+    # Values that are equal in all seeds, as small whole numbers often are, do not tell how far another would be.
+    if not least and (margin.interval is None or margin.interval[0] == margin.interval[1]):
         return None
     found = 0.0 if margin.p is None else margin.p
     if least:
