@@ -35,10 +35,13 @@ from ..run.files import read_object
 from ..run.hashes import check_files
 from ..run.progress import Show
 from ..run.settings import Count, StrictConfig
-from .loop import Batch, BatchAt, Trainer, check_trackers, processes, run, validation
+from .environment import check_trackers, join_processes
+from .loop import Trainer
 from .runs import begun, enter, one_writer, save_final
 from .settings import LoopConfig, SchemeConfig
 from .sharding import check_launcher
+from .state import Batch, BatchAt
+from .validator import Validator
 
 CONFIG = "pretrain.yaml"
 BUDGET = ("steps", "tokens", "minutes")
@@ -411,7 +414,7 @@ def pretrain(
         config = saved.model_copy(update=budget | {"corpus": config.corpus, "sharding": config.sharding})
     if finished is not None:
         return finished
-    state = processes()
+    state = join_processes()
     with begun(config, out, CONFIG):
         if windows is None:
             with state.main_process_first():
@@ -429,12 +432,11 @@ def pretrain(
     if state.is_main_process:
         config.save_run(out / CONFIG)
     trainer = Trainer(model, config, steps, out)
-    facts = run(
-        trainer,
+    facts = trainer.fit(
         curriculum(config, batches, steps),
         out,
         tokens_per_step=config.batch_size * config.length,
-        validate=_validator(config, windows, model_config) if len(windows["held_out"]) else None,
+        validator=_make_validator(trainer, config, windows, model_config),
         resume=resume,
         label=label or f"{config.preset} seed {config.seed}",
         progress=progress,
@@ -443,20 +445,25 @@ def pretrain(
     summary |= {"pieces": windows.manifest["pieces"], "passes": passes}
     tokenizer, settings = windows.tokenizer(), config.model_dump()
     save_final(
-        trainer.whole(), tokenizer, out, settings=settings, summary=summary, card=model_card, pooling=config.pooling
+        trainer.model_to_save(),
+        tokenizer,
+        out,
+        settings=settings,
+        summary=summary,
+        card=model_card,
+        pooling=config.pooling,
     )
     trainer.accelerator.wait_for_everyone()
     return summary
 
 
-def _validator(config: PretrainConfig, windows: Windows, model_config: EncoderConfig) -> Any:
+def _make_validator(
+    trainer: Trainer, config: PretrainConfig, windows: Windows, model_config: EncoderConfig
+) -> Validator | None:
+    if not len(windows["held_out"]):
+        return None
     held_out = make_batches(config, windows, "held_out", model_config)
-
-    def validate(trainer: Trainer) -> dict[str, float]:
-        loss, correct, n = validation(trainer, held_out.in_order(config.batch_size, limit=config.validation_windows))
-        return {"validation_loss": loss, "validation_accuracy": correct / max(n, 1), "validation_labels": n}
-
-    return validate
+    return Validator(trainer, lambda: held_out.in_order(config.batch_size, limit=config.validation_windows))
 
 
 def _operations(config: PretrainConfig, model_config: EncoderConfig) -> float | None:
