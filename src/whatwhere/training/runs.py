@@ -28,8 +28,9 @@ from ..run.files import (
 from ..run.hashes import check_files, check_lines, forget_hashes, write_hashes
 from ..run.locks import is_locked, locked, sweep
 from ..run.status import LOG, STUDY, TRAININGS, finished
-from .checkpoints import CHECKPOINTS, WEIGHTS, save_model
+from .checkpoints import CHECKPOINTS, WEIGHTS
 from .environment import join_processes
+from .model_folder import save_model
 from .settings import SCHEME, SchemeConfig, UnknownProgram
 
 SUMMARY = "training.json"
