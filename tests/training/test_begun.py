@@ -15,7 +15,7 @@ from whatwhere.corpus import Windows
 from whatwhere.training import finetune, pretrain
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.loop import Trainer
-from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 SMALL = {"length": 32, "tokenizer": "characters", "batch_size": 8, "workers": 1, "model": {"num_hidden_layers": 1}}
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")

@@ -15,9 +15,12 @@ from whatwhere.corpus import Windows
 from whatwhere.run.files import read_lines
 from whatwhere.run.hashes import verify
 from whatwhere.training import checkpoints
+from whatwhere.training.corpus_settings import prepare_windows
 from whatwhere.training.loop import Trainer
 from whatwhere.training.optimizers import learning_rate_factor, make_optimizers
-from whatwhere.training.pretrain import LEAVES_PLATEAU, PretrainConfig, make_batches, prepare_windows, pretrain
+from whatwhere.training.pretrain import pretrain
+from whatwhere.training.pretrain_settings import PretrainConfig, make_batches
+from whatwhere.training.recipes import LEAVES_PLATEAU
 from whatwhere.training.settings import LoopConfig
 
 SETTINGS = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 5}
