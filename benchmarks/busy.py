@@ -19,7 +19,7 @@ import torch
 import whatwhere as ww
 from whatwhere.run.waiting import SLEEP, SPIN, VARIABLES
 from whatwhere.training.loop import Trainer
-from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 from .models import masked_batch
 from .timing import Results, Settings, alternate, figure, row

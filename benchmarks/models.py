@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBe
 
 import whatwhere as ww
 from whatwhere.encoder import EncoderConfig
-from whatwhere.training.loop import bf16_pays
+from whatwhere.training.environment import bf16_pays
 
 from .timing import DEVICE
 

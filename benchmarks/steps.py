@@ -12,7 +12,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.encoder import PRESETS, EncoderConfig
-from whatwhere.training.loop import keep_freed_memory
+from whatwhere.training.memory import keep_freed_memory
 
 from .models import PRECISION, VOCAB, masked_batch, ours, parameters, theirs, training_step
 from .timing import Results, Settings, alternate, clock, figure, row

@@ -11,7 +11,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.training.loop import Trainer
-from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 from .models import masked_batch
 from .timing import Results, Settings, alternate, figure, row

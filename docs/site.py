@@ -130,7 +130,7 @@ def python() -> str:
     more = {
         "whatwhere.records.record": ["Record", "read_records", "write_records", "select"],
         "whatwhere.corpus": sorted(corpus.__all__, key=str.lower),
-        "whatwhere.training.pretrain": ["CorpusConfig", "prepare_windows"],
+        "whatwhere.training.corpus_settings": ["CorpusConfig", "prepare_windows"],
         "whatwhere.training.finetune": ["FinetuneConfig", "finetune"],
     }
     lines = ["# Python\n", "`import whatwhere as ww` gives these names; each is imported when it is first used.\n"]

@@ -24,8 +24,9 @@ from whatwhere.corpus import Windows
 from whatwhere.corpus.windows import own_windows
 from whatwhere.models.card import reference_card, weights_metadata
 from whatwhere.records.record import select
-from whatwhere.training.checkpoints import save_model
-from whatwhere.training.pretrain import CONFIG, PretrainConfig, make_batches
+from whatwhere.training.model_folder import save_model
+from whatwhere.training.pretrain import CONFIG
+from whatwhere.training.pretrain_settings import PretrainConfig, make_batches
 from whatwhere.training.runs import SUMMARY
 
 LARGEST = 4_000_000  # bytes of the folder

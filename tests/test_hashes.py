@@ -29,7 +29,7 @@ from whatwhere.run.hashes import (
 )
 from whatwhere.study.settings import StudyConfig
 from whatwhere.training.finetune import FinetuneConfig
-from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.pretrain_settings import PretrainConfig
 from whatwhere.training.runs import began_with
 
 

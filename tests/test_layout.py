@@ -66,7 +66,7 @@ def imports(text: str, inside: tuple[str, ...]) -> list[tuple[tuple[str, ...], b
         ("from whatwhere import records", ()),
         ("from whatwhere import Encoder", ()),
         ("from .. import records", ()),
-        ("from ..training.loop import run", ("training", "loop")),
+        ("from ..training.loop import Trainer", ("training", "loop")),
         ("from . import windows", ("corpus", "windows")),
         ("from . import Windows", ("corpus",)),
         ("from .windows import Windows", ("corpus", "windows")),

@@ -29,7 +29,7 @@ from whatwhere.run.hashes import check_files
 from whatwhere.run.status import run_status
 from whatwhere.study.settings import GeometryConfig, StudyConfig
 from whatwhere.training.finetune import FinetuneConfig
-from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 CONFIGS = [
     *(PretrainConfig, FinetuneConfig, StudyConfig, GeometryConfig, GlueConfig, SquadConfig, HolmesConfig),

@@ -25,7 +25,7 @@ from run_files import unexplained
 from typer.main import get_command
 
 from whatwhere.cli.verbs import app
-from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 ROOT = Path(__file__).parents[1]
 HOW_TO = ["verbs", "corpus", "scheme", "finetune", "page", "analysis", "elsewhere", "machine"]

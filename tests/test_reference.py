@@ -22,7 +22,8 @@ from whatwhere.corpus.tokenizer import train_tokenizer
 from whatwhere.run import shipped
 from whatwhere.study.corpora import GeometryConfig, run_geometry
 from whatwhere.training.finetune import FinetuneConfig, finetune
-from whatwhere.training.pretrain import PretrainConfig, pretrain
+from whatwhere.training.pretrain import pretrain
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 ROOT = Path(__file__).parents[1]
 TEXT = "The river rose quickly after the rain."

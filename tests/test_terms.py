@@ -4,7 +4,8 @@ import pytest
 
 from whatwhere.encoder import PRESETS, preset
 from whatwhere.records.terms import rates, unequal
-from whatwhere.training.pretrain import SCHEMES, PretrainConfig
+from whatwhere.training.pretrain_settings import PretrainConfig
+from whatwhere.training.recipes import SCHEMES
 
 
 def entry(name, kind=None, parameters=1_400_000, own=None, **settings):

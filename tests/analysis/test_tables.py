@@ -11,7 +11,8 @@ from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.geometry import equivariance, inner_products, spectrum
 from whatwhere.records.record import Record, select
 from whatwhere.training.optimizers import learning_rate_factor, make_optimizers, table_walk
-from whatwhere.training.pretrain import CONFIG, PretrainConfig
+from whatwhere.training.pretrain import CONFIG
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 
 def circle(n=32, width=16):

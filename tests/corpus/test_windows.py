@@ -17,7 +17,7 @@ from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
 from whatwhere.run.hashes import hashes, sha256, verify, write_hashes
 from whatwhere.study.training_records import text_records
-from whatwhere.training.pretrain import check_one_batch
+from whatwhere.training.corpus_settings import check_one_batch
 
 
 def contents(windows) -> dict[str, list]:

@@ -25,7 +25,7 @@ from transformers import (
 import whatwhere as ww
 from whatwhere.encoder.tables import read_table
 from whatwhere.training.optimizers import make_optimizers
-from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 ROWS = 32
 USES = {"input": "ap", "stream": "dstg", "untied": "tupe-a"}

@@ -27,7 +27,8 @@ from whatwhere.evaluation.spans import (
     threshold,
 )
 from whatwhere.evaluation.tuning import open_reader
-from whatwhere.training.loop import LoopConfig, Trainer
+from whatwhere.training.loop import Trainer
+from whatwhere.training.settings import LoopConfig
 
 ODD = "naïve İstanbul café 日本 e\u0301 👩‍🚀 \u200b½ ﬁn\tDžungla ∀x\n"
 

@@ -16,7 +16,8 @@ from whatwhere.evaluation.tuning import Recipe, Setting, halves, open_reader, re
 from whatwhere.papers import SQUAD
 from whatwhere.records.record import read_records, select
 from whatwhere.study import benchmarks as evaluate
-from whatwhere.training.loop import LoopConfig, Trainer
+from whatwhere.training.loop import Trainer
+from whatwhere.training.settings import LoopConfig
 
 QUICK = Recipe([Setting(2e-4, 8, 0.01)], epochs=2, warmup=0.1, patience=50, seeds=1, scores=(4, 500))
 RUN = "rate-3e-05-batch-16-decay-0.01-seed-0"  # of the recipe `short` at its first rate

@@ -14,7 +14,8 @@ from cli_runner import sentences, whatwhere
 from whatwhere.corpus import Windows
 from whatwhere.training import finetune, pretrain
 from whatwhere.training.finetune import FinetuneConfig
-from whatwhere.training.pretrain import PretrainConfig
+from whatwhere.training.loop import Trainer
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 SMALL = {"length": 32, "tokenizer": "characters", "batch_size": 8, "workers": 1, "model": {"num_hidden_layers": 1}}
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
@@ -62,10 +63,10 @@ def text(tmp_path_factory) -> Path:
     return path
 
 
-def stopped_at_every_change(stops: Stops, folder: Path, module, call) -> int:
+def stopped_at_every_change(stops: Stops, folder: Path, call) -> int:
     """How many changes there are until `call(out, resume)` begins to train; after a stop before each of them the same
     call, resumed, begins too."""
-    with mock.patch.object(module, "run", side_effect=Trained):
+    with mock.patch.object(Trainer, "fit", side_effect=Trained):
         for change in range(200):
             out = folder / str(change)
             stops.before(change, out)
@@ -87,7 +88,7 @@ def test_a_pretraining_stopped_while_its_corpus_is_built_goes_on(text, stops, tm
     def call(out, resume):
         pretrain.pretrain(config, out, resume=resume, progress=False)
 
-    assert stopped_at_every_change(stops, tmp_path, pretrain, call) > 30
+    assert stopped_at_every_change(stops, tmp_path, call) > 30
     one, two = (tmp_path / name for name in ("20", "30"))
     assert (one / "pretrain.yaml").read_text() == (two / "pretrain.yaml").read_text()
     assert PretrainConfig.load(one / "pretrain.yaml").steps == 20  # 5000 tokens in batches of 8 × 32
@@ -106,7 +107,7 @@ def test_a_fine_tuning_stopped_before_its_first_step_goes_on(text, stops, tmp_pa
     def call(out, resume):
         finetune.finetune(config, out, resume=resume, progress=False)
 
-    assert stopped_at_every_change(stops, tmp_path / "runs", finetune, call) >= 4
+    assert stopped_at_every_change(stops, tmp_path / "runs", call) >= 4
 
 
 def test_wrong_input_leaves_no_run_behind(text, tmp_path):

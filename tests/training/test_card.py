@@ -16,8 +16,9 @@ from whatwhere.encoder import PRESETS
 from whatwhere.encoder.registry import BIASES
 from whatwhere.models.card import PARTS, corpus_name, model_card, sources, weights_metadata
 from whatwhere.papers import CITATIONS, bibtex
-from whatwhere.training.checkpoints import save_model, write_metadata
-from whatwhere.training.pretrain import PretrainConfig, pretrain
+from whatwhere.training.model_folder import save_model, write_metadata
+from whatwhere.training.pretrain import pretrain
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 SUMMARY = {
     "size": "tiny",

@@ -11,7 +11,8 @@ from cli_runner import whatwhere
 from whatwhere.encoder import PRESETS
 from whatwhere.run.files import plain_yaml
 from whatwhere.study.settings import StudyConfig
-from whatwhere.training.pretrain import RECIPES, SCHEMES, PretrainConfig, curriculum, defaults
+from whatwhere.training.pretrain_settings import PretrainConfig, curriculum
+from whatwhere.training.recipes import RECIPES, SCHEMES, defaults_of
 from whatwhere.training.settings import LoopConfig, trust_scheme
 
 
@@ -155,7 +156,7 @@ def test_a_preset_trains_by_the_recipe_of_its_family():
     assert PretrainConfig.load(None, preset="split").recipe == "tupe"
     own = PretrainConfig.load(None, ["recipe=dstg", "mask_rate=0.3"], preset="tupe-a")
     assert (own.mask_rate, own.masking) == (0.3, "all")
-    assert defaults("tupe", "tiny") == RECIPES["tiny"] | TUPE
+    assert defaults_of("tupe", "tiny") == RECIPES["tiny"] | TUPE
 
 
 def test_a_saved_recipe_loads_equal(tmp_path):

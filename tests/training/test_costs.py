@@ -10,7 +10,8 @@ import torch
 from whatwhere.encoder import PRESETS, EncoderForMaskedLM, preset
 from whatwhere.encoder.registry import BIASES
 from whatwhere.models.explain import PARTS, costs, matched_width
-from whatwhere.training.pretrain import PretrainConfig, _operations
+from whatwhere.training.pretrain import _count_operations
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 VOCAB, N, LABELLED = 300, 24, 0.25
 BLOCKS = ("neobert", "bert")
@@ -132,5 +133,5 @@ def test_a_scheme_that_reads_numbers_is_trained_without_a_count(monkeypatch, cap
 
     monkeypatch.setitem(BIASES, "reading", Reading)
     config = PretrainConfig.load(None, ["model.relative=reading", "model.num_hidden_layers=1"], preset="nope", steps=1)
-    assert _operations(config, config.encoder_config()) is None
+    assert _count_operations(config, config.encoder_config()) is None
     assert "reads no values of tensors" in capsys.readouterr().err

@@ -32,7 +32,8 @@ from whatwhere.run.files import read_lines
 from whatwhere.study.training_records import finetune_records
 from whatwhere.training import checkpoints
 from whatwhere.training.finetune import FinetuneConfig, build_classifier, default_rate, finetune
-from whatwhere.training.pretrain import PretrainConfig, pretrain
+from whatwhere.training.pretrain import pretrain
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 SMALL = {
     "length": 32,

@@ -15,9 +15,12 @@ from whatwhere.corpus import Windows
 from whatwhere.run.files import read_lines
 from whatwhere.run.hashes import verify
 from whatwhere.training import checkpoints
-from whatwhere.training.loop import Trainer, run
+from whatwhere.training.corpus_settings import prepare_windows
+from whatwhere.training.loop import Trainer
 from whatwhere.training.optimizers import learning_rate_factor, make_optimizers
-from whatwhere.training.pretrain import LEAVES_PLATEAU, PretrainConfig, make_batches, prepare_windows, pretrain
+from whatwhere.training.pretrain import pretrain
+from whatwhere.training.pretrain_settings import PretrainConfig, make_batches
+from whatwhere.training.recipes import LEAVES_PLATEAU
 from whatwhere.training.settings import LoopConfig
 
 SETTINGS = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 5}
@@ -253,7 +256,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoints(window
     )
     wanted += re.escape(f"{tmp_path}/checkpoints/step-10, and the step's batch in {tmp_path}/not-finite-0.npz.")
     with pytest.raises(ValueError, match=wanted) as caught:
-        run(Trainer(model, config, 20), batch_at, tmp_path, tokens_per_step=256, progress=False)
+        Trainer(model, config, 20).fit(batch_at, tmp_path, tokens_per_step=256, progress=False)
     step = int(str(caught.value).split("at step ")[1].split()[0])
     batch = batches.batch(step - 1, 8, 0, 1)
     with np.load(tmp_path / "not-finite-0.npz", allow_pickle=False) as kept:
@@ -277,7 +280,7 @@ def test_a_gradient_that_is_no_number_is_named_before_it_reaches_the_weights(win
     )
     with pytest.raises(ValueError, match=wanted):
         batches = make_batches(config, windows, "train", model_config)
-        run(Trainer(model, config, 3), batches.batch, tmp_path, tokens_per_step=256, label="mine", progress=False)
+        Trainer(model, config, 3).fit(batches.batch, tmp_path, tokens_per_step=256, label="mine", progress=False)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
 
 
@@ -287,7 +290,7 @@ def test_weights_that_the_last_step_broke_are_not_saved(windows, corpus_file, tm
     def step(trainer, *given):
         result = take(trainer, *given)
         with torch.no_grad():
-            trainer.plain.head.decoder.bias[3] = math.inf
+            trainer.model.head.decoder.bias[3] = math.inf
         return result
 
     monkeypatch.setattr(Trainer, "step", step)

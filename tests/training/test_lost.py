@@ -9,8 +9,10 @@ from whatwhere.run.files import append_line
 from whatwhere.run.hashes import verify
 from whatwhere.study.training_records import training_records
 from whatwhere.training import checkpoints
+from whatwhere.training.corpus_settings import prepare_windows
 from whatwhere.training.loop import Trainer
-from whatwhere.training.pretrain import PretrainConfig, prepare_windows, pretrain
+from whatwhere.training.pretrain import pretrain
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 SETTINGS = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "steps": 30}
 SETTINGS |= {"model": {"num_hidden_layers": 1}, "log_every": 5, "checkpoint_steps": [12, 20], "checkpoint_every": 100}

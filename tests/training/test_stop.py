@@ -15,7 +15,8 @@ from run_files import losses
 from whatwhere.run import signals as stop
 from whatwhere.training import checkpoints
 from whatwhere.training.loop import Trainer
-from whatwhere.training.pretrain import PretrainConfig, pretrain
+from whatwhere.training.pretrain import pretrain
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 RECIPE = settings("steps=24", "checkpoint_steps=[10]", "log_every=4", "validate_every=12", "model.dropout=0.1")

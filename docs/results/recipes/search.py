@@ -16,7 +16,8 @@ import torch
 
 from whatwhere.corpus import Windows
 from whatwhere.run.files import read_json
-from whatwhere.training.pretrain import PretrainConfig, pretrain
+from whatwhere.training.pretrain import pretrain
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 SEED = 100
 MATRICES = (3.0, 1.5)  # matrix_learning_rate_scale

@@ -164,7 +164,7 @@ def explain(
     from ..encoder.tables import check_table_files, own_config
     from ..models.explain import as_text, stops
     from ..models.explain import explain as facts_of
-    from ..training.pretrain import PretrainConfig
+    from ..training.pretrain_settings import PretrainConfig
     from ..training.settings import use_scheme
 
     path = Path(model_source(what))

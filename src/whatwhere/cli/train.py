@@ -165,7 +165,7 @@ def windows(
         config: YAML file; of a study or a training the keys of its text are read.
     """
     from ..corpus.build import said_of_pieces
-    from ..training.pretrain import CorpusConfig, prepare_part, prepare_windows
+    from ..training.corpus_settings import CorpusConfig, prepare_part, prepare_windows
     from ..training.runs import one_writer
 
     merged = CorpusConfig.merged(config, settings or (), **given(context, CorpusConfig))
@@ -213,8 +213,9 @@ def pretrain(
         minutes: Budget in minutes of training; how many steps they buy is said first.
         steps: Budget in optimizer steps. [default: the recipe's of the size]
     """
-    from ..training.pretrain import CONFIG, PretrainConfig
+    from ..training.pretrain import CONFIG
     from ..training.pretrain import pretrain as run_pretraining
+    from ..training.pretrain_settings import PretrainConfig
 
     file, before = _settings_file(context, PretrainConfig, out, CONFIG, config, resume), _finished(out)
     resolved = configured(context, PretrainConfig, file, settings)

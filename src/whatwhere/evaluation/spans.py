@@ -265,14 +265,14 @@ def best_spans(
 def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
     """(questions,) SAID with all questions answered: over the windows of a question the best spans, and the least score
     of no answer, that of [CLS] (Devlin et al. 2019)."""
-    trainer.plain.eval()
+    trainer.model.eval()
     spans: list[list[tuple[float, int, int]]] = [[] for _ in rows.data.asked]
     nothing = np.full(len(spans), np.inf)
     window = 0
     for batch in rows.in_order(max(batch_size, 32)):
         given = {k: v.to(trainer.accelerator.device) for k, v in batch.items() if not k.endswith("_positions")}
         with trainer.accelerator.autocast():
-            logits = trainer.plain(**given)
+            logits = trainer.model(**given)
         start = logits.start_logits.float().cpu()
         end = logits.end_logits.float().cpu()
         here = slice(window, window + len(start))

@@ -21,7 +21,8 @@ from ..corpus.batches import Batches
 from ..corpus.labelled import LabelledBatches
 from ..models.folder import quiet
 from ..run.progress import Show
-from ..training.loop import LoopConfig, Trainer
+from ..training.loop import Trainer
+from ..training.settings import LoopConfig
 from .agreement import Score
 
 WIDTH = 768  # of the models that the papers' learning rates are for
@@ -247,11 +248,11 @@ def tune(
 @torch.no_grad()
 def predictions(trainer: Trainer, rows: LabelledBatches, batch_size: int) -> np.ndarray:
     """(rows,) the class of each row, or its number where the model has one output."""
-    trainer.plain.eval()
+    trainer.model.eval()
     said = []
     for batch in rows.in_order(max(batch_size, 32)):
         batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items() if key != "labels"}
         with trainer.accelerator.autocast():
-            logits = trainer.plain(**batch).logits.float()
+            logits = trainer.model(**batch).logits.float()
         said.append((logits[:, 0] if logits.shape[1] == 1 else logits.argmax(-1)).cpu().numpy())
     return np.concatenate(said)

@@ -15,7 +15,7 @@ import torch
 from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
 from ..run.waiting import wait_policy
-from ..training.loop import bf16_pays
+from ..training.environment import bf16_pays
 
 PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy scikit-learn plotly pyarrow".split()
 EXTRAS = {  # package: (what it is for, the extra of ours that brings it)

@@ -13,7 +13,9 @@ from ..encoder import PRESETS
 from ..geometry import MIN_SUPPORT
 from ..records.terms import unequal
 from ..run.settings import StrictConfig
-from ..training.pretrain import CorpusConfig, PretrainConfig, defaults, family
+from ..training.corpus_settings import CorpusConfig
+from ..training.pretrain_settings import PretrainConfig
+from ..training.recipes import defaults_of, family_of
 from ..training.settings import SchemeConfig
 
 ALL = "all"
@@ -80,8 +82,8 @@ class StudyConfig(CorpusConfig, SchemeConfig):
         if not values.get("recipe"):
             first = str(models[0]) if isinstance(models, list) else "dstg"  # what is no list is refused below
             variant = variants.get(first) if isinstance(variants, dict) else None
-            values["recipe"] = family(str(variant.get("preset", first)) if isinstance(variant, dict) else first)
-        recipe = defaults(str(values["recipe"]), str(size))
+            values["recipe"] = family_of(str(variant.get("preset", first)) if isinstance(variant, dict) else first)
+        recipe = defaults_of(str(values["recipe"]), str(size))
         own = {key: value for key, value in recipe.items() if key in cls.model_fields}
         if "minutes" in values or "steps" in values:
             own.pop("steps", None)

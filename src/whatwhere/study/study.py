@@ -37,15 +37,10 @@ from ..run.jobs import Job, at_once, limited, run_jobs, show_progress, threads
 from ..run.locks import InUse, locked, waiting_for
 from ..run.progress import Show
 from ..run.status import STUDY
-from ..training.pretrain import (
-    LEAVES_PLATEAU,
-    check_one_batch,
-    prepare_windows,
-    pretrain,
-    steps_to_learn,
-    timed_step,
-    too_few,
-)
+from ..training.budget import shortage_message, steps_to_learn, time_step
+from ..training.corpus_settings import check_one_batch, prepare_windows
+from ..training.pretrain import pretrain
+from ..training.recipes import LEAVES_PLATEAU
 from ..training.runs import SUMMARY, begun, claim_folder, one_writer
 from .heads import MOST_SHOWN, corpus_records, measure
 from .machine import machine
@@ -108,7 +103,7 @@ class Study:
         most = self.at_once(None)
         plan = threads(len(config.models) * config.seeds, most)
         with limited(plan[0]):
-            seconds = {name: timed_step(config.pretraining(name, 0, 1), self.windows) for name in config.models}
+            seconds = {name: time_step(config.pretraining(name, 0, 1), self.windows) for name in config.models}
         looks = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
         looks = looks if config.inside else 0.0
         # One step of all models and seeds, in seconds of this machine with all its cores.
@@ -126,7 +121,7 @@ class Study:
         self.say("budget", steps=steps, **{f"ms per step of {n}": round(1000 * s) for n, s in seconds.items()})
         training = config.pretraining(config.models[0], 0, 1)
         if (wanted := steps_to_learn(training)) > steps:
-            self.say(too_few(config.minutes, steps, training, minutes(wanted), FEWEST_STEPS))
+            self.say(shortage_message(config.minutes, steps, training, minutes(wanted), FEWEST_STEPS))
         return steps
 
     def at_once(self, steps: int | None) -> int:

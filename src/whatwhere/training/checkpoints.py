@@ -1,6 +1,5 @@
-"""Checkpoints that are whole or absent, with hashes that tell a broken one."""
+"""The files of a checkpoint: written whole or not at all, checked by their hashes, and read back."""
 
-import json
 import os
 import re
 import shutil
@@ -14,11 +13,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
-from transformers.utils import logging as transformers_logging
 
-from ..encoder import EncoderConfig
-from ..run.files import new_file, new_folder, read_object, remove_folder, write_json
+from ..run.files import new_folder, read_object, remove_folder, write_json
 from ..run.hashes import HASHES, check_files, hashes, write_hashes
+from .model_folder import save_model
 from .sharding import as_share, local, own_rows
 
 STATE = "state.json"
@@ -26,28 +24,25 @@ WEIGHTS = "model.safetensors"
 CHECKPOINTS = "checkpoints"  # the folder of a run that holds them
 OPTIMIZER = "optimizer.safetensors"  # where processes share a model, optimizer-K-of-N.safetensors each
 
-transformers_logging.disable_progress_bar()  # a bar per saved file would drown the training's own
-
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint: its folder, the step it was written after, what the loop needs to go on, and whether it
-    still has the states of the optimizers."""
+    """A complete checkpoint."""
 
     folder: Path
-    step: int
-    state: dict[str, Any]
-    whole: bool
+    step: int  # after which it was written
+    state: dict[str, Any]  # of the logger: seconds, and the losses since its last line
+    whole: bool  # it still has the states of the optimizers
 
 
 def log_spaced(steps: int) -> set[int]:
-    """0, 1, 3, 10, 30, 100, ... up to `steps`: where early training is worth a checkpoint."""
+    """Return 0, 1, 3, 10, 30, 100, ... up to `steps`: where early training is worth a checkpoint."""
     marks = (first * 10**power for power in range(len(str(steps))) for first in (1, 3))
     return {0, *(step for step in marks if step <= steps)}
 
 
 def pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
-    """What this process has of the optimizers' states: flat named tensors `optimizer.parameter.entry` (no pickle)."""
+    """Return this process's part of the optimizers' states: flat tensors named `optimizer.parameter.entry`."""
     return {
         f"{o}.{parameter}.{name}": local(torch.as_tensor(value).detach()).cpu().contiguous()
         for o, optimizer in enumerate(optimizers)
@@ -68,63 +63,27 @@ def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: "_Parts") -> No
 
 
 class _Parts:
-    """Tensors of one file, or of several that each hold the rows of one process: read in the form that is needed, rows
-    of other processes stay on the disk."""
+    """The tensors of one file, or of several that each hold the rows of one process; other rows stay on the disk."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.files: list[Any] = [safe_open(path, framework="pt") for path in paths]
         self.names = list(self.files[0].keys())
 
     def read(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """A tensor with a row for each of `like` as that is shared; any other (a count of steps) as it is."""
+        """Read a tensor with the rows of `like` as that is shared; any other (a count of steps) as the file has it."""
         slices = [file.get_slice(name) for file in self.files] if like.ndim else []
-        shapes = [each.get_shape() for each in slices]
+        shapes = [rows.get_shape() for rows in slices]
         if not like.ndim or [sum(s[0] for s in shapes if s), *shapes[0][1:]] != list(like.shape):
-            found: torch.Tensor = self.files[0].get_tensor(name)
-            return found
+            tensor: torch.Tensor = self.files[0].get_tensor(name)
+            return tensor
         first, last = own_rows(like)
-        rows, start = [], 0
-        for each, (length, *_) in zip(slices, shapes, strict=True):
+        rows = []
+        start = 0
+        for part, (length, *_) in zip(slices, shapes, strict=True):
             if start < last and first < start + length:
-                rows.append(each[max(first - start, 0) : min(last - start, length)])
+                rows.append(part[max(first - start, 0) : min(last - start, length)])
             start += length
         return as_share(torch.cat(rows) if rows else self.files[0].get_tensor(name)[:0], like)
-
-
-def write_metadata(path: Path, metadata: Mapping[str, str]) -> None:
-    """Put texts into the head of a safetensors file, the tensors unchanged; the same texts give the same bytes.
-
-    (safetensors' own writer keeps them in an order that differs between processes.)
-    """
-    with path.open("rb") as old, new_file(path) as new:
-        head = json.loads(old.read(int.from_bytes(old.read(8), "little")))
-        texts = head.pop("__metadata__", {}) | metadata
-        text = json.dumps({"__metadata__": dict(sorted(texts.items())), **head}, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8 bytes
-        new.write(len(text).to_bytes(8, "little") + text)
-        shutil.copyfileobj(old, new, 1 << 20)
-
-
-def save_model(
-    model: PreTrainedModel, folder: Path, code: bool = False, metadata: Mapping[str, str] | None = None
-) -> None:
-    """Write a transformers folder.
-
-    Args:
-        code: with the code that opens it where this package is not installed.
-        metadata: texts for the head of every weights file.
-
-    Raises:
-        OSError: the disk is full or not writable.
-    """
-    try:
-        how: dict[str, Any] = {"code": code} if isinstance(model.config, EncoderConfig) else {}
-        model.save_pretrained(folder, **how)
-        for path in folder.glob("*.safetensors") if metadata else ():
-            write_metadata(path, metadata or {})
-    except SafetensorError as error:
-        way_out = "Make room and run the same command again."
-        raise OSError(f"Cannot write the model to {folder}: {error}. {way_out}") from None
 
 
 def write_checkpoint(
@@ -136,17 +95,23 @@ def write_checkpoint(
     state: dict[str, Any],
     shares: int = 1,
 ) -> Path:
-    """Write `root/step-N`: a transformers folder, optimizer states (`pack`) and random ones, `state.json`, each file's
-    hash.
+    """Write `root/step-N`: a transformers folder, the states of optimizers and random generators, `state.json`, hashes.
 
-    shares: processes that share the model; this is the first, the others have written their states by `write_share`.
+    Args:
+        packed: the optimizers' states, as `pack` returns them.
+        random_states: by PROCESS.DEVICE.
+        state: of the logger.
+        shares: processes that share the model; this is the first, the others wrote their states by `write_share`.
+
+    Raises:
+        OSError: the disk is full or not writable.
     """
     final = root / f"step-{step}"
     try:
         with new_folder(final) as folder:
             save_model(model, folder)
-            own = folder / (OPTIMIZER if shares == 1 else _share(0, shares))
-            save_file({**packed} | {f"random.{k}": v for k, v in random_states.items()}, own)
+            states = {**packed} | {f"random.{name}": state for name, state in random_states.items()}
+            save_file(states, folder / (OPTIMIZER if shares == 1 else _share(0, shares)))
             for rank in range(1, shares):
                 os.replace(_waiting(root, step) / _share(rank, shares), folder / _share(rank, shares))
             shutil.rmtree(_waiting(root, step), ignore_errors=True)
@@ -159,7 +124,7 @@ def write_checkpoint(
 
 
 def write_share(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank: int, shares: int) -> None:
-    """Leave the optimizer states of one process of several for the first, which writes the checkpoint.
+    """Write the optimizers' states of one process of several for the first one, which writes the checkpoint.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -189,20 +154,20 @@ def drop_after(root: Path, step: int) -> None:
 
 
 def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
-    """Remove all checkpoints of steps that were not planned, but for the newest."""
+    """Remove all checkpoints of steps that `planned` denies, except the newest one."""
     for folder in all_checkpoints(root)[:-1]:
         if not planned(_step(folder)):
             remove_folder(folder)  # half of one would be taken for a damaged one
 
 
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:
-    """Free the optimizer states of all but the newest `keep` checkpoints; their weights stay for the analyses."""
+    """Delete the optimizers' states of all but the newest `keep` checkpoints; weights stay for the analyses."""
     for folder in all_checkpoints(root)[:-keep]:
         known = dict[str, str]()
         with suppress(ValueError):  # a damaged list stays as it is, for `verify` to name
             known = hashes(folder)
         if listed := {name for name in known if name.startswith("optimizer")}:  # whether they are there or not
-            write_hashes(folder, {name: each for name, each in known.items() if name not in listed})
+            write_hashes(folder, {name: sha256 for name, sha256 in known.items() if name not in listed})
         for path in sorted(folder.glob("optimizer*.safetensors")):
             path.unlink()
 
@@ -213,7 +178,7 @@ def _step(folder: Path) -> int:
 
 
 def check(folder: Path) -> Checkpoint:
-    """Verify a checkpoint folder against its hashes.
+    """Compare the files of a checkpoint with their hashes, and return it.
 
     Raises:
         ValueError: no hashes or state file, a state that the loop cannot go on from, or a file that is missing,
@@ -232,7 +197,7 @@ def check(folder: Path) -> Checkpoint:
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest complete checkpoint one can resume from, or None, and a line for every newer one that is broken."""
+    """Return the newest checkpoint that a training can resume from, or None, and a line on each newer broken one."""
     broken: list[str] = []
     for folder in sorted(root.glob("step-*"), key=_step, reverse=True):
         try:
@@ -247,7 +212,7 @@ def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
 def restore(
     checkpoint: Checkpoint, model: PreTrainedModel, optimizers: list[torch.optim.Optimizer]
 ) -> dict[str, torch.Tensor]:
-    """Load weights and optimizer states in place; returns the random states.
+    """Load weights and optimizer states in place; return the states of the random generators by PROCESS.DEVICE.
 
     Raises:
         ValueError: the checkpoint is of another model.
@@ -258,8 +223,8 @@ def restore(
     except (SafetensorError, FileNotFoundError) as error:
         raise ValueError(f"{checkpoint.folder} does not load: {error}.") from None
     try:
-        own = model.state_dict()
-        weights = {name: stored.read(name, own.get(name, torch.empty(()))) for name in stored.names}
+        current = model.state_dict()
+        weights = {name: stored.read(name, current.get(name, torch.empty(()))) for name in stored.names}
         missing, unexpected = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:
         raise ValueError(f"{checkpoint.folder} is of another model: {str(error).splitlines()[-1].strip()}.") from None
@@ -276,24 +241,24 @@ def restore(
 
 
 def _in_order(folder: Path) -> list[Path]:
-    """The files of the optimizers' states, by process."""
+    """Return the files of the optimizers' states, by process."""
     return sorted(folder.glob("optimizer*.safetensors"), key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
 
 
 def all_checkpoints(root: Path) -> list[Path]:
-    """Folders of all checkpoints of a run, in the order of their steps."""
+    """Return the folders of all checkpoints of a run, in the order of their steps."""
     return sorted((p for p in root.glob("step-*") if _step(p) >= 0), key=_step)
 
 
 def checkpoint(model: str | Path, step: int) -> Path:
-    """The folder of a checkpoint that the training of a model kept.
+    """Return the folder of the checkpoint of `step` in the folder of a trained model.
 
     Raises:
         ValueError: the model's folder keeps none of that step, or one that is not as it was written.
     """
     root = Path(model) / CHECKPOINTS
     if not (folder := root / f"step-{step}" / WEIGHTS).is_file():
-        kept = ", ".join(str(_step(each)) for each in all_checkpoints(root)) or "none"
-        raise ValueError(f"{model} keeps no checkpoint of step {step:,}. Steps there: {kept}.")
+        steps = ", ".join(str(_step(path)) for path in all_checkpoints(root)) or "none"
+        raise ValueError(f"{model} keeps no checkpoint of step {step:,}. Steps there: {steps}.")
     check_files(folder.parent, "config.json", WEIGHTS)
     return folder.parent

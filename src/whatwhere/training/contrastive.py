@@ -1,4 +1,4 @@
-"""Unsupervised SimCSE (Gao, Yao and Chen 2021): of its batch, a sentence is nearest to itself under another dropout."""
+"""Unsupervised SimCSE (Gao, Yao and Chen 2021): two draws of dropout give a sentence two vectors, to be made alike."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -32,9 +32,11 @@ RATE = 3e-5  # of a model 768 wide, as the paper's for BERT-base; narrower ones 
 
 
 def contrastive_loss(one: Tensor, two: Tensor, temperature: float = TEMPERATURE) -> Tensor:
-    """Mean over i of -log(exp(sim(one_i, two_i) / t) / sum over j of exp(sim(one_i, two_j) / t)), sim the cosine.
+    """Compute the contrastive loss of two vectors of each sentence (Gao et al. 2021, equation 4).
 
-    one, two: (b, d) vectors of the same sentences (Gao et al. 2021, equation 4).
+    The mean over i of -log(exp(sim(one_i, two_i) / t) / sum over j of exp(sim(one_i, two_j) / t)), sim the cosine.
+
+    one, two: (b, d) vectors of the same sentences.
     """
     scores = F.normalize(one, dim=-1) @ F.normalize(two, dim=-1).T / temperature
     return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
@@ -71,25 +73,29 @@ class SentenceBatches(Batches):
 
 
 def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, most: int) -> list[np.ndarray]:
-    """At most so many different sentences as token ids with special tokens, of SHORTEST tokens or more, cut to LENGTH.
+    """Return at most `most` different sentences of SHORTEST tokens or more, cut to LENGTH.
 
-    text: windows of a training, whose train split is read in a random order; or a text, read from its beginning.
+    Args:
+        text: windows of a training, whose train split is read in a random order; or a text, read from its beginning.
+
+    Returns:
+        (tokens,) int64 ids of each, special tokens included.
 
     Raises:
         ValueError: not enough for one batch.
     """
-    found: dict[bytes, np.ndarray] = {}
+    rows: dict[bytes, np.ndarray] = {}
     for ids in _of_windows(text) if isinstance(text, Windows) else _of_source(text, tokenizer):
         if len(ids) >= SHORTEST:
-            found.setdefault(ids.tobytes(), ids)
-        if len(found) == most:
+            rows.setdefault(ids.tobytes(), ids)
+        if len(rows) == most:
             break
-    if len(found) < SENTENCES:
+    if len(rows) < SENTENCES:
         raise ValueError(
-            f"The text has {len(found)} different sentences of {SHORTEST} tokens or more, and a batch is {SENTENCES}. "
+            f"The text has {len(rows)} different sentences of {SHORTEST} tokens or more, and a batch is {SENTENCES}. "
             "Give more text: --corpus."
         )
-    return list(found.values())
+    return list(rows.values())
 
 
 def _of_windows(windows: Windows) -> Iterator[np.ndarray]:
@@ -112,7 +118,10 @@ def _of_source(source: Source, tokenizer: PreTrainedTokenizerFast) -> Iterator[n
 
 
 def without_dropout(config: Any) -> list[str]:
-    """A model's settings of dropout if all are 0, so that SimCSE would compare equal vectors; not a classifier's."""
+    """Return the names of a model's dropout settings if all are 0, so that SimCSE would compare equal vectors.
+
+    A classifier's dropout does not count. The list is empty where any is above 0.
+    """
     settings = {key: value for key, value in vars(config).items() if "dropout" in key and "classifier" not in key}
     numbers = {key: value for key, value in settings.items() if isinstance(value, float | int)}
     return [] if any(value > 0 for value in numbers.values()) else list(numbers)
@@ -127,14 +136,17 @@ def contrast(
     seed: int,
     show: Show,
 ) -> dict[str, Any]:
-    """Tune an encoder, whose weights are changed, for so many steps of SENTENCES sentences; returns facts of it.
+    """Train an encoder in place for so many steps of SENTENCES sentences, and return the facts of the training.
 
-    seed: of the dropout and of the order of the sentences, which are the same for all. The rate falls linearly to 0.
-    Unlike the paper's there is no head over the vector in training, and `pooling` is what will be read.
+    The learning rate falls linearly to 0. Unlike the paper's there is no head over the vector in training, and
+    `pooling` is what will be read.
+
+    Args:
+        seed: of the dropout and of the order of the sentences, which are the same for all seeds.
 
     Raises:
         ValueError: as `sentences`.
-        NotFinite: the loss or the gradient is no finite number.
+        NotFinite: the loss or the gradient is not finite.
     """
     rows = sentences(text, tokenizer, steps * SENTENCES)
     assert isinstance(tokenizer.pad_token_id, int)
@@ -162,7 +174,7 @@ def contrast(
 
 
 def save_tuned(body: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
-    """Leave an encoder as a folder that transformers and sentence-transformers open, whole or not at all."""
+    """Write an encoder as a folder that transformers and sentence-transformers open, whole or not at all."""
     with new_folder(out) as folder:
         body.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

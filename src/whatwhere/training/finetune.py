@@ -8,7 +8,6 @@ positions at eight steps).
 
 import math
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,11 +29,15 @@ from ..run.errors import opening
 from ..run.files import read_object, write_json
 from ..run.hashes import sha256
 from ..run.shipped import model_source
-from .loop import Trainer, processes, run, validation
+from .environment import join_processes
+from .loop import Trainer
 from .runs import enter, one_writer, save_final
 from .settings import LoopConfig, SchemeConfig
+from .validator import Validator
 
-CONFIG, DATA, TABLES = "finetune.yaml", "data.json", ("data", "dev")
+CONFIG = "finetune.yaml"
+DATA = "data.json"
+TABLES = ("data", "dev")
 MARKS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
 DEFAULTS: dict[str, Any] = {
     "batch_size": 64,
@@ -48,7 +51,10 @@ RATES = {False: 2e-5, True: 2e-4}  # of a model 768 wide, from pretrained and fr
 
 
 def default_rate(start: str, from_scratch: bool) -> float:
-    """GEOM's learning rate in inverse proportion to the width: Adam's steps are absolute, narrow models need longer."""
+    """Return GEOM's peak learning rate in inverse proportion to the width of the model in `start`.
+
+    Adam's steps are absolute, so narrow models need longer ones.
+    """
     _, config = model_config(start)
     width = getattr(config, "hidden_size", None) or getattr(config, "dim", None) or 768  # dim: DistilBERT's name
     return RATES[from_scratch] * 768 / width
@@ -72,11 +78,12 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
     epochs: PositiveFloat | None = None  # budget: passes over the data; default 3, or give steps
 
     def same_content(self, key: str, out: Path) -> bool:
-        """Of a table of another name or place: that of the run in `out`, byte by byte."""
-        kept, path = out / DATA, Path(str(getattr(self, key)))
-        if key not in TABLES or not kept.is_file() or not path.is_file():
+        """Return whether a table of another name or place is that of the run in `out`, byte by byte."""
+        facts = out / DATA
+        path = Path(str(getattr(self, key)))
+        if key not in TABLES or not facts.is_file() or not path.is_file():
             return False
-        return bool(read_object(kept).get("tables", {}).get(key) == sha256(path))
+        return bool(read_object(facts).get("tables", {}).get(key) == sha256(path))
 
     @model_validator(mode="before")
     @classmethod
@@ -98,14 +105,14 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         return self
 
     def total_steps(self, rows: int) -> int:
-        """Optimizer steps of the budget on so many rows."""
+        """Return the optimizer steps that the budget takes on so many training rows."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
         return math.ceil(self.epochs * rows / self.batch_size)
 
     def encoder_config(self, labels: list[str]) -> Any:
-        """The encoder's configuration with the overrides and the classes.
+        """Return the configuration of the encoder in `start` with the overrides of `model` and the classes `labels`.
 
         Raises:
             ValueError: no such field, or a length that the position table does not have.
@@ -131,7 +138,7 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
 
 
 def build_classifier(config: FinetuneConfig, labels: list[str]) -> Any:
-    """The model before its first step; new weights come from `config.seed`.
+    """Build the model as it is before its first step; new weights are drawn from `config.seed`.
 
     Raises:
         ValueError: no finished model in the folder, or overrides that change the shapes of its weights.
@@ -157,13 +164,14 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> Any:
 
 @one_writer
 def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, progress: bool = True) -> dict[str, Any]:
-    """Train a classifier and leave a transformers folder at `out`; returns its summary.
+    """Train a classifier and leave a transformers folder at `out`; return its summary.
 
     As `pretrain`: checkpoints in `out/checkpoints/step-N`, all of them kept, log in `out/log.jsonl`, settings in
     `out/finetune.yaml`, the summary in `out/training.json`; `model.safetensors` is written last.
 
     Raises:
-        ValueError: bad settings or data, other data than the run began with, or a loss that is no finite number.
+        ValueError: bad settings or data, other data than the run began with, or a loss that is not finite.
+        Stopped: a signal asked to stop, and a checkpoint is written.
     """
     out = Path(out)
     saved, finished = enter(config, out, CONFIG, resume, free=("sharding",))
@@ -177,7 +185,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     model = build_classifier(config, names)
     ours = isinstance(model.config, EncoderConfig)
     if ours:
-        check_backend(config.backend, processes().device, training=True, dropout=model.config.dropout)
+        check_backend(config.backend, join_processes().device, training=True, dropout=model.config.dropout)
     tokenizer = load_tokenizer(model_source(config.start))
     types = "token_type_ids" in tokenizer.model_input_names and not ours
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed, types=types)
@@ -186,7 +194,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
         seen = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
         raise ValueError(f"{seen}. Use a smaller --set batch_size=.")
     facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in TABLES}}
-    if processes().is_main_process:
+    if join_processes().is_main_process:
         config.save_run(out / CONFIG)  # first: a folder without it is of no run, and could not be gone on with
         _claim_data(out, facts)
         if progress and (cut := rows_cut(facts, config.length)):
@@ -194,25 +202,26 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
         if progress and facts["tables"]["data"] == facts["tables"]["dev"]:
             print(f"{config.dev} is what is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
     trainer = Trainer(model, config, config.total_steps(len(data)), out)
-    trained = run(
-        trainer,
+    trained = trainer.fit(
         data.batch,
         out,
         tokens_per_step=round(config.batch_size * data.mean_length),
-        validate=_validator(dev, config.batch_size),
+        validator=Validator(trainer, lambda: dev.in_order(config.batch_size), _accuracy_interval),
         resume=resume,
         label=f"{model.config.preset if ours else model.config.model_type} seed {config.seed}",
         progress=progress,
     )
     low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
     summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
-    save_final(trainer.whole(), tokenizer, out, settings=config.model_dump(), summary=summary, card=classifier_card)
+    save_final(
+        trainer.model_to_save(), tokenizer, out, settings=config.model_dump(), summary=summary, card=classifier_card
+    )
     trainer.accelerator.wait_for_everyone()
     return summary
 
 
 def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -> dict[str, Any]:
-    """What the data are; lengths in tokens, special ones included.
+    """Return the facts of the data that summary and card show; lengths in tokens, special ones included.
 
     `commonest` is the accuracy on the dev set of always naming the class that is commonest in training.
     """
@@ -232,26 +241,24 @@ def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -
 
 
 def _longer(length: int, longest: int | None) -> str:
-    """How to have fewer rows cut, where that is possible."""
+    """Say how to have fewer rows cut, where that is possible."""
     if longest is not None and longest <= length:
         return f" {longest} tokens are all that the model reads."
     return f" To read more of them: --length N{f', N up to {longest}' if longest else ''}."
 
 
 def _claim_data(out: Path, facts: dict[str, Any]) -> None:
-    """Keep what the data are; refuse to go on with other rows, which would resume to other numbers."""
-    kept = out / DATA
-    if kept.is_file() and read_object(kept, "sha256")["sha256"] != facts["sha256"]:
-        way_out = "Restore them, or use another --out."
-        raise ValueError(f"The training rows, or the tokenizer, are not those that {out} began with. {way_out}")
-    write_json(kept, facts)
+    """Write the facts of the data; refuse to go on with other rows, which would resume to other numbers."""
+    path = out / DATA
+    if path.is_file() and read_object(path, "sha256")["sha256"] != facts["sha256"]:
+        raise ValueError(
+            f"The training rows, or the tokenizer, are not those that {out} began with. Restore them, or use another "
+            "--out."
+        )
+    write_json(path, facts)
 
 
-def _validator(dev: LabelledBatches, batch_size: int) -> Callable[[Trainer], dict[str, float]]:
-    def validate(trainer: Trainer) -> dict[str, float]:
-        loss, correct, n = validation(trainer, dev.in_order(batch_size))
-        low, high = share_interval(correct, n)
-        interval = {"accuracy_low": low, "accuracy_high": high}
-        return {"validation_loss": loss, "validation_accuracy": correct / n, **interval, "validation_labels": n}
-
-    return validate
+def _accuracy_interval(right: int, rows: int) -> dict[str, float]:
+    """Return the 95 % interval of the share of rows predicted right."""
+    low, high = share_interval(right, rows)
+    return {"accuracy_low": low, "accuracy_high": high}

@@ -28,8 +28,9 @@ from ..run.files import (
 from ..run.hashes import check_files, check_lines, forget_hashes, write_hashes
 from ..run.locks import is_locked, locked, sweep
 from ..run.status import LOG, STUDY, TRAININGS, finished
-from .checkpoints import CHECKPOINTS, WEIGHTS, save_model
-from .loop import processes
+from .checkpoints import CHECKPOINTS, WEIGHTS
+from .environment import join_processes
+from .model_folder import save_model
 from .settings import SCHEME, SchemeConfig, UnknownProgram
 
 SUMMARY = "training.json"
@@ -47,7 +48,7 @@ def one_writer(work: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(work)
     def held(*args: P.args, **kwargs: P.kwargs) -> R:
         out = signature.bind(*args, **kwargs).arguments.get("out")
-        if out is None or not processes().is_main_process:
+        if out is None or not join_processes().is_main_process:
             return work(*args, **kwargs)
         with locked(Path(out)):
             result = work(*args, **kwargs)
@@ -127,7 +128,7 @@ def enter(config: C, out: Path, name: str, resume: bool, free: tuple[str, ...] =
     Raises:
         ValueError: see `claim_folder`.
     """
-    state = processes()
+    state = join_processes()
     if state.is_main_process:  # alone: a slower process would find this one's files
         kept = any(out.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(out.glob("*.safetensors"))
         if resume and (out / name).is_file() and not kept:
@@ -170,7 +171,7 @@ def begun(config: SchemeConfig, out: Path, name: str, *more: str) -> Iterator[No
 
     Where wrong input is refused, they are gone again, and with them `more` files.
     """
-    new = processes().is_main_process and not (out / name).is_file()
+    new = join_processes().is_main_process and not (out / name).is_file()
     if new:
         config.save_run(out / name)
     try:
@@ -198,7 +199,7 @@ def save_final(
         settings: of the run. card: makes README.md of the model's configuration, the settings and the summary.
         pooling: also make it a folder that sentence-transformers opens, with this pooling.
     """
-    if not processes().is_main_process:
+    if not join_processes().is_main_process:
         return
     with temporary_folder(out / "final") as temporary:
         save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))

@@ -1,0 +1,71 @@
+"""The budget of a pretraining in optimizer steps, and how many steps a model needs to learn."""
+
+import math
+import statistics
+import sys
+import time
+
+import torch
+
+from ..corpus import Windows
+from ..encoder import EncoderForMaskedLM
+from .loop import Trainer
+from .pretrain_settings import PretrainConfig, make_batches
+from .recipes import LEAVES_PLATEAU
+
+TIMED_STEPS = 5
+
+
+def time_step(config: PretrainConfig, windows: Windows) -> float:
+    """Return the seconds of one training step on this machine: the median of TIMED_STEPS on a throw-away model."""
+    model_config = config.encoder_config(windows)
+    torch.manual_seed(config.seed)
+    batches = make_batches(config, windows, "train", model_config)
+    trainer = Trainer(EncoderForMaskedLM(model_config), config, TIMED_STEPS + 1)
+    times = []
+    for step in range(TIMED_STEPS + 1):
+        parts = trainer.micro_batches(batches.batch, step)
+        began = time.perf_counter()
+        trainer.step(step, parts)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[1:])  # the first warms up
+
+
+def steps_to_learn(config: PretrainConfig) -> int:
+    """Return the steps after which models of this size know more than token frequencies; 0 where nobody measured it."""
+    return math.ceil(LEAVES_PLATEAU.get(config.size, 0) / (config.batch_size * config.length))
+
+
+def shortage_message(
+    minutes: float, steps: int, config: PretrainConfig, wanted_minutes: float, fewest_steps: int = 1
+) -> str:
+    """Say that `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`.
+
+    fewest_steps: are done whatever they take.
+    """
+    at_most = "at most " if steps <= fewest_steps else ""
+    plural = "" if steps == 1 else "s"
+    return (
+        f"{minutes:g} minutes buy {at_most}{steps:,} step{plural}; "
+        f"models of size {config.size} need about {steps_to_learn(config):,} to learn more than how often each word "
+        f"occurs: about {math.ceil(wanted_minutes)} minutes on this machine"
+    )
+
+
+def budget_steps(config: PretrainConfig, windows: Windows) -> int:
+    """Return the optimizer steps that the budget buys; minutes are timed here, and stderr says what they buy."""
+    if config.steps is not None:
+        return config.steps
+    if config.tokens is not None:
+        return math.ceil(config.tokens / (config.batch_size * config.length))
+    assert config.minutes is not None
+    seconds = time_step(config, windows)
+    steps = max(1, int(config.minutes * 60 / seconds))
+    wanted_steps = steps_to_learn(config)
+    if wanted_steps > steps:
+        message = shortage_message(config.minutes, steps, config, wanted_steps * seconds / 60)
+    else:
+        plural = "" if steps == 1 else "s"
+        message = f"{config.minutes:g} minutes buy {steps:,} step{plural} of {1000 * seconds:,.0f} ms"
+    print(message, file=sys.stderr)
+    return steps

@@ -1,0 +1,122 @@
+"""The corpus of a training: its settings, and the windows that they give."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+from transformers import PreTrainedTokenizerFast
+
+from ..corpus import (
+    Source,
+    Windows,
+    build_part,
+    build_tokenizer,
+    build_windows,
+    load_tokenizer,
+    open_source,
+    tokenizer_hash,
+)
+from ..corpus.build import content
+from ..corpus.tokenizer import UNITS
+from ..run.files import read_object
+from ..run.hashes import check_files
+from ..run.settings import Count, StrictConfig
+
+InnerShare = Annotated[float, Field(gt=0, lt=1)]
+
+
+class CorpusConfig(StrictConfig):
+    """The text of a training, and how it becomes windows of token ids."""
+
+    corpus: str = "python-docs"  # or a file or folder, hub:NAME[:CONFIG], synthetic:repeat, synthetic:three-regimes
+    field: str = "text"  # of a .jsonl, .tsv, .csv, .parquet or Hub corpus: the one that holds the text
+    document: str = "auto"  # what a document of a text file is: auto, file, blank-line, line, heading
+    tokenizer: str | None = None  # vocabulary file, folder, Hub name, words, characters; none: train a WordPiece
+    vocab_size: Annotated[int, Field(ge=16)] = 4096  # entries of a tokenizer made from the corpus
+    newline_token: bool = True  # line breaks become [NL] tokens
+    length: Annotated[int, Field(ge=4)] = 128  # tokens of a window, [CLS] and [SEP] included
+    join: Literal["none", "isolate", "run-on"] = "run-on"  # of python-docs, whose documents are enough: none
+    # Of a document that does not run on: first (as DSTG's code truncates), all, auto (first where that is enough text).
+    pieces: Literal["auto", "first", "all"] = "auto"
+    held_out: InnerShare = 0.05  # share of the documents kept from training
+    workers: Count | None = None  # processes that tokenise; default: one per core
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_documents_apart(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Keep the documents of the default corpus apart, as DSTG's code does, where nothing else is asked for."""
+        if values.get("join") is None and values.get("corpus") in (None, "python-docs"):
+            return {**values, "join": "none"}
+        return values
+
+    def same_content(self, key: str, out: Path) -> bool:
+        """Return whether a corpus or tokenizer of another name or place is that of the windows in a run's folder."""
+        saved = out / "corpus" / "settings.json"
+        if key not in ("corpus", "tokenizer") or not saved.is_file():
+            return False
+        try:
+            settings = read_object(saved, "source", "tokenizer_sha256")
+            source = open_source(self.corpus, self.field, self.document)
+            if key == "corpus":
+                return content(source.fingerprint()) == content(settings["source"])
+            if self.tokenizer in (None, *UNITS):  # one that is made, where that of the run was loaded
+                return False
+            tokenizer = build_tokenizer(self.tokenizer, source, newline_token=self.newline_token)
+        except ValueError:
+            return False
+        return bool(tokenizer_hash(tokenizer) == settings["tokenizer_sha256"])
+
+
+def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True) -> Windows:
+    """Make the tokenizer and the windows of a corpus in `out`; parts that are finished there stay.
+
+    Raises:
+        ValueError: no such text or tokenizer, or other windows in `out`.
+    """
+    source, tokenizer = _open_text(config, out, progress)
+    return build_windows(source, tokenizer, out, **_window_options(config), progress=progress)
+
+
+def prepare_part(config: CorpusConfig, out: Path, part: tuple[int, int], progress: bool = True) -> int:
+    """Make one part of what `prepare_windows` makes, see `build_part`; return its number of shards."""
+    source, tokenizer = _open_text(config, out, progress)
+    return build_part(source, tokenizer, out, part, **_window_options(config), progress=progress)
+
+
+def _open_text(config: CorpusConfig, out: Path, progress: bool) -> tuple[Source, PreTrainedTokenizerFast]:
+    source = open_source(config.corpus, field=config.field, document=config.document)
+    saved = out / "tokenizer"
+    if saved.is_dir():  # of an earlier call that was stopped
+        check_files(saved, way_out=f"Delete {saved} and run the command again.")
+        return source, load_tokenizer(str(saved))
+    if progress and config.tokenizer is None:
+        entries = f"{config.vocab_size:,} entries"
+        print(f"Reading {config.corpus} and training a WordPiece of {entries}", file=sys.stderr, flush=True)
+    return source, build_tokenizer(config.tokenizer, source, config.vocab_size, newline_token=config.newline_token)
+
+
+def _window_options(config: CorpusConfig) -> dict[str, Any]:
+    return {key: getattr(config, key) for key in ("length", "join", "pieces", "held_out", "workers")}
+
+
+def check_one_batch(windows: Windows, batch_size: int) -> None:
+    """Refuse windows that give less than one batch to train on.
+
+    Raises:
+        ValueError: says how many there are, and what would give more.
+    """
+    count = len(windows["train"])
+    length = windows.manifest["length"]
+    if count >= batch_size:
+        return
+    if windows.manifest["join"] != "run-on" and windows.manifest["pieces"] == "first":
+        documents = windows.manifest["documents"]["train"]
+        raise ValueError(
+            f"pieces=first leaves {count} training windows, the beginnings of {documents} documents, less than one "
+            f"batch of {batch_size}. Use --set pieces=all, or give more documents or a smaller --set batch_size=."
+        )
+    raise ValueError(
+        f"The corpus has {count} training windows of {length} tokens, less than one batch of {batch_size}. Give more "
+        "text, or a smaller --set batch_size= or --length."
+    )

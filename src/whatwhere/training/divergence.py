@@ -1,0 +1,55 @@
+"""A training that diverged: the step or the weights that are not finite, named with the way out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from .settings import LoopConfig
+
+
+class NotFinite(ValueError):
+    """A step whose loss or gradient is not finite, before it changed any weight; `where` names the parameters."""
+
+    def __init__(self, loss: float, norm: float, where: str) -> None:
+        super().__init__(f"Loss is {loss}, gradient norm {norm}")
+        self.where = where
+
+
+def step_message(error: NotFinite, step: int, label: str, config: LoopConfig, batch: Path, last: Path | None) -> str:
+    """Say which step was not finite, what to change, and what is left.
+
+    Args:
+        step: number of the step, from 1.
+        batch: file that holds the step's batch.
+        last: folder of the last good checkpoint, None where there is none.
+    """
+    place = f"step {step} of {label}"
+    if error.where:
+        place += f", in {error.where}"
+    advice = _lower_the_rate(config)
+    if step == 1:
+        advice = (
+            "No weight has changed yet, so the formula is at fault, not learning_rate: "
+            "whatwhere explain NAME --scheme FILE tries an own one"
+        )
+    return f"{error} at {place}. {advice}; {_name_last(last)}, and the step's batch in {batch}."
+
+
+def weights_message(where: str, step: int, label: str, config: LoopConfig, last: Path | None) -> str:
+    """Say which weights a step left that are not finite; arguments as of `step_message`."""
+    return f"Step {step} of {label} left {where} not finite. {_lower_the_rate(config)}; {_name_last(last)}."
+
+
+def batch_arrays(parts: Sequence[dict[str, Tensor]]) -> dict[str, np.ndarray]:
+    """Return the tensors of a step's batch as arrays called PART.NAME, for inspection."""
+    return {f"{i}.{name}": value.cpu().numpy() for i, part in enumerate(parts) for name, value in part.items()}
+
+
+def _lower_the_rate(config: LoopConfig) -> str:
+    return f"Lower --set learning_rate= (now {config.learning_rate:g}) or --set precision=fp32"
+
+
+def _name_last(last: Path | None) -> str:
+    return "there is no checkpoint yet" if last is None else f"the last good checkpoint is {last}"

@@ -1,0 +1,54 @@
+"""What a training finds around it: the processes of a launcher, the precision that pays, the trackers installed."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import torch
+from accelerate import PartialState
+from accelerate.tracking import get_available_trackers
+
+
+def join_processes() -> PartialState:
+    """Return this process's place among those that a launcher started, joining them at the first call.
+
+    On machines without CUDA they are joined over gloo.
+    """
+    return PartialState(cpu=must_join_on_cpu())
+
+
+def must_join_on_cpu() -> bool:
+    """Return whether a launcher started several processes on a machine without CUDA."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.cuda.is_available()
+
+
+def warn_of_single_process() -> None:
+    """Tell the user on stderr where `accelerate launch` was to start several processes and started one."""
+    if "ACCELERATE_MIXED_PRECISION" in os.environ and "WORLD_SIZE" not in os.environ:
+        print(
+            "accelerate launch has started one process; on CPUs it starts several only through mpirun. "
+            "torchrun --nproc-per-node N -m whatwhere ... starts N.",
+            file=sys.stderr,
+        )
+
+
+def bf16_pays(device: torch.device) -> bool:
+    """Return whether bfloat16 is faster than float32: on CUDA, and on CPUs with AVX512-BF16 or AMX."""
+    if device.type != "cpu":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Refuse trackers that are not installed here; accelerate would only warn.
+
+    Raises:
+        ValueError: names the first of them.
+    """
+    installed = [str(tracker.value) for tracker in get_available_trackers()]
+    for name in names:
+        if name not in installed:
+            raise ValueError(
+                f"No tracker {name!r} is installed here; {', '.join(installed) or 'none'} is. "
+                "pip install 'whatwhere[trackers]' brings tensorboard and trackio."
+            )

@@ -1,0 +1,175 @@
+"""The log of a training: losses, rates and validations, in `log.jsonl` and in the user's trackers."""
+
+import contextlib
+import json
+import platform
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..run.files import append_line, flush_file, write_arrays, write_text
+from ..run.status import LOG, step_lines
+from .divergence import batch_arrays
+from .memory import peak_memory, reset_peak_memory
+from .state import Batch, TrainingState
+
+
+class Logger:
+    """The lines of a training, its clock, and the losses since the last line.
+
+    Every process has the lines; the main one writes them to `out/log.jsonl` and tells the trackers.
+
+    Attributes:
+        history: all lines up to now, those before a resume included.
+    """
+
+    def __init__(self, out: Path, training: TrainingState, tokens_per_step: int) -> None:
+        """Start the clock and the measurement of memory; no file changes before `open`."""
+        self.out = out
+        self.path = out / LOG
+        self.training = training
+        self.tokens_per_step = tokens_per_step
+        self.history: list[dict[str, Any]] = []
+        self._losses: list[float] = []  # of the steps since the last line
+        self._steps = 0  # of this process since the last line
+        self._waited = 0.0  # seconds without a batch since the last line
+        self._seconds_before = 0.0  # of the training before a resume
+        self._began = time.perf_counter()
+        self._marked = self._began  # when the last line was written, later by all pauses since
+        reset_peak_memory()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the training has taken, before a resume included."""
+        return self._seconds_before + time.perf_counter() - self._began
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of the log beside its lines."""
+        return {"seconds": self.seconds, "losses": list(self._losses)}
+
+    def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
+        """Go on with the log of a training that is resumed after `step`; its later lines are dropped."""
+        self._seconds_before = float(state["seconds"])
+        self._losses = list(state["losses"])
+        self.history = [line for line in step_lines(self.path) if line["step"] <= step]
+        if step and not self.history:
+            self.training.accelerator.print(
+                f"{self.path} lacks the steps up to {step:,}: its curves begin there", file=sys.stderr
+            )
+
+    def open(self) -> None:
+        """Write the file anew with the lines of the history, and start the trackers."""
+        accelerator = self.training.accelerator
+        if accelerator.is_main_process:
+            write_text(self.path, "".join(json.dumps(line) + "\n" for line in self.history))
+        accelerator.wait_for_everyone()
+        if self.training.config.trackers:
+            accelerator.init_trackers("whatwhere")
+        self._began = time.perf_counter()
+        self._marked = self._began
+
+    def close(self) -> None:
+        """End the trackers."""
+        if self.training.config.trackers:
+            self.training.accelerator.end_training()
+
+    def flush(self) -> None:
+        """Wait until the lines are on the disk: a checkpoint stands on them."""
+        if self.training.accelerator.is_main_process:
+            flush_file(self.path)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the block's time as waiting for a batch."""
+        began = time.perf_counter()
+        yield
+        self._waited += time.perf_counter() - began
+
+    @contextlib.contextmanager
+    def pausing(self) -> Iterator[None]:
+        """Leave the block's time, a validation's or a checkpoint's, out of the training's speed."""
+        began = time.perf_counter()
+        yield
+        self._marked += time.perf_counter() - began
+
+    def add_loss(self, loss: float) -> None:
+        """Count a step and its loss in nats into the next line."""
+        self._losses.append(loss)
+        self._steps += 1
+
+    def is_due(self, step: int) -> bool:
+        """Return whether `step` gets a line: every `log_every`-th and the last one do."""
+        return step % self.training.config.log_every == 0 or step == self.training.steps
+
+    def log_steps(self, step: int, gradient_norm: float) -> dict[str, Any]:
+        """Write the line of the steps since the last one, and return it.
+
+        loss: their mean, in nats. gradient_norm: of `step`, before clipping. learning_rate: of AdamW. waiting: share of
+        the time without a batch.
+        """
+        now = time.perf_counter()
+        elapsed = now - self._marked
+        line = {
+            "loss": sum(self._losses) / len(self._losses),
+            "gradient_norm": gradient_norm,
+            "learning_rate": float(self.training.optimizers[0].param_groups[0]["lr"]),
+            "tokens_per_second": self._steps * self.tokens_per_step / elapsed,
+            "waiting": self._waited / elapsed,
+            "memory_peak_bytes": peak_memory(self.training.accelerator.device),
+        }
+        self.log(step, line)
+        self._losses = []
+        self._steps = 0
+        self._waited = 0.0
+        self._marked = now
+        return line
+
+    def log(self, step: int, values: Mapping[str, Any]) -> None:
+        """Write one line of `step`: the tokens up to it, then `values`."""
+        line = {"step": step, "tokens": step * self.tokens_per_step, **values}
+        self.history.append(line)
+        accelerator = self.training.accelerator
+        if accelerator.is_main_process:
+            append_line(self.path, line)
+            if self.training.config.trackers:
+                accelerator.log({key: value for key, value in line.items() if key != "step"}, step=step)
+
+    def write_batch(self, parts: Sequence[Batch]) -> Path:
+        """Write this process's parts of a step that was not finite, for inspection; returns the file."""
+        path = self.out / f"not-finite-{self.training.accelerator.process_index}.npz"
+        write_arrays(path, batch_arrays(parts))
+        return path
+
+    def summary(self) -> dict[str, Any]:
+        """Return the facts of the training that every summary has: model, budget, speed, memory, last validation."""
+        training = self.training
+        model = training.model
+        device = training.accelerator.device
+        validations = [line for line in self.history if "validation_loss" in line]
+        rates = sorted(line["tokens_per_second"] for line in self.history if "tokens_per_second" in line)
+        words = model.get_input_embeddings()
+        assert isinstance(words, torch.nn.Embedding)
+        return {
+            "preset": getattr(model.config, "preset", model.config.model_type),
+            "seed": training.config.seed,
+            "steps": training.steps,
+            "tokens": training.steps * self.tokens_per_step,
+            "seconds": self.seconds,
+            "tokens_per_second": rates[len(rates) // 2] if rates else None,  # its log was lost
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "embedding_parameters": words.weight.numel(),
+            "peak_memory_bytes": peak_memory(device),
+            "validation_loss": validations[-1]["validation_loss"] if validations else None,
+            "validation_accuracy": validations[-1]["validation_accuracy"] if validations else None,
+            "device": torch.cuda.get_device_name() if device.type == "cuda" else _processor(),
+            "precision": training.accelerator.mixed_precision.replace("no", "fp32"),
+            "processes": training.accelerator.num_processes,
+        }
+
+
+def _processor() -> str:
+    return platform.processor() or platform.machine()

@@ -1,0 +1,152 @@
+"""The settings of a pretraining, and the masked batches that they ask for."""
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, PositiveFloat, model_validator
+
+from ..corpus import MaskedBatches, Windows
+from ..corpus.batches import in_pieces
+from ..encoder import EncoderConfig, preset
+from ..encoder.attention import check_backend
+from ..encoder.tables import check_table_files
+from ..models.explain import try_scheme
+from ..run.settings import Count
+from .corpus_settings import CorpusConfig, InnerShare
+from .environment import check_trackers
+from .recipes import SCHEMES, defaults_of, family_of
+from .settings import LoopConfig, SchemeConfig
+from .sharding import check_launcher
+from .state import Batch, BatchAt
+
+BUDGET = ("steps", "tokens", "minutes")
+
+
+class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
+    """A pretraining run. Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, SCHEMES) may be given, too."""
+
+    preset: str = "dstg"
+    size: str = "tiny"
+    recipe: Literal["dstg", "tupe"] = "dstg"  # whose training defaults; default: those of the preset's family
+    model: dict[str, Any] = {}  # EncoderConfig fields that override the preset's
+    tokens: Count | None = None  # budget: training tokens, padding included
+    minutes: PositiveFloat | None = None  # budget: minutes of training, turned into steps once, by timing
+    mask_rate: InnerShare = 0.2  # share of the tokens that is predicted
+    masking: Literal["all", "80-10-10"] = "all"
+    shift: bool = True  # positions at random where a text is shorter than the table (DSTG 3.3): not with join=run-on
+    subset: bool = False  # instead: as many of the positions as a text has tokens, at random, in their order
+    # Length curriculum: windows in pieces of so many tokens, twice as many in each equal part of the steps, at last
+    # whole; a piece keeps its positions.
+    first_length: Annotated[int, Field(ge=4)] | None = None
+    validation_windows: Count = 256  # held-out windows of a validation
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] = "und"  # of the text, for the card (ISO 639)
+    pooling: Literal["mean", "semantic"] = "mean"  # columns of a text's vector in sentence-transformers: all, semantic
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
+        values = {**values, "recipe": values.get("recipe") or family_of(str(values.get("preset", "dstg")))}
+        name = str(values.get("preset") or "dstg")
+        recipe = defaults_of(str(values["recipe"]), str(values.get("size", "tiny")), name)
+        given = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
+        if any(key in given for key in BUDGET):
+            recipe.pop("steps", None)
+        return {**recipe, **given}
+
+    @model_validator(mode="after")
+    def _check(self) -> "PretrainConfig":
+        given = [key for key in BUDGET if getattr(self, key) is not None]
+        if len(given) != 1:
+            preset(self.preset, self.size)  # of an unknown size no recipe has steps
+            raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got {' and '.join(given) or 'none'}.")
+        if self.first_length is not None and self.first_length >= self.length:
+            raise ValueError(f"first_length is below length={self.length}; got {self.first_length}.")
+        return self
+
+    @property
+    def scheme_recipe(self) -> dict[str, Any]:
+        """The keys whose value is the one that `SCHEMES` has for the preset."""
+        rates = SCHEMES.get(self.size, {}).get(self.preset, {})
+        return {key: value for key, value in rates.items() if getattr(self, key) == value}
+
+    def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
+        """Return the model's configuration; vocabulary and special tokens are those of `windows`, if given.
+
+        Raises:
+            ValueError: no such preset, size or field, a tokenizer larger than the vocabulary, or windows longer than
+                the position table.
+        """
+        fields = dict(self.model)
+        if "preset" in fields:
+            raise ValueError(
+                f"model.preset cannot be set: choose the preset itself, for example --preset {fields['preset']}."
+            )
+        if windows is not None:
+            entries = windows.manifest["vocab_size"]
+            fields = {"vocab_size": entries, **windows.manifest["special_token_ids"], **fields}
+            if fields["vocab_size"] < entries:
+                raise ValueError(
+                    f"model.vocab_size={fields['vocab_size']}, but the tokenizer has {entries} entries. "
+                    "Leave model.vocab_size out, or use the tokenizer of that model."
+                )
+        config = preset(self.preset, self.size, **fields)
+        if (longest := config.longest) is not None and self.length > longest:
+            raise ValueError(
+                f"length={self.length} tokens, but the position table of {self.preset} has {longest} rows. "
+                f"Use --length {longest}, or --set model.max_position_embeddings={self.length}."
+            )
+        if self.subset and self.join == "run-on" and (rows := config.max_position_embeddings) <= self.length:
+            raise ValueError(
+                f"subset draws positions from more than length={self.length}, but there are {rows}: none is random. "
+                f"Use --set model.max_position_embeddings={8 * self.length}, or leave subset out."
+            )
+        return config
+
+    def check(self) -> EncoderConfig:
+        """Refuse what cannot work before any text is read, and return the model's configuration.
+
+        Raises:
+            ValueError: says whether it is the encoder, a file that it starts from, a tracker, the launcher, the
+                attention backend, or a step of an own scheme, and why.
+        """
+        config = self.encoder_config()
+        check_trackers(self.trackers)
+        check_launcher()
+        check_table_files(config)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        check_backend(self.backend, device, training=True, dropout=config.dropout)
+        try_scheme(config, self.length)
+        return config
+
+
+def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
+    """Return the masked batches of a split ("train", "held_out"); only those of training shift their positions."""
+    return MaskedBatches(
+        windows[split],
+        seed=config.seed,
+        mask_rate=config.mask_rate,
+        masking=config.masking,
+        max_positions=model.max_position_embeddings,
+        shift=config.shift and split == "train" and model.longest is not None,
+        subset=config.subset and split == "train",
+    )
+
+
+def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> BatchAt:
+    """Return the batches of a training of so many steps, cut into pieces as its `first_length` asks.
+
+    The pieces are twice as long in each equal part of the steps; in the last part the windows are whole.
+    """
+    if config.first_length is None:
+        return batches.batch
+    lengths = [config.first_length]
+    while 2 * lengths[-1] < config.length:
+        lengths.append(2 * lengths[-1])
+    parts = steps * config.accumulate
+
+    def cut_batch(part: int, rows: int, rank: int, world: int) -> Batch:
+        batch = batches.batch(part, rows, rank, world)
+        stage = part * (len(lengths) + 1) // parts
+        return batch if stage == len(lengths) else in_pieces(batch, lengths[stage], batches.windows.special_ids)
+
+    return cut_batch

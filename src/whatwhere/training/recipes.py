@@ -1,0 +1,76 @@
+"""Recipes of pretraining: what a size, a family of papers and a preset change in the defaults of a training."""
+
+from typing import Any
+
+from ..encoder import PRESETS
+
+# Rates chosen by the mean validation loss of dstg and ap (docs/log.md has the tries): at `tiny` after 2.5M and 10M
+# tokens; `small` takes them over, level with half the AdamW rate after 1.6M tokens.
+_SEARCHED: dict[str, Any] = {
+    "optimizer": "muon",
+    "muon_scale": "spectral",
+    "learning_rate": 4e-3,
+    "matrix_learning_rate_scale": 3.0,  # 3 at 2.5M tokens, 1.5 at 10M: 625 and 2,500 steps of tiny
+    "matrix_steps": 625,
+    "schedule": "trapezoid",
+    "warmup_steps": 100,
+    "validate_every": 200,
+    "validation_windows": 128,
+}
+
+# What a size changes in the defaults. `paper`: DSTG 3.3 (batch 256, 512 tokens, 10k warm-up steps, 70k steps),
+# NeoBERT's learning rate.
+RECIPES: dict[str, dict[str, Any]] = {
+    "tiny": {**_SEARCHED, "length": 128, "batch_size": 32, "vocab_size": 4096, "steps": 625},
+    "small": {**_SEARCHED, "length": 256, "batch_size": 32, "vocab_size": 8192, "steps": 2500},
+    "paper": {
+        "length": 512,
+        "batch_size": 256,
+        "learning_rate": 6e-4,
+        "warmup_steps": 10_000,
+        "tokenizer": "bert-base-uncased",
+        "steps": 70_000,
+    },
+}
+
+# Training tokens after which the slowest of dstg, ap, rp and rope (at `small` of dstg and ap) is half a nat below the
+# unigram plateau by the recipe of the size.
+LEAVES_PLATEAU = {"tiny": 2_500_000, "small": 5_000_000}
+
+# What a family of papers changes in them, always and at one size. DSTG 3.3 is the rule above; TUPE: its Table 1, and
+# BERT's masking. (Dropout and the epsilon of norms are part of a preset.)
+FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
+    "dstg": {},
+    "tupe": {
+        "always": {
+            "mask_rate": 0.15,
+            "masking": "80-10-10",
+            "schedule": "linear",
+            "minimum_learning_rate_ratio": 0.0,
+            "epsilon": 1e-6,
+            "betas": (0.9, 0.999),
+            "shift": False,
+        },
+        "paper": {"learning_rate": 1e-4, "steps": 1_000_000},
+    },
+}
+
+# What a preset changes in them at a size: its rates, by the search that docs/method.md "Training" describes. A preset
+# that is not here trains by the recipe of its size.
+SCHEMES: dict[str, dict[str, dict[str, Any]]] = {
+    # T5 tables at ten times the rate: the lowest loss of the tries so far (docs/log.md, 2026-11-25; some are open).
+    "tiny": {"dstg": {"bias_learning_rate_scale": 10.0}, "rp": {"bias_learning_rate_scale": 10.0}},
+    "small": {},
+}
+
+
+def family_of(preset: str) -> str:
+    """Return the family of a preset: "tupe" for presets with BERT's block, else "dstg"."""
+    return "tupe" if PRESETS.get(preset, {}).get("block") == "bert" else "dstg"
+
+
+def defaults_of(family: str, size: str, preset: str | None = None) -> dict[str, Any]:
+    """Return the training keys that a family sets at a size, then those of the preset there; unknown names set none."""
+    changes = FAMILIES.get(family, {})
+    rates = SCHEMES.get(size, {}).get(preset or "", {})
+    return {**RECIPES.get(size, {}), **changes.get("always", {}), **changes.get(size, {}), **rates}

@@ -1,0 +1,117 @@
+"""What a training consists of: the model that its steps change, the optimizers, and the accelerator under them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from .environment import bf16_pays, check_trackers, join_processes, must_join_on_cpu
+from .memory import keep_freed_memory
+from .optimizers import make_optimizers
+from .settings import LoopConfig
+from .sharding import check_launcher, shard, whole_model
+
+Batch = dict[str, Tensor]
+BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's
+
+
+class TrainingState:
+    """Model, optimizers and accelerator of one training.
+
+    Attributes:
+        model: the model itself, on the accelerator's device.
+        wrapped: the module that a step calls: the model as accelerate prepared it, or itself where it is shared out.
+        is_shared: whether each process keeps a share of the model (`sharding=full`).
+        optimizers: of all its parameters.
+        steps: optimizer steps of the whole training.
+        part_rows: rows of one of a step's accumulated parts in this process.
+    """
+
+    def __init__(self, model: PreTrainedModel, config: LoopConfig, steps: int, out: Path | None = None) -> None:
+        """Place the model, which is changed in place, and make its optimizers.
+
+        out: folder that trackers write to.
+
+        Raises:
+            ValueError: a tracker or a launcher's plugin that does not work here, one process to share a model, or a
+                batch that does not divide among processes and accumulated parts.
+        """
+        check_trackers(config.trackers)
+        check_launcher()
+        keep_freed_memory()
+        _set_determinism(config.deterministic)
+        self.config = config
+        self.steps = steps
+        self.accelerator = _make_accelerator(config, out)
+        world = self.accelerator.num_processes
+
+        model.set_attn_implementation(config.backend)
+        model.to(self.accelerator.device)
+        self.model = model
+        self._model_class = type(model)  # sharding gives it another
+        self.is_shared = config.sharding == "full"
+        if self.is_shared:  # not by accelerate, whose plugin takes the optimizers out of our hands
+            shard(model, self.accelerator.device, world, self.accelerator.state.dynamo_plugin)
+            self.wrapped = model
+        else:
+            self.wrapped = self.accelerator.prepare_model(model)
+        self.optimizers = make_optimizers(model, config, steps)
+
+        self.part_rows, rest = divmod(config.batch_size, world * config.accumulate)
+        if rest:
+            raise ValueError(
+                f"batch_size must be a multiple of processes × accumulate: batch_size={config.batch_size}, "
+                f"processes={world}, accumulate={config.accumulate}."
+            )
+
+    def model_to_save(self) -> Any:
+        """Return the model whole, as a folder of it is written; all processes must ask for it.
+
+        Of a shared model it is a copy on the CPU, in the main process alone; the others get None.
+        """
+        if self.is_shared:
+            return whole_model(self.model, self._model_class, self.accelerator.is_main_process)
+        return self.model
+
+    def random_states(self) -> dict[str, Tensor]:
+        """Return the states of this process's random generators (dropout draws from them), by device."""
+        states = {"cpu": torch.get_rng_state()}
+        if self.accelerator.device.type == "cuda":
+            states["cuda"] = torch.cuda.get_rng_state()
+        return states
+
+    def set_random_states(self, states: dict[str, Tensor]) -> None:
+        """Set this process's random generators to what `random_states` returned."""
+        torch.set_rng_state(states["cpu"])
+        if "cuda" in states and self.accelerator.device.type == "cuda":
+            torch.cuda.set_rng_state(states["cuda"])
+
+    def seed_further_process(self) -> None:
+        """Seed this process, unless it is the main one: each draws a dropout of its own."""
+        if rank := self.accelerator.process_index:
+            torch.manual_seed((self.config.seed << 16) + rank)
+
+
+def _set_determinism(wanted: bool) -> None:
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+    torch.use_deterministic_algorithms(wanted)
+
+
+def _make_accelerator(config: LoopConfig, out: Path | None) -> Accelerator:
+    AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training here
+    in_bf16 = config.precision == "bf16"
+    if config.precision == "auto":
+        in_bf16 = bf16_pays(join_processes().device)
+    return Accelerator(
+        cpu=must_join_on_cpu(),
+        mixed_precision="bf16" if in_bf16 else "no",
+        log_with=config.trackers or None,
+        project_dir=out,
+    )

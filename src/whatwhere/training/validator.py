@@ -1,0 +1,53 @@
+"""Validation of a training: loss and accuracy on held-out batches."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+
+from .state import Batch, TrainingState
+
+Facts = Callable[[int, int], dict[str, float]]  # (labels predicted right, labels) -> more values of a validation
+
+
+class Validator:
+    """Loss and accuracy of a training's model on batches that it does not learn from, every `validate_every` steps."""
+
+    def __init__(
+        self, training: TrainingState, batches: Callable[[], Iterable[Batch]], facts: Facts = lambda right, labels: {}
+    ) -> None:
+        """batches: the held-out ones, always the same, with `labels` (-100 is none). facts: more values to log."""
+        self.training = training
+        self.batches = batches
+        self.facts = facts
+
+    def is_due(self, step: int) -> bool:
+        """Return whether the model is validated after `step`: every `validate_every`-th and the last one."""
+        return step % self.training.config.validate_every == 0 or step == self.training.steps
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Read all held-out batches and return what the log keeps of them.
+
+        validation_loss: mean over all labels, in nats. validation_accuracy: share of the labels predicted right.
+        validation_labels: their number.
+        """
+        accelerator = self.training.accelerator
+        model = self.training.model
+        model.eval()
+        total = 0.0
+        right = 0
+        labels = 0
+        for batch in self.batches():
+            batch = {key: value.to(accelerator.device) for key, value in batch.items()}
+            with accelerator.autocast():
+                output = model(**batch)
+            targets = batch["labels"][batch["labels"] != -100]
+            total += float(output.loss) * len(targets)
+            right += int((output.logits.argmax(-1) == targets).sum())
+            labels += len(targets)
+        return {
+            "validation_loss": total / max(labels, 1),
+            "validation_accuracy": right / max(labels, 1),
+            **self.facts(right, labels),
+            "validation_labels": labels,
+        }
