@@ -1,6 +1,7 @@
 """The page of ratios and the picture of memory over length, from the JSON of a run."""
 
 import math
+from collections import Counter
 from typing import Any
 
 from .timing import budget
@@ -141,12 +142,20 @@ def summary(parts: dict[str, Any]) -> list[str]:
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Write the rows of a part: a column a shape, in each cell the ratio over the medians of both sides."""
+    """Write the rows of a part: a column a shape, in each cell the ratio, its budget and the medians of both sides."""
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    measured = Counter((row["what"], row["shape"]) for row in rows)
+    notes: dict[str, set[str]] = {}
+    for row in rows:
+        notes.setdefault(row["what"], set()).add(row["note"])
     cells: dict[str, dict[str, str]] = {}
     for row in rows:
-        head = "; ".join(filter(None, (row["what"], row["note"], limit(row))))
-        cells.setdefault(head, {})[row["shape"]] = "<br>".join(filter(None, (spread(row), medians(row))))
+        what, shape, note = row["what"], row["shape"], row["note"]
+        by_shape = len(notes[what]) > 1 and measured[what, shape] == 1  # the note belongs to the shape, not to the row
+        head = what if by_shape else "; ".join(filter(None, (what, note)))
+        ratio = " ".join(filter(None, (spread(row), limit(row))))
+        parts = (ratio, medians(row), note if by_shape else "")
+        cells.setdefault(head, {})[shape] = "<br>".join(filter(None, parts))
     lines = [f"| | {' | '.join(shapes)} |", "| --- " * (len(shapes) + 1) + "|"]
     return lines + [f"| {head} | {' | '.join(of.get(shape, '') for shape in shapes)} |" for head, of in cells.items()]
 
@@ -208,11 +217,11 @@ def page(whole: dict[str, Any]) -> str:
     missed = [r for r in judged if not r["met"]]
     lines += ["", f"Budgets kept: {len(judged) - len(missed)} of {len(judged)}." + (" Missed:" if missed else ""), ""]
     lines += [
-        f"- {r['what']} ({r['shape']}): {r['ratio'] if r['second'] else r['first']['median']:.2f}, {budget(r)}"
+        f"- {r['what']} ({r['shape']}): {r['ratio'] if r['second'] else r['first']['median']:.2f}, {limit(r)}"
         for r in missed
     ]
     lines += ["", *summary(parts), "", "Below, each part with its command. In a table: ratio (smallest to largest of "]
-    lines[-1] += "a round), medians of first/second."
+    lines[-1] += "a round), budget, medians of first/second."
     for name, part in parts.items():
         m, v = part["machine"], part["versions"]
         where = m["accelerator"] or f"{m['cpu']}, {m['threads']} threads of {m['cores']} cores"
