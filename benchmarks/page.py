@@ -130,14 +130,15 @@ def summary(parts: dict[str, Any]) -> list[str]:
         for row in part["rows"]:
             if row["met"] is not None or name in PEERS:
                 groups.setdefault(row["what"], []).append(row)
-    lines = ["| first / second | shapes | ratio | budget | kept |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| first / second | shapes | ratio | budget |", "| --- | --- | --- | --- |"]
     for what, rows in groups.items():
         values = [row["ratio"] if row["second"] else row["first"]["median"] for row in rows]
         ends = list(dict.fromkeys(number(value) for value in (min(values), max(values))))
         judged = [row for row in rows if row["met"] is not None]
-        budgets = ", ".join(dict.fromkeys(limit(row) for row in judged))
-        kept = f"{sum(row['met'] for row in judged)} of {len(judged)}" if judged else ""
-        lines.append(f"| {what} | {len(rows)} | {' to '.join(ends)} | {budgets} | {kept} |")
+        met = sum(row["met"] for row in judged)
+        verdict = {len(judged): "met", 0: "missed"}.get(met, f"met in {met}")
+        judgement = f"{', '.join(dict.fromkeys(map(limit, judged)))}: {verdict}" if judged else ""
+        lines.append(f"| {what} | {len(rows)} | {' to '.join(ends)} | {judgement} |")
     return lines
 
 
