@@ -1,6 +1,7 @@
 """The page of ratios and the picture of memory over length, from the JSON of a run."""
 
 import math
+from collections import Counter
 from typing import Any
 
 from .timing import budget
@@ -24,90 +25,71 @@ TITLES = {
     "counts": "Counts by position",
     "mds": "Multidimensional scaling of positions",
 }
+PEERS = ("peers", "inference", "long", "counts")  # parts whose every row is held against another package
 ABOUT = {
     "study": """
 The same tokens for `dstg`, `ap`, `rp` and `rope` by the recipe of size tiny: one model after the other with all threads
-and batches of 16, as a demo once trained, and as many models at once as there are cores, a thread each, with the
-recipe's batches. The ratio is that of tokens a second; both sides run the code of today.
+and batches of 16, against as many models at once as there are cores, a thread each, with the recipe's batches.
 """,
     "busy": """
-Steps of `dstg` by the recipe of size tiny, by how torch's threads wait for each other. A command's sleep where other
-programs use more than a quarter of a core as it begins, else they spin 10,000 times ([how to](how-to/machine.md));
-those meet a busy core where another program begins later. Ratios are of the minima of alternating rounds, as other
-programs can only add to a time.
+Steps of `dstg` by the recipe of size tiny, by how torch's threads wait for each other. A command sleeps where other
+programs use more than a quarter of a core as it begins, else it spins 10,000 times ([how to](how-to/machine.md)).
+Ratios of minima: other programs can only add to a time.
 """,
     "long": """
-A forward pass over one text, without gradients, by a whole encoder of paper size with as many positions, fused
-attention, each point a process of its own. Memory: growth of the peak of the process over what it held with the
-weights. The peer is transformers' BERT of the same width, depth and feed-forward width, by its own fused attention; its
-feed-forward has no gate, a third of the work less there.
+A forward pass over one text, without gradients, at paper size, fused attention, a process for each point. Memory is
+what the process's peak grows by over the weights. BERT is transformers', of the same width and depth, without a gate.
 """,
     "presets": """
-Each preset against `nope` on the same block with the same dropout: what its scheme costs. At paper size presets of the
-BERT block have 12 layers of 768, those of the NeoBERT block 6 of 720 (`dstg`: 768). Each has a process of its own, as a
-training has.
+Each preset against `nope` on the same block: what its scheme costs. At paper size BERT's block has 12 layers of 768,
+NeoBERT's 6 of 720 (`dstg`: 768). A process for each preset.
 """,
     "peers": """
-Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied embeddings, 15 % masked, the same
-optimizer, sdpa. Ours projects the masked tokens on the vocabulary, theirs every token; `sparse_prediction` makes
-ModernBERT do as ours. What differs: BERT has token types; ModernBERT has a prediction head (dense, GELU, norm) and a
-norm after the embedding that `rope` lacks, and here full attention in every layer.
+Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied embeddings, 15 % masked, one optimizer,
+sdpa. Ours projects the masked tokens alone on the vocabulary, as ModernBERT does with `sparse_prediction`. ModernBERT
+has a prediction head and a norm after the embedding that `rope` lacks.
 """,
     "inference": """
-One thread, float32, `torch.inference_mode`, encoders without heads, nothing padded; every pass finds its weights and
-memory as the one before left them. The budget is what the products alone cost (in the note: how many operations the
-first has of the second), and a tenth. Exported: by `whatwhere export`, vectors, run by onnxruntime on one thread, in
-turns with torch, which is slower then than in the rows above (2.7 and 4.4 ms at tiny, 1 × 32).
+One thread, float32, encoders without heads, nothing padded. The budget is what the products alone cost (the number of
+operations is in the row) and a tenth. Exported: by `whatwhere export`, run by onnxruntime in turns with torch.
 """,
     "attention": """
 One module forward and backward with its biases. Eager is the specification: every term a matrix, then softmax.
 """,
     "positional": """
-The correlation with θ1 and θ2 is computed once in a pass and serves all layers; adding it to the scores, with the
-reset, is in the ratio to `bert-a`, which adds nothing.
+The correlation with θ1 and θ2 is computed once in a pass for all layers.
 """,
     "memory": """
-Tracked allocations of torch without weights and their gradients, float32, CPU, each point a process of its own;
-resident is the growth of the process's peak at the longest row, the exponent that of the tracked peak over the three
-longest. Held: what the forward pass leaves for the backward pass. Maps: how many (h, n, n) tensors of float32 make up
-what grows with n², for a batch of one row, and held by each further row; a fraction below 0.01 is none. They are
-counted from the two longest rows (by example also from the two up to 512): a negative number says that maps are kept
-for the shorter row only.
+Tracked allocations without weights and their gradients, float32, CPU, a process for each point; resident is the growth
+of the process's peak at the longest row, the exponent that of the tracked peak over the three longest. Maps: how many
+(h, n, n) tensors the part that grows with n² makes up, for one row, and held by each further row.
 """,
     "packing": """
-Real tokens a second. Padded: one piece of one document in each row. Packed: several documents in a row, isolated,
-positions restarted. Run-on: full rows without isolation.
+Real tokens a second. Padded: one piece of a document in each row. Packed: several, isolated. Run-on: full rows.
 """,
     "probes": """
 All probes of a model at once against one scikit-learn fit each, equal R².
 """,
     "heads": """
-One pass of documents: the forward pass alone against the same pass in which every block also hands over its terms and
-KL(A ‖ A without the term) is measured for every head and term. The ratio is that of the speeds.
+The forward pass alone against the same pass with KL(A ‖ A without the term) for every head and term.
 """,
     "linguistic": """
-Which of the commonest words comes next, in 2 to 33 classes, is read off every hidden state of the shipped model, both
-streams and each alone, and for shuffled labels, by five seeds: all at once, against one scikit-learn fit each, of which
-one in fifteen is timed. Likelihoods: rows of one length in batches, against a forward pass a token.
+Linear probes of the shipped model by five seeds, all at once, against one scikit-learn fit each, of which one in
+fifteen is timed. Likelihoods: rows of one length in batches, against a forward pass a token.
 """,
     "tuning": """
-`reference` on made-up pairs of sentences; batches, encoded before, and clipping are in both sides. Scores on the way
-are in neither.
+`reference` on made-up pairs of sentences; batches and clipping on both sides, no scores on the way.
 """,
     "windows": """
 CPU time of one core. `encode_batch` is the tokenizer alone.
 """,
     "counts": """
-CPU time of one core; every way gives the same counts. From windows: the files of token ids are in the page cache, scipy
-and scikit-learn get all ids in memory. From text: reading, tokenising, counting whole documents in 32 groups; to
-stress: also Hellinger distances, MDS and the stress of every encoding at d = 768. `encode_batch_fast` gives no offsets.
-Ours tokenises each different word once where the tokenizer treats what stands between spaces on its own, so a ratio
-below 1 is no slip.
+CPU time of one core; every way gives the same counts. To stress: also distances, MDS and the stress of every encoding.
+Ours tokenises each different word once where the tokenizer allows it, so a ratio below 1 is no slip.
 """,
     "mds": """
-From the distributions of tokens to coordinates, one way as the other; √p is inside. Ours takes sparse distributions
-where they are sparse, the others need dense ones, which are made beforehand. The peak is that of a process which draws
-the counts and scales them.
+From distributions of tokens to coordinates; √p is inside. Ours takes sparse distributions, the others need dense ones,
+made beforehand.
 """,
 }
 
@@ -117,29 +99,66 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def shown(figure: dict[str, Any] | None) -> str:
-    """A figure with its unit and its spread."""
-    if figure is None:
+def medians(row: dict[str, Any]) -> str:
+    """Write the medians of both sides of a row with their unit, as "134/108 ms"."""
+    sides = [figure for figure in (row["first"], row["second"]) if figure is not None]
+    unit, scale = sides[0]["unit"], 1.0
+    if unit == "s" and all(figure["median"] < 10 for figure in sides):
+        unit, scale = "ms", 1e3
+    return "/".join(number(scale * figure["median"]) for figure in sides) + f" {unit}"
+
+
+def spread(row: dict[str, Any]) -> str:
+    """Write the ratio of a row with the smallest and largest of a round, as "**1.24** (0.76–1.95)"."""
+    if not row["second"]:
         return ""
-    scale, unit = (1e3, "ms") if figure["unit"] == "s" and figure["median"] < 10 else (1, figure["unit"])
-    middle, low, high = (number(scale * figure[key]) for key in ("median", "min", "max"))
-    return f"{middle} {unit}" + (f" ({low}–{high})" if figure["repeats"] > 1 else "")
+    ratio = f"**{row['ratio']:.2f}**" if row["ratio"] >= 0.1 else f"**{row['ratio']:.3f}**"
+    if row["first"]["repeats"] > 1:
+        ratio += f" ({row['ratio_min']:.3g}–{row['ratio_max']:.3g})"
+    return ratio
+
+
+def limit(row: dict[str, Any]) -> str:
+    """Write the budget of a row, as "≤ 1.2"."""
+    return budget(row).partition(":")[0]
+
+
+def summary(parts: dict[str, Any]) -> list[str]:
+    """Write a row for each ratio that has a budget or another package as its peer, over all shapes."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for name, part in parts.items():
+        for row in part["rows"]:
+            if row["met"] is not None or name in PEERS:
+                groups.setdefault(row["what"], []).append(row)
+    lines = ["| first / second | shapes | ratio | budget |", "| --- | --- | --- | --- |"]
+    for what, rows in groups.items():
+        values = [row["ratio"] if row["second"] else row["first"]["median"] for row in rows]
+        ends = list(dict.fromkeys(number(value) for value in (min(values), max(values))))
+        judged = [row for row in rows if row["met"] is not None]
+        met = sum(row["met"] for row in judged)
+        verdict = {len(judged): "met", 0: "missed"}.get(met, f"met in {met}")
+        judgement = f"{', '.join(dict.fromkeys(map(limit, judged)))}: {verdict}" if judged else ""
+        lines.append(f"| {what} | {len(rows)} | {' to '.join(ends)} | {judgement} |")
+    return lines
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """The rows of a part."""
-    lines = ["| what | shape | ratio | budget | first | second | |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    for r in rows:
-        ratio = ""
-        if r["second"]:
-            ratio = f"**{r['ratio']:.2f}**" if r["ratio"] >= 0.1 else f"**{r['ratio']:.3f}**"
-            if r["first"]["repeats"] > 1:
-                ratio += f" ({r['ratio_min']:.3g}–{r['ratio_max']:.3g})"
-        lines.append(
-            f"| {r['what']} | {r['shape']} | {ratio} | {budget(r)} | {shown(r['first'])} | {shown(r['second'])} | "
-            f"{r['note']} |"
-        )
-    return lines
+    """Write the rows of a part: a column a shape, in each cell the ratio, its budget and the medians of both sides."""
+    shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    measured = Counter((row["what"], row["shape"]) for row in rows)
+    notes: dict[str, set[str]] = {}
+    for row in rows:
+        notes.setdefault(row["what"], set()).add(row["note"])
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        what, shape, note = row["what"], row["shape"], row["note"]
+        by_shape = len(notes[what]) > 1 and measured[what, shape] == 1  # the note belongs to the shape, not to the row
+        head = what if by_shape else "; ".join(filter(None, (what, note)))
+        ratio = " ".join(filter(None, (spread(row), limit(row))))
+        parts = (ratio, medians(row), note if by_shape else "")
+        cells.setdefault(head, {})[shape] = "<br>".join(filter(None, parts))
+    lines = [f"| | {' | '.join(shapes)} |", "| --- " * (len(shapes) + 1) + "|"]
+    return lines + [f"| {head} | {' | '.join(of.get(shape, '') for shape in shapes)} |" for head, of in cells.items()]
 
 
 def memory_table(curves: list[dict[str, Any]]) -> list[str]:
@@ -185,36 +204,40 @@ def long_table(curves: list[dict[str, Any]]) -> list[str]:
 
 
 def page(whole: dict[str, Any]) -> str:
-    """docs/benchmarks.md."""
+    """Write docs/benchmarks.md."""
     lines = [
         "# Benchmarks",
         "",
         "Written by `make bench` (`python -m benchmarks`) from `benchmarks.json`, which holds every repeat. A ratio is "
         "median over median",
-        "of alternating runs in one process after a warm-up; in brackets the smallest and largest of a round. First "
-        "and second are the two",
-        "sides of the ratio: median (smallest–largest).",
+        "of alternating runs in one process after a warm-up; below 1 the first is faster, or larger where it says so. "
+        "No time alone is compared.",
     ]
     parts = whole["parts"]
     judged = [r for part in parts.values() for r in part["rows"] if r["met"] is not None]
     missed = [r for r in judged if not r["met"]]
-    lines += ["", f"Budgets kept: {len(judged) - len(missed)} of {len(judged)}." + (" Missed:" if missed else "")]
+    lines += ["", f"Budgets kept: {len(judged) - len(missed)} of {len(judged)}." + (" Missed:" if missed else ""), ""]
     lines += [
-        f"- {r['what']} ({r['shape']}): {r['ratio'] if r['second'] else r['first']['median']:.2f}, {budget(r)}"
+        f"- {r['what']} ({r['shape']}): {r['ratio'] if r['second'] else r['first']['median']:.2f}, {limit(r)}"
         for r in missed
     ]
+    lines += ["", *summary(parts), "", "Below, each part with its command. In a table: ratio (smallest to largest of "]
+    lines[-1] += "a round), budget, medians of first/second."
     for name, part in parts.items():
         m, v = part["machine"], part["versions"]
         where = m["accelerator"] or f"{m['cpu']}, {m['threads']} threads of {m['cores']} cores"
-        lines += ["", f"## {TITLES[name]}", "", ABOUT[name].strip(), ""]
-        lines.append(
-            f"`{part['command']}`, {part['date']}, {part['scale']}, {where}, torch {v['torch']}, transformers "
-            f"{v['transformers']}; "
-            f"{part['seconds']:.0f} s, load of the machine {part['load'][0]} before and {part['load'][1]} after."
-        )
-        lines += ["", *table(part["rows"])]
+        lines += ["", f"## {TITLES[name]}", "", ABOUT[name].strip(), "", '<details markdown="1">']
+        lines.append(f"<summary>{part['date']}, {where}: {len(part['rows'])} ratios</summary>")
+        lines += [
+            "",
+            f"`{part['command']}`, {part['scale']}, torch {v['torch']}, transformers {v['transformers']}; "
+            f"{part['seconds']:.0f} s, load {part['load'][0]} before and {part['load'][1]} after.",
+            "",
+            *table(part["rows"]),
+        ]
         if part["curves"]:
             lines += (memory_table if name == "memory" else long_table)(part["curves"])
+        lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 A row of results is a plain dict: `what`, `shape`, the figures `first` and `second` (name, unit, every value, median,
 min, max), `ratio` = median of first / median of second (of the minima where `of` says so) with the smallest and largest
-of a round, and the budget. Budgets: docs/state.md.
+of a round, and the budget. Budgets: docs/benchmarks.md.
 """
 
 import time

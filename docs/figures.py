@@ -260,30 +260,20 @@ def method() -> str:
 
 
 def reliability() -> str:
-    """The table of docs/reliability.md: what was struck, how often, and how often it ended as if nothing had been."""
+    """Draw the table of docs/reliability.md: how often a work was struck, and how often it ended as it should."""
     table = (DOCS / "reliability.md").read_text("utf-8").split("<!-- faults -->")[1].split("<!-- end -->")[0]
-    found: dict[str, dict[str, tuple[int, int]]] = {}
-    for line in table.strip().splitlines()[2:]:
-        mode, work, points, *ended = (cell.strip() for cell in line.strip("|").split("|"))
-        struck = int(re.match(r"\d+", points)[0])
-        well = min(int(re.match(r"\d+", cell)[0]) for cell in ended if cell)
-        found.setdefault(work.strip("`"), {})[mode] = (struck, well)
-    modes = list(dict.fromkeys(mode for of in found.values() for mode in of))
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()]
+    (_, *modes), _, *body = lines
+    struck = well = 0
     rows = {}
-    for work, of in found.items():
-        cells = [of.get(mode, (0, 0)) for mode in modes]
-        rows[work] = [
-            ("", "")
-            if not struck
-            else (f"{struck}", "relative")
-            if well == struck
-            else (f"{well} of {struck}", "absolute")
-            for struck, well in cells
-        ]
-    struck, well = (sum(cell[i] for of in found.values() for cell in of.values()) for i in (0, 1))
+    for work, *cells in body:
+        counts = [[int(count) for count in cell.split(" of ")] for cell in cells if cell]
+        struck += sum(of[-1] for of in counts)
+        well += sum(of[0] for of in counts)
+        colours = ["absolute" if " of " in cell else cell and "relative" for cell in cells]
+        rows[work.strip("`")] = list(zip(cells, colours, strict=True))
     how = "each" if struck == well else f"{well:,} of them"
-    title = f"{struck:,} strikes; {how} noticed, or the same command ended bit-equal"
-    return grid(title, modes, rows)
+    return grid(f"{struck:,} strikes; {how} noticed, or the same command ended bit-equal", modes, rows)
 
 
 def chips(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[str], str]]) -> str:

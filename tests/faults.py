@@ -33,7 +33,6 @@ malformed  the cases of tests/test_malformed*.py, counted in a table of their ow
 import argparse
 import os
 import random
-import re
 import shutil
 import sys
 import tempfile
@@ -53,6 +52,7 @@ from whatwhere.records.record import read_records
 from whatwhere.run.hashes import HASHES, hashes, verify
 
 DAMAGE = ("flipped", "vanished")
+ORDER = (*MODES, "random", *DAMAGE, "flip", "gone")  # of the columns of the table
 WHOLLY = ("study",)  # whose files are damaged one by one, each in models of another kind
 WITHOUT_HASH = ("log.jsonl", "*.html", "README.md")
 TWICE = 5  # every so manieth point
@@ -227,35 +227,37 @@ def _unreadable(path: Path) -> bool:
 
 
 def rows(done: Mapping[str, Counter[str]]) -> dict[tuple[str, str], str]:
-    """The outcomes, a row of Markdown each: by what was done to what."""
+    """Return the cell of each (mode, work): how many points, or "40 of 48" where not all ended as they should."""
     found: dict[tuple[str, str], str] = {}
     for name, got in done.items():
         got = Counter({key: int(value) for key, value in got.items()})  # of one point they are truths
-        for mode in (*MODES, "random", *DAMAGE, "flip", "gone"):
-            if not (points := got[f"{mode} points"]):
-                continue
-            twice = f", {got[f'{mode} twice']} twice" if got[f"{mode} twice"] else ""
+        for mode in ORDER:
+            points = got[f"{mode} points"]
             if mode in ("flip", "gone"):
-                cells = (points, f"{got[f'{mode} noticed']} noticed", "", "")
+                well = got[f"{mode} noticed"]
             elif mode in DAMAGE:
-                named, equal = got[f"{mode} named"], got[f"{mode} equal"]
-                cells = (points, named + equal, equal, f"{named} named the file")
+                well = got[f"{mode} named"] + got[f"{mode} equal"]
             else:
-                ended = got[f"{mode} ended as they should"]
-                cells = (f"{points}{twice}", ended, got[f"{mode} equal"], got[f"{mode} clean"])
-            found[mode, name] = f"| {mode} | `{name}` | {' | '.join(map(str, cells))} |"
+                well = min(got[f"{mode} {how}"] for how in ("ended as they should", "equal", "clean"))
+            if points:
+                found[mode, name] = f"{points}" if well == points else f"{well} of {points}"
     return found
 
 
 def table(found: Mapping[tuple[str, str], str], page: str = "") -> str:
-    """Rows as a table; those of a page that were not measured anew stay."""
+    """Write cells as a table, a row a work and a column a mode; cells of a page that were not measured anew stay."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
     kept = {
-        (mode, name): line for line, mode, name in re.findall(r"^(\| ([\w-]+) \| `(\w+)` \|.*)$", page, re.MULTILINE)
+        (mode, row[0].strip("`")): cell
+        for row in lines[2:]
+        for mode, cell in zip(lines[0][1:], row[1:], strict=True)
+        if cell
     }
-    order, names = [*MODES, "random", *DAMAGE, "flip", "gone"], list(dict.fromkeys(name for _, name in kept | found))
-    head = "| what was done to it | to | points | ended as it should | bit-equal after | nothing left, hashes right |"
-    body = sorted(kept | found, key=lambda key: (order.index(key[0]), names.index(key[1])))
-    return "\n".join([head, "| --- | --- | --- | --- | --- | --- |", *((kept | found)[key] for key in body)])
+    both = kept | found
+    modes = [mode for mode in ORDER if any(mode == of for of, _ in both)]
+    works = list(dict.fromkeys(work for _, work in both))
+    body = [[f"`{work}`", *(both.get((mode, work), "") for mode in modes)] for work in works]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (["", *modes], ["---"] * (len(modes) + 1), *body))
 
 
 def put(page: str, name: str, table: Callable[[str], str]) -> str:
@@ -323,7 +325,7 @@ def main() -> None:
         help="each so many changes and files, 1 for all; without it what ends in a quarter of an hour: a kill as often "
         f"as the work says, other modes {RARER} times as rarely",
     )
-    parser.add_argument("--out", type=Path, help="page whose rows of what is done are replaced; the others stay")
+    parser.add_argument("--out", type=Path, help="page whose cells of what is done are replaced; the others stay")
     parser.add_argument("--only", help="modes, with commas")
     parser.add_argument("--works", help="pretrain, study, windows ..., with commas: the names in the table")
     given = parser.parse_args()

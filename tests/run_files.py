@@ -7,7 +7,7 @@ from pathlib import Path
 
 PAGE = (Path(__file__).parents[1] / "docs/runs.md").read_text(encoding="utf-8")
 POOLINGS = ("mean", "cls", "semantic", "position")
-MODEL, WINDOWS = "A model", "Windows"
+EVERY, MODEL, WINDOWS = "Every folder", "A model", "Windows"
 MEASURED = ("tokens_per_second", "waiting", "memory_peak_bytes")  # of a line of a log: no two trainings have the same
 
 
@@ -23,14 +23,14 @@ def _section(section: str) -> str:
 
 
 def logged(section: str) -> list[frozenset[str]]:
-    """Of each kind of line in the log of a section the keys that docs/runs.md names, in a study with its events."""
+    """List the keys that docs/runs.md names for each kind of line in a section's log; in a study, also its events."""
     (cell,) = re.findall(r"^\| `log\.jsonl` \| (.*?) \|", _section(section), flags=re.M)
     return [frozenset(re.findall(r"`([^`]+)`", kind)) for kind in cell.split(";")]
 
 
 def patterns(section: str) -> list[str]:
-    """First cells of the table of a section, what it writes in capitals (NAME, K, N, TASK ...) as anything, POOLING as
-    each of them."""
+    """Return the file names of a section's table as patterns: a word in capitals (NAME, K, N, TASK ...) stands for
+    anything, POOLING for each of the poolings."""
     cells = re.findall(r"^\| (`.*?) \|", _section(section), flags=re.M)
     names = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
     each = [name.replace("POOLING", pooling) for name in names for pooling in POOLINGS if "POOLING" in name]
@@ -39,10 +39,11 @@ def patterns(section: str) -> list[str]:
 
 
 def unexplained(run: Path, section: str) -> list[str]:
-    """Files of a run that docs/runs.md does not name in its section, that of models or that of windows; what a kill
-    left is passed over."""
+    """List files of a run that docs/runs.md names neither in this section nor in those of every folder, of models and
+    of windows; temporary files that a kill left are passed over."""
     models = patterns(MODEL)
     named = [*patterns(section), *models, *(f"models/*/seed-*/{name}" for name in models), *patterns(WINDOWS)]
+    named += [place for name in patterns(EVERY) for place in (name, f"*/{name}")]
     files = sorted(path.relative_to(run) for path in run.rglob("*") if path.is_file())
     assert files
     seen = [str(file) for file in files if not any(part.startswith(".") for part in file.parts)]
@@ -50,7 +51,7 @@ def unexplained(run: Path, section: str) -> list[str]:
 
 
 def missing(run: Path, section: str) -> set[str]:
-    """Patterns of the section that no file of a run has."""
+    """Return the patterns of a section that match no file of a run."""
     files = [str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()]
     return {
         name

@@ -31,7 +31,7 @@ def check(folder: Path, parts: list[str]) -> dict:
         assert part["rows"] and part["command"] in page
         assert part["machine"]["cores"] and part["versions"]["torch"] and len(part["load"]) == 2
         for row in part["rows"]:
-            assert f"| {row['what']} | {row['shape']} |" in page
+            assert row["what"] in page and f"| {row['shape']} |" in page
             for figure in filter(None, (row["first"], row["second"])):
                 assert len(figure["values"]) == figure["repeats"] >= 1
                 assert 0 < figure["min"] <= figure["median"] <= figure["max"]
