@@ -37,13 +37,13 @@ import whatwhere as ww
 from whatwhere.cli.models import open_encoder, open_tokenizer
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.corpus.labelled import read_labelled
-from whatwhere.encoder.tables import read_table
 from whatwhere.evaluation import holmes, ud
 from whatwhere.evaluation.blimp import read_blimp
 from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import TASKS, read_task
 from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.local_tasks import LOCAL
+from whatwhere.models.tables import read_table
 from whatwhere.records.record import read_records
 from whatwhere.report import page_of
 from whatwhere.report.explorer import load_explorer

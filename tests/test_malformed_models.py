@@ -16,8 +16,8 @@ from safetensors.numpy import save_file
 import whatwhere as ww
 from whatwhere.cli.models import open_encoder, open_tokenizer
 from whatwhere.corpus import load_tokenizer
-from whatwhere.encoder.tables import read_table
 from whatwhere.geometry.counts import Counts
+from whatwhere.models.tables import read_table
 from whatwhere.run.hashes import write_hashes
 from whatwhere.training import checkpoints
 

@@ -58,8 +58,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("encoder", "geometry"):
-        return import_module(f".{name}", __name__)
+    if name == "geometry":
+        return import_module(".geometry", __name__)
     if name in ("dataframe", "figures", "plot"):
         return getattr(import_module(".report.notebook", __name__), name)
     if name in ("export", "predict"):
@@ -67,7 +67,9 @@ def __getattr__(name: str) -> Any:
     if name == "reference":
         return import_module(".run.shipped", __name__).reference
     if name in __all__:
-        return getattr(import_module(".encoder", __name__), name)
+        encoder = import_module(".encoder", __name__)
+        import_module(".models.tables", __name__)  # so that a new model's table may start from another model's
+        return encoder if name == "encoder" else getattr(encoder, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

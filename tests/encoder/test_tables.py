@@ -23,7 +23,7 @@ from transformers import (
 )
 
 import whatwhere as ww
-from whatwhere.encoder.tables import read_table
+from whatwhere.models.tables import read_table
 from whatwhere.training.optimizers import make_optimizers
 from whatwhere.training.pretrain import PretrainConfig
 

@@ -13,7 +13,6 @@ from made_trees import write_trees
 import whatwhere as ww
 from whatwhere.analysis.passes import body_of
 from whatwhere.corpus import load_tokenizer
-from whatwhere.encoder.tables import most_tokens
 from whatwhere.evaluation import linguistic, paragraphs
 from whatwhere.evaluation.examples import Row, examples
 from whatwhere.evaluation.family import bounded, paired
@@ -21,6 +20,7 @@ from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig, row_st
 from whatwhere.evaluation.paragraphs import flesch, sentences_of, syllables
 from whatwhere.evaluation.tuning import open_body, open_masked
 from whatwhere.evaluation.word_states import Slot, parts_of, slot_states
+from whatwhere.models.lengths import most_tokens
 from whatwhere.records.record import read_records, select
 from whatwhere.study import benchmarks as evaluate
 from whatwhere.study.benchmarks import run_evaluation

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..encoder.tables import read_table
 from ..geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
 from ..geometry.distances import distances
 from ..geometry.encodings import random_table
 from ..models.folder import trained
+from ..models.tables import read_table
 from ..records.record import Record, select
 from ..training.checkpoints import CHECKPOINTS, all_checkpoints
 from .attention_weights import TOTAL, WeightReader, Weights, query_mean

@@ -20,7 +20,6 @@ from .options import (
     Setting,
     configured,
     emit,
-    own_scheme,
     report_line,
     verb,
 )
@@ -110,8 +109,7 @@ def spectra(
     from ..training.settings import use_scheme
 
     use_scheme(scheme)
-    with own_scheme(Path(sources[0])):
-        run, page = run_spectra(sources, out, words)
+    run, page = run_spectra(sources, out, words)
     records = [vars(r) for of_table in run.records for r in of_table]
     written = f"\n\n{report_line(page)}" if page else ""
     emit(
@@ -228,7 +226,7 @@ def attention(
     """
     from ..analysis.texts import LEVELS, repeated_text, shown_tokens, text_maps
     from ..analysis.who import Who
-    from ..encoder.tables import most_tokens
+    from ..models.lengths import most_tokens
     from ..report.explorer import ExplorerModel, ExplorerText
     from ..report.pages import write_attention_page
     from ..study.machine import versions

@@ -11,7 +11,6 @@ import typer
 from ..run.errors import opening, shortly
 from ..run.files import read_object
 from ..run.shipped import REFERENCE, model_source
-from .options import own_scheme
 
 _SHIPPED = f"`{REFERENCE}`, the one that comes with the package (a folder of that name here is ./{REFERENCE})"
 AnyModel = Annotated[
@@ -33,8 +32,8 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     from transformers.utils import logging
 
     from ..encoder import Encoder, EncoderForMaskedLM
-    from ..encoder.tables import check_sizes, own_config
-    from ..models.folder import COPY, check_folder, config_of, here
+    from ..models.config import COPY, check_sizes, own_config
+    from ..models.folder import check_folder, config_of, here
     from ..training.settings import use_scheme
 
     logging.disable_progress_bar()
@@ -47,11 +46,10 @@ def open_encoder(model: str, scheme: Path | None, head: bool = False) -> Any:
     with opening(model):
         if kind == "whatwhere":
             ours: Any = EncoderForMaskedLM if head else Encoder
-            with own_scheme(folder):
-                config = own_config(folder)
-                opened, info = ours.from_pretrained(
-                    folder, dtype=_at_least_32_bits(config), local_files_only=True, output_loading_info=True
-                )
+            config = own_config(folder)
+            opened, info = ours.from_pretrained(
+                folder, dtype=_at_least_32_bits(config), local_files_only=True, output_loading_info=True
+            )
             return _whole(opened, info, model)
         config = config_of(model, local)
         if local:

@@ -4,8 +4,7 @@ import inspect
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
@@ -147,15 +146,3 @@ def configured(
     use_scheme(merged.get("scheme"))
     flags = {param.name: param.opts[0] for param in context.command.params if param.name in here}
     return kind.parse(merged, {**dict(zip(values, values, strict=True)), **flags}, path, settings or ())
-
-
-@contextmanager
-def own_scheme(folder: Path) -> Iterator[None]:
-    """Lets the error of an unknown scheme name the file that the model's folder carries."""
-    try:
-        yield
-    except ValueError as error:
-        carried = folder / "own_scheme.py"
-        if "--scheme FILE" not in str(error) or not carried.is_file():
-            raise
-        raise ValueError(f"{error} The model carries it: read {carried}, then add --scheme {carried}.") from None

@@ -22,8 +22,8 @@ from ..corpus.python_docs import PythonDocs
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
 from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
-from ..encoder.tables import most_tokens
-from ..models.folder import device_of
+from ..models.lengths import most_tokens
+from ..models.tensors import device_of
 from ..records.record import Record
 from ..run.files import read_json, read_object
 from ..run.progress import Show, counted

@@ -11,7 +11,7 @@ from ..analysis.passes import Documents, at_least_float32, body_of, hidden_state
 from ..analysis.probes import stream_columns
 from ..corpus.labelled import padded
 from ..encoder.sentence import trained_states
-from ..encoder.tables import most_tokens
+from ..models.lengths import most_tokens
 
 BATCH_TOKENS = 8192  # of a forward pass, padding included
 LAYERS = ("last", "all")

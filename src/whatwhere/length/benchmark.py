@@ -16,12 +16,13 @@ from ..analysis.probes import stream_columns
 from ..analysis.who import Who, document_mean
 from ..corpus import load_tokenizer, open_source
 from ..encoder import EncoderConfig
-from ..encoder.tables import named_tensors, read_table, table_key
 from ..evaluation.family import EvaluationConfig, Family, Piece, check_known, model_names
 from ..evaluation.tuning import open_masked
 from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
 from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
+from ..models.tables import read_table, table_key
+from ..models.tensors import named_tensors
 from ..records.record import Record
 from ..run.files import new_folder, read_object, read_yaml, temporary_folder, write_json
 from ..run.hashes import write_hashes

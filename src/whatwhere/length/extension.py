@@ -17,11 +17,12 @@ from torch.nn.utils.parametrize import register_parametrization, remove_parametr
 from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
-from ..encoder.tables import WITHOUT_CLS, named_tensors, rows_of_no_position, table_key
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
 from ..models.folder import check_folder
-from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
+from ..models.lengths import EXTENSION, LENGTHS, reads, rows_of_no_position, trained_on
+from ..models.tables import WITHOUT_CLS, table_key
+from ..models.tensors import named_tensors
 from ..run.files import new_folder, read_json, read_object, write_json, write_text
 from ..run.hashes import write_hashes
 from ..run.locks import sweep_beside

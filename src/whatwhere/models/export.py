@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from ..encoder.sentence import pooled
-from ..encoder.tables import most_tokens
 from ..run.errors import shortly
 from ..run.files import new_folder, write_json
 from ..run.hashes import write_hashes
 from ..run.locks import sweep_beside
+from .lengths import most_tokens
 from .predict import Predictor
 
 MODEL, FACTS = "model.onnx", "export.json"

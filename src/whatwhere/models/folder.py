@@ -7,19 +7,17 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-import torch
 from transformers import AutoConfig
 from transformers.utils import logging as transformers_logging
 
 from ..encoder import EncoderConfig, EncoderForMaskedLM
-from ..encoder.tables import check_sizes, most_tokens, own_config
 from ..run.errors import opening
 from ..run.files import read_object
 from ..run.hashes import check_files
 from ..run.hub import ask_once, offline
 from ..run.shipped import model_source
-
-COPY = "Use a complete copy of the model."
+from .config import COPY, check_sizes, own_config
+from .lengths import most_tokens
 
 
 def model_config(model: str | Path) -> tuple[str, Any]:
@@ -106,11 +104,6 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         transformers_logging.set_verbosity(before)
-
-
-def device_of(model: Any) -> torch.device:
-    """Where the parameters of a model are; the CPU where it has none."""
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
 def input_form(model: Any, tokenizer: Any, length: int) -> tuple[int, bool]:

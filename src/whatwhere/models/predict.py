@@ -14,10 +14,10 @@ from ..corpus import load_tokenizer
 from ..corpus.labelled import padded
 from ..encoder import EncoderConfig
 from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
-from ..encoder.tables import most_tokens
 from ..run.errors import opening, several
-from .folder import device_of, input_form, model_config, quiet
-from .lengths import read_at_once
+from .folder import input_form, model_config, quiet
+from .lengths import most_tokens, read_at_once
+from .tensors import device_of
 
 KINDS: dict[str, Any] = {
     "labels": AutoModelForSequenceClassification,

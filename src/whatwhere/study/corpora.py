@@ -33,9 +33,9 @@ from ..analysis.position_tables import load_tables
 from ..analysis.who import Who
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..encoder import Encoder, EncoderConfig
-from ..encoder.tables import WITHOUT_CLS
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..models.folder import quiet
+from ..models.tables import WITHOUT_CLS
 from ..records.record import Record
 from ..run.files import read_json, remove_folder, write_array, write_arrays
 from ..run.jobs import show_progress

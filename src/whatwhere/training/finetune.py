@@ -22,9 +22,9 @@ from ..corpus.labelled import LabelledBatches, label_names, read_labelled
 from ..encoder import EncoderConfig
 from ..encoder.attention import check_backend
 from ..encoder.registry import nearest
-from ..encoder.tables import most_tokens
 from ..models.card import classifier_card, rows_cut
 from ..models.folder import model_config, quiet
+from ..models.lengths import most_tokens
 from ..records.intervals import share_interval
 from ..run.errors import opening
 from ..run.files import read_object, write_json

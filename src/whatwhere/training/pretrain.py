@@ -28,9 +28,9 @@ from ..corpus.build import content
 from ..corpus.tokenizer import UNITS
 from ..encoder import PRESETS, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import check_backend
-from ..encoder.tables import check_table_files
 from ..models.card import model_card
 from ..models.explain import costs, try_scheme
+from ..models.tables import check_table_files
 from ..run.files import read_object
 from ..run.hashes import check_files
 from ..run.progress import Show
