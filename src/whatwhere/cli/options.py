@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
+from ..run.shipped import REFERENCE
+
 if TYPE_CHECKING:
     from ..run.settings import StrictConfig
 
@@ -27,6 +29,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_SHIPPED = f"`{REFERENCE}`, the one that comes with the package (a folder of that name here is ./{REFERENCE})"
+AnyModel = Annotated[
+    str,
+    typer.Argument(
+        help="A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub "
+        "name; or " + _SHIPPED + "."
+    ),
+]
 Corpus = Annotated[
     str | None,
     typer.Option(

@@ -11,8 +11,8 @@ import typer
 
 from ..records.terms import unequal
 from ..run.files import read_json, read_object
-from .models import AnyModel
 from .options import (
+    AnyModel,
     ConfigFile,
     Corpus,
     CorpusField,

@@ -9,8 +9,7 @@ import typer
 
 from ..run.errors import check_utf8
 from ..run.files import write_array
-from .models import AnyModel
-from .options import Field, Json, Scheme, emit, verb
+from .options import AnyModel, Field, Json, Scheme, emit, verb
 
 
 @verb()
