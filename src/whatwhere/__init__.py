@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         register_preset,
         register_rotation,
         register_table,
-        write_sentence_transformer,
     )
     from .models.export import export
     from .models.predict import predict
+    from .models.sentence import write_sentence_transformer
     from .report.notebook import dataframe, figures, plot
     from .run.shipped import reference
 
@@ -64,6 +64,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(".report.notebook", __name__), name)
     if name in ("export", "predict"):
         return getattr(import_module(f".models.{name}", __name__), name)
+    if name == "write_sentence_transformer":
+        return getattr(import_module(".models.sentence", __name__), name)
     if name == "reference":
         return import_module(".run.shipped", __name__).reference
     if name in __all__:

@@ -21,9 +21,9 @@ from ..corpus.python_docs import PythonDocs
 from ..corpus.tokenizer import open_tokenizer
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
-from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from ..models.lengths import most_tokens
 from ..models.open import open_config, open_model
+from ..models.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from ..models.tensors import device_of
 from ..records.record import Record
 from ..run.files import read_json, read_object

@@ -12,10 +12,10 @@ import torch
 from ..corpus.labelled import padded
 from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
-from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from ..run.errors import several
 from .lengths import read_at_once
 from .open import open_config, open_model
+from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from .tensors import device_of
 
 KINDS = {"labels": "labels", "words": "masked", "vectors": None}  # what is said -> the head that says it
@@ -101,7 +101,7 @@ class Predictor:
 
         Args:
             pairs: the second text of each pair.
-            pooling: as `encoder.sentence.pooled`.
+            pooling: as `models.sentence.pooled`.
 
         Raises:
             ValueError: no text, one without tokens or (for words) without a mask, another number of pairs than of
