@@ -19,8 +19,8 @@ from whatwhere.corpus import load_tokenizer
 from whatwhere.evaluation.blimp import pseudo_log_likelihoods
 from whatwhere.evaluation.paragraphs import sentences_of
 from whatwhere.evaluation.probe_fits import Rows, train_probes
-from whatwhere.evaluation.tuning import open_masked
 from whatwhere.evaluation.word_states import Slot, parts_of, slot_states
+from whatwhere.models.open import open_model
 
 from .timing import Results, Settings, alternate, figure, row
 from .windows import cpu
@@ -43,7 +43,7 @@ def sentences(settings: Settings) -> Iterator[str]:
 def linguistic(settings: Settings) -> Results:
     """All probes of a task at once against scikit-learn, and likelihoods in batches against one mask at a time."""
     results = Results()
-    model, tokenizer = open_masked(ww.reference()), load_tokenizer(ww.reference())
+    model, tokenizer = open_model("reference", "masked").model, load_tokenizer(ww.reference())
     _probes(results, settings, model, tokenizer)
     _likelihoods(results, settings, model, tokenizer)
     return results

@@ -9,11 +9,11 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 
-import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
 from whatwhere.corpus.labelled import LabelledBatches, LabelledTexts
 from whatwhere.evaluation.glue import RECIPES
-from whatwhere.evaluation.tuning import loop_config, open_classifier
+from whatwhere.evaluation.tuning import loop_config
+from whatwhere.models.open import open_model
 from whatwhere.training.loop import Trainer
 
 from .timing import Results, Settings, alternate, figure, row
@@ -34,7 +34,7 @@ def tuning(settings: Settings) -> Results:
     """Fine-tuning `reference`, whatwhere / plain loop, a step of 16 pairs."""
     steps, setting = STEPS[settings.scale], RECIPES["short"].settings[0]
     data = LabelledBatches(rows(), ["0", "1"], load_tokenizer("reference"), 128)
-    ours, plain = (open_classifier(ww.reference(), 2, 0) for _ in range(2))
+    ours, plain = (open_model("reference", "labels", classes=2).model for _ in range(2))
     trainer = Trainer(ours, loop_config(ours, setting, RECIPES["short"], steps, len(data), 0), steps)
     config = trainer.config
     optimizer = torch.optim.AdamW(plain.parameters(), config.learning_rate, config.betas, config.epsilon)

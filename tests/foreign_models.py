@@ -1,5 +1,5 @@
-"""Folders as transformers writes them: BERT, RoBERTa, ELECTRA, ModernBERT with tiny random weights, whose vocabulary is
-exactly as long as the table of their words, as that of the official ones is."""
+"""Folders as transformers writes them: BERT, RoBERTa, ELECTRA, ModernBERT, MPNet, DistilBERT with tiny random weights,
+whose vocabulary is exactly as long as the table of their words, as that of the official ones is."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,16 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertTokenizerFast,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
     ElectraConfig,
     ElectraForPreTraining,
     ElectraTokenizerFast,
     ModernBertConfig,
     ModernBertForMaskedLM,
+    MPNetConfig,
+    MPNetForMaskedLM,
+    MPNetTokenizerFast,
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForMaskedLM,
@@ -24,14 +29,16 @@ from transformers import (
 
 TEXTS = sentences(120).split("\n\n")
 KINDS = ("bert", "roberta", "electra", "modernbert")
+EVERY = (*KINDS, "mpnet", "distilbert")
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
 
 
-def _word_pieces(texts: list[str]) -> dict[str, int]:
+def _word_pieces(
+    texts: list[str], special: tuple[str, ...] = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+) -> dict[str, int]:
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=special, show_progress=False)
+    trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=list(special), show_progress=False)
     backend.train_from_iterator(texts, trainer)
     return backend.get_vocab()
 
@@ -49,8 +56,10 @@ def _byte_pairs(texts: list[str], special: list[str]) -> Tokenizer:
 
 def tokenizer_of(kind: str, texts: list[str] = TEXTS) -> PreTrainedTokenizerFast:
     """The tokenizer of that class, trained on the texts; none of them has a token for line breaks."""
-    if kind in ("bert", "electra"):
-        return (BertTokenizerFast if kind == "bert" else ElectraTokenizerFast)(vocab=_word_pieces(texts))
+    if kind in ("bert", "distilbert", "electra"):
+        return (ElectraTokenizerFast if kind == "electra" else BertTokenizerFast)(vocab=_word_pieces(texts))
+    if kind == "mpnet":
+        return MPNetTokenizerFast(vocab=_word_pieces(texts, ("<s>", "<pad>", "</s>", "[UNK]", "<mask>")))
     if kind == "roberta":
         model = json.loads(_byte_pairs(texts, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]).to_str())["model"]
         return RobertaTokenizerFast(vocab=model["vocab"], merges=[tuple(pair) for pair in model["merges"]])
@@ -72,6 +81,18 @@ def save(kind: str, folder: Path, texts: list[str] = TEXTS) -> Path:
         "bert": lambda: BertForMaskedLM(BertConfig(max_position_embeddings=32, **sizes)),
         "electra": lambda: ElectraForPreTraining(ElectraConfig(max_position_embeddings=32, embedding_size=16, **sizes)),
         "roberta": lambda: RobertaForMaskedLM(RobertaConfig(max_position_embeddings=34, type_vocab_size=1, **sizes)),
+        "mpnet": lambda: MPNetForMaskedLM(MPNetConfig(max_position_embeddings=34, **sizes)),
+        "distilbert": lambda: DistilBertForMaskedLM(
+            DistilBertConfig(
+                max_position_embeddings=32,
+                dim=16,
+                n_layers=2,
+                n_heads=2,
+                hidden_dim=16,
+                vocab_size=len(tokenizer),
+                pad_token_id=tokenizer.pad_token_id,
+            )
+        ),
         "modernbert": lambda: ModernBertForMaskedLM(
             ModernBertConfig(
                 max_position_embeddings=32,

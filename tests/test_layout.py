@@ -211,6 +211,19 @@ def test_only_the_loading_of_schemes_runs_code_of_files():
     assert found == {"encoder/registry.py": {"exec_module"}, own: {"exec_module"}}
 
 
+# Who may open a model or a tokenizer by transformers' own functions; the encoder's heads are what they open.
+OPENERS = {"models/open.py", "corpus/tokenizer.py", "encoder/carry.py"}
+
+
+def test_one_file_opens_models_and_one_tokenizers():
+    found = set()
+    for path in FILES:
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        if {"from_pretrained", "from_config"} & {call.attr for call in calls if isinstance(call, ast.Attribute)}:
+            found.add(place(path))
+    assert found == OPENERS
+
+
 EVERY = [p for folder in ("src", "tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]
 
 

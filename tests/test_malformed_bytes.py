@@ -34,16 +34,16 @@ from malformed import (
 from safetensors.torch import save_file
 
 import whatwhere as ww
-from whatwhere.cli.models import open_encoder, open_tokenizer
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.corpus.labelled import read_labelled
-from whatwhere.encoder.tables import read_table
 from whatwhere.evaluation import holmes, ud
 from whatwhere.evaluation.blimp import read_blimp
 from whatwhere.evaluation.family import Piece
 from whatwhere.evaluation.glue import TASKS, read_task
 from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.local_tasks import LOCAL
+from whatwhere.models.open import open_model
+from whatwhere.models.tables import read_table
 from whatwhere.records.record import read_records
 from whatwhere.report import page_of
 from whatwhere.report.explorer import load_explorer
@@ -154,9 +154,9 @@ def restored(folder: Path) -> None:
 
 
 IN_FOLDERS = {
-    "model/config.json": lambda folder: open_encoder(str(folder), None),
-    "model/model.safetensors": lambda folder: open_encoder(str(folder), None),
-    "model/tokenizer.json": lambda folder: open_tokenizer(str(folder)),
+    "model/config.json": lambda folder: open_model(folder),
+    "model/model.safetensors": lambda folder: open_model(folder),
+    "model/tokenizer.json": lambda folder: open_model(folder).tokenizer,
     "windows/manifest.json": touched,
     "windows/shards/00000.train.ids.npy": touched,
     "windows/shards/00000.train.starts.npy": touched,

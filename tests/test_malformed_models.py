@@ -14,10 +14,11 @@ from malformed import DEEP, HUGE, LONG, array, cases, line_of, npz, put, refused
 from safetensors.numpy import save_file
 
 import whatwhere as ww
-from whatwhere.cli.models import open_encoder, open_tokenizer
 from whatwhere.corpus import load_tokenizer
-from whatwhere.encoder.tables import read_table
+from whatwhere.corpus.tokenizer import open_tokenizer
 from whatwhere.geometry.counts import Counts
+from whatwhere.models.open import open_model
+from whatwhere.models.tables import read_table
 from whatwhere.run.hashes import write_hashes
 from whatwhere.training import checkpoints
 
@@ -120,7 +121,7 @@ def of_config(**values):
 )
 def test_a_model_of_a_configuration_of_nonsense(model, content):
     put(model, "config.json", content)
-    refused(lambda: open_encoder(str(model), None), model)
+    refused(lambda: open_model(model), model)
     try:
         read_table(model)
     except ValueError as error:
@@ -149,13 +150,13 @@ def head(about, data: bytes = b"") -> bytes:
 )
 def test_a_model_of_damaged_weights(model, content):
     put(model, "model.safetensors", content)
-    refused(lambda: open_encoder(str(model), None), model)
+    refused(lambda: open_model(model), model)
     refused(lambda: read_table(model), model)
 
 
 def test_pickles_are_not_read(model):
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
-    refused(lambda: open_encoder(str(model), None), model, "pickle is never read")
+    refused(lambda: open_model(model), model, "pickle is never read")
     refused(lambda: read_table(model), model, "runs code when opened")
 
 

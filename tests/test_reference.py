@@ -16,9 +16,9 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertCon
 import whatwhere as ww
 from whatwhere import cli
 from whatwhere.analysis.position_tables import load_tables
-from whatwhere.cli.models import open_encoder
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.tokenizer import train_tokenizer
+from whatwhere.models.open import open_model
 from whatwhere.run import shipped
 from whatwhere.study.corpora import GeometryConfig, run_geometry
 from whatwhere.training.finetune import FinetuneConfig, finetune
@@ -82,7 +82,7 @@ def test_stored_in_16_bits_it_opens_and_computes_in_32():
     for model in (
         AutoModel.from_pretrained(ww.reference()),
         AutoModelForMaskedLM.from_pretrained(ww.reference()),
-        open_encoder("reference", None),
+        open_model("reference").model,
     ):
         assert {p.dtype for p in model.parameters()} == {torch.float32}
         body = getattr(model, "encoder", model)
@@ -112,7 +112,7 @@ def test_a_narrow_model_of_transformers_is_looked_at_in_32_bits(tmp_path):
     ).bfloat16().save_pretrained(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
     assert AutoModel.from_pretrained(tmp_path).dtype == torch.bfloat16
-    assert open_encoder(str(tmp_path), None).dtype == torch.float32
+    assert open_model(tmp_path).model.dtype == torch.float32
 
 
 def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkeypatch):
@@ -191,8 +191,8 @@ def test_the_name_wins_over_a_folder_here_which_is_a_path(monkeypatch, tmp_path)
         load_tables([source])[0][0].rows for source in ("reference", "./reference", Path("reference"))
     )
     assert (mine == also).all() and not (mine == shipped_table).all()
-    assert open_encoder("reference", None).config.vocab_size != 30
-    assert open_encoder("./reference", None).config.vocab_size == 30
+    assert open_model("reference").model.config.vocab_size != 30
+    assert open_model("./reference").model.config.vocab_size == 30
 
 
 def test_fine_tuning_starts_from_it_in_32_bits_and_its_run_names_no_path(tmp_path):

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         register_preset,
         register_rotation,
         register_table,
-        write_sentence_transformer,
     )
     from .models.export import export
     from .models.predict import predict
+    from .models.sentence import write_sentence_transformer
     from .report.notebook import dataframe, figures, plot
     from .run.shipped import reference
 
@@ -58,16 +58,20 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("encoder", "geometry"):
-        return import_module(f".{name}", __name__)
+    if name == "geometry":
+        return import_module(".geometry", __name__)
     if name in ("dataframe", "figures", "plot"):
         return getattr(import_module(".report.notebook", __name__), name)
     if name in ("export", "predict"):
         return getattr(import_module(f".models.{name}", __name__), name)
+    if name == "write_sentence_transformer":
+        return getattr(import_module(".models.sentence", __name__), name)
     if name == "reference":
         return import_module(".run.shipped", __name__).reference
     if name in __all__:
-        return getattr(import_module(".encoder", __name__), name)
+        encoder = import_module(".encoder", __name__)
+        import_module(".models.tables", __name__)  # so that a new model's table may start from another model's
+        return encoder if name == "encoder" else getattr(encoder, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -10,7 +10,7 @@ import torch
 from encoder_models import VOCAB, build
 
 from whatwhere.analysis.texts import LEVELS, quantise, repeated_text, save_texts, shown_tokens, text_maps
-from whatwhere.encoder.tables import most_tokens
+from whatwhere.models.lengths import most_tokens
 
 IDS = np.array([2, *np.random.default_rng(0).integers(5, VOCAB, 10), 3])
 NAMES = [str(i) for i in range(len(IDS))]

@@ -23,7 +23,8 @@ from transformers import (
 )
 
 import whatwhere as ww
-from whatwhere.encoder.tables import read_table
+from whatwhere.encoder import registry
+from whatwhere.models.tables import read_table
 from whatwhere.training.optimizers import make_optimizers
 from whatwhere.training.pretrain_settings import PretrainConfig
 
@@ -467,3 +468,12 @@ def test_positions_that_do_not_occur_get_no_gradient():
     model(**given, labels=given["input_ids"]).loss.backward()
     reached = model.encoder.position_embeddings.table.weight.grad.abs().sum(1) > 0
     assert reached.nonzero().flatten().tolist() == sorted(set(given["position_ids"].flatten().tolist()))
+
+
+def test_without_a_reader_of_folders_a_start_is_refused(tmp_path, monkeypatch):
+    """A model that was saved carries no reader: its weights hold the table."""
+    ww.EncoderForMaskedLM(config("ap")).save_pretrained(tmp_path)
+    monkeypatch.setattr(registry, "_folder_readers", [])
+    with pytest.raises(ValueError, match="is a model's folder. Import whatwhere.models.tables to read it"):
+        build("ap", table_start=str(tmp_path))
+    assert ww.EncoderForMaskedLM.from_pretrained(tmp_path).position_table().shape == (ROWS, 24)

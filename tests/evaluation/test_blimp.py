@@ -21,8 +21,8 @@ from whatwhere.evaluation.blimp import (
     read_blimp,
     right,
 )
-from whatwhere.evaluation.tuning import masked_config, open_masked
 from whatwhere.evaluation.word_states import Slot
+from whatwhere.models.open import open_config, open_model
 from whatwhere.records.record import read_records, select
 
 SENTENCES = ["The river is long .", "A", "The album was released in 1998 , and it was the first of the band ."]
@@ -146,11 +146,11 @@ def one_by_one(model, tokenizer, sentence):
 def test_likelihoods_are_those_of_one_mask_at_a_time(kind, tmp_path):
     tokenizer = load_tokenizer(ww.reference())
     if kind == "ours":
-        model = open_masked(ww.reference())
+        model = open_model("reference", "masked").model
     else:
         torch.manual_seed(0)
         BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **SIZES)).save_pretrained(tmp_path)
-        model = open_masked(str(tmp_path))
+        model = open_model(tmp_path, "masked").model
     expected = [one_by_one(model, tokenizer, sentence) for sentence in SENTENCES]
     for tokens in (20, 64, 100_000):  # a row, a few, all of a length
         found = pseudo_log_likelihoods(model, tokenizer, SENTENCES, batch_tokens=tokens)
@@ -198,4 +198,4 @@ def test_a_model_without_its_head_is_refused_and_not_judged_by_a_random_one(data
     assert "bare (BertModel) was saved without a masked-language head" in done.stderr
     with pytest.raises(ValueError, match="no head"):
         (tmp_path / "bare" / "config.json").write_text('{"model_type": "bert"}')
-        masked_config(str(tmp_path / "bare"))
+        open_config(tmp_path / "bare", "masked")

@@ -11,10 +11,8 @@ from made_trees import write_trees
 from transformers import AutoTokenizer
 
 import whatwhere as ww
-from whatwhere.corpus import load_tokenizer
 from whatwhere.encoder import PRESETS
-from whatwhere.evaluation.tuning import open_body
-from whatwhere.models.folder import input_form
+from whatwhere.models.open import open_model
 
 FAMILIES = {  # verb -> the least that it does
     "glue": ["--tasks", "rte", "--seeds", "1", "--rates", "1e-4"],
@@ -59,8 +57,8 @@ def test_encoders_of_other_packages_go_through_every_family(kind, family, foreig
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_as_many_tokens_are_read_as_there_are_positions_and_types_where_a_model_has_two(kind, foreign):
-    model, tokenizer = open_body(str(foreign[kind])), load_tokenizer(str(foreign[kind]))
-    assert input_form(model, tokenizer, 128) == (32, kind in ("bert", "electra"))
+    opened = open_model(foreign[kind])
+    assert opened.fitting(128) == 32 and opened.token_types == (kind in ("bert", "electra"))
 
 
 @pytest.mark.parametrize("name", PRESETS)

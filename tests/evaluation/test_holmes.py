@@ -30,8 +30,8 @@ from whatwhere.evaluation.holmes import (
     table_of,
     unsteady,
 )
-from whatwhere.evaluation.tuning import open_masked
 from whatwhere.evaluation.word_states import Slot, slot_states
+from whatwhere.models.open import open_model
 from whatwhere.papers import FLASH_HOLMES, HOLMES_PHENOMENA
 from whatwhere.records.record import read_records
 
@@ -60,7 +60,7 @@ def test_every_kind_of_row_is_read(data):
 
 
 def test_the_places_of_a_span_are_averaged(data):
-    model, tokenizer = open_masked(ww.reference()), load_tokenizer(ww.reference())
+    model, tokenizer = open_model("reference", "masked").model, load_tokenizer(ww.reference())
     samples = read_data_set(data / "sentence_spans").splits["dev"]
     found = features(model, tokenizer, samples, [4])
     first = samples.places[0]
@@ -71,7 +71,7 @@ def test_the_places_of_a_span_are_averaged(data):
 
 
 def test_first_and_last_tokens_of_a_place_may_be_read():
-    model, tokenizer = open_masked(ww.reference()), load_tokenizer(ww.reference())
+    model, tokenizer = open_model("reference", "masked").model, load_tokenizer(ww.reference())
     text = "unbelievably long"
     ids, offsets = (tokenizer(text, return_offsets_mapping=True)[k] for k in ("input_ids", "offset_mapping"))
     inside = [i for i, (start, end) in enumerate(offsets) if start < 12 and end > start]

@@ -17,11 +17,11 @@ import whatwhere as ww
 from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.who import Who
 from whatwhere.corpus import load_tokenizer, open_source
-from whatwhere.evaluation.tuning import open_masked
 from whatwhere.length import measures as length
 from whatwhere.length.benchmark import LENGTH, LengthConfig, _pieces, about, chosen, length_records
 from whatwhere.length.extension import Continued, adapt, extend
 from whatwhere.length.texts import long_texts
+from whatwhere.models.open import open_model
 from whatwhere.records.record import Record, read_records
 from whatwhere.report.figures import longer
 from whatwhere.report.folder import Run
@@ -272,7 +272,7 @@ def test_points_of_a_longer_corpus_are_a_way_as_others(evaluated, corpus, tokeni
     texts, _ = long_texts(open_source(corpus, document="blank-line"), tokenizer, 160, 10, 0)
     documents = length.whole(texts)
     how = (documents, length.hidden_in(documents), tokenizer.mask_token_id)
-    expected = length.token_losses(open_masked(str(tmp_path / "longer")), *how)
+    expected = length.token_losses(open_model(str(tmp_path / "longer"), "masked").model, *how)
     found = np.load(tmp_path / "o/runs/reference/mds/mds-seed-0.npz")["loss"]
     np.testing.assert_allclose(found, expected, atol=1e-5)
     # Without points it is no way of a model.

@@ -13,14 +13,14 @@ from made_trees import write_trees
 import whatwhere as ww
 from whatwhere.analysis.passes import body_of
 from whatwhere.corpus import load_tokenizer
-from whatwhere.encoder.tables import most_tokens
 from whatwhere.evaluation import linguistic, paragraphs
 from whatwhere.evaluation.examples import Row, examples
 from whatwhere.evaluation.family import bounded, paired
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig, row_states
 from whatwhere.evaluation.paragraphs import flesch, sentences_of, syllables
-from whatwhere.evaluation.tuning import open_body, open_masked
 from whatwhere.evaluation.word_states import Slot, parts_of, slot_states
+from whatwhere.models.lengths import most_tokens
+from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
 from whatwhere.study import benchmarks as evaluate
 from whatwhere.study.benchmarks import run_evaluation
@@ -30,7 +30,7 @@ TEXTS = ["The river is long.", "An uncharacteristically short song", "It rained.
 
 @pytest.fixture(scope="module")
 def reference():
-    return open_masked(ww.reference()), load_tokenizer(ww.reference())
+    return open_model("reference", "masked").model, load_tokenizer(ww.reference())
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_a_place_is_the_mean_of_its_tokens(kind, reference, tmp_path):
     if kind != "ours":
         others = [text.replace("", "e") for text in TEXTS]  # all letters and none of the words
         folder = str(save(kind, tmp_path / kind, others))
-        model, tokenizer = open_body(folder), load_tokenizer(folder)
+        model, tokenizer = open_model(folder).model, load_tokenizer(folder)
     slots = [Slot(1, 3, 24), Slot(0, 4, 9), Slot(0, 0, 18), Slot(2), Slot(1, 3, 24)]
     layers = [0, model.config.num_hidden_layers]
     how = {"truncation": True, "max_length": most_tokens(model.config), "return_tensors": "pt"}

@@ -23,7 +23,7 @@ from whatwhere.cli.evaluate import _names
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.evaluation.local_tasks import LOCAL, local_task
 from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, run_task, text_vectors
-from whatwhere.evaluation.tuning import open_body
+from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
 from whatwhere.study import benchmarks as evaluate
 from whatwhere.study.benchmarks import evaluation_text, run_evaluation
@@ -115,7 +115,7 @@ def bert(tmp_path_factory):
 def test_vectors_are_those_of_one_text_at_a_time(kind, tmp_path):
     source = ww.reference() if kind == "ours" else str(save(kind, tmp_path / kind))
     tokenizer, theirs = load_tokenizer(source), AutoModel.from_pretrained(source, dtype=torch.float32).eval()
-    body = open_body(source)
+    body = open_model(source).model
     columns = {"mean": slice(None), "cls": slice(None)}
     columns |= {"semantic": slice(8, None), "position": slice(8)} if kind == "ours" else {}
     for pooling, of in columns.items():
@@ -159,7 +159,7 @@ def run(data, tmp_path_factory):
 
 
 def vectors(texts):
-    return text_vectors(open_body(ww.reference()), load_tokenizer(ww.reference()), texts, "mean", 128)
+    return text_vectors(open_model("reference").model, load_tokenizer(ww.reference()), texts, "mean", 128)
 
 
 def cosines(a, b):

@@ -26,7 +26,7 @@ from whatwhere.evaluation.spans import (
     settled,
     threshold,
 )
-from whatwhere.evaluation.tuning import open_reader
+from whatwhere.models.open import open_model
 from whatwhere.training.loop import Trainer
 from whatwhere.training.settings import LoopConfig
 
@@ -252,7 +252,7 @@ def test_answers_are_the_best_over_the_windows_of_a_question():
     )
     rows = SpanBatches(data, tokenizer, 32, 10)
     assert len(rows) > 8 and np.bincount(rows.windows[:, 0])[0] == 1
-    model = open_reader(whatwhere.reference(), seed=0)
+    model = open_model("reference", "answers").model
     trainer = Trainer(model, LoopConfig(precision="fp32"), 1)
     found = answers(trainer, rows, 4)
     for number, question in enumerate(data.asked):
@@ -285,6 +285,6 @@ def test_a_step_in_parts_is_the_step_of_all_windows():
     steps = []
     for accumulate in (1, 3):
         config = LoopConfig(precision="fp32", batch_size=6, accumulate=accumulate)
-        trainer = Trainer(open_reader(whatwhere.reference(), seed=0), config, 2)
+        trainer = Trainer(open_model("reference", "answers").model, config, 2)
         steps.append(trainer.step(0, trainer.micro_batches(rows.batch, 0)))
     assert steps[0] == pytest.approx(steps[1], rel=1e-5)

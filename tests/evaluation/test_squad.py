@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from cli_runner import whatwhere
 from made_tasks import made_up, paragraph, question, squad, write
-from transformers import BertConfig, BertForSequenceClassification, BertGenerationConfig
+from transformers import BertConfig, BertForSequenceClassification, BertGenerationConfig, BertGenerationEncoder
 
 import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
 from whatwhere.evaluation.spans import SpanBatches, answers, best_f1, exact_and_f1, settled, threshold
 from whatwhere.evaluation.squad import RECIPES, TASKS, SquadConfig, by_article, read_questions, task_questions
-from whatwhere.evaluation.tuning import Recipe, Setting, halves, open_reader, reader_config, tune
+from whatwhere.evaluation.tuning import Recipe, Setting, halves, tune
+from whatwhere.models.open import open_config, open_model
 from whatwhere.papers import SQUAD
 from whatwhere.records.record import read_records, select
 from whatwhere.study import benchmarks as evaluate
@@ -178,7 +179,7 @@ def test_it_learns_to_answer_and_when_not_to(tmp_path, tokenizer):
         write(tmp_path, made_up(n, seed, none=0.4), name)
     data, dev_data = task_questions(SquadConfig.parse({"models": ["reference"], "data": str(tmp_path)}), "squad-2")
     train, dev = (SpanBatches(rows, tokenizer, 24, 8, 0) for rows in (data, dev_data))
-    model = open_reader(ww.reference(), seed=0)
+    model = open_model("reference", "answers").model
     start = answers(Trainer(model, LoopConfig(), 1), dev, 8)
     found = tune(model, train, dev, QUICK.settings[0], QUICK, best_f1, predict=answers)
     assert found.scores.shape == (8, 3) and best_f1(start, dev.labels) < 0.6
@@ -196,13 +197,13 @@ def test_an_encoder_of_another_package_is_read_with_its_types(tokenizer, tmp_pat
     )
     data = read_questions(TASKS["squad"], write(tmp_path, made_up(16, 0)), "dev")
     rows = SpanBatches(data, tokenizer, 24, 8, types=True)
-    models = [open_reader(str(tmp_path / "b"), 0, untrained) for untrained in (False, True)]
+    models = [open_model(tmp_path / "b", "answers", untrained=untrained).model for untrained in (False, True)]
     one = Recipe(QUICK.settings, 1, 0.0, 5, 1, scores=(1, 500))
     found = [tune(model, rows, rows, one.settings[0], one, best_f1, predict=answers) for model in models]
     assert [len(each.predicted[2]) for each in found] == [16, 16] and found[0].scores[0, 2] != found[1].scores[0, 2]
-    BertGenerationConfig(**sizes).save_pretrained(tmp_path / "none")
+    BertGenerationEncoder(BertGenerationConfig(vocab_size=60, **sizes)).save_pretrained(tmp_path / "none")
     with pytest.raises(ValueError, match=r"none \(bert-generation\) has no head for questions"):
-        reader_config(str(tmp_path / "none"))
+        open_config(tmp_path / "none", "answers")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import whatwhere
 from whatwhere.corpus import load_tokenizer
 from whatwhere.corpus.labelled import LabelledBatches, LabelledTexts
 from whatwhere.evaluation.glue import METRICS
-from whatwhere.evaluation.tuning import Recipe, Setting, halves, open_classifier, tune
+from whatwhere.evaluation.tuning import Recipe, Setting, halves, tune
+from whatwhere.models.open import open_model
 
 QUICK = Recipe([Setting(2e-4, 8, 0.01)], epochs=3, warmup=0.1, patience=50, seeds=1, scores=(2, 500))
 
@@ -39,7 +40,7 @@ def rows(tokenizer, n, seed, classes=("0", "1"), **more):
 
 def test_it_learns_and_keeps_the_predictions_of_its_best_evaluations(tokenizer):
     dev = rows(tokenizer, 41, 1)
-    model = open_classifier(whatwhere.reference(), 2, seed=0)
+    model = open_model("reference", "labels", classes=2).model
     found = tune(model, rows(tokenizer, 80, 0), dev, QUICK.settings[0], QUICK, METRICS["accuracy"])
     assert found.steps == list(range(5, 31, 5)) and found.scores.shape == (6, 3)
     assert found.scores[:, 2].max() > 0.9
@@ -51,21 +52,21 @@ def test_it_learns_and_keeps_the_predictions_of_its_best_evaluations(tokenizer):
 def test_numbers_are_regressed(tokenizer):
     dev = rows(tokenizer, 30, 1, None)
     assert dev.labels.dtype == np.float32
-    model = open_classifier(whatwhere.reference(), 0, seed=0)
+    model = open_model("reference", "labels", classes=0).model
     assert model.config.problem_type == "regression"
     found = tune(model, rows(tokenizer, 80, 0, None), dev, QUICK.settings[0], QUICK, METRICS["pearson"])
     assert found.scores[-1, 2] > 0.9 and len(np.unique(found.predicted[2])) > 10
 
 
 def test_it_stops_when_nothing_is_gained(tokenizer):
-    model = open_classifier(whatwhere.reference(), 2, seed=0)
+    model = open_model("reference", "labels", classes=2).model
     patient = replace(QUICK, patience=2)
     found = tune(model, rows(tokenizer, 80, 0), rows(tokenizer, 20, 1), QUICK.settings[0], patient, lambda *_: 0.5)
     assert found.steps == [5, 10, 15]  # the first is a gain on nothing
 
 
 def test_each_half_has_a_patience_of_its_own(tokenizer):
-    model = open_classifier(whatwhere.reference(), 2, seed=0)
+    model = open_model("reference", "labels", classes=2).model
     asked = iter(range(1000))
 
     def score(*_):  # asked of the first half, the second, all: the first gains each time, all once more at the end
@@ -82,7 +83,7 @@ def test_the_same_seed_gives_the_same_scores_and_weights_drawn_anew_are_others(t
     short = replace(QUICK, epochs=1)
 
     def scores(**how):
-        model = open_classifier(whatwhere.reference(), 2, **how)
+        model = open_model("reference", "labels", classes=2, **how).model
         found = tune(
             model, rows(tokenizer, 40, 0), rows(tokenizer, 20, 1), short.settings[0], short, METRICS["accuracy"]
         )
@@ -101,7 +102,7 @@ def test_the_rate_is_in_inverse_proportion_to_the_width_and_falls_to_nothing(tok
         return step(self, *given, **named)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", noted)
-    model = open_classifier(whatwhere.reference(), 2, seed=0)
+    model = open_model("reference", "labels", classes=2).model
     tune(model, rows(tokenizer, 80, 0), rows(tokenizer, 20, 1), QUICK.settings[0], QUICK, METRICS["accuracy"])
     peak = 2e-4 * 768 / model.config.hidden_size
     expected = [peak * min((i + 1) / 3, (30 - i) / 27) for i in range(30)]
@@ -117,5 +118,6 @@ def test_an_encoder_of_another_package_takes_pairs_with_their_types(tokenizer, t
     data = LabelledBatches(pairs, ["0", "1"], tokenizer, 12, types=True)
     batch = data.batch(0, 4)
     assert batch["token_type_ids"].max() == 1 and batch["token_type_ids"].shape == batch["input_ids"].shape
-    found = tune(open_classifier(str(tmp_path), 2, 0), data, data, QUICK.settings[0], QUICK, METRICS["accuracy"])
+    model = open_model(tmp_path, "labels", classes=2).model
+    found = tune(model, data, data, QUICK.settings[0], QUICK, METRICS["accuracy"])
     assert found.predicted.shape == (3, 16)

@@ -5,10 +5,9 @@ import pytest
 from cli_runner import sentences
 from transformers import BertConfig, BertModel
 
-from whatwhere.cli.models import open_tokenizer
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.python_docs import PythonDocs
-from whatwhere.corpus.tokenizer import train_tokenizer
+from whatwhere.corpus.tokenizer import open_tokenizer, train_tokenizer
 from whatwhere.study.heads import run_heads
 from whatwhere.study.model_windows import model_windows
 

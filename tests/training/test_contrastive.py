@@ -11,7 +11,7 @@ from transformers import BertConfig, ModernBertConfig
 import whatwhere as ww
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.corpus.tokenizer import train_tokenizer
-from whatwhere.evaluation.tuning import open_body
+from whatwhere.models.open import open_config, open_model
 from whatwhere.training import contrastive
 from whatwhere.training.contrastive import (
     DROPOUT,
@@ -54,10 +54,11 @@ def test_the_loss_is_the_equation():
 def test_without_dropout_both_readings_are_the_same_and_with_it_they_are_not():
     ids = torch.tensor([[2, 50, 60, 70, 3], [2, 80, 90, 3, 0]])
     batch = {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": torch.zeros(2, dtype=torch.long)}
-    config = open_body(ww.reference()).config
+    config = open_config("reference")
     assert without_dropout(config) == ["dropout"] and config.dropout == 0
     for dropout, same in ((0.0, True), (DROPOUT, False)):
-        body = open_body(ww.reference(), dropout=dropout).train()
+        config.dropout = dropout
+        body = open_model("reference", config=config).model.train()
         twice = torch.cat([ids, ids])
         hidden = body(twice, attention_mask=torch.cat([batch["attention_mask"]] * 2)).last_hidden_state
         assert torch.allclose(hidden[:2, :4], hidden[2:, :4], atol=1e-5) is same
@@ -116,7 +117,10 @@ def test_it_tells_sentences_apart_and_leaves_a_folder(kind, corpus_file, tmp_pat
     monkeypatch.setattr(contrastive, "RATE", 1e-4)
     source = ww.reference() if kind == "ours" else str(save("bert", tmp_path / "bert"))
     tokenizer = load_tokenizer(source)
-    body = open_body(source, **({"dropout": DROPOUT} if kind == "ours" else {}))
+    config = open_config(source)
+    if kind == "ours":
+        config.dropout = DROPOUT
+    body = open_model(source, config=config).model
     before = body.get_input_embeddings().weight.detach().clone()
     found = contrast(body, tokenizer, open_source(str(corpus_file)), "cls", 5, 0, lambda *_: None)
     assert found["loss_last"] < found["loss_first"] and found["sentences"] == 5 * SENTENCES

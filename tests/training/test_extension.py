@@ -23,10 +23,10 @@ from transformers import (
 
 import whatwhere as ww
 from whatwhere import geometry
-from whatwhere.encoder.tables import read_table
 from whatwhere.geometry import extrapolate
 from whatwhere.length.extension import SCALINGS, extend
 from whatwhere.models.lengths import trained_on
+from whatwhere.models.tables import read_table
 from whatwhere.run.hashes import verify, write_hashes
 from whatwhere.run.shipped import model_source
 

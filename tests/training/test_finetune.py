@@ -24,7 +24,7 @@ from transformers import (
 
 import whatwhere as ww
 from whatwhere.corpus import tokenizer
-from whatwhere.models import folder as models
+from whatwhere.models import open as models
 from whatwhere.records.intervals import share_interval
 from whatwhere.records.record import read_records, select
 from whatwhere.run import hub
@@ -129,15 +129,15 @@ def test_accuracy_is_that_of_the_saved_folder_and_has_wilsons_interval(encoder, 
 
 def test_it_starts_from_the_pretrained_weights_or_from_fresh_ones(encoder, tables):
     pretrained = ww.EncoderForMaskedLM.from_pretrained(encoder).encoder.state_dict()
-    started = build_classifier(config_of(encoder, tables), ["no", "yes"])
+    started = build_classifier(config_of(encoder, tables), ["no", "yes"]).model
     assert all(torch.equal(value, pretrained[name]) for name, value in started.encoder.state_dict().items())
-    fresh = build_classifier(config_of(encoder, tables, from_scratch=True), ["no", "yes"])
+    fresh = build_classifier(config_of(encoder, tables, from_scratch=True), ["no", "yes"]).model
     table = fresh.position_table()
     assert not torch.equal(table, started.position_table()) and float(table.detach().std()) == pytest.approx(
         0.02, rel=0.1
     )
     assert fresh.config.num_hidden_layers == 2 and fresh.config.id2label == {0: "no", 1: "yes"}
-    again = build_classifier(config_of(encoder, tables, from_scratch=True), ["no", "yes"])
+    again = build_classifier(config_of(encoder, tables, from_scratch=True), ["no", "yes"]).model
     assert torch.equal(again.position_table(), table)
 
 
@@ -306,7 +306,7 @@ def test_a_bert_is_fine_tuned_as_its_own_class_would_be(tables, tmp_path):
     assert not unexplained(tmp_path / "run", MODEL)
     again = finetune(config, tmp_path / "run", resume=True, progress=False)
     assert again["validation_accuracy"] == summary["validation_accuracy"]
-    fresh = build_classifier(config.model_copy(update={"from_scratch": True}), ["no", "yes"])
+    fresh = build_classifier(config.model_copy(update={"from_scratch": True}), ["no", "yes"]).model
     assert not torch.equal(fresh.bert.embeddings.position_embeddings.weight, began)
     with pytest.raises(ValueError, match="model.hiden_dropout is no field of a bert.*hidden_dropout_prob"):
         build_classifier(config.model_copy(update={"model": {"hiden_dropout": 0.1}}), ["no", "yes"])
@@ -385,7 +385,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
         ValueError,
         match="nowhere is no folder here, and the Hub gives no such model .the Hub cannot be reached: no address",
     ):
-        models.model_config("nowhere")
+        models.open_config("nowhere")
     asked_again = mock.Mock(side_effect=AssertionError("asked again"))
     monkeypatch.setattr(tokenizer.AutoTokenizer, "from_pretrained", asked_again)
     with pytest.raises(ValueError, match="No tokenizer 'nowhere': the Hub cannot be reached: no address"):

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..encoder.model import Streams
-from ..models.folder import device_of
+from ..models.tensors import device_of
 from ..records.intervals import LOSS_ROUNDING, share_interval
 from ..records.record import Record
 from . import passes

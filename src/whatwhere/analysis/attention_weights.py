@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..models.folder import device_of
+from ..models.tensors import device_of
 from ..records.record import Record
 from .passes import Batch, Documents, Progress, Reader, at_least_float32, eager, outputs, read
 from .who import Who

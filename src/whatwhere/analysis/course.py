@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..encoder.tables import read_table
 from ..geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
 from ..geometry.distances import distances
 from ..geometry.encodings import random_table
-from ..models.folder import trained
+from ..models.open import open_model
+from ..models.tables import read_table
 from ..records.record import Record, select
 from ..training.checkpoints import CHECKPOINTS, all_checkpoints
 from .attention_weights import TOTAL, WeightReader, Weights, query_mean
@@ -224,7 +224,7 @@ def local_records(run: str | Path, documents: Documents, who: Who) -> list[Recor
     `local.even`. ValueError: no checkpoints there."""
     records: list[Record] = []
     for step, folder in _checkpoints(run):
-        model = trained(folder)
+        model = open_model(folder, "masked").model
         reader = NeighbourWeights()
         read(model, documents, [reader])
         *of_step, even = reader.records(who.at(step))

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..models.folder import device_of
+from ..models.tensors import device_of
 from ..records.record import Record
 from .passes import (
     Batch,

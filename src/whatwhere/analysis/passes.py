@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..encoder import EncoderConfig
-from ..models.folder import device_of
+from ..models.tensors import device_of
 from ..records.record import Record
 from .who import DRAWS, Axes, Mean, Who, count_documents, document_mean, which_document
 

@@ -17,7 +17,7 @@ import torch
 from scipy.special import entr, softmax
 from torch import Tensor
 
-from ..models.folder import device_of
+from ..models.tensors import device_of
 from ..records.record import Record
 from .attention_weights import pair_sums
 from .passes import (

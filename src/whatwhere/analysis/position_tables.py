@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ..encoder.tables import read_table
 from ..geometry import (
     component_shares,
     dominant_turns,
@@ -28,6 +27,7 @@ from ..geometry import (
     white_floor,
 )
 from ..geometry.spectra import FEWEST_ROWS
+from ..models.tables import read_table
 from ..records.gates import CHANGED
 from ..records.record import Record
 from ..run.files import read_yaml

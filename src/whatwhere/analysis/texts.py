@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..corpus.synthetic import RepeatedDocuments
-from ..encoder.tables import most_tokens
+from ..models.lengths import most_tokens
 from ..run.files import read_json, write_arrays, write_json
 from .attention_weights import TOTAL, WeightReader, Weights, attention_weights
 from .passes import Batch, Documents, read

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from .models import open_model
 from .options import Field, Json, Scheme, app, configured, emit, verb
 
 evaluate = typer.Typer(
@@ -58,11 +57,15 @@ def _names(words: str) -> list[str]:
 def _opened(context: typer.Context, seeds: bool = False) -> list[str]:
     """The models that are given, studies resolved, with the first or all of their seeds; one that does not open is
     refused before anything is computed."""
+    from ..corpus.tokenizer import check_tokenizer
     from ..evaluation.family import of_studies
+    from ..models.open import open_model
+    from ..training.settings import use_scheme
 
+    use_scheme(context.params["scheme"])
     models = of_studies(context.params["models"], seeds)
     for model in models:
-        open_model(model, context.params["scheme"])
+        check_tokenizer(open_model(model).tokenizer, model)
     return models
 
 

@@ -8,8 +8,8 @@ import typer
 from ..run.errors import check_utf8
 from ..run.files import check_writable
 from ..run.shipped import REFERENCE
-from .models import AnyModel, open_model
 from .options import (
+    AnyModel,
     ConfigFile,
     Field,
     HeldOut,
@@ -20,7 +20,6 @@ from .options import (
     Setting,
     configured,
     emit,
-    own_scheme,
     report_line,
     verb,
 )
@@ -45,10 +44,15 @@ def probe(
     """
     from ..analysis.probes import probe_records
     from ..analysis.who import Who
+    from ..models.open import open_model
     from ..study.model_windows import model_windows
+    from ..training.settings import use_scheme
 
-    encoder, tokenizer, folder = open_model(model, scheme)
-    given = model_windows(encoder, tokenizer, folder, corpus, field, documents, length=length)
+    use_scheme(scheme)
+    opened = open_model(model, attention="eager")
+    encoder = opened.model
+    folder = opened.folder
+    given = model_windows(encoder, opened.tokenizer, folder, corpus, field, documents, length=length)
     with given as (windows, source):
         records = probe_records(encoder, windows["held_out"], Who(folder.name), documents=documents, splits=splits)
     rows = [r for r in records if r.index is None]
@@ -110,8 +114,7 @@ def spectra(
     from ..training.settings import use_scheme
 
     use_scheme(scheme)
-    with own_scheme(Path(sources[0])):
-        run, page = run_spectra(sources, out, words)
+    run, page = run_spectra(sources, out, words)
     records = [vars(r) for of_table in run.records for r in of_table]
     written = f"\n\n{report_line(page)}" if page else ""
     emit(
@@ -198,10 +201,20 @@ def heads(
         ablate: Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, and each
             stream: one pass for every term, block and head. 0: none.
     """
+    from ..models.open import open_config, open_model
     from ..study.heads import heads_text, run_heads
+    from ..training.settings import use_scheme
 
+    use_scheme(scheme)
+    if ablate and (kind := open_config(model).model_type) != "whatwhere":
+        raise ValueError(
+            f"{model} is of type {kind}, whose attention and hidden states have no separate terms and streams that "
+            "--ablate could take away. Leave --ablate out to see where its heads look, or give an encoder of whatwhere "
+            "pretrain."
+        )
+    opened = open_model(model, "masked" if ablate else None, attention="eager")
     wanted: dict[str, Any] = {"corpus": corpus, "field": field, "documents": documents, "length": length}
-    found = run_heads(*open_model(model, scheme, head=ablate > 0), **wanted, ablated=ablate, out=out)
+    found = run_heads(opened.model, opened.tokenizer, opened.folder, **wanted, ablated=ablate, out=out)
     written = f"\n{report_line(found['report'])}" if found["report"] else ""
     emit(found, as_json, heads_text(found) + written)
 
@@ -228,11 +241,12 @@ def attention(
     """
     from ..analysis.texts import LEVELS, repeated_text, shown_tokens, text_maps
     from ..analysis.who import Who
-    from ..encoder.tables import most_tokens
+    from ..models.open import open_model
     from ..report.explorer import ExplorerModel, ExplorerText
     from ..report.pages import write_attention_page
     from ..study.machine import versions
     from ..study.training_records import learning_records, not_learned
+    from ..training.settings import use_scheme
 
     check_utf8(text or (), "--text")
     texts = _texts(text or [], file or [])
@@ -241,8 +255,12 @@ def attention(
     if out.is_dir():
         raise ValueError(f"{out} is a folder. Give the name of the page: --out {out / 'attention.html'}.")
     check_writable(out)
-    encoder, tokenizer, folder = open_model(model, scheme)
-    most = most_tokens(encoder.config)
+    use_scheme(scheme)
+    opened = open_model(model, attention="eager")
+    encoder = opened.model
+    tokenizer = opened.tokenizer
+    folder = opened.folder
+    most = opened.max_tokens
     found, maps = [], None
     for title, words in texts:
         ids = tokenizer(words, verbose=False)["input_ids"]

@@ -4,13 +4,14 @@ import inspect
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
+
+from ..run.shipped import REFERENCE
 
 if TYPE_CHECKING:
     from ..run.settings import StrictConfig
@@ -28,6 +29,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_SHIPPED = f"`{REFERENCE}`, the one that comes with the package (a folder of that name here is ./{REFERENCE})"
+AnyModel = Annotated[
+    str,
+    typer.Argument(
+        help="A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub "
+        "name; or " + _SHIPPED + "."
+    ),
+]
 Corpus = Annotated[
     str | None,
     typer.Option(
@@ -147,15 +156,3 @@ def configured(
     use_scheme(merged.get("scheme"))
     flags = {param.name: param.opts[0] for param in context.command.params if param.name in here}
     return kind.parse(merged, {**dict(zip(values, values, strict=True)), **flags}, path, settings or ())
-
-
-@contextmanager
-def own_scheme(folder: Path) -> Iterator[None]:
-    """Lets the error of an unknown scheme name the file that the model's folder carries."""
-    try:
-        yield
-    except ValueError as error:
-        carried = folder / "own_scheme.py"
-        if "--scheme FILE" not in str(error) or not carried.is_file():
-            raise
-        raise ValueError(f"{error} The model carries it: read {carried}, then add --scheme {carried}.") from None

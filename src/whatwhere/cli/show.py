@@ -10,7 +10,7 @@ import typer
 
 from ..run.locks import InUse, locked, sweep
 from ..run.shipped import REFERENCE, model_source
-from .options import Json, Scheme, Setting, configured, emit, own_scheme, report_line, verb
+from .options import Json, Scheme, Setting, configured, emit, report_line, verb
 
 
 def _run_folder(folder: Path) -> Path:
@@ -161,9 +161,10 @@ def explain(
         what: A preset, a YAML file of a training, the folder of a trained model, or `reference`.
         size: tiny, small or paper, for a preset. [default: tiny]
     """
-    from ..encoder.tables import check_table_files, own_config
+    from ..models.config import own_config
     from ..models.explain import as_text, stops
     from ..models.explain import explain as facts_of
+    from ..models.tables import check_table_files
     from ..training.pretrain_settings import PretrainConfig
     from ..training.settings import use_scheme
 
@@ -175,8 +176,7 @@ def explain(
             way_out = "Give the folder that pretrain wrote, or a preset."
             raise ValueError(f"No model at {what}: config.json is missing. {way_out}")
         use_scheme(scheme)
-        with own_scheme(path):
-            encoder = own_config(path)
+        encoder = own_config(path)
         facts = facts_of(encoder, None, 0.15, "sdpa", scheme is not None)
     else:
         if path.suffix in (".yaml", ".yml"):

@@ -11,8 +11,8 @@ import typer
 
 from ..records.terms import unequal
 from ..run.files import read_json, read_object
-from .models import AnyModel
 from .options import (
+    AnyModel,
     ConfigFile,
     Corpus,
     CorpusField,
@@ -26,7 +26,6 @@ from .options import (
     emit,
     given,
     next_line,
-    own_scheme,
     report_line,
     verb,
 )
@@ -275,9 +274,8 @@ def finetune(
     from ..training.finetune import finetune as run_finetuning
 
     file, before = _settings_file(context, FinetuneConfig, out, CONFIG, config, resume), _finished(out)
-    with own_scheme(Path(start)):
-        resolved = configured(context, FinetuneConfig, file, settings)
-        summary = run_finetuning(resolved, out, resume=True)
+    resolved = configured(context, FinetuneConfig, file, settings)
+    summary = run_finetuning(resolved, out, resume=True)
     if int(os.environ.get("RANK", "0")) == 0:
         if RECORDS not in (known := hashes(out)):
             write_records(out / RECORDS, finetune_records(out))
@@ -321,8 +319,8 @@ def extrapolate(
         window: Tokens on each side that a token looks at in the copy, for example half of the trained length; of models
             of this package. [default: all]
     """
-    from ..encoder.tables import read_table
     from ..length.extension import extend
+    from ..models.tables import read_table
 
     held = None if points is None else read_table(points).numpy()
     how: dict[str, Any] = {"components": components, "points": held, "as_written": as_written, "window": window}

@@ -9,8 +9,7 @@ import typer
 
 from ..run.errors import check_utf8
 from ..run.files import write_array
-from .models import AnyModel
-from .options import Field, Json, Scheme, emit, own_scheme, verb
+from .options import AnyModel, Field, Json, Scheme, emit, verb
 
 
 @verb()
@@ -48,13 +47,11 @@ def predict(
     """
     from ..models.predict import opened
     from ..run.progress import bars
-    from ..run.shipped import model_source
     from ..training.settings import use_scheme
 
     use_scheme(scheme)
     texts, pairs = _texts(text, pair, file, field, pair_field)
-    with own_scheme(Path(model_source(model))):
-        predictor = opened(model, texts, what, length)
+    predictor = opened(model, texts, what, length)
     if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
         wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
         raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")
@@ -103,14 +100,12 @@ def export(
     """
     from ..models.export import MODEL
     from ..models.export import export as write
-    from ..run.shipped import model_source
     from ..training.settings import use_scheme
 
     if format != "onnx":
         raise ValueError(f"--format must be onnx; got {format!r}.")
     use_scheme(scheme)
-    with own_scheme(Path(model_source(model))):
-        facts = write(model, out, what=what)
+    facts = write(model, out, what=what)
     inputs, most = " and ".join(facts["inputs"]), facts["longest"]
     size = f"any batch, {f'up to {most:,}' if most else 'any number of'} tokens"
     text = f"{out / MODEL}: {inputs} to {facts['output']}, {size}; within {facts['largest_difference']:.1g} of torch."

@@ -16,7 +16,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ..run.hub import ask_once
+from ..run.errors import shortly
+from ..run.hub import ask_once, offline
 from ..run.shipped import model_source
 from .source import Source, first_line, split_long
 
@@ -26,6 +27,7 @@ NEWLINE_TOKEN = "[NL]"
 # A run of line breaks with the white space round it becomes one token.
 _LINE_BREAKS = Regex("\\s*[\\n\\r\u2028\u2029]\\s*")
 TRAINING_CHARACTERS = 50_000_000  # held in memory while a tokenizer is trained
+_GIVE_A_TOKENIZER = "Give a vocabulary file, a tokenizer folder or a Hub name such as bert-base-uncased."
 _LONGEST_WORD, _LONGEST_TRAINED = 100, 1000  # characters of a word that is not [UNK], and of one that is trained on
 _MOST_CHARACTERS = 1000  # different characters of a trained vocabulary
 # Tokenizers that are made from a corpus by name: what a token is, for text that is no prose (code, tags, protein
@@ -65,7 +67,6 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
     """
     spec = model_source(spec)
     path, name = Path(spec), str(spec)
-    way_out = "Give a vocabulary file, a tokenizer folder or a Hub name such as bert-base-uncased."
     looks_like_path = (
         path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or path.suffix in (".txt", ".json")
     )
@@ -73,16 +74,61 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
     if path.is_file():
         tokenizer = _from_vocabulary(path)
     elif looks_like_path and not path.is_dir():
-        raise ValueError(f"No tokenizer at {name}. {way_out}")
+        raise ValueError(f"No tokenizer at {name}. {_GIVE_A_TOKENIZER}")
     else:
         try:
-            if not path.is_dir():
-                ask_once(name, "tokenizer_config.json", "tokenizer.json", "vocab.txt")
-            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            tokenizer = _from_files(name)
         except Exception as error:  # the library of tokenizers raises no class of its own
             if path.is_dir() and (lacking := without_file(path)):
                 raise ValueError(lacking) from None
-            raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {way_out}") from error
+            raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {_GIVE_A_TOKENIZER}") from error
+    check_tokenizer(tokenizer, name)
+    return tokenizer  # type: ignore[no-any-return]
+
+
+def open_tokenizer(source: str) -> Any:
+    """Open the tokenizer that was saved with a model: its folder or Hub name; of a checkpoint, that of its run.
+
+    Raises:
+        ValueError: there is none, or a damaged one.
+    """
+    folder = Path(source)
+    local = folder.is_dir()
+    if local and not _has_tokenizer(folder):
+        run = folder.parent.parent
+        if folder.parent.name != "checkpoints" or not _has_tokenizer(run):
+            raise ValueError(
+                f"{folder} has no tokenizer (tokenizer.json). Save the model's tokenizer there: "
+                "tokenizer.save_pretrained."
+            )
+        source = str(run)
+    try:
+        return _from_files(source)
+    except Exception as error:  # the library of tokenizers raises no class of its own
+        if local and (lacking := without_file(Path(source))):
+            raise ValueError(lacking) from None
+        raise ValueError(f"The tokenizer of {source} does not load ({shortly(error)}). Use a complete copy.") from None
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    names = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer_config.json")
+    return any((folder / name).is_file() for name in names)
+
+
+def _from_files(name: str) -> Any:
+    """Open a tokenizer of transformers, without code of its folder; the Hub is asked for what is no folder alone."""
+    local = Path(name).is_dir()
+    if not local:
+        ask_once(name, "tokenizer_config.json", "tokenizer.json", "vocab.txt")
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=local or offline())
+
+
+def check_tokenizer(tokenizer: Any, name: str) -> None:
+    """Refuse a tokenizer that windows and evaluations cannot use.
+
+    Raises:
+        ValueError: it gives no character offsets, holds no tokens, or lacks a special token.
+    """
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ValueError(
             f"Tokenizer {name!r} is a {type(tokenizer).__name__}, which gives no character offsets. Use a fast "
@@ -90,10 +136,9 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
         )
     if len(tokenizer) <= len(tokenizer.all_special_tokens):  # what transformers makes of a folder without its files
         raise ValueError(
-            f"{name} holds no tokenizer: no token but {', '.join(tokenizer.all_special_tokens)}. {way_out}"
+            f"{name} holds no tokenizer: no token but {', '.join(tokenizer.all_special_tokens)}. {_GIVE_A_TOKENIZER}"
         )
     special_token_ids(tokenizer)
-    return tokenizer
 
 
 def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:

@@ -13,7 +13,6 @@ from .heads import (
 from .model import Encoder, EncoderPreTrainedModel
 from .presets import PRESETS, SIZES, SOURCES, preset
 from .registry import load_scheme, register_bias, register_preset, register_rotation, register_table
-from .sentence import write_sentence_transformer
 
 __all__ = [
     "AUTO_CLASSES",
@@ -33,7 +32,6 @@ __all__ = [
     "register_preset",
     "register_rotation",
     "register_table",
-    "write_sentence_transformer",
 ]
 
 if __name__ == "whatwhere.encoder":  # not a carried copy, which transformers finds by the auto_map of its folder

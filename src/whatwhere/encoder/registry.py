@@ -19,6 +19,7 @@ ROTATIONS: dict[str, Rotation] = {}
 PRESETS: dict[str, dict[str, Any]] = {}
 SOURCES: dict[str, str] = {}  # where a preset is published
 
+_folder_readers: list[Callable[[Path], Tensor]] = []  # at most one: what reads the table of a model's folder
 _loaded: dict[Path, tuple[str, set[str]]] = {}  # files that load_scheme ran: their text and what they registered
 
 _Part = TypeVar("_Part", bound=Callable[..., Any])
@@ -94,6 +95,27 @@ def register_preset(name: str, base: str | None, source: str, **fields: Any) -> 
         )
     PRESETS[name] = {**(PRESETS[base] if base else {}), **fields}
     SOURCES[name] = source
+
+
+def register_folder_reader(read: Callable[[Path], Tensor]) -> None:
+    """Let new models start from the position table of a model's folder: `read(folder)` gives (rows, width) in float64.
+
+    A saved model carries no such reader: its weights hold the table, so it needs no folder.
+    """
+    _folder_readers[:] = [read]
+
+
+def table_of_folder(folder: Path) -> Tensor:
+    """Read the position table of a model's folder: (rows, width) in float64.
+
+    Raises:
+        ValueError: nothing here reads folders, or as the registered reader.
+    """
+    if not _folder_readers:
+        raise ValueError(
+            f"{folder} is a model's folder. Import whatwhere.models.tables to read it, or give a .npy file."
+        )
+    return _folder_readers[0](folder)
 
 
 def load_scheme(path: str | Path) -> Path:

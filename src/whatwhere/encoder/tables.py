@@ -1,33 +1,15 @@
 """Position tables (n, d), a row a position: added to the words, fed to the position stream, or untied (TUPE)."""
 
-import json
 import math
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .config import STARTS, EncoderConfig
-from .registry import TABLES, register_table
-
-# Model types whose first rows belong to no position: RoBERTa's count from the padding id + 1, BART's from 2.
-_FROM_PADDING = (
-    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl"),
-    *("camembert", "longformer", "data2vec-text", "mpnet"),
-)
-_FROM_TWO = ("bart", "mbart", "opt")
-WITHOUT_CLS = ("gpt2", "opt", "gpt_neo", "gpt_bigcode", "gptj", "openai-gpt", "vit_mae")  # read text from row 0 on
-
-# Tables in the weights of transformers' models and of ours (ViT's and BEiT's positions are no embedding layer).
-_POSITIONS = ("position_embeddings.weight", "position_embeddings", "wpe.weight", "embed_positions.weight")
-_WORDS = ("word_embeddings.weight", "wte.weight", "embed_tokens.weight", "tok_embeddings.weight")
-_OWN = "position_embeddings."  # the module of all our tables
+from .config import EncoderConfig
+from .registry import TABLES, register_table, table_of_folder
 
 
 def sinusoid(rows: int, width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
@@ -63,188 +45,46 @@ def draw(weight: Tensor, spread: float, config: EncoderConfig) -> None:
         init.normal_(weight, std=spread)
 
 
-def read_table(source: str | Path, words: bool = False) -> Tensor:
-    """A position table (rows, width) in float64 of a .npy file or a model folder's weights; row i is position i.
-
-    Of a model folder one tensor is read by its name, from safetensors alone, and no model is built: BERT, ALBERT,
-    RoBERTa, ELECTRA, GPT-2, ViT and what names its table as they do; of a model of ours, the table as the model uses
-    it, whatever its kind.
-
-    Args:
-        words: the table of words instead, row i token id i, all rows; a .npy file has none.
+def read_array(path: Path) -> Tensor:
+    """Read the position table of a .npy file: (rows, width) in float64, row i is position i.
 
     Raises:
-        ValueError: no such file or table, weights in pickle files alone, not two dimensions, or NaN or infinity.
+        ValueError: no such file, objects or words in it, not two dimensions, or NaN or infinity.
     """
-    path = Path(source)
-    if path.is_dir():
-        table = _table_of_model(path, words)
-    elif words:
-        way_out = "Give the folder of a model, or the words as a source of their own."
-        raise ValueError(f"{path} is one table and has no words beside it. {way_out}")
-    elif path.suffix == ".npy" and path.is_file():
-        try:
-            with np.errstate(over="raise"):
-                held = np.load(path, mmap_mode="r", allow_pickle=False)
-            table = torch.from_numpy(held.astype(np.float64, casting="same_kind"))
-        except Exception:  # numpy raises many, and its own words recommend to unpickle the file
-            raise ValueError(f"{path} holds no table of numbers. Write one with numpy.save.") from None
-    else:
+    if path.suffix != ".npy" or not path.is_file():
         way_out = "Give a .npy file of shape (positions, width), or the folder of a model."
         raise ValueError(f"No position table at {path}. {way_out}")
-    if table.ndim != 2 or not table.numel():
-        raise ValueError(f"A position table has shape (positions, width); {path} has {tuple(table.shape)}.")
-    if not bool(table.isfinite().all()):
-        bad = int((~table.isfinite()).any(1).nonzero()[0])
-        raise ValueError(f"{path} holds NaN or infinity, first in row {bad}. Leave such positions out, or fill them.")
+    try:
+        with np.errstate(over="raise"):
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        table = torch.from_numpy(array.astype(np.float64, casting="same_kind"))
+    except Exception:  # numpy raises many, and its own words recommend to unpickle the file
+        raise ValueError(f"{path} holds no table of numbers. Write one with numpy.save.") from None
+    check_table(table, path)
     return table
 
 
-def _table_of_model(folder: Path, words: bool) -> Tensor:
-    about = folder / "config.json"
-    try:
-        config = json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{about} is not complete JSON ({error}). Use a complete copy of the model.") from None
-    if not isinstance(config, dict):
-        raise ValueError(
-            f"{about} holds a {type(config).__name__}, no configuration. Use a complete copy of the model."
-        )
-    kind = config.get("model_type")
-    tensors = named_tensors(folder)
-    if kind == EncoderConfig.model_type and not words:
-        return _own_table(folder, tensors)
-    what, names = ("word", _WORDS) if words else ("position", _POSITIONS)
-    key = _called(tensors, names)
-    if key is None:
-        whose = f"model type {kind!r} keeps none" if kind else "no config.json says what model it is"
-        way_out = "Leave --words out." if words else "Give a model with absolute positions, or a .npy file."
-        raise ValueError(f"No {what} table in {folder}: {whose} under the names {', '.join(names)}. {way_out}")
-    table = _tensor(tensors[key], key).double()
-    if words:
-        return table
-    table = table[0] if table.ndim == 3 and table.shape[0] == 1 else table  # ViT's has a batch dimension
-    return table[rows_of_no_position(config) :]
-
-
-def has_table(folder: Path) -> bool:
-    """Whether a model's folder, ours or of transformers, has a position table that `read_table` reads."""
-    about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if about.get("model_type") == EncoderConfig.model_type:
-        return own_config(folder).absolute != "none"
-    return _called(named_tensors(folder), _POSITIONS) is not None
-
-
-def rows_of_no_position(config: dict[str, Any]) -> int:
-    """How many first rows of the table of a model of transformers belong to no position, by its config.json."""
-    kind, pad = config.get("model_type"), config.get("pad_token_id")
-    if kind in _FROM_PADDING and pad is not None and (not isinstance(pad, int) or pad < 0):
-        raise ValueError(f"pad_token_id of a model of type {kind} is {str(pad)[:40]!r}, no row. Use a complete copy.")
-    return (1 if pad is None else pad) + 1 if kind in _FROM_PADDING else 2 if kind in _FROM_TWO else 0
-
-
-def table_key(tensors: Iterable[str], ours: bool) -> str | None:
-    """The name of the tensor with a row a position among those of a model; None where there is none."""
-    return _called(tensors, tuple(f"{_OWN}table.{name}" for name in ("weight", "A")) if ours else _POSITIONS)
-
-
-def _called(tensors: Iterable[str], names: tuple[str, ...]) -> str | None:
-    return next((k for k in tensors if f".{k}".endswith(tuple(f".{name}" for name in names))), None)
-
-
-def named_tensors(folder: Path) -> dict[str, Path]:
-    """Name of every tensor in a folder -> its file."""
-    found: dict[str, Path] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(path, framework="pt") as weights:
-                found |= dict.fromkeys(weights.keys(), path)
-        except SafetensorError as error:
-            raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
-    if not found:
-        pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in folder.glob(pattern))
-        if not pickles:
-            way_out = "Give the folder of a finished model, or a .npy file."
-            raise ValueError(f"No weights in {folder}: no .safetensors file. {way_out}")
-        raise ValueError(
-            f"{folder} has its weights as pickle alone ({pickles[0]}), which runs code when opened and is never read "
-            "here. Convert it where you trust it: model.save_pretrained writes safetensors."
-        )
-    return found
-
-
-def own_config(folder: Path) -> EncoderConfig:
-    """The configuration of a model of ours.
+def check_table(table: Tensor, source: str | Path) -> None:
+    """Refuse what is no position table.
 
     Raises:
-        ValueError: it is damaged, names an unknown scheme, or sizes that its weights cannot have.
+        ValueError: not two dimensions, no number at all, or NaN or infinity; the message names `source`.
     """
-    try:
-        config = EncoderConfig.from_pretrained(folder, local_files_only=True)
-    except (ValueError, OSError, TypeError, AttributeError, LookupError, RecursionError, StrictDataclassError) as error:
-        raise ValueError(f"{folder}/config.json: {' '.join(str(error).split())[:600]}") from None
-    check_sizes(folder, config)
-    return config
+    if table.ndim != 2 or not table.numel():
+        raise ValueError(f"A position table has shape (positions, width); {source} has {tuple(table.shape)}.")
+    if not bool(table.isfinite().all()):
+        bad = int((~table.isfinite()).any(1).nonzero()[0])
+        raise ValueError(f"{source} holds NaN or infinity, first in row {bad}. Leave such positions out, or fill them.")
 
 
-def most_tokens(config: Any) -> int | None:
-    """The most tokens that a model of this configuration, ours or of transformers, reads; None: nothing bounds them."""
-    kind, most = str(getattr(config, "model_type", "")), getattr(config, "max_position_embeddings", None)
-    if kind == EncoderConfig.model_type:
-        return config.longest  # type: ignore[no-any-return]
-    if not isinstance(most, int) or most < 1:
-        return None
-    return most - 2 if "roberta" in kind or kind in ("camembert", "mpnet") else most  # counted from the padding id
-
-
-def check_sizes(folder: Path, config: Any) -> None:
-    """Refuse a configuration of more layers or rows than the weights beside it can have, before memory is taken.
+def starting_table(source: str, rows: int, width: int) -> Tensor:
+    """Read the rows that a new model starts from: (rows, width) in float64, of a .npy file or a model's folder.
 
     Raises:
-        ValueError: the first such size.
+        ValueError: as `read_array` and the registered reader of folders; fewer rows, or another width.
     """
-    if not (paths := list(folder.glob("*.safetensors"))):
-        return
-    tensors, size = len(named_tensors(folder)), sum(path.stat().st_size for path in paths)
-    shared = hasattr(config, "num_hidden_groups")  # ALBERT's layers are one
-    sizes = {} if shared else {"num_hidden_layers": (tensors, "tensors")}
-    sizes |= dict.fromkeys(
-        ("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings"), (size, "bytes")
-    )
-    for key, (most, of) in sizes.items():
-        if isinstance(value := getattr(config, key, None), int) and value > most:
-            raise ValueError(
-                f"{folder}/config.json has {key}={str(value)[:20]}, and the weights beside it are {most:,} {of}. Use a "
-                "complete copy."
-            )
-
-
-def _tensor(path: Path, key: str) -> Tensor:
-    with safe_open(path, framework="pt") as weights:
-        found: Tensor = weights.get_tensor(key)
-        return found
-
-
-def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
-    """The table of a model of ours, computed from its parts in float64."""
-    config = own_config(folder)
-    if config.absolute == "none":
-        scheme = config.preset or "unnamed"
-        way_out = "Try a dstg or ap model."
-        raise ValueError(f"No position table in {folder}: its scheme, {scheme}, keeps no position in one. {way_out}")
-    parts = {key.rpartition(_OWN)[2]: _tensor(path, key) for key, path in tensors.items() if _OWN in key}
-    module = PositionTable(config)
-    try:
-        module.load_state_dict(parts)
-    except RuntimeError as error:
-        why = " ".join(str(error).split())[:160]
-        raise ValueError(f"The table of {folder} does not fit its config.json ({why}). Use a complete copy.") from None
-    table: Tensor = module.double()()
-    return table.detach()
-
-
-def _fit(table: Tensor, source: str, rows: int, width: int) -> Tensor:
-    """The first `rows` rows of a table that must have them, and the width that is needed."""
+    path = Path(source)
+    table = table_of_folder(path) if path.is_dir() else read_array(path)
     if table.shape[1] != width:
         raise ValueError(
             f"The table {source} is {table.shape[1]} wide, but {width} is needed. "
@@ -254,19 +94,6 @@ def _fit(table: Tensor, source: str, rows: int, width: int) -> Tensor:
         way_out = f"Set max_position_embeddings={given}."
         raise ValueError(f"The table {source} has {given} rows for {rows} positions. {way_out}")
     return table[:rows]
-
-
-def check_table_files(config: EncoderConfig) -> None:
-    """Read the files that a new model's table comes from, to refuse them early; a saved model needs them no more.
-
-    Raises:
-        ValueError: a file is missing, is no table, or does not fit.
-    """
-    start = None if config.table_start in STARTS else config.table_start
-    width = config.table_width or config.position_width
-    for source in (config.table_file, start):
-        if source is not None:
-            _fit(read_table(source), source, config.max_position_embeddings, width)
 
 
 HALF_TURN_SIZE = 0.1  # of the two waves of a half turn, as in the authors' code
@@ -286,7 +113,7 @@ class LearnedTable(nn.Module):
     """A free row per position (BERT; DSTG section 3.1); `table_start` says where it begins (LOWDIM section 5).
 
     "random" draws it as the word embeddings are drawn, "half-turn" puts `half_turn` into two columns, "sinusoidal"
-    takes `sinusoid`, "zeros" nothing; a .npy file or a model folder gives its own rows (`read_table`).
+    takes `sinusoid`, "zeros" nothing; a .npy file or a model folder gives its own rows (`starting_table`).
     """
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
@@ -307,7 +134,7 @@ class LearnedTable(nn.Module):
             waves = sinusoid(rows, width, torch.float64)
             init.copy_(self.weight, _fixed_scale(config, waves) * waves)
         elif not getattr(self.weight, "_is_hf_initialized", False):  # a loaded model needs the file no more
-            init.copy_(self.weight, _fit(read_table(config.table_start), config.table_start, rows, width))
+            init.copy_(self.weight, starting_table(config.table_start, rows, width))
 
     def forward(self) -> Tensor:
         return self.weight
@@ -397,7 +224,7 @@ class FileTable(nn.Module):
     def initialize(self, config: EncoderConfig) -> None:
         if not getattr(self.weight, "_is_hf_initialized", False):
             assert config.table_file is not None
-            table = _fit(read_table(config.table_file), config.table_file, *self.weight.shape)
+            table = starting_table(config.table_file, *self.weight.shape)
             init.copy_(self.weight, _fixed_scale(config, table) * table)
 
     def forward(self) -> Tensor:

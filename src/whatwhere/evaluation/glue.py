@@ -11,19 +11,17 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
 from ..corpus.sources import hub_rows
 from ..corpus.text_files import some_names
-from ..models.folder import input_form
+from ..models.open import open_model
 from ..records.record import Record
 from ..run.progress import Show
-from ..run.shipped import model_source
 from ..training.settings import use_scheme
 from .agreement import METRICS
 from .family import Family, Piece, averages, differences
 from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, pieces, unfinished, weights
-from .tuning import Recipe, Setting, open_classifier, tune
+from .tuning import Recipe, Setting, tune
 
 HUB = "nyu-mll/glue"
 FEWEST = 4  # development rows
@@ -254,12 +252,12 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     assert isinstance(piece.setting, Setting) and piece.seed is not None
     recipe = RECIPES[config.recipe]
     task = TASKS[piece.part]
-    source = model_source(piece.source)
     texts = task_texts(task, config.folder, config.limit)
-    model = open_classifier(weights(piece), len(texts.classes), piece.seed, piece.untrained)
-    tokenizer = load_tokenizer(source)
-    length, types = input_form(model, tokenizer, config.length)
-    train, dev = texts.encoded(tokenizer, length, piece.seed, types)
+    classes = len(texts.classes)
+    opened = open_model(weights(piece), "labels", classes=classes, seed=piece.seed, untrained=piece.untrained)
+    model = opened.model.float()  # what is trained is trained in float32
+    length = opened.fitting(config.length)
+    train, dev = texts.encoded(opened.tokenizer, length, piece.seed, opened.token_types)
     # A head begins at 0: of raw scores the first steps would only learn their mean, and bfloat16 near 2.7 has steps of
     # 1/64. Correlations do not change under it.
     middle, scale = (float(train.labels.mean()), float(train.labels.std()) or 1.0) if task.regression else (0, 1)

@@ -14,20 +14,18 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..analysis.who import Who
-from ..corpus import load_tokenizer
 from ..corpus.labelled import MOST_LABELS
 from ..corpus.text_files import data_lines, empty_file, table_rows
+from ..models.open import open_model
 from ..records.intervals import seed_interval
 from ..records.metrics import range_of
 from ..records.record import Record
 from ..run.files import read_yaml
 from ..run.progress import Show, counted
-from ..run.shipped import model_source
 from ..training.settings import use_scheme
 from .agreement import macro_f1, pearson
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
 from .probe_fits import OF_HOLMES, Rows, train_probes
-from .tuning import open_body
 from .word_states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
 
 SPLITS = ("train", "dev", "test")
@@ -306,9 +304,9 @@ def work(out: str, piece: Piece, show: Show) -> None:
     """The probes of one data set on one model: scores as .json, predictions as .npz, the former last."""
     config = HolmesConfig.load_run(Path(out) / HOLMES.file)
     use_scheme(config.scheme)
-    source = model_source(piece.source)
-    model = open_body(source, piece.untrained)
-    tokenizer = load_tokenizer(source)
+    opened = open_model(piece.source, untrained=piece.untrained)
+    model = opened.model
+    tokenizer = opened.tokenizer
     made = read_data_set(data_sets(Path(config.data))[piece.part], tokenizer.sep_token or "", config.limit)
     kind = np.int64 if made.classes else np.float32
     layers = layers_of(model, config.layers)

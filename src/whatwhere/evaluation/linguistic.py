@@ -10,12 +10,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ..analysis.who import Who
-from ..corpus import load_tokenizer
+from ..models.open import open_config, open_model
 from ..records.intervals import seed_interval
 from ..records.metrics import range_of
 from ..records.record import Record
 from ..run.progress import Show, counted
-from ..run.shipped import model_source
 from ..training.settings import use_scheme
 from . import paragraphs, ud
 from .agreement import macro_f1, pearson
@@ -23,7 +22,6 @@ from .blimp import Acceptability, blimp_records, paradigm_mean, paradigm_numbers
 from .examples import Examples, Task, numbered
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
 from .probe_fits import PLAIN, Rows, codelength, commonest_by, control_labels, train_probes
-from .tuning import masked_config, open_body, open_masked
 from .word_states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
 
 BLIMP = "blimp"
@@ -74,7 +72,7 @@ def _check_all(config: LinguisticConfig) -> None:
         if name == BLIMP:
             read_blimp(config.folder, 1)
             for model in config.models:
-                masked_config(model_source(model))
+                open_config(model, "masked")
         else:
             TASKS[name].check(config.folder)
 
@@ -89,10 +87,9 @@ def work(out: str, piece: Piece, show: Show) -> None:
     """One task for one model: its figures as .json, its predictions as .npz, the former last."""
     config = LinguisticConfig.load_run(Path(out) / LINGUISTIC.file)
     use_scheme(config.scheme)
-    source = model_source(piece.source)
-    opened = open_masked if piece.part == BLIMP else open_body
-    tokenizer = load_tokenizer(source)
-    model = opened(source, piece.untrained)
+    opened = open_model(piece.source, "masked" if piece.part == BLIMP else None, untrained=piece.untrained)
+    model = opened.model
+    tokenizer = opened.tokenizer
     if piece.part == BLIMP:
         pairs = read_blimp(config.folder, config.pairs)
         found = right(model, tokenizer, pairs, show=counted(show, "pairs"))

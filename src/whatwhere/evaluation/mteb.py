@@ -14,16 +14,17 @@ from typing import Any, Self
 import numpy as np
 import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
-from transformers import AutoConfig
 
-from ..corpus import Source, Windows, load_tokenizer, open_source
+from ..corpus import Source, Windows, open_source
 from ..corpus.labelled import padded
 from ..corpus.python_docs import PythonDocs
+from ..corpus.tokenizer import open_tokenizer
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
-from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
-from ..encoder.tables import most_tokens
-from ..models.folder import device_of
+from ..models.lengths import most_tokens
+from ..models.open import open_config, open_model
+from ..models.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
+from ..models.tensors import device_of
 from ..records.record import Record
 from ..run.files import read_json, read_object
 from ..run.progress import Show, counted
@@ -32,7 +33,6 @@ from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, wit
 from ..training.settings import use_scheme
 from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, check_known, differences, each_model, paired
 from .local_tasks import LOCAL, local_task
-from .tuning import open_body
 
 ENGLISH = "MTEB(eng, v2)"
 SIMCSE = "simcse"
@@ -95,7 +95,7 @@ class Pooling(str):
 
 def poolings(config: MtebConfig, source: str) -> list[Pooling]:
     """What is wanted and the model has: one stream has no vectors of each."""
-    read = AutoConfig.from_pretrained(model_source(source), trust_remote_code=False)
+    read = open_config(source)
     streams = read.model_type == EncoderConfig.model_type and bool(read.position_size)
     return [Pooling(name) for name in config.pooling if streams or name not in OF_STREAMS]
 
@@ -241,7 +241,7 @@ def _check(config: MtebConfig) -> None:
         if not any(name in poolings(config, source) for source in sources):
             raise ValueError(f"no model here has two streams, which the pooling {name!r} needs. Pool mean or cls.")
     for source in sources if config.contrastive and config.corpus is not None else ():
-        text = _text(config, load_tokenizer(model_source(source)), source)
+        text = _text(config, open_tokenizer(model_source(source)), source)
         if isinstance(text, Source):
             next(iter(text), None)
 
@@ -289,12 +289,15 @@ def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
 
 def _tune(config: MtebConfig, out: Path, piece: Piece, show: Show) -> None:
     """SimCSE of one model: a folder that transformers and sentence-transformers open, and its facts."""
-    source = model_source(piece.source)
-    tokenizer = load_tokenizer(source)
-    switched = without_dropout(AutoConfig.from_pretrained(source, trust_remote_code=False))
-    body = open_body(source, piece.untrained, **dict.fromkeys(switched, DROPOUT))
+    changed = open_config(piece.source)
+    switched = without_dropout(changed)
+    for name in switched:
+        setattr(changed, name, DROPOUT)
+    opened = open_model(piece.source, untrained=piece.untrained, config=changed)
+    body = opened.model.float()  # what is trained is trained in float32
+    tokenizer = opened.tokenizer
     assert isinstance(piece.setting, Pooling) and piece.seed is not None
-    text = _text(config, tokenizer, source)
+    text = _text(config, tokenizer, str(opened.folder))
     facts = contrast(body, tokenizer, text, str(piece.setting), config.steps, piece.seed, show)
     for name in switched:  # it was for the training alone
         setattr(body.config, name, 0.0)
@@ -310,8 +313,10 @@ def run_task(out: str, piece: Piece, show: Show) -> None:
         return _tune(config, Path(out), piece, show)
     mteb, task = _mteb(), _tasks(config, piece.part)[piece.part]
     tuned = piece.name.endswith(f"+{SIMCSE}")
-    source = str(_tuned_folder(Path(out), piece)) if tuned else model_source(piece.source)
-    body, tokenizer = open_body(source, piece.untrained and not tuned), load_tokenizer(source)
+    source = str(_tuned_folder(Path(out), piece)) if tuned else piece.source
+    opened = open_model(source, untrained=piece.untrained and not tuned)
+    body = opened.model
+    tokenizer = opened.tokenizer
     body.to("cuda" if torch.cuda.is_available() else "cpu")
     assert isinstance(piece.setting, Pooling)
     encoder = TextEncoder(body, tokenizer, piece.setting, config.length, piece.name, show)

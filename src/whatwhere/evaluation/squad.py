@@ -12,19 +12,17 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ..corpus import load_tokenizer
 from ..corpus.labelled import packed
 from ..corpus.sources import hub_rows
 from ..corpus.text_files import data_lines
-from ..models.folder import input_form
+from ..models.open import open_config, open_model
 from ..records.record import Record
 from ..run.progress import Show
-from ..run.shipped import model_source
 from ..training.settings import use_scheme
 from .family import Family, Piece, averages, differences
 from .grid import Finished, GridConfig, by_seed, chosen, pieces, unfinished, weights
 from .spans import SHORTEST, Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
-from .tuning import Recipe, Setting, halves, open_reader, reader_config, tune
+from .tuning import Recipe, Setting, halves, tune
 
 RECIPES: dict[str, Recipe] = {
     # DSTG C.4 prints the rates alone; batch, passes and warm-up are those of Devlin et al. (2019) for SQuAD 1.1.
@@ -297,7 +295,7 @@ def task_questions(config: SquadConfig, name: str) -> tuple[Questions, Questions
 def _check(config: SquadConfig) -> None:
     config.check_checkpoints()
     for model in config.models:
-        reader_config(model_source(model))
+        open_config(model, "answers")
     for name in config.tasks:
         task_questions(config, name)
 
@@ -308,15 +306,15 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     config = SquadConfig.load_run(Path(out) / SQUAD.file)
     use_scheme(config.scheme)
     assert isinstance(piece.setting, Setting) and piece.seed is not None
-    source = model_source(piece.source)
     data, dev_data = task_questions(config, piece.part)
-    model = open_reader(weights(piece), piece.seed, piece.untrained)
-    tokenizer = load_tokenizer(source)
-    length, types = input_form(model, tokenizer, config.length)
+    opened = open_model(weights(piece), "answers", seed=piece.seed, untrained=piece.untrained)
+    length = opened.fitting(config.length)
     train, dev = (
-        SpanBatches(rows, tokenizer, length, config.stride, piece.seed, types=types) for rows in (data, dev_data)
+        SpanBatches(rows, opened.tokenizer, length, config.stride, piece.seed, types=opened.token_types)
+        for rows in (data, dev_data)
     )
     recipe = RECIPES[config.recipe]
+    model = opened.model.float()  # what is trained is trained in float32
     tuned = tune(model, train, dev, piece.setting, recipe, best_f1, predict=answers, seed=piece.seed, show=show)
     # What is scored on one half of the questions is left unanswered by the threshold of the other half.
     parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))

@@ -8,18 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import (
-    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-    AutoConfig,
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-)
 
 from ..corpus.batches import Batches
 from ..corpus.labelled import LabelledBatches
-from ..models.folder import quiet
 from ..run.progress import Show
 from ..training.loop import Trainer
 from ..training.settings import LoopConfig
@@ -88,88 +79,6 @@ def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Two halves of development rows, drawn once for all models: one chooses, the other judges."""
     order = np.random.default_rng(0).permutation(rows)
     return np.sort(order[: rows // 2]), np.sort(order[rows // 2 :])
-
-
-def open_classifier(source: str, classes: int, seed: int, untrained: bool = False) -> Any:
-    """A model of a folder or of the Hub with a new head; classes: 0 for numbers to regress.
-
-    untrained: its configuration with weights drawn from `seed`.
-    """
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    config.num_labels = classes or 1
-    config.problem_type = "single_label_classification" if classes else "regression"
-    return _with_new_head(AutoModelForSequenceClassification, source, config, seed, untrained)
-
-
-def open_reader(source: str, seed: int, untrained: bool = False) -> Any:
-    """A model of a folder or of the Hub with a new head for the ends of answers; untrained: as `open_classifier`."""
-    config = reader_config(source)
-    config.num_labels = 2  # as BERT's head reads it: a score of the start and one of the end
-    return _with_new_head(AutoModelForQuestionAnswering, source, config, seed, untrained)
-
-
-def reader_config(source: str) -> Any:
-    """The configuration of a model that can have a head for the ends of answers.
-
-    Raises:
-        ValueError: its architecture has none.
-    """
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    if type(config) not in MODEL_FOR_QUESTION_ANSWERING_MAPPING:
-        raise ValueError(
-            f"{source} ({config.model_type}) has no head for questions in transformers. Give an encoder that has one."
-        )
-    return config
-
-
-def _with_new_head(kind: Any, source: str, config: Any, seed: int, untrained: bool) -> Any:
-    torch.manual_seed(seed)
-    if untrained:
-        return kind.from_config(config, trust_remote_code=False).float()
-    with quiet():
-        return kind.from_pretrained(source, config=config, dtype=torch.float32, trust_remote_code=False)
-
-
-def masked_config(source: str) -> Any:
-    """The configuration of a model that was saved with its masked-language head; another one's would be drawn anew.
-
-    Raises:
-        ValueError: it was saved without.
-    """
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    saved = str((getattr(config, "architectures", None) or ["no head"])[0])
-    if "ForMaskedLM" not in saved and saved not in ("BertForPreTraining", "AlbertForPreTraining"):
-        raise ValueError(
-            f"{source} ({saved}) was saved without a masked-language head, which says how likely a word is. Give a "
-            "model with one."
-        )
-    return config
-
-
-def open_masked(source: str, untrained: bool = False) -> Any:
-    """A masked-language model of a folder or of the Hub, to be read only.
-
-    Raises:
-        ValueError: as `masked_config`.
-    """
-    config = masked_config(source)
-    torch.manual_seed(0)
-    if untrained:
-        return AutoModelForMaskedLM.from_config(config, trust_remote_code=False).float().eval()
-    return AutoModelForMaskedLM.from_pretrained(source, dtype=torch.float32, trust_remote_code=False).eval()
-
-
-def open_body(source: str, untrained: bool = False, **changed: Any) -> Any:
-    """An encoder of a folder or of the Hub without its head, in evaluation mode; changed: fields of its
-    configuration."""
-    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    for key, value in changed.items():
-        setattr(config, key, value)
-    torch.manual_seed(0)
-    if untrained:
-        return AutoModel.from_config(config, trust_remote_code=False).float().eval()
-    with quiet():
-        return AutoModel.from_pretrained(source, config=config, dtype=torch.float32, trust_remote_code=False).eval()
 
 
 def loop_config(model: Any, setting: Setting, recipe: Recipe, steps: int, rows: int, seed: int) -> LoopConfig:

@@ -10,8 +10,8 @@ import torch
 from ..analysis.passes import Documents, at_least_float32, body_of, hidden_states
 from ..analysis.probes import stream_columns
 from ..corpus.labelled import padded
-from ..encoder.sentence import trained_states
-from ..encoder.tables import most_tokens
+from ..models.lengths import most_tokens
+from ..models.sentence import trained_states
 
 BATCH_TOKENS = 8192  # of a forward pass, padding included
 LAYERS = ("last", "all")
@@ -40,7 +40,7 @@ def parts_of(config: Any, slots: int = 1) -> dict[str, np.ndarray]:
 
 def layers_of(model: Any, which: str) -> list[int]:
     """Numbers of the hidden states that probes read, 0 the embeddings: "last" or "all". In the last each stream is read
-    after the last block that trains it (`encoder.sentence.trained_states`)."""
+    after the last block that trains it (`models.sentence.trained_states`)."""
     return list(range(model.config.num_hidden_layers + 1))[None if which == "all" else -1 :]
 
 

@@ -14,14 +14,16 @@ from scipy.stats import entropy
 
 from ..analysis.probes import stream_columns
 from ..analysis.who import Who, document_mean
-from ..corpus import load_tokenizer, open_source
+from ..corpus import open_source
+from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
-from ..encoder.tables import named_tensors, read_table, table_key
 from ..evaluation.family import EvaluationConfig, Family, Piece, check_known, model_names
-from ..evaluation.tuning import open_masked
 from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
 from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
+from ..models.open import open_model
+from ..models.tables import read_table, table_key
+from ..models.tensors import named_tensors
 from ..records.record import Record
 from ..run.files import new_folder, read_object, read_yaml, temporary_folder, write_json
 from ..run.hashes import write_hashes
@@ -155,7 +157,7 @@ class LengthConfig(EvaluationConfig):
     def texts(self, source: str, others: int = 0) -> tuple[LongTexts, LongTexts]:
         """`long_texts` of a model's tokenizer."""
         corpus = open_source(self.text, self.field, self.document)
-        return long_texts(corpus, load_tokenizer(source), self.to, self.documents, others)
+        return long_texts(corpus, open_tokenizer(source), self.to, self.documents, others)
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ def _check_all(config: LengthConfig) -> None:
     adapted = config.adapt != [PLAIN]
     sources = [model_source(source) for _, _, source in config.trainings()]
     # A text has other lengths in other vocabularies.
-    for source in {load_tokenizer(source).backend_tokenizer.to_str(): source for source in sources}.values():
+    for source in {open_tokenizer(source).backend_tokenizer.to_str(): source for source in sources}.values():
         _, others = config.texts(source, WINDOWS * adapted)
         if adapted:
             check_enough(others)
@@ -252,14 +254,14 @@ def work(out: str, piece: Piece, show: Show) -> None:
     use_scheme(config.scheme)
     way, source = piece.setting, model_source(piece.source)
     assert isinstance(way, Way)
-    known, tokenizer = config.about(source), load_tokenizer(source)
+    known, tokenizer = config.about(source), open_tokenizer(source)
     texts, others = config.texts(source, 0 if way.adapt == PLAIN else config.steps * WINDOWS)
     documents = whole(texts)
     _, counts = np.unique(documents.input_ids[documents.regular], return_counts=True)
     told: dict[str, Any] = {"trained": known.trained, "frequencies": float(entropy(counts))}
     how = (known.trained, tokenizer, known.reads * known.spread)
     if way.method == PIECES:
-        model = open_masked(source)
+        model = open_model(source, "masked").model
         arrays = {"loss": piece_losses(model, documents, hidden_in(documents), *how)}
         arrays["alone"] = piece_losses(model, documents, alone_in(documents), *how)
     else:
@@ -270,9 +272,12 @@ def work(out: str, piece: Piece, show: Show) -> None:
                 points = read_table(config.points).numpy() if config.points and method == "mds" else None
                 length = max(config.to, known.reads)
                 extend(source, longer, length, method, points=points, window=way.window or None)
-            model = open_masked(str(longer))
+            model = open_model(longer, "masked").model
             if way.adapt != PLAIN:
-                told["losses"] = adapt(model, others, config.steps, way.adapt, known.trained, piece.seed or 0, show)
+                model = model.float()  # what is trained is trained in float32
+                told["losses"] = adapt(
+                    model.float(), others, config.steps, way.adapt, known.trained, piece.seed or 0, show
+                )
                 with new_folder(Path(out) / "models" / piece.name / way.name / f"seed-{piece.seed}") as keep:
                     made: dict[str, Any] = {"trained": known.trained}
                     if (longer / EXTENSION).is_file():  # else there is no copy whose card and code could come along

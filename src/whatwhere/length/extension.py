@@ -17,11 +17,12 @@ from torch.nn.utils.parametrize import register_parametrization, remove_parametr
 from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
-from ..encoder.tables import WITHOUT_CLS, named_tensors, rows_of_no_position, table_key
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
-from ..models.folder import check_folder
-from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
+from ..models.lengths import EXTENSION, LENGTHS, reads, rows_of_no_position, trained_on
+from ..models.open import check_folder
+from ..models.tables import WITHOUT_CLS, table_key
+from ..models.tensors import named_tensors
 from ..run.files import new_folder, read_json, read_object, write_json, write_text
 from ..run.hashes import write_hashes
 from ..run.locks import sweep_beside
@@ -97,8 +98,9 @@ def extend(
             an option that the model has no use for, or `out` is there.
     """
     folder = Path(model_source(str(source)))
-    if not check_folder(str(folder)):
+    if not folder.is_dir():
         raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
+    check_folder(folder)
     config = read_object(folder / "config.json", way_out="Use a complete copy.")
     known, before, ours = ways(config), reads(config), config.get("model_type") == EncoderConfig.model_type
     plain = not known or (known == SCALINGS and method is None)

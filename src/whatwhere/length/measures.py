@@ -16,7 +16,7 @@ from ..analysis.who import Who
 from ..corpus.windows import Window, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.config import last_trained
-from ..models.folder import device_of
+from ..models.tensors import device_of
 from ..records.record import Record
 
 BATCH_TOKENS = 8192

@@ -9,9 +9,9 @@ import jinja2
 import yaml
 
 from ..encoder import SOURCES, EncoderConfig
-from ..encoder.tables import most_tokens
 from ..papers import bibtex
 from ..version import VERSION
+from .lengths import most_tokens
 
 # Who published which part of a scheme: (field, value) of the configuration → source. An own scheme has none here.
 PARTS: dict[tuple[str, Any], tuple[str, ...]] = {

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..encoder.sentence import pooled
-from ..encoder.tables import most_tokens
 from ..run.errors import shortly
 from ..run.files import new_folder, write_json
 from ..run.hashes import write_hashes
 from ..run.locks import sweep_beside
+from .lengths import most_tokens
 from .predict import Predictor
+from .sentence import pooled
 
 MODEL, FACTS = "model.onnx", "export.json"
 TOLERANCE = 1e-4  # of the largest value that torch gives: float32, sums in another order

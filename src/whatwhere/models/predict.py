@@ -8,22 +8,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-from ..corpus import load_tokenizer
 from ..corpus.labelled import padded
+from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
-from ..encoder.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
-from ..encoder.tables import most_tokens
-from ..run.errors import opening, several
-from .folder import device_of, input_form, model_config, quiet
+from ..run.errors import several
 from .lengths import read_at_once
+from .open import open_config, open_model
+from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
+from .tensors import device_of
 
-KINDS: dict[str, Any] = {
-    "labels": AutoModelForSequenceClassification,
-    "words": AutoModelForMaskedLM,
-    "vectors": AutoModel,
-}
+KINDS = {"labels": "labels", "words": "masked", "vectors": None}  # what is said -> the head that says it
 BATCH_TOKENS = 4096  # of a forward pass, padding included
 UNBOUNDED = 512  # tokens of a window where nothing bounds what a model reads
 
@@ -58,7 +53,7 @@ class Predictor:
 
     def __init__(self, model: str | Path, what: str | None = None, length: int | None = None) -> None:
         self.name, self.remark = str(model), ""  # what a reader may wonder at
-        source, config = model_config(model)
+        config = open_config(model)
         head = str((getattr(config, "architectures", None) or [""])[0])
         has = {"labels": "ForSequenceClassification" in head, "words": "ForMaskedLM" in head, "vectors": True}
         self.what = what or next(name for name, there in has.items() if there)
@@ -69,17 +64,17 @@ class Predictor:
             raise ValueError(
                 f"{model} ({head or 'without a head'}) gives {there}; what={self.what} needs another model."
             )
-        how = {"dtype": torch.float32, "trust_remote_code": False, "use_safetensors": True}
-        with opening(self.name), quiet():
-            self.model: Any = KINDS[self.what].from_pretrained(source, **how)
-        self.model.eval()
-        self.tokenizer: Any = load_tokenizer(source)
+        opened = open_model(model, KINDS[self.what])
+        self.model = opened.model
+        self.tokenizer = opened.tokenizer
+        self.types = opened.token_types
+        check_tokenizer(self.tokenizer, self.name)
         ours = config.model_type == EncoderConfig.model_type
-        usual = read_at_once(Path(source), config.to_dict()) if ours else UNBOUNDED
-        self.longest, self.types = input_form(self.model, self.tokenizer, length or usual)
+        usual = read_at_once(opened.folder, config.to_dict()) if ours else UNBOUNDED
+        self.longest = opened.fitting(length or usual)
         least = self.tokenizer.num_special_tokens_to_add(pair=True) + 2
         if length is not None and not least <= length <= self.longest:
-            most = most_tokens(self.model.config)
+            most = opened.max_tokens
             bounds = f"from {least} to {most:,}" if most else f"{least} or more"
             raise ValueError(f"length must be {bounds} tokens for {self.name}; got {length}.")
 
@@ -106,7 +101,7 @@ class Predictor:
 
         Args:
             pairs: the second text of each pair.
-            pooling: as `encoder.sentence.pooled`.
+            pooling: as `models.sentence.pooled`.
 
         Raises:
             ValueError: no text, one without tokens or (for words) without a mask, another number of pairs than of

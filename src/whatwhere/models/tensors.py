@@ -1,6 +1,10 @@
-"""Tensors that several processes may share, and those that are not finite."""
+"""Tensors of models: those that several processes share, those that are not finite, and where files keep them."""
+
+from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
@@ -22,3 +26,40 @@ def not_finite(model: torch.nn.Module) -> str:
             more = f" and of {len(names) - 3} more" if len(names) > 3 else ""
             return f"{what}{', '.join(names[:3])}{more}"
     return ""
+
+
+def device_of(model: Any) -> torch.device:
+    """Return the device of a model's parameters; the CPU where it has none."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
+
+
+def named_tensors(folder: Path) -> dict[str, Path]:
+    """Name every tensor in the safetensors files of a folder, and the file that holds it.
+
+    Raises:
+        ValueError: a damaged file, no weights, or weights in pickles alone.
+    """
+    files: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="pt") as weights:
+                files |= dict.fromkeys(weights.keys(), path)
+        except SafetensorError as error:
+            raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
+    if not files:
+        pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in folder.glob(pattern))
+        if not pickles:
+            way_out = "Give the folder of a finished model, or a .npy file."
+            raise ValueError(f"No weights in {folder}: no .safetensors file. {way_out}")
+        raise ValueError(
+            f"{folder} has its weights as pickle alone ({pickles[0]}), which runs code when opened and is never read "
+            "here. Convert it where you trust it: model.save_pretrained writes safetensors."
+        )
+    return files
+
+
+def read_tensor(path: Path, name: str) -> Tensor:
+    """Read one tensor of a safetensors file."""
+    with safe_open(path, framework="pt") as weights:
+        tensor: Tensor = weights.get_tensor(name)
+        return tensor

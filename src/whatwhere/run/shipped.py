@@ -41,5 +41,5 @@ def model_source(model: str | Path) -> str:
     """
     source = reference() if model == REFERENCE else str(model)
     if (folder := Path(source)).is_dir() and (known := hashes(folder)):
-        check_files(folder, *OPENED, *(name for name in known if name.endswith(".safetensors")), known=known)
+        check_files(folder, *OPENED, *(name for name in known if Path(name).match("model*.safetensors")), known=known)
     return source

@@ -32,12 +32,12 @@ from ..analysis.matrices import bert_like, condition_records, scores_of_folder, 
 from ..analysis.position_tables import load_tables
 from ..analysis.who import Who
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
-from ..encoder import Encoder, EncoderConfig
-from ..encoder.tables import WITHOUT_CLS
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
-from ..models.folder import quiet
+from ..models.config import is_ours, own_config
+from ..models.open import open_model
+from ..models.tables import WITHOUT_CLS
 from ..records.record import Record
-from ..run.files import read_json, remove_folder, write_array, write_arrays
+from ..run.files import remove_folder, write_array, write_arrays
 from ..run.jobs import show_progress
 from ..run.shipped import model_source
 from ..training.runs import one_writer
@@ -145,10 +145,9 @@ def _check_model(folder: Path) -> None:
         raise ValueError(
             f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
         )
-    about = read_json(folder / "config.json")
-    if about.get("model_type") != EncoderConfig.model_type:
+    if not is_ours(folder):
         bert_like(folder)
-    elif about.get("absolute") == "none":
+    elif own_config(folder).absolute == "none":
         raise ValueError(
             f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model."
         )
@@ -289,11 +288,7 @@ def _model_records(
         who = Who(folder.name, study=study)
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, who, corpus=corpus)
-        if read_json(folder / "config.json").get("model_type") == EncoderConfig.model_type:
-            with quiet():
-                scores = scores_of_model(Encoder.from_pretrained(folder, local_files_only=True))
-        else:
-            scores = scores_of_folder(folder)
+        scores = scores_of_model(open_model(folder).model) if is_ours(folder) else scores_of_folder(folder)
         records += condition_records(scores, kept.p, who, halves=halves)
     return records
 

@@ -20,7 +20,7 @@ from ..analysis.passes import choose_documents, read
 from ..analysis.texts import repeated_text, save_texts
 from ..analysis.who import Who
 from ..corpus import Windows, count_windows
-from ..encoder.tables import most_tokens
+from ..models.lengths import most_tokens
 from ..records.gates import NOTHING, labels
 from ..records.record import Record, read_records, write_records
 from ..records.table import Table

@@ -9,7 +9,7 @@ from typing import Any
 from ..corpus import Windows, build_windows, load_tokenizer, open_source
 from ..corpus.python_docs import PythonDocs
 from ..corpus.windows import own_windows
-from ..encoder.tables import most_tokens
+from ..models.lengths import most_tokens
 
 LONGEST = 512  # tokens of a window where the model sets no limit
 PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is read in seconds, all of it in a minute

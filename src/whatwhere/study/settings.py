@@ -116,12 +116,13 @@ class StudyConfig(CorpusConfig, SchemeConfig):
 
     def _of_one_model(self, name: str, error: str) -> str:
         """Add to the error of a model how a key of the encoder goes to others alone, if some take what it refuses."""
-        given = self.training.get("model")
-        for other in self.models if isinstance(given, dict) and given else ():
+        model = self.training.get("model")
+        given: dict[str, Any] = model if isinstance(model, dict) else {}
+        for other in self.models if given else ():
             with suppress(ValueError):
                 self.pretraining(other, seed=0, steps=1).encoder_config()
-                model = ", ".join(f"{key}: {value}" for key, value in given.items())
-                variant = f"{other}-2: {{preset: {self.preset(other)}, model: {{{model}}}}}"
+                keys = ", ".join(f"{key}: {value}" for key, value in given.items())
+                variant = f"{other}-2: {{preset: {self.preset(other)}, model: {{{keys}}}}}"
                 way_out = "training.model is for every model. For one alone name a variant among the models"
                 return f"{name}: {error} {way_out}: --set 'variants={{{variant}}}'."
         return error

@@ -29,7 +29,7 @@ from ..corpus import Windows, load_tokenizer, open_source
 from ..corpus.build import said_of_pieces
 from ..encoder import SOURCES
 from ..models.explain import costs, matched_width
-from ..models.folder import trained as opened
+from ..models.open import open_model
 from ..records.record import Record, read_records, write_records
 from ..run.files import append_line, read_json
 from ..run.hashes import HASHES, REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
@@ -158,11 +158,11 @@ class Study:
         """Measure a trained model: records, and what could not be measured and why, beside it; arrays in the study."""
         config, folder, who = self.config, self.folder(name, seed), Who(name, seed, self.name)
         beginning = folder / "checkpoints" / "step-0"
-        untrained = opened(beginning) if beginning.is_dir() else None
+        untrained = open_model(beginning, "masked").model if beginning.is_dir() else None
         held_out = self.windows["held_out"] if self.can_probe else None
         subject = Subject(
             who,
-            opened(folder),
+            open_model(folder, "masked").model,
             documents=None if held_out is None else choose_documents(held_out, config.probe_documents),
             held_out=held_out,
             untrained=untrained,
@@ -366,7 +366,7 @@ class Study:
             return []
         if not kept.is_file():
             folders = {name: self.folder(name, seed) for name in self.config.models}
-            models = {name: opened(folder) for name, folder in folders.items()}
+            models = {name: open_model(folder, "masked").model for name, folder in folders.items()}
             reference = models.pop(REFERENCE)
             documents = choose_documents(self.windows["held_out"], self.config.probe_documents)
             with show_progress("between models", self.progress) as show:
@@ -390,7 +390,7 @@ class Study:
             return
         tokenizer = load_tokenizer(str(self.out / "corpus" / "tokenizer"))
         title, text = repeated_text()
-        models = {n: opened(self.folder(n, 0)) for n in self.config.models}
+        models = {n: open_model(self.folder(n, 0), "masked").model for n in self.config.models}
         shapes = [(m.config.num_hidden_layers, m.config.num_attention_heads, m) for m in models.values()]
         maps = sum(layers * heads * (1 + len(term_names(model))) for layers, heads, model in shapes)
         shown = min(self.config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + self.config.texts)) ** 0.5))

@@ -17,8 +17,7 @@ from ..corpus.batches import Batches
 from ..corpus.labelled import padded
 from ..corpus.segments import segment_starts, token_segments
 from ..corpus.source import Source
-from ..encoder import write_sentence_transformer
-from ..encoder.sentence import pooled
+from ..models.sentence import pooled, write_sentence_transformer
 from ..run.files import new_folder, write_json
 from ..run.progress import Show
 from .loop import Trainer

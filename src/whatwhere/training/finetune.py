@@ -12,23 +12,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 from pydantic import Field, PositiveFloat, model_validator
-from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, AutoModelForSequenceClassification
 
-from ..corpus import load_tokenizer
 from ..corpus.labelled import LabelledBatches, label_names, read_labelled
+from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
 from ..encoder.attention import check_backend
 from ..encoder.registry import nearest
-from ..encoder.tables import most_tokens
 from ..models.card import classifier_card, rows_cut
-from ..models.folder import model_config, quiet
+from ..models.lengths import most_tokens
+from ..models.open import OpenModel, WeightsMisfit, open_config, open_model
 from ..records.intervals import share_interval
-from ..run.errors import opening
 from ..run.files import read_object, write_json
 from ..run.hashes import sha256
-from ..run.shipped import model_source
 from .environment import join_processes
 from .loop import Trainer
 from .runs import enter, one_writer, save_final
@@ -55,7 +51,7 @@ def default_rate(start: str, from_scratch: bool) -> float:
 
     Adam's steps are absolute, so narrow models need longer ones.
     """
-    _, config = model_config(start)
+    config = open_config(start)
     width = getattr(config, "hidden_size", None) or getattr(config, "dim", None) or 768  # dim: DistilBERT's name
     return RATES[from_scratch] * 768 / width
 
@@ -93,7 +89,7 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
             if filled.get("learning_rate") is None:
                 filled["learning_rate"] = default_rate(start, bool(filled.get("from_scratch")))
             if filled.get("length") is None:
-                filled["length"] = min(LENGTH, most_tokens(model_config(start)[1]) or LENGTH)
+                filled["length"] = min(LENGTH, most_tokens(open_config(start)) or LENGTH)
         if filled.get("steps") is None and filled.get("epochs") is None:
             filled["epochs"] = 3.0
         return filled
@@ -117,7 +113,7 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         Raises:
             ValueError: no such field, or a length that the position table does not have.
         """
-        _, found = model_config(self.start)
+        found = open_config(self.start)
         classes = dict(enumerate(labels))
         if isinstance(found, EncoderConfig):
             own = {field: getattr(found, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
@@ -137,29 +133,23 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         return config
 
 
-def build_classifier(config: FinetuneConfig, labels: list[str]) -> Any:
-    """Build the model as it is before its first step; new weights are drawn from `config.seed`.
+def build_classifier(config: FinetuneConfig, labels: list[str]) -> OpenModel:
+    """Open the model before its first step, in float32; new weights come from `config.seed`.
 
     Raises:
         ValueError: no finished model in the folder, or overrides that change the shapes of its weights.
     """
     encoder = config.encoder_config(labels)
-    torch.manual_seed(config.seed)
-    if type(encoder) not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
-        raise ValueError(f"transformers has no classifier of type {encoder.model_type}. Give an encoder that has one.")
-    if config.from_scratch:
-        return AutoModelForSequenceClassification.from_config(encoder, trust_remote_code=False).float()
-    how: dict[str, Any] = {"trust_remote_code": False, "use_safetensors": True, "dtype": torch.float32}
-    with quiet(), opening(config.start):
-        try:
-            # The new configuration names no type, and stored weights may be narrower than what is trained.
-            return AutoModelForSequenceClassification.from_pretrained(model_source(config.start), config=encoder, **how)
-        except RuntimeError:
-            changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items())
-            raise ValueError(
-                f"The weights of {config.start} do not fit {changed or f'{len(labels)} classes'}. Start from another "
-                "encoder, or --from-scratch."
-            ) from None
+    try:
+        opened = open_model(config.start, "labels", untrained=config.from_scratch, seed=config.seed, config=encoder)
+    except WeightsMisfit:
+        changed = ", ".join(f"model.{key}={value}" for key, value in config.model.items())
+        raise ValueError(
+            f"The weights of {config.start} do not fit {changed or f'{len(labels)} classes'}. Start from another "
+            "encoder, or --from-scratch."
+        ) from None
+    opened.model.float()
+    return opened
 
 
 @one_writer
@@ -182,12 +172,14 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
     columns = (config.text, config.label, config.text_pair)
     rows = read_labelled(config.data, *columns)
     names = label_names(rows.labels, f"{config.data}")
-    model = build_classifier(config, names)
+    opened = build_classifier(config, names)
+    model = opened.model
+    tokenizer = opened.tokenizer
+    check_tokenizer(tokenizer, config.start)
     ours = isinstance(model.config, EncoderConfig)
     if ours:
         check_backend(config.backend, join_processes().device, training=True, dropout=model.config.dropout)
-    tokenizer = load_tokenizer(model_source(config.start))
-    types = "token_type_ids" in tokenizer.model_input_names and not ours
+    types = opened.token_types
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed, types=types)
     dev = LabelledBatches(read_labelled(config.dev, *columns), names, tokenizer, config.length, types=types)
     if len(data) < config.batch_size:

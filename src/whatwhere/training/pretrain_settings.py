@@ -9,8 +9,8 @@ from ..corpus import MaskedBatches, Windows
 from ..corpus.batches import in_pieces
 from ..encoder import EncoderConfig, preset
 from ..encoder.attention import check_backend
-from ..encoder.tables import check_table_files
 from ..models.explain import try_scheme
+from ..models.tables import check_table_files
 from ..run.settings import Count
 from .corpus_settings import CorpusConfig, InnerShare
 from .environment import check_trackers

@@ -12,9 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from ..encoder import write_sentence_transformer
-from ..encoder.tables import most_tokens
 from ..models.card import weights_metadata
+from ..models.lengths import most_tokens
+from ..models.sentence import write_sentence_transformer
 from ..run.files import (
     check_writable,
     flush,

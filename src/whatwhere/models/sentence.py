@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .config import last_trained
+from ..encoder.config import last_trained
 
 POOLINGS = ("mean", "cls", "semantic", "position")
 OF_STREAMS = ("semantic", "position")  # those that need two streams to differ from the mean

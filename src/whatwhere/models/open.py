@@ -1,0 +1,265 @@
+"""The one way to open a model: a folder of ours or of transformers, of sentence-transformers, a Hub name, `reference`.
+
+Weights come from safetensors, never from a pickle; no code of a model's folder runs; numbers have at least 32 bits, as
+analyses in bfloat16 would find something else. Files of ours are compared with their hashes first, and sizes that the
+weights cannot have are refused before memory is taken.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import signature
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+import torch
+from transformers import (
+    MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+)
+from transformers.utils import logging
+
+from ..corpus.tokenizer import open_tokenizer
+from ..encoder import EncoderConfig
+from ..run.errors import opening, shortly
+from ..run.files import read_json
+from ..run.hashes import check_inside
+from ..run.hub import ask_once, offline
+from ..run.shipped import model_source
+from .config import COPY, check_sizes, is_ours, own_config
+from .lengths import most_tokens
+
+HEADS: dict[str | None, Any] = {
+    None: AutoModel,
+    "masked": AutoModelForMaskedLM,
+    "labels": AutoModelForSequenceClassification,
+    "answers": AutoModelForQuestionAnswering,
+}
+_PRETRAINED = ("BertForPreTraining", "AlbertForPreTraining")  # saved with a masked-language head of another name
+_MODULES = "modules.json"  # of a sentence-transformers folder: its parts, each with its folder
+
+
+class WeightsMisfit(ValueError):
+    """Weights of other shapes than the configuration that was asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpenModel:
+    """A model that was opened.
+
+    config: its configuration. model: the encoder with the head asked for, in evaluation mode. folder: where its files
+    are; of a model on the Hub a path that is only its name.
+    """
+
+    config: Any
+    model: Any
+    folder: Path
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer saved with the model; of a checkpoint, with its run. It is opened at the first use.
+
+        Raises:
+            ValueError: there is none, or a damaged one.
+        """
+        return open_tokenizer(str(self.folder))
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of an input, special ones included; None where nothing bounds them."""
+        return most_tokens(self.config)
+
+    @property
+    def token_types(self) -> bool:
+        """Whether the model tells the two texts of a pair by token types: its tokenizer gives and its class takes them,
+        which a DistilBERT with BERT's tokenizer does not."""
+        given = "token_type_ids" in self.tokenizer.model_input_names
+        taken = "token_type_ids" in signature(self.model.forward).parameters
+        return given and taken and self.config.model_type != EncoderConfig.model_type
+
+    def fitting(self, length: int) -> int:
+        """Return `length`, or as many tokens as the model reads if these are fewer."""
+        return min(length, self.max_tokens or length)
+
+
+def open_model(
+    source: str | Path,
+    head: str | None = None,
+    *,
+    untrained: bool = False,
+    seed: int = 0,
+    classes: int | None = None,
+    config: Any = None,
+    attention: str | None = None,
+) -> OpenModel:
+    """Open a model, ours or another package's, in evaluation mode; its tokenizer follows at its first use.
+
+    Args:
+        source: a model's folder, a checkpoint, a name on the Hub, or "reference".
+        head: None for the bare encoder, "masked" for words, "labels" for a classifier, "answers" for the ends of
+            answers. The last one, and a classifier of `classes`, get new weights where none are saved.
+        untrained: draw all weights from `seed` and read the configuration alone.
+        seed: of weights that are drawn; torch's own generator is left at it.
+        classes: of a new classifier; 0 for one number to regress. None: as the model was saved.
+        config: the configuration of `open_config`, with fields changed.
+        attention: implementation of attention for transformers' models, such as "eager", which returns its weights.
+
+    Raises:
+        ValueError: as `open_config`; weights that are damaged or lack what the configuration asks for.
+        WeightsMisfit: weights of other shapes than `config` or `classes` ask for.
+    """
+    name, local = _place(source)
+    changed = config is not None or classes is not None
+    config = _read_config(name, local) if config is None else config
+    _check_head(name, config, head)
+    if head == "answers":
+        config.num_labels = 2  # as BERT's head reads it: a score of the start and one of the end
+    if classes is not None:
+        config.num_labels = classes or 1
+        config.problem_type = "single_label_classification" if classes else "regression"
+    dtype = torch.float64 if getattr(config, "dtype", None) in (torch.float64, "float64") else torch.float32
+    how: dict[str, Any] = {"trust_remote_code": False}
+    if attention is not None and config.model_type != EncoderConfig.model_type:
+        how["attn_implementation"] = attention
+    torch.manual_seed(seed)
+    with opening(name), _quiet():
+        if untrained:
+            model = HEADS[head].from_config(config, **how).to(dtype)
+            return OpenModel(model.config, model.eval(), Path(name))
+        how |= {"use_safetensors": True, "local_files_only": local or offline(), "output_loading_info": True}
+        try:
+            model, info = HEADS[head].from_pretrained(name, config=config, dtype=dtype, **how)
+        except RuntimeError as error:
+            if not changed:
+                raise
+            raise WeightsMisfit(f"The weights of {name} do not fit what is asked of them ({shortly(error)}).") from None
+        _check_weights(model, info["missing_keys"], name)
+    return OpenModel(model.config, model.eval(), Path(name))
+
+
+def open_config(source: str | Path, head: str | None = None) -> Any:
+    """Read the configuration of a model that can have a head; no weight is read.
+
+    Raises:
+        ValueError: no such folder, no finished model in it, several models, a pickle alone, a damaged file, one that is
+            not as it was written, sizes that the weights cannot have, no such model on the Hub, or one without that
+            head.
+    """
+    name, local = _place(source)
+    config = _read_config(name, local)
+    _check_head(name, config, head)
+    return config
+
+
+def _place(source: str | Path) -> tuple[str, bool]:
+    """Return what transformers opens, and whether it is a folder; one that holds no finished model is refused."""
+    name = model_source(source)
+    folder = Path(name)
+    if not folder.is_dir():
+        if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+            raise ValueError(f"No model at {name}: it is no folder. Give the folder of a trained model.")
+        return name, False
+    folder = _transformer_of(folder)
+    check_folder(folder)
+    return (name if folder == Path(name) else str(folder)), True
+
+
+def _transformer_of(folder: Path) -> Path:
+    """Find the encoder's folder in one of sentence-transformers, whose older versions put it below."""
+    if (folder / "config.json").is_file() or not (folder / _MODULES).is_file():
+        return folder
+    parts = read_json(folder / _MODULES, COPY)
+    paths = [str(part.get("path", "")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    check_inside(folder / _MODULES, paths)
+    return next((folder / path for path in paths if (folder / path / "config.json").is_file()), folder)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds no finished model, or the models of a study.
+
+    Raises:
+        ValueError: what the folder lacks, and what to do.
+    """
+    if not (folder / "config.json").is_file():
+        seeds = sorted(path.parent for path in folder.glob("**/seed-*/config.json"))
+        if seeds:
+            many = "one model" if len(seeds) == 1 else f"{len(seeds)} models"
+            raise ValueError(f"{folder} holds {many} of a study. Name one, for example {seeds[0]}.")
+        raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
+    if not any(folder.glob("*.safetensors")):
+        finish = f"Finish its training: whatwhere pretrain --out {folder}."
+        way_out = finish if is_ours(folder) else "Bring its weights."
+        raise ValueError(
+            f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. {way_out}"
+        )
+
+
+def _read_config(name: str, local: bool) -> Any:
+    with opening(name):
+        if local and is_ours(Path(name)):
+            return own_config(Path(name))
+        try:
+            if not local:
+                ask_once(name, "config.json")
+            config = AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=local or offline())
+        except OSError as error:
+            if local:
+                raise
+            reason = shorten(str(error), 100, placeholder=" …")
+            raise ValueError(
+                f"{name} is no folder here, and the Hub gives no such model ({reason}). Check the name; for a model of "
+                "the Hub, the network too."
+            ) from None
+        if local:
+            check_sizes(Path(name), config)
+        return config
+
+
+def _check_head(name: str, config: Any, head: str | None) -> None:
+    """Refuse a model whose type has no such head, or that was saved without the one that must not be drawn anew."""
+    kind = type(config)
+    if head == "answers" and kind not in MODEL_FOR_QUESTION_ANSWERING_MAPPING:
+        raise ValueError(
+            f"{name} ({config.model_type}) has no head for questions in transformers. Give an encoder that has one."
+        )
+    if head == "labels" and kind not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        raise ValueError(f"transformers has no classifier of type {config.model_type}. Give an encoder that has one.")
+    saved = str((getattr(config, "architectures", None) or ["no head"])[0])
+    if head == "masked" and "ForMaskedLM" not in saved and saved not in _PRETRAINED:
+        raise ValueError(
+            f"{name} ({saved}) was saved without a masked-language head, which says how likely a word is. Give a "
+            "model with one."
+        )
+
+
+def _check_weights(model: Any, missing: Any, name: str) -> None:
+    """Refuse weights that were not in the file, or not half of them, and were drawn at random."""
+    lacking = sorted(missing)
+    ours = model.config.model_type == EncoderConfig.model_type
+    of_body = [key for key in lacking if ".layers." in f".{key}" or "word_embeddings" in key]
+    if 2 * len(lacking) > len(set(model.state_dict())) or (ours and of_body):
+        raise ValueError(
+            f"The weights of {name} lack {lacking[0]}, which its config.json asks for. Use a complete copy."
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence transformers' bars, and its remarks on heads that a checkpoint has and a model lacks, or the reverse."""
+    verbosity = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
