@@ -173,12 +173,12 @@ def probe_records(
     segments from the intra-segment target. For a model with a position stream the probes also read each stream alone,
     parts "position" and "semantic".
 
-    Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and the same
-    with `.chance`: targets shuffled across tokens. Of an encoder of ours with two streams also `r2.update.token` and
-    its like, parts "position" and "semantic": the same of the update that block `layer` writes into a stream
-    (`written`), without the part that the residual path carries past it. `probe.documents`, `probe.windows` and
-    `probe.length` give the numbers of documents, of their windows, and of tokens in a window. A target that does not
-    vary, such as the segment in text without boundaries, has no R² and no records; this is logged.
+    Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and
+    the same with `.chance`: targets shuffled across tokens. Of an encoder of ours with two streams also
+    `r2.update.token` and its like, parts "position" and "semantic": the same of the update that block `layer` writes
+    into a stream (`written`), without the part that the residual path carries past it. `probe.documents`,
+    `probe.windows` and `probe.length` give the numbers of documents, of their windows, and of tokens in a window. A
+    target that does not vary, such as the segment in text without boundaries, has no R² and no records; this is logged.
 
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
@@ -365,8 +365,8 @@ def regression_records(
     """Measure R² of ridge regressions from the hidden states of each model onto the streams of a reference model.
 
     Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`,
-    each split and their mean (`Who.splits`; n: documents, of a split those tested). The value is the mean over the
-    target columns of R²; columns that do not vary are left out. Regular tokens only; splits as of the probes
+    each split and their mean (`Who.splits`; n: documents, in a split the tested ones). The value is the mean
+    over the target columns of R²; columns that do not vary are left out. Regular tokens only; splits as of the probes
     (`split_documents`). States of layer l of a model of L blocks are compared with the states of layer l of the
     reference, or of the nearest relative depth, l · L_reference / L, where it has another number of blocks; `layer` is
     the model's.
