@@ -254,5 +254,5 @@ def test_the_smallest_effect_is_found_in_four_of_five_samples():
         found = stats.ttest_ind(a + smallest_effect(seeds, paired=False), b, axis=1).pvalue < 0.05
         assert np.mean(found) == pytest.approx(0.8, abs=0.025)
     assert smallest_effect(3) == pytest.approx(3.264, abs=0.001)
-    with pytest.raises(ValueError, match="train two at least"):
+    with pytest.raises(ValueError, match="Train at least two"):
         smallest_effect(1)

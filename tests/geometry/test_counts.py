@@ -149,7 +149,7 @@ def test_no_rows_give_no_counts():
         (np.array([[1, V]]), {}, f"Token id {V}, but ids run from 0 to {V - 1}"),
         (np.array([[1, -100]]), {}, "Token id -100"),
         (np.array([1, 2]), {}, r"shape \(2,\)"),
-        (np.array([[0.5]]), {}, "whole numbers, these are float64"),
+        (np.array([[0.5]]), {}, "whole numbers; got float64"),
         ((np.arange(4), np.array([0, 5])), {}, "starts must rise from 0 to at most 4"),
         ((np.arange(4), np.array([0, 3, 2])), {}, "starts must rise"),
         ([[1]], {"align": "end"}, "align must be one of start, relative, not 'end'"),
@@ -189,7 +189,7 @@ def test_groups_are_the_counts_of_their_documents():
     np.testing.assert_array_equal(counts.group(2).toarray(), counts.of([2]).toarray())
     np.testing.assert_array_equal(counts.total().toarray(), naive(rows, 8))
     assert counts.tokens == counts.total().sum()
-    with pytest.raises(ValueError, match="No group 4: there are groups 0 to 3"):
+    with pytest.raises(ValueError, match="No group 4. Choose one of the groups 0 to 3"):
         counts.group(4)
 
 

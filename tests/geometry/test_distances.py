@@ -77,7 +77,7 @@ def test_no_sparse_matrix_is_made_dense(monkeypatch):
         (np.array([[0, np.nan], [np.nan, 0]]), "The distance of positions 0 and 1 is nan"),
         (np.array([[0, 1.0], [2.0, 0]]), r"Distances are symmetric, but \(0, 1\) is 1 and \(1, 0\) is 2"),
         (np.array([[0, -1.0], [-1.0, 0]]), "Distances are not negative. The smallest is -1"),
-        (np.array([[1, 1.0], [1.0, 1]]), "The diagonal reaches 1"),
+        (np.array([[1, 1.0], [1.0, 1]]), "the diagonal reaches 1"),
     ],
 )
 def test_what_are_no_distances_is_refused_in_one_line(wrong, message):

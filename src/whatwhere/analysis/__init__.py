@@ -1,4 +1,4 @@
-"""What is inside a trained model: all that a study measures on each, and the form that every analysis has.
+"""Analyses of a trained model: all that a study measures on each model, and the form that every analysis has.
 
 A new analysis is a file of this folder and an entry of `ANALYSES`.
 """
@@ -26,7 +26,7 @@ from .position_tables import noise_records, table_records
 from .probes import probe_records
 from .who import Who
 
-REPEATED = 100  # documents that are repeated for the retrieval heads
+REPEATED = 100  # documents that the texts for the retrieval heads repeat
 CONTROLS = 200  # documents that the untrained model reads
 AT_CHECKPOINTS = 16  # documents that the model of every checkpoint reads
 SCORED = 16  # documents over which the spread of the scores is measured
@@ -34,15 +34,15 @@ SCORED = 16  # documents over which the spread of the scores is measured
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model and what there is to look at it with; an analysis is done where there is all that it needs.
+    """Model with the inputs of its analyses; an analysis runs where all inputs that it needs are there.
 
-    who: of the records. held_out: windows to probe. documents: those of them that the analyses inside read.
+    who: context of the records. held_out: windows to probe. documents: windows that the analyses of `INSIDE` read.
     untrained: the model of step 0. run: folder (str or Path) of the training, with checkpoints.
-    corpus: `CorpusDistances` of the texts. None, of all these: there is no such thing.
+    corpus: `CorpusDistances` of the texts. Each of these may be None: the run has no such input.
     probed, splits, components: documents, splits, components of `probe_records`.
-    ablated: documents whose loss is measured with parts taken out; 0: none.
-    thorough: blocks and heads by all kinds of ablation, not by removing alone, which takes three times as long.
-    progress: is told what is done, how much of how much.
+    ablated: number of documents whose loss is measured without parts of the model; 0: none.
+    thorough: True ablates blocks and heads by all kinds, which takes three times as long as removing alone.
+    progress: function that is called with (name of the analysis, steps done, steps in all).
     """
 
     who: Who
@@ -61,49 +61,48 @@ class Subject:
 
     @property
     def terms(self) -> bool:
-        """Whether the scores of the model are a sum of named terms: the encoders of this package."""
+        """True if the scores of the model are a sum of named terms, as in the encoders of this package."""
         return hasattr(self.model, "inspecting")
 
     @property
     def whole(self) -> bool:
-        """Whether all that it tells of attention is its weights: the encoders of other packages."""
+        """True if the model shows its attention weights alone, as encoders of other packages do."""
         return not self.terms
 
     @property
     def loss(self) -> bool:
-        """Whether the loss of documents is wanted, and the model has one."""
+        """True if the run asks for the loss of documents and the model has one."""
         return bool(self.terms and hasattr(self.model, "head") and self.ablated)
 
     @property
     def table(self) -> Any:
-        """The position table (rows, width), float64, or None."""
+        """Position table (rows, width) in float64, or None."""
         table = self.model.position_table()
         return None if table is None else as_float64(table)
 
     def has(self, needs: Sequence[str]) -> bool:
-        """Whether there is everything of that name."""
+        """Tell if all named inputs are there."""
         return all((value := getattr(self, name)) is not None and value is not False for name in needs)
 
     def some(self, most: int | None = None) -> Documents:
-        """The documents, or `most` of them, evenly spaced."""
+        """Return the documents, or `most` of them, evenly spaced."""
         assert self.documents is not None
         count = len(self.documents) if most is None else min(most, len(self.documents))
         return self.documents.rows(np.arange(count) * len(self.documents) // count)
 
     def show(self, what: str) -> Callable[[int, int], None] | None:
-        """How a part of an analysis says how far it is."""
+        """Return a function by which a part of an analysis reports its progress, or None."""
         return None if self.progress is None else partial(self.progress, what)
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """An analysis: a reader of the one pass of the documents, or a function of the subject.
+    """Analysis of a model: a reader of the shared pass of the documents, or a function of the inputs.
 
-    name: in `left_out`. reader: makes a reader for the model. measure: gives records, or records and arrays.
-    needs: attributes of the subject without which it is not done. arrays: what the name of its file of arrays begins
-        with.
-    optional: a model that has nothing of the kind (a ValueError) is told of in `left_out`; anywhere else it is an
-    error.
+    name: its name in `left_out`. reader: function that makes a reader for the model. measure: function that returns
+    records, or records and arrays. needs: attributes of the input without which it does not run. arrays: beginning of
+    the name of its file of arrays. optional: True if a ValueError means that the model has nothing of the kind, which
+    `left_out` then reports; elsewhere it is an error.
     """
 
     name: str
@@ -124,7 +123,7 @@ def _tables(s: Subject) -> tuple[list[Record], Arrays]:
     first = None if s.untrained is None else s.untrained.position_table()
     start = [] if first is None else table_records(first, s.who.at(0))[0]
     records, arrays = table_records(s.table, s.who)
-    # A parameter of its own, to which AdamW's steps are added.
+    # The table is a parameter that AdamW's steps change directly.
     plain = s.model.config.absolute == "learned" and s.model.config.table_width is None
     return start + records + noise_records(s.table, s.who, first, s.run if plain else None), arrays
 
@@ -139,7 +138,7 @@ def _ablations(s: Subject) -> list[Record]:
 
 
 def _controls(s: Subject) -> list[Record]:
-    """Before the first step: words and the table alone make some of each."""
+    """Measure the untrained model, whose words and table alone produce some of each quantity."""
     start = s.who.at(0)
     sentences = SentenceMaps(s.untrained)
     variance = PositionVariance(s.untrained)
@@ -159,13 +158,13 @@ def _centres(s: Subject) -> list[Record]:
     return records + centre_records(s.untrained, s.some(CONTROLS), s.corpus, s.who.at(0))
 
 
-# Of every model of a study.
+# Analyses of every model of a study.
 PLAIN = (
     Analysis("probes", _probes, needs=("held_out",)),
     Analysis("shift", lambda s: shift_records(s.model, s.held_out, s.who), needs=("held_out",)),
     Analysis("position table", _tables, needs=("table",), arrays="table"),
 )
-# Of a model and documents, of a study or of `whatwhere heads`; those with a reader share one pass.
+# Analyses of a model and documents, in a study or in `whatwhere heads`; analyses with a reader share one pass.
 INSIDE = (
     Analysis("heads", reader=HeadTaxonomy, optional=True),
     Analysis("attention", reader=AttentionScores, needs=("documents", "terms"), arrays="attention"),
@@ -198,7 +197,7 @@ INSIDE = (
         optional=True,
     ),
 )
-# Of a training: its beginning, its checkpoints, its corpus.
+# Analyses of a training: its beginning, its checkpoints, its corpus.
 TRAINING = (
     Analysis("untrained probes", lambda s: _probes(s, untrained=True), needs=("held_out", "untrained")),
     Analysis("untrained", _controls, needs=("documents", "untrained")),

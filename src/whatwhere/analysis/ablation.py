@@ -1,13 +1,13 @@
-"""What a model needs: the rise of its masked-language loss when a term of the attention scores, or a stream, is taken
-away, or when two tokens change places.
+"""Ablations: the rise of the masked-language loss when a term of the attention scores, or a stream, is removed, or when
+two tokens swap places.
 
 A term is removed (set to 0), replaced by its mean over documents, or shuffled over positions, in all blocks, in one, or
-in one head; everything else is the model as it is. Each document is compared with itself: same tokens, same masks.
+in one head; the rest of the model is unchanged. Each document is compared with itself: same tokens, same masks.
 
 GEOM section 4, hypothesis H2: for every i ≠ j, swapping positions i and j strictly increases the expected loss, with P
-fixed. The tokens at i and j, with the words that are hidden there, are given each other's position; everything that the
-model derives from positions, table, biases and rotation, follows, so this is exactly a text with two tokens exchanged.
-One pair among n tokens hardly moves the mean loss, so the two tokens are looked at apart from the others.
+fixed. The tokens at i and j, masked or not, swap their positions; table, biases and rotation follow the positions, so
+this equals a text with two tokens exchanged. One pair among n tokens hardly moves the mean loss, so the records
+separate the two tokens from the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ SWAPPED = ("swapped", "others")
 
 @dataclass(frozen=True)
 class _Ablation:
-    """One thing taken away: in the block `layer` (from 1; None: all), in `head` (None: all)."""
+    """Part of the model that an ablation changes: in the block `layer` (from 1; None: all), in `head` (None: all)."""
 
     kind: str
     part: str
@@ -61,7 +61,7 @@ def ablation_records(
     batch_size: int = 8,
     progress: Progress = None,
 ) -> list[Record]:
-    """Records of the masked-language loss and of its rise, in nats, paired over documents.
+    """Measure the masked-language loss and its rise by each ablation, in nats, paired over documents.
 
     `ablation.loss`: mean over documents of the mean over their masked tokens (see `masked`), and of each document
     (index). `ablation.KIND` with `part` = the term or stream, `layer` = number of the block (None: all), `head` (None:
@@ -94,12 +94,13 @@ def ablation_records(
             "Leave out the kind mean or give more."
         )
     ablations = _plan(model, kinds, by)
-    given = (*masked(documents, MASK_RATE, model.config.mask_token_id), permutations(documents))
+    ids, labels = masked(documents, MASK_RATE, model.config.mask_token_id)
+    order = permutations(documents)
     groups = np.array_split(np.arange(len(documents)), max(1, len(documents) // batch_size))
     values = np.empty((len(documents), 1 + len(ablations)))  # the loss, and every rise
     with passes.evaluating(model), torch.inference_mode():
         for number, rows in enumerate(groups):
-            batch = _Batch(model, documents, rows, *given)
+            batch = _Batch(model, documents, rows, ids, labels, order)
             with model.encoder.inspecting(batch.see):
                 values[rows, 0] = batch.start()
                 for k, rise in enumerate(batch.rises(ablations), 1):
@@ -111,8 +112,9 @@ def ablation_records(
 
 
 def document_loss_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
-    """`loss.document`: the masked-language loss of each document (index) in nats, the same masks for all models, and
-    their mean; of more documents than the ablations can afford.
+    """Measure the masked-language loss of each document in nats, with the same masks for all models, and their mean.
+
+    Records `loss.document` (index: number of the document). They take more documents than the ablations can afford.
 
     Raises:
         ValueError: another model, or documents without a word.
@@ -129,7 +131,7 @@ def document_loss_records(model: Any, documents: Documents, who: Who, *, batch_s
 
 
 def _over_documents(who: Who, metric: str, values: np.ndarray, axes: Axes, documents: Documents) -> list[Record]:
-    """Records of the means of `values` (windows, entries), of the first entry also of each document.
+    """Return records of the means of `values` (windows, entries), and of the first entry also of each document.
 
     A document counts once, with the mean of its windows, so that two models are paired by document. One document alone
     has no such record and no interval.
@@ -137,15 +139,15 @@ def _over_documents(who: Who, metric: str, values: np.ndarray, axes: Axes, docum
     passes.check_words(values)
     values = of_documents(values, documents.document_numbers)
     loss, *others = who.records(metric, document_mean(values), axes, n=np.isfinite(values).sum(0))
-    each = values[:, 0] if len(values) > 1 else values[:0, 0]
-    return [loss, *who.records(loss.metric, each, {"index": range(len(each))}, n=1), *others]
+    losses = values[:, 0] if len(values) > 1 else values[:0, 0]
+    return [loss, *who.records(loss.metric, losses, {"index": range(len(losses))}, n=1), *others]
 
 
 def masked(documents: Documents, mask_rate: float, mask_id: int) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids and labels (m, n): in each document `mask_rate` of the regular tokens, at least one, are [MASK]; labels
-    are -100 elsewhere.
+    """Mask `mask_rate` of the regular tokens of each document, at least one, and return token ids and labels (m, n).
 
-    Which ones depends on the number of the document and its regular tokens alone, so all models are asked for the same.
+    Masked tokens are [MASK]; labels are -100 elsewhere. The choice depends on the number of the document and its
+    regular tokens alone, so that all models predict the same tokens.
     """
     draws = np.where(documents.regular, np.random.default_rng(0).random(documents.regular.shape), np.inf)
     tokens = documents.regular.sum(1)
@@ -155,7 +157,8 @@ def masked(documents: Documents, mask_rate: float, mask_id: int) -> tuple[np.nda
 
 
 def permutations(documents: Documents) -> np.ndarray:
-    """(m, n): at each regular token the place of another one of the same document, at random; other tokens stay."""
+    """Return, at each regular token, the place of a random regular token of the same document, (m, n); other tokens
+    stay."""
     m, n = documents.regular.shape
     generator = np.random.default_rng((0, 1))
     order = np.tile(np.arange(n), (m, 1))
@@ -168,7 +171,7 @@ def permutations(documents: Documents) -> np.ndarray:
 
 
 def _token_losses(model: Any, hidden: Tensor, labels: Tensor) -> Tensor:
-    """(b, n) cross-entropy in nats, computed in at least float32, as float64; 0 where nothing is masked."""
+    """Compute the cross-entropy (b, n) in nats, in at least float32, as float64; 0 where nothing is masked."""
     chosen = labels != IGNORED
     losses = torch.zeros(labels.shape, dtype=torch.float64, device=labels.device)
     logits = passes.at_least_float32(model.head(hidden[chosen]))
@@ -179,14 +182,14 @@ def _token_losses(model: Any, hidden: Tensor, labels: Tensor) -> Tensor:
 def _losses(
     model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray
 ) -> np.ndarray:
-    """`_token_losses` of some documents, for other token ids and position ids (m, n) than their own."""
+    """Compute `_token_losses` of some documents with other token ids and position ids (m, n) than their own."""
     arrays = ids, documents.attention_mask, positions, documents.document_ids
-    *inputs, wanted = rows_on(device_of(model), rows, *arrays, labels)
-    return _token_losses(model, model.encoder(*inputs).last_hidden_state, wanted).cpu().numpy()
+    *inputs, targets = rows_on(device_of(model), rows, *arrays, labels)
+    return _token_losses(model, model.encoder(*inputs).last_hidden_state, targets).cpu().numpy()
 
 
 class _Batch:
-    """Some documents on their way through the model; blocks before an ablation are not computed again."""
+    """Batch of documents on its way through the model; blocks before an ablation are computed once."""
 
     def __init__(
         self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray
@@ -195,22 +198,22 @@ class _Batch:
         self.encoder = model.encoder
         device = device_of(model)
         arrays = ids, documents.attention_mask, documents.position_ids, documents.document_ids
-        given = rows_on(device, rows, *arrays)
+        inputs = rows_on(device, rows, *arrays)
         self.labels, self.order, self.regular = rows_on(device, rows, labels, order, documents.regular)
-        self.layout = self.encoder.layout(*given)
-        self.inputs: list[Streams] = [self.encoder.embed(given[0], self.layout.position_ids)]
+        self.layout = self.encoder.layout(*inputs)
+        self.inputs: list[Streams] = [self.encoder.embed(inputs[0], self.layout.position_ids)]
         self.pairs: Tensor | None = None  # (b, 1, n, n): who looks at whom, where not everywhere
         if (allowed := self.layout.allowed) is not None:
             self.pairs = allowed.expand(-1, -1, allowed.shape[-1], -1)
-            if given[1] is not None:
-                self.pairs = self.pairs & given[1].bool()[:, None, :, None]
+            if inputs[1] is not None:
+                self.pairs = self.pairs & inputs[1].bool()[:, None, :, None]
         self.now: _Ablation | None = None
         self.constant: set[str] = set()  # terms that are the same for all documents of the batch
         # Blocks (from 0) that get their own terms back, to take the path that changed terms take.
         self.same: set[int] = set()
 
     def see(self, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> dict[str, Tensor] | None:
-        """What the encoder calls in every block."""
+        """Change the terms of a block; the encoder calls it in every block."""
         now = self.now
         self.constant = {name for name, term in terms.items() if len(term) == 1 < len(self.labels)}
         if now is not None and now.layer in (None, block + 1):
@@ -218,13 +221,13 @@ class _Batch:
         return terms if block in self.same else None
 
     def start(self) -> np.ndarray:
-        """The loss of each document as the model is (b,); keeps what enters each block."""
+        """Return the loss (b,) of each document of the unchanged model; keeps the input of each block."""
         for layer in self.encoder.layers:
             self.inputs.append(layer(self.inputs[-1], self.layout, "sdpa")[0])
         return self.losses(self.inputs[-1])
 
     def rises(self, ablations: Sequence[_Ablation]) -> Iterator[np.ndarray]:
-        """The rise of each document's loss (b,) by each ablation."""
+        """Yield the rise of each document's loss (b,) by each ablation."""
         before: dict[tuple[bool, int | None], np.ndarray] = {}
         for ablation in ablations:
             if ablation.kind == "mean" and ablation.part in self.constant:
@@ -247,19 +250,19 @@ class _Batch:
             yield after - before[key]
 
     def run(self, streams: Streams, first: int) -> np.ndarray:
-        """The loss of each document (b,), of the streams that enter the block `first`."""
+        """Return the loss of each document (b,) from the streams that enter the block `first`."""
         for layer in self.encoder.layers[first:]:
             streams = layer(streams, self.layout, "sdpa")[0]
         return self.losses(streams)
 
     def losses(self, streams: Streams) -> np.ndarray:
-        """Mean cross-entropy (b,) of the masked tokens of each document; nan where there is none."""
+        """Compute the mean cross-entropy (b,) of the masked tokens of each document; nan where there is none."""
         hidden = torch.cat(streams if self.encoder.norm is None else self.encoder.norm(streams), dim=-1)
         sums = _token_losses(self.model, hidden, self.labels).sum(1)
         return np.asarray((sums / (self.labels != IGNORED).sum(1)).cpu().numpy())
 
     def changed(self, term: Tensor, now: _Ablation) -> Tensor:
-        """The term (b or 1, h, n, n) with the heads of an ablation changed and the others as they are."""
+        """Return the term (b or 1, h, n, n) with the heads of an ablation changed and the others unchanged."""
         heads = slice(None) if now.head is None else slice(now.head, now.head + 1)
         term = term.expand(len(self.labels), -1, -1, -1).clone() if now.kind == "shuffle" else term.clone()
         if now.kind == "remove":
@@ -272,9 +275,10 @@ class _Batch:
         return term
 
     def mean(self, part: Tensor) -> Tensor:
-        """Mean of (b, heads, n, n) over the documents in which the query may look at the key; elsewhere as it is.
+        """Return the mean of (b, heads, n, n) over the documents in which the query may look at the key; other entries
+        stay.
 
-        Between the least and the largest of its values, so that equal ones stay what they are to the last digit.
+        Between the least and the largest of its values, so that equal ones stay equal to the last digit.
         """
         if self.pairs is None:
             return part.mean(0, keepdim=True).clamp(part.amin(0, keepdim=True), part.amax(0, keepdim=True))
@@ -284,7 +288,7 @@ class _Batch:
         return torch.where(self.pairs, mean.clamp(low, high), part)
 
     def changed_streams(self, streams: Streams, now: _Ablation) -> Streams:
-        """The streams (position, semantic), each (b, n, d_stream), with one of them changed."""
+        """Return the streams (position, semantic), each (b, n, d_stream), with one of them changed."""
         which = STREAMS.index(now.part)
         x = streams[which]
         if now.kind == "remove":
@@ -316,7 +320,8 @@ def _plan(model: Any, kinds: Sequence[str], by: Sequence[str]) -> list[_Ablation
 
 
 def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tuple[int, int]]]:
-    """Lag 1, 2, 4, ... -> at most `pairs` pairs (i, i + lag) of the positions (sorted), evenly spaced over them."""
+    """Return lag 1, 2, 4, ... -> at most `pairs` pairs (i, i + lag) of the positions (sorted), evenly
+    spaced over them."""
     by_lag = {}
     lag = 1
     while len(starts := positions[np.isin(positions + lag, positions)].tolist()):
@@ -329,11 +334,11 @@ def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tupl
 def swap_records(
     model: Any, documents: Documents, who: Who, *, pairs: int = PAIRS, progress: Progress = None
 ) -> list[Record]:
-    """Records of the rise of the masked-language loss, in nats, when the tokens at two positions change places.
+    """Measure the rise of the masked-language loss, in nats, when the tokens at two positions swap places.
 
     Lags are 1, 2, 4, ... as far as the positions of regular tokens go; of each at most `pairs` pairs, evenly spaced.
-    Masks are those of the ablations. A document counts for a pair if it has regular tokens at both positions and one of
-    them is masked, and only then runs through the model: 36 % of the full ones.
+    The masks are equal to the masks of the ablations. A document counts for a pair if it has regular tokens at both
+    positions and one of them is masked, and only then runs through the model: 36 % of the full ones.
 
     - `swap.loss` (index: lag; part "swapped": masked tokens at the two positions, "others": all other masked tokens of
       the same documents): mean of the paired rise over pairs and tokens of a document, then over documents, with the
@@ -385,7 +390,7 @@ def swap_records(
 
 
 def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
-    """(documents, n) which tokens are the regular ones at position i or j of a document that has both."""
+    """Return the regular tokens at position i or j of documents that have both, (documents, n) bool."""
     spans = np.arange(len(documents))[:, None] * documents.length + np.zeros_like(documents.position_ids)
     spans += 0 if documents.document_ids is None else documents.document_ids
     at_i, at_j = (documents.regular & (documents.position_ids == k) for k in (i, j))

@@ -1,8 +1,8 @@
-"""Where heads look: attention weights of each term of the scores alone and of their sum.
+"""Attention weights of each term of the scores alone and of their sum: the places at which heads look.
 
-DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside that of the sum. The weights of a batch
-are reduced at once, to means per document, to a profile over lags and to a coarse map, so that memory does not grow
-with the documents.
+DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside the softmax of the sum. The weights of a
+batch are reduced at once, to means per document, to a profile over lags and to a coarse map, so that memory does not
+grow with the documents.
 """
 
 from abc import ABC, abstractmethod
@@ -31,20 +31,23 @@ BINS = 64  # rows and columns of a map
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Attention weights of one part of one block (b or 1, h, n, n), the entropy of each row in nats (b or 1, h, n), and
-    where a query may look at a key (b or 1, 1, n, n), bool; None: everywhere."""
+    """Attention weights of one part of one block (b or 1, h, n, n), with the entropy of each row and the allowed pairs.
+
+    entropy: (b or 1, h, n), in nats. allowed: (b or 1, 1, n, n), True where a query may look at a key; None:
+    everywhere.
+    """
 
     values: Tensor
     entropy: Tensor
     allowed: Tensor | None
 
     def diagonal(self, lag: int) -> Tensor:
-        """Weights (b or 1, h, n - |lag|) of the keys `lag` after their queries."""
+        """Return the weights (b or 1, h, n - |lag|) of the keys `lag` after their queries."""
         return self.values.diagonal(lag, -2, -1)
 
     def pairs(self, lag: int, queries: Tensor, keys: Tensor) -> Tensor:
-        """(b, n - |lag|): whether a query is one of `queries` (b, n), the token `lag` after it one of `keys`, and it
-        may look there."""
+        """Tell for each pair at a lag, (b, n - |lag|), if its query is in `queries` (b, n), its key in `keys`, and it
+        is allowed."""
         n = queries.shape[1]
         before = max(0, -lag)
         after = max(0, lag)
@@ -53,7 +56,7 @@ class Weights:
 
 
 def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
-    """The softmax over the allowed keys in at least float32; `scores` (b or 1, h, n, n) are left as they are."""
+    """Compute the softmax over the allowed keys in at least float32; `scores` (b or 1, h, n, n) do not change."""
     wide = at_least_float32(scores)
     if allowed is not None:
         allowed = allowed.expand(-1, -1, scores.shape[-2], -1)
@@ -65,7 +68,7 @@ def softmax_weights(scores: Tensor, allowed: Tensor | None) -> Weights:
 
 
 class WeightReader(Reader, ABC):
-    """A `Reader` of attention weights: softmaxes of each term alone and, as part `total`, of their sum."""
+    """Reader of attention weights: softmaxes of each term alone and, as part `total`, of their sum."""
 
     wants_terms = True
 
@@ -83,11 +86,11 @@ class WeightReader(Reader, ABC):
 
     @abstractmethod
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
-        """See the weights of a part of a block."""
+        """Read the weights of a part of a block."""
 
 
 class AttentionScores(WeightReader):
-    """How much each head looks at neighbours, at itself, at special tokens and around, for every term and for the
+    """Reader of the weight of each head on neighbours, itself and special tokens, and of its spread, by term and in
     total.
 
     Records `attention.KIND`: the mean over documents of the mean over their regular queries of the weight on
@@ -157,7 +160,7 @@ class AttentionScores(WeightReader):
 
 
 def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> Tensor:
-    """(b,) mean over regular queries of the share of special tokens among the keys that they may look at; nan without
+    """Compute the mean over regular queries of the share of special tokens among their allowed keys: (b,), nan without
     such a query."""
     may = real[:, None, :] if allowed is None else real[:, None, :] & allowed[:, 0]
     may = may.expand(len(regular), regular.shape[1], -1)
@@ -166,7 +169,7 @@ def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> Tens
 
 
 def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> Tensor:
-    """(b, h, kinds): means over the regular queries of each document, nan where there is none."""
+    """Compute means over the regular queries of each document, (b, h, kinds); nan where there is none."""
     p = weights.values
     n = regular.shape[1]
     near = torch.zeros_like(weights.entropy)
@@ -181,13 +184,15 @@ def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> 
 
 
 def query_mean(values: Tensor, queries: Tensor) -> Tensor:
-    """Mean (b, h) of `values` (b or 1, h, k) over the queries (b, k) that are True; nan where there is none."""
+    """Compute the mean (b, h) of `values` (b or 1, h, k) over the queries (b, k) that are True; nan where there is
+    none."""
     chosen = queries[:, None].to(values.dtype)
     return (values * chosen).sum(-1) / chosen.sum(-1)
 
 
 def pair_sums(values: Tensor, tokens: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sums (h, n, n) of `values` (b or 1, h, n, n) over the documents of a batch in which both are `tokens` (b, n)."""
+    """Sum `values` (b or 1, h, n, n) over the documents of a batch in which both tokens are `tokens` (b,
+    n): (h, n, n)."""
     pairs = (tokens[:, :, None] & tokens[:, None, :]).to(dtype)
     if len(values) == 1:
         return values[0].to(dtype) * pairs.sum(0)
@@ -197,8 +202,8 @@ def pair_sums(values: Tensor, tokens: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
-    """Sums (h, 2·farthest + 1) over the diagonals of `pairs` (h, n, n), entry j - i + farthest for query i and key j,
-    in float64."""
+    """Sum `pairs` (h, n, n) over their diagonals, entry j - i + farthest for query i and key j: (h, 2·farthest + 1)
+    float64."""
     h, n, _ = pairs.shape
     # Rows turned over and padded to width 2n; read again with width 2n - 1, row i stands i places further right.
     slanted = F.pad(pairs.flip(-2), (0, n)).flatten(1)[:, : n * (2 * n - 1)].view(h, n, 2 * n - 1)
@@ -206,23 +211,23 @@ def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
 
 
 def _pool(n: int, like: Tensor) -> Tensor:
-    """(m, n): 1 where token j is in bin i of m = min(n, 64) equal bins."""
+    """Return (m, n): 1 where token j is in bin i of m = min(n, 64) equal bins."""
     m = min(n, BINS)
     return F.one_hot(torch.arange(n, device=like.device) * m // n, m).T.to(like.dtype)
 
 
 def _pooled(cells: Tensor, pool: Tensor) -> np.ndarray:
-    """Sums (..., m, m) of cells (..., n, n) by bin."""
+    """Return sums (..., m, m) of cells (..., n, n) by bin."""
     return (pool @ cells.to(pool.dtype) @ pool.T).double().cpu().numpy()
 
 
 def foreign_scores(
     model: Any, documents: Documents, who: Who, *, batch_size: int = 8, progress: Progress = None
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Records and arrays of `AttentionScores` for any encoder of transformers that returns its attention weights: part
-    `total` alone.
+    """Measure the records and arrays of `AttentionScores` for any encoder of transformers that returns its attention
+    weights, part `total` alone.
 
-    The model runs in its eager implementation, in evaluation mode, and is left as it was.
+    The model runs in its eager implementation, in evaluation mode, and keeps its own settings.
 
     Raises:
         ValueError: the model returns no weights (b, h, n, n) for every layer, or as `AttentionScores.records`.
@@ -241,7 +246,11 @@ def foreign_scores(
 def attention_weights(
     model: Any, documents: Documents, batch_size: int = 8, progress: Progress = None
 ) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
-    """The weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`."""
+    """Yield the weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`.
+
+    Raises:
+        ValueError: the model returns no weights of that shape for every layer.
+    """
     device = device_of(model)
     with eager(model):
         for rows, attentions in outputs(model, documents, "attentions", None, batch_size, progress):
@@ -256,8 +265,7 @@ def attention_weights(
 
 
 def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, Documents]:
-    """A+B+A and, as its control, A+B+C of pieces of real documents, as long as those (DSTG figure 3: DOC-A + DOC-B +
-    DOC-A).
+    """Build texts A+B+A and, as their control, A+B+C of equal length from pieces of real documents (DSTG figure 3).
 
     A, B and C are the first regular tokens of three different documents, each document being A once; B and C are drawn
     from `seed`. A and C have a third of the regular tokens each, B the rest, so that every place of A+B+C is the same
@@ -305,30 +313,35 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
     segment = np.stack(segments)
     positions = np.tile(np.arange(n), (len(chosen), 1))
     numbers = documents.which()[chosen]
-    made = Documents(np.stack(repeated), positions, None, segment >= 0, {"segment": segment}, document_numbers=numbers)
-    return made, replace(made, input_ids=np.stack(control))
+    texts_aba = Documents(
+        np.stack(repeated), positions, None, segment >= 0, {"segment": segment}, document_numbers=numbers
+    )
+    return texts_aba, replace(texts_aba, input_ids=np.stack(control))
 
 
 class CopyReader(WeightReader):
-    """Mean weight of each document's tokens in pieces 0 and 2 on the same place of the other piece; see
-    `repeated_documents`."""
+    """Reader of each document's mean weight of tokens in pieces 0 and 2 on the same place of the other piece.
+
+    `repeated_documents` makes the pieces.
+    """
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         segment = batch.documents.targets["segment"][batch.indices]
         first, second = (np.nonzero(segment == s)[1].reshape(len(segment), -1) for s in (0, 2))
         rows = np.arange(len(segment))[:, None] if len(weights.values) > 1 else np.zeros((len(segment), 1), int)
-        there = weights.values[rows, :, first, second]  # (b, piece, h)
+        forward = weights.values[rows, :, first, second]  # (b, piece, h)
         back = weights.values[rows, :, second, first]
-        self.keep((block, part), batch, (there + back).mean(1).div_(2))
+        self.keep((block, part), batch, (forward + back).mean(1).div_(2))
 
 
 def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Record]:
-    """Which heads look from a token at its copy (DSTG section 4 (3): retrieval heads), by attention to known places.
+    """Measure the heads that look from a token at its copy, by attention to known places (DSTG section 4 (3): retrieval
+    heads).
 
     Of readers of both sets of `repeated_documents`, records by layer, head and part: `attention.retrieval.raw`, mean
     over documents of the mean weight of a token of either copy on the same token of the other;
-    `attention.retrieval.control`, the same places where another text stands in place of the copy: what the place alone
-    gets; `attention.retrieval`, their paired difference, in [-1, 1].
+    `attention.retrieval.control`, the weight on the same places where another text stands instead of the copy, which is
+    the effect of the place alone; `attention.retrieval`, their paired difference, in [-1, 1].
 
     Raises:
         ValueError: a set has not passed.
@@ -343,7 +356,7 @@ def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Re
 
 
 def retrieval_records(model: Any, documents: Documents, who: Who, progress: Progress = None) -> list[Record]:
-    """`copy_records` of pieces of the documents; errors: `repeated_documents`."""
+    """Measure `copy_records` on pieces of the documents; raises the errors of `repeated_documents`."""
     repeated = CopyReader()
     control = CopyReader()
     for texts, reader in zip(repeated_documents(documents), (repeated, control), strict=True):

@@ -1,8 +1,8 @@
-"""Stress of a model's own states: the distances between the mean states of positions against those of the corpus.
+"""Stress of a model's states: distances between the mean states of positions against the distances of the corpus.
 
 GEOM 6.8 asks what each layer makes of the distances between positions, and projects a sinusoidal table through the
 query and key matrices of each; its limitations say that this "does not account for the full attention computation".
-Here the states themselves are read.
+This analysis reads the states themselves.
 """
 
 from typing import Any
@@ -22,14 +22,15 @@ FEWEST_POSITIONS = 3
 
 
 def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, who: Who) -> list[Record]:
-    """Records `hidden.stress`, see `metrics`, by layer (0 = embedding) and part (`all`, `position`, `semantic`).
+    """Measure the stress of mean states, `hidden.stress`, by layer (0 = embedding) and part (`all`, `position`,
+    `semantic`).
 
     The mean state of a position is taken over the regular tokens that stand there. Two halves of the documents give two
     means a_i, b_i of independent noise; the mean over pairs of (a_i - a_j) · (b_i - b_j) is the square of the distance
     without it, on average. Their roots, cut at 0, are held against the corrected distances of the corpus if it has
-    them. What noise is left in single pairs adds stress, so a layer that tells positions less apart has more of it
-    whatever the shape, and a layer whose mean square is not above 0 with its whole interval has no record. Intervals:
-    95 %, jackknife over at most 16 groups of documents.
+    them. The remaining noise of single pairs adds stress, so a layer that separates positions less has more stress at
+    any shape, and a layer whose mean square is not above 0 with its whole interval has no record. Intervals: 95 %,
+    jackknife over at most 16 groups of documents.
 
     Positions that some half lacks when a group is left out do not count; [] where fewer than 3 are left, as in
     windows of fewer than four documents, and where the corpus has no distances. Where windows run on, a place in a
@@ -38,25 +39,25 @@ def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, wh
     `hidden.stress.level`: the stress of distances that are all equal, the mark to beat; n: positions.
     """
     places = np.asarray(corpus.positions) + 1  # row 0 is [CLS]
-    there = np.flatnonzero(places <= documents.position_ids.max())
-    if len(there) < FEWEST_POSITIONS:
+    present = np.flatnonzero(places <= documents.position_ids.max())
+    if len(present) < FEWEST_POSITIONS:
         return []
     states = PositionVariance(model)
     read(model, documents, [states])
-    counts = states.counts.numpy()[:, places[there]]
+    counts = states.counts.numpy()[:, places[present]]
     groups = np.arange(len(states.counts))
     # Every other group and the others, of all groups and of all but one, which keep their sides.
     splits = [[groups[(groups % 2 == side) & (groups != left)] for side in (0, 1)] for left in (None, *groups)]
-    kept = np.all([(counts[half].sum(0) > 0) for halves in splits for half in halves], axis=0)
-    wanted = np.ix_(there[kept], there[kept])
-    dist = (corpus.dist if corpus.corrected is None else corpus.corrected)[wanted]
-    if kept.sum() < FEWEST_POSITIONS or not dist.any():
+    filled = np.all([(counts[half].sum(0) > 0) for halves in splits for half in halves], axis=0)
+    pairs = np.ix_(present[filled], present[filled])
+    dist = (corpus.dist if corpus.corrected is None else corpus.corrected)[pairs]
+    if filled.sum() < FEWEST_POSITIONS or not dist.any():
         return []
     level = stress_of_distances(equidistant(dist), dist, "optimal")
     records = [who.record("hidden.stress.level", level, n=len(dist))]
-    weights = counts[:, kept, None]
+    weights = counts[:, filled, None]
     for layer, sums in enumerate(states.sums):
-        of_layer = sums.numpy()[:, places[there[kept]]]
+        of_layer = sums.numpy()[:, places[present[filled]]]
         for part, columns in states.parts.items():
             centres = (
                 [of_layer[half][..., columns].sum(0) / weights[half].sum(0) for half in halves] for halves in splits

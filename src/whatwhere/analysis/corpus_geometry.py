@@ -1,4 +1,4 @@
-"""How much position matters in a corpus, and how well position tables fit it (GEOM sections 5 and 6).
+"""Weight of position in a corpus, and fit of position tables to it (GEOM sections 5 and 6).
 
 Two geometries side by side: "plug-in", the Hellinger distances of the counted distributions, as GEOM has them; and
 "corrected", without what few samples add (`geometry.corrected_hellinger`). A statistic of the second has the ending
@@ -52,14 +52,19 @@ SPLITS_TO_CHOOSE = 2  # random halves behind the corrected distances by which a 
 RANKS_TRIED = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)
 # Tables whose stresses are compared: one, the other, and the rank of the first where it is not whole.
 RATIOS = (
-    *(("alibi", "sinusoidal", None), ("rope", "sinusoidal", None), ("sinusoidal", "random", None)),
-    *(("random", "alibi", None), ("random", "sinusoidal", None), ("random", "rope", None), ("mds", "sinusoidal", 3)),
+    ("alibi", "sinusoidal", None),
+    ("rope", "sinusoidal", None),
+    ("sinusoidal", "random", None),
+    ("random", "alibi", None),
+    ("random", "sinusoidal", None),
+    ("random", "rope", None),
+    ("mds", "sinusoidal", 3),
 )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured on a corpus.
+    """Settings of the measurements on a corpus.
 
     paper: GEOM's own protocol: all positions, the last two always empty, smoothed counts, no correction.
     min_support: tokens of a position that is kept.
@@ -83,7 +88,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """The geometry of the positions of one corpus; m positions kept of n.
+    """Geometry of the positions of one corpus, m of its n positions.
 
     dist: (m, m) plug-in distances. corrected: without noise, or None (paper's protocol).
     mds, mds_corrected: classical MDS of both at full rank. statistics: every number, without the corpus's name; part:
@@ -103,10 +108,10 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False)
 class CorpusDistances:
-    """Hellinger distances of a corpus (m, m) and the positions that their rows are, counted from 0 without special
-    tokens (m,).
+    """Hellinger distances of a corpus (m, m) with the positions of their rows (m,), counted from 0 without special
+    tokens.
 
-    corrected: the same without what few samples add (`geometry.corrected_hellinger`), or None.
+    corrected: distances without the part that few samples add (`geometry.corrected_hellinger`), or None.
     """
 
     dist: np.ndarray
@@ -114,18 +119,21 @@ class CorpusDistances:
     corrected: np.ndarray | None = None
 
     def kinds(self) -> dict[str, np.ndarray]:
-        """The distances by the ending of what is measured on them: "" and, if there are corrected ones,
-        ".corrected"."""
+        """Return the distances by the ending of their metrics: "" and, if there are corrected ones, ".corrected"."""
         return {"": self.dist} | ({} if self.corrected is None else {".corrected": self.corrected})
 
     def stress(self, rows: np.ndarray) -> dict[str, float]:
-        """`stress.raw` and `stress.optimal` of vectors of the positions, with their endings."""
+        """Compute `stress.raw` and `stress.optimal` of vectors (m, d) of the positions, with their endings."""
         kinds = self.kinds().items()
         return {f"stress.{scale}{e}": stress(rows, dist, scale) for e, dist in kinds for scale in SCALES}
 
 
 def rows_of(corpus: CorpusDistances, rows: int) -> np.ndarray:
-    """The table's rows of the corpus's positions."""
+    """Return the rows of a table, (m,), that belong to the corpus's positions; `rows` is its number of rows.
+
+    Raises:
+        ValueError: the corpus has a position beyond the table.
+    """
     at = np.asarray(corpus.positions) + 1
     if at.max() >= rows:
         raise ValueError(
@@ -139,7 +147,7 @@ Key = tuple[str, str | None, int | None]  # metric, part, index
 
 
 def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
-    """The tables that a corpus of n positions is compared with, by name: (n, width) each, ALiBi's (n, heads).
+    """Return the tables that a corpus of n positions is compared with, by name: (n, width) each, ALiBi's (n, heads).
 
     Raises:
         ValueError: a table of the plan has fewer than n rows.
@@ -160,12 +168,12 @@ def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
 def corpus_geometry(
     counts: Counts, plan: Plan, show: Callable[[str, int, int], None] = lambda what, done, total: None
 ) -> Geometry:
-    """Distances, MDS, stress, violations and their intervals for the counts of one corpus.
+    """Measure distances, MDS, stress, violations and their intervals from the counts of one corpus.
 
     Args:
         counts: in groups of documents; in the paper's protocol one is enough, as nothing is corrected.
         plan: what to measure.
-        show: is told what is being done, how many of how many steps.
+        show: function that is called with (name of the step, steps done, steps in all).
 
     Raises:
         ValueError: no position with enough tokens, fewer than three such positions, or a table too short.
@@ -173,9 +181,9 @@ def corpus_geometry(
     smoothing, support = (PAPER_SMOOTHING, 0.0) if plan.paper else (0.0, plan.min_support)
     if plan.paper:
         counts = _with_room_for_specials(counts)
-    taken = positional_distributions(counts.total(), smoothing, support)
-    positions = taken.positions
-    m = len(taken.positions)
+    distributions = positional_distributions(counts.total(), smoothing, support)
+    positions = distributions.positions
+    m = len(positions)
     if m < 3:
         raise ValueError(
             f"{m} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3. Count more "
@@ -190,11 +198,11 @@ def corpus_geometry(
     if len(groups) < 2 and not plan.paper:
         raise ValueError(
             f"{int(counts.documents.sum())} document, or equal ones: nothing tells what chance adds to its distances. "
-            "Give two at least; --set document=line or blank-line cuts a text into documents."
+            "Give at least two; --set document=line or blank-line cuts a text into documents."
         )
     compared = _Compared(plan, counts.positions, positions)
     show("distances", 0, 1)
-    dist = hellinger(taken.p)
+    dist = hellinger(distributions.p)
     corrected = None if plan.paper else corrected_hellinger(groups, positions, plan.splits, plan.seed)
     full = classical_mds(dist)
     full_corrected = None if corrected is None else _scaled(corrected.squares)
@@ -229,12 +237,12 @@ def corpus_geometry(
         show("held-out documents", 0, 1)
         values |= compared.held_out(groups)
     statistics = [_statistic(key, value, bounds.get(key)) for key, value in values.items() if np.isfinite(value)]
-    return Geometry(taken, dist, corrected, full, full_corrected, statistics, halves[0], halves[1])
+    return Geometry(distributions, dist, corrected, full, full_corrected, statistics, halves[0], halves[1])
 
 
 def _with_room_for_specials(counts: Counts) -> Counts:
-    """Counts without the last two positions: GEOM cuts to n tokens with [CLS] and [SEP], n - 2 of text, and keeps the
-    empty rows."""
+    """Return counts without the last two positions: GEOM cuts to n tokens with [CLS] and [SEP], n - 2 of text, and
+    keeps the empty rows."""
     matrix = counts.matrix.copy()
     n = counts.positions
     for row in (g * n + i for g in range(counts.groups) for i in range(max(n - 2, 0), n)):
@@ -244,8 +252,8 @@ def _with_room_for_specials(counts: Counts) -> Counts:
 
 
 def _scaled(squares: np.ndarray) -> MDS | None:
-    """Classical MDS of corrected squares; None where no dimension stands out of chance, which is a finding, not an
-    error."""
+    """Compute classical MDS of corrected squares; None where no dimension stands out of chance, which is a result, not
+    an error."""
     try:
         return mds_of_squares(squares)
     except ValueError:
@@ -253,7 +261,7 @@ def _scaled(squares: np.ndarray) -> MDS | None:
 
 
 def _statistic(key: Key, value: float, half: float | None) -> Record:
-    """One number with its interval; mean squares become their roots."""
+    """Return a record of one number with its interval; mean squares become their roots."""
     low = None
     high = None
     if half is not None and abs(value) >= 1e-12:
@@ -271,8 +279,10 @@ def _signed_root(square: float) -> float:
 
 
 def _with_ratios(values: dict[Key, float]) -> dict[Key, float]:
-    """The numbers of one geometry, with the stress of some tables over that of others: both are of the same documents,
-    so that the interval of a ratio is not that of two numbers that have nothing to do with each other."""
+    """Add the ratios of stresses of two tables to the numbers of one geometry.
+
+    Both stresses come from the same documents, so the interval of a ratio is not that of two independent numbers.
+    """
     for scale in SCALES:
         for a, b, index in RATIOS:
             above = values.get((f"stress.{scale}", a, index))
@@ -283,10 +293,10 @@ def _with_ratios(values: dict[Key, float]) -> dict[Key, float]:
 
 
 class _Compared:
-    """The positions (m,) of a corpus of n that are measured, and the tables they are compared with.
+    """Measured positions (m,) of a corpus of n, and the tables that they are compared with.
 
     tables: rows of the positions. apart: (m, m) distances of these, and of the encodings that GEOM figure 4 follows
-    over d, by name and width (None: that of the run).
+    over d, by name and width (None: the width of the run).
     """
 
     def __init__(self, plan: Plan, n: int, positions: np.ndarray) -> None:
@@ -301,7 +311,7 @@ class _Compared:
                 self.apart[name, d] = distances(ENCODINGS[name](n, d)[positions])
 
     def both(self, dist: np.ndarray, mds: MDS, corrected: Corrected | None) -> dict[Key, float]:
-        """Every number that gets an interval, plug-in and, with the ending `.corrected`, corrected."""
+        """Return every number that gets an interval, plug-in and, with the ending `.corrected`, corrected."""
         values = _with_ratios(dict(self._statistics(dist, mds)))
         if corrected is not None:
             others = _with_ratios(dict(self._statistics(corrected.signed, _scaled(corrected.squares))))
@@ -309,9 +319,9 @@ class _Compared:
         return values
 
     def _statistics(self, signed: np.ndarray, mds: MDS | None) -> Iterator[tuple[Key, float]]:
-        """The numbers of one kind of distances; `distance.mean` as the mean square.
+        """Yield the numbers of one kind of distances; `distance.mean` as the mean square.
 
-        Corrected distances come signed, so that orders and correlations are not those of numbers cut at 0; stress takes
+        Corrected distances come signed, as cutting at 0 would change orders and correlations; stress takes
         them cut at 0.
         """
         positions = self.positions
@@ -350,7 +360,7 @@ class _Compared:
                 yield ("stress.optimal", "smacof", index), stress(better.coords, dist, "optimal")
 
     def tables_alone(self, mds: MDS) -> dict[Key, float]:
-        """What does not depend on the corpus: violations of the tables, parameters (GEOM Table 2)."""
+        """Return the numbers that do not depend on the corpus: violations of the tables, parameters (GEOM Table 2)."""
         m = len(self.positions)
         width = self.plan.width
         whole = {name: d for (name, narrower), d in self.apart.items() if narrower is None}
@@ -361,14 +371,14 @@ class _Compared:
         return values | {("violations", name, None): value for name, value in violations.items()}
 
     def held_out(self, groups: Sequence[Any]) -> dict[Key, float]:
-        """Stress at the best scale of tables fitted on half of the documents, against the corrected distances of the
-        other half.
+        """Compute stress at the best scale of tables fitted on half of the documents, against the corrected distances
+        of the other half.
 
         At full rank MDS fits the distances that it is given exactly, noise and all; on other documents the noise is a
-        fault. Mean over `splits` random halves, each used both ways. "noise" has one half's distances themselves
-        against those of the other; a table of few dimensions has less noise and may well be below. "mds.chosen" is MDS
-        at the rank that the half it was fitted on would choose (its own halves, one fitted, one judging), so that
-        nothing is chosen on what it is judged by.
+        fault. Mean over `splits` random halves, each used both ways. "noise" is the distances of one half against the
+        distances of the other; a table of few dimensions has less noise and may well be below. "mds.chosen" is MDS at
+        the rank that the half it was fitted on would choose (its own halves, one fitted, one judging), so that the
+        choice does not use the documents of the judgement.
         """
         plan = self.plan
         rng = np.random.default_rng(self.plan.seed)
@@ -378,11 +388,11 @@ class _Compared:
             halves = [self._corrected(groups, half, plan.splits) for half in parts]
             for (fitted, other), half in zip((halves, halves[::-1]), parts, strict=True):
                 dist = other.distances
-                held = self._by_rank(fitted, dist)
-                for rank, left in held.items():
+                by_rank = self._by_rank(fitted, dist)
+                for rank, left in by_rank.items():
                     values["stress.held_out", "mds", rank].append(left)
-                if (chosen := self._chosen(groups, half)) is not None and chosen in held:
-                    values["stress.held_out", "mds.chosen", None].append(held[chosen])
+                if (chosen := self._chosen(groups, half)) is not None and chosen in by_rank:
+                    values["stress.held_out", "mds.chosen", None].append(by_rank[chosen])
                 for name, table in self.tables.items():
                     values["stress.held_out", name, None].append(stress(table, dist, "optimal"))
                 equal = stress_of_distances(equidistant(dist), dist, "optimal")
@@ -397,35 +407,37 @@ class _Compared:
         return corrected_hellinger([groups[i] for i in chosen], self.positions, splits, self.plan.seed)
 
     def _by_rank(self, fitted: Corrected, dist: np.ndarray) -> dict[int, float]:
-        """Rank -> stress at the best scale of MDS of some documents against the corrected distances of others."""
+        """Return rank -> stress at the best scale of MDS of some documents against the corrected distances
+        of others."""
         mds = _scaled(fitted.squares)
         coords = mds.coords if mds is not None else np.zeros((len(dist), 0))
         ranks = {r for r in (*RANKS_TRIED, *self.plan.ranks) if r <= coords.shape[1]}
         return {rank: stress(coords[:, :rank], dist, "optimal") for rank in ranks}
 
     def _chosen(self, groups: Sequence[Any], half: np.ndarray) -> int | None:
-        """The rank that some documents choose by themselves: made from one half of them, held against the other; None
-        where these are too few."""
+        """Return the rank that some documents choose by themselves, one half fitted and the other judging; None where
+        they are too few."""
         try:
             fitted, other = (self._corrected(groups, part, SPLITS_TO_CHOOSE) for part in np.array_split(half, 2))
         except ValueError:  # a position without text in a quarter of the documents
             return None
-        held = self._by_rank(fitted, other.distances)
-        return min(held, key=lambda rank: held[rank]) if held else None
+        by_rank = self._by_rank(fitted, other.distances)
+        return min(by_rank, key=lambda rank: by_rank[rank]) if by_rank else None
 
 
 def equidistant(dist: np.ndarray) -> np.ndarray:
+    """Return the distance matrix of points that are all 1 apart, of the shape of `dist` (m, m)."""
     return np.ones_like(dist) - np.eye(len(dist))
 
 
 def best_rank(geometry: Geometry) -> int | None:
-    """The rank at which MDS fits documents best that it has not seen; None if that was not measured."""
+    """Return the rank at which MDS fits held-out documents best; None if that was not measured."""
     tried = _held_out_of(geometry, "mds")
     return min(tried, key=lambda s: s.value).index if tried else None
 
 
 def stands_out(geometry: Geometry) -> bool:
-    """Whether the corpus's own table fits documents that it has not seen better than a random one; True if nothing was
+    """Tell if the corpus's own table fits held-out documents better than a random one; True if nothing was
     corrected."""
     if geometry.corrected is None:
         return True
@@ -443,8 +455,8 @@ def _held_out_of(geometry: Geometry, part: str) -> list[Record]:
 def scatter(
     geometry: Geometry, tables: Mapping[str, np.ndarray], seed: int = 0, most: int = 400
 ) -> dict[str, np.ndarray]:
-    """Distances of tables at their best scale beside those of the corpus, for up to `most` random pairs of positions
-    (GEOM figure 7).
+    """Return distances of tables at their best scale beside distances of the corpus, for up to `most` random pairs of
+    positions (GEOM figure 7).
 
     Returns:
         scatter_dist (k,): of the corpus, corrected where it is. scatter_lag (k,). scatter_names (encodings,).

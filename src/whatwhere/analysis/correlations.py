@@ -2,8 +2,8 @@
 
 With x = w + p at the input, scale · (x W_Q)(x W_K)ᵀ is the sum of word-word, word-position, position-word and
 position-position. The norm in between is kept exact: it divides each token by one number, found for the whole x and
-applied to both parts. A LayerNorm also takes away the mean of the features, of each part its own. What belongs to
-neither, biases and token types, is a third part, `constant`.
+applied to both parts. A LayerNorm also subtracts the mean of the features, from each part its own. Biases and token
+types belong to neither and are a third part, `constant`.
 """
 
 from collections.abc import Callable
@@ -32,10 +32,10 @@ Parts = dict[str, Tensor]  # "word", "position", "constant" -> (b, n, d) or (b, 
 
 @dataclass(frozen=True, eq=False)
 class FirstBlock:
-    """What lies between the tables and the scores of the first block.
+    """Parts of the first block between the tables and the scores.
 
-    types: what all tokens get beside word and position, (d,), or None. norm: of the sum of the tables. between: a map
-    after the norm (ELECTRA). query, key: weight (heads · d_head, d) and bias of the projections. turn: the rotation of
+    types: vector (d,) of every token beside word and position, or None. norm: norm of the sum of the tables. between:
+    map after the norm (ELECTRA). query, key: weight (heads · d_head, d) and bias of the projections. turn: rotation of
     queries and keys, or None.
     """
 
@@ -52,11 +52,12 @@ class FirstBlock:
 
 
 def first_block(model: Any) -> FirstBlock:
-    """The first block of `ap`, `sinusoidal`, `low-rank`, `fourier`, `bert-a`, `bert-r`, or of a transformers model
-    built like BERT.
+    """Return the first block of `ap`, `sinusoidal`, `low-rank`, `fourier`, `bert-a`, `bert-r`, or of a transformers
+    model built like BERT.
 
     Raises:
-        ValueError: the model adds no position table to its words, and what it does instead.
+        ValueError: the model adds no position table to its words; the message says how it uses positions instead.
+
     """
     body = body_of(model)
     return _own(model, body) if model.config.model_type == "whatwhere" else _like_bert(model, body)
@@ -87,7 +88,7 @@ def _own(model: Any, body: Any) -> FirstBlock:
     return FirstBlock(body.word_embeddings, table, None, norm, None, query, key, heads, config.scale, turn)
 
 
-# Where models built like BERT keep the projections of their first block: BERT and its kin, ALBERT, DistilBERT.
+# Paths of the first block's projections in models built like BERT: BERT and its kin, ALBERT, DistilBERT.
 _QUERY_KEY = (
     ("encoder.layer.0.attention.self", "query", "key"),
     ("encoder.albert_layer_groups.0.albert_layers.0.attention", "query", "key"),
@@ -97,7 +98,8 @@ _BETWEEN = ("embeddings_project", "encoder.embedding_hidden_mapping_in")
 
 
 def _first_of(body: Any, paths: Any) -> Any:
-    """The modules at the first of some paths, a module and the names of its parts, that exists; or None."""
+    """Return the modules at the first existing path of some, each a module and the names of its parts; None without
+    one."""
     for path, *parts in paths:
         with suppress(AttributeError):
             module = body.get_submodule(path)
@@ -113,7 +115,7 @@ def _like_bert(model: Any, body: Any) -> FirstBlock:
     kinds = (nn.Embedding, nn.Embedding, nn.LayerNorm)
     if not pair or not all(isinstance(part, kind) for part, kind in zip(parts, kinds, strict=False)):
         raise ValueError(
-            f"{type(model).__name__} is not built like BERT: needed are embeddings.word_embeddings, "
+            f"{type(model).__name__} is not built like BERT. Give a model with embeddings.word_embeddings, "
             ".position_embeddings and .LayerNorm, and a first block with a query and a key projection (BERT, RoBERTa, "
             "ELECTRA, CamemBERT, XLM-RoBERTa, ALBERT, DistilBERT)."
         )
@@ -128,7 +130,7 @@ def _like_bert(model: Any, body: Any) -> FirstBlock:
 
 
 def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tensor) -> Parts:
-    """Three parts (b, n, d) of x taken through a norm, so that they sum to the norm of their sum.
+    """Take three parts (b, n, d) of x through a norm, so that they sum to the norm of their sum.
 
     RMSNorm multiplies each token by one number and the weights. LayerNorm also subtracts the mean over features, part
     by part; its bias is constant.
@@ -143,21 +145,23 @@ def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tens
         factor = (x.square().mean(-1, keepdim=True) + norm.eps).rsqrt()
         return {name: part * factor * weight for name, part in parts.items()}
     if not isinstance(norm, nn.LayerNorm):
-        raise ValueError(f"A sum can be followed through RMSNorm and LayerNorm, not through {type(norm).__name__}.")
+        raise ValueError(
+            f"No sum can be followed through {type(norm).__name__}. Give a model with RMSNorm or LayerNorm."
+        )
     factor = (x.var(-1, correction=0, keepdim=True) + norm.eps).rsqrt()
     parts = {name: (part - part.mean(-1, keepdim=True)) * factor * weight for name, part in parts.items()}
     return parts if norm.bias is None else {**parts, "constant": parts["constant"] + norm.bias}
 
 
 def _mapped(parts: Parts, weight: Tensor, bias: Tensor | None) -> Parts:
-    """A linear map of the parts; its bias is constant."""
+    """Apply a linear map to the parts; its bias is constant."""
     return {name: F.linear(p, weight, bias if name == "constant" else None) for name, p in parts.items()}
 
 
 @torch.inference_mode()
 def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids: Tensor | None = None) -> Parts:
-    """The four correlations of eq. 6 and the rest, each (b, h, n, n) in score units; together they are the product of
-    queries and keys.
+    """Compute the four correlations of TUPE eq. 6 and the rest, each (b, h, n, n) in score units; they sum to the
+    product of queries and keys.
 
     Keys: `word-word`, `word-position` (query word), `position-word`, `position-position`, and `constant`, all pairs
     with a part that is neither: norm and projection biases, token types. Biases of the distance (`bert-r`) are no part
@@ -198,7 +202,8 @@ def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids:
 def correlation_records(
     model: Any, documents: Documents, who: Who, *, batch_size: int = 8
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Records and maps of the four correlations between regular tokens, for each head of the first block (layer 1).
+    """Measure the four correlations between regular tokens, as records and maps, for each head of the first block
+    (layer 1).
 
     Records, part one of the four, means over documents:
 
@@ -258,7 +263,8 @@ def _has_terms(model: Any) -> bool:
 
 
 def _variances(scores: Tensor, regular: Tensor) -> Tensor:
-    """(b, 3, h): variance of scores (b, h, n, n) over pairs of regular tokens (b, n), between rows, between columns.
+    """Compute the variance of scores (b, h, n, n) over pairs of regular tokens (b, n), between rows, and between
+    columns: (b, 3, h).
 
     nan in documents of fewer than 3 such tokens.
     """
@@ -274,7 +280,7 @@ def _variances(scores: Tensor, regular: Tensor) -> Tensor:
 
 
 def _binned(maps: np.ndarray) -> np.ndarray:
-    """Maps (h, n, n) as means over equal bins, at most 128 each way."""
+    """Return maps (h, n, n) as means over equal bins, at most 128 each way."""
     n = maps.shape[-1]
     if n <= MAP:
         return maps

@@ -1,5 +1,5 @@
-"""The course of a training: its position table and its attention to neighbours at every checkpoint, and when it
-overtakes another's.
+"""Course of a training: its position table and its attention to neighbours at every checkpoint, and the step at which
+it overtakes another's loss.
 
 How far apart a training keeps the rows of its position table (GEOM sections 6.5-6.7, figures 5-7), and how near its
 approximations of low rank come to the corpus's own table (remark 8). Who does the local work (DSTG section 4 (2), (3)
@@ -39,7 +39,7 @@ OFFSETS = range(-REACH, REACH + 1)  # key minus query
 
 
 def _checkpoints(run: str | Path) -> list[tuple[int, Path]]:
-    """(step, folder) of every checkpoint of a training."""
+    """Return (step, folder) of every checkpoint of a training."""
     folders = list(all_checkpoints(Path(run) / CHECKPOINTS))
     if not folders:
         raise ValueError(
@@ -50,7 +50,8 @@ def _checkpoints(run: str | Path) -> list[tuple[int, Path]]:
 
 
 def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
-    """(step, position table (rows, width) in float64) of every checkpoint of a pretraining or fine-tuning, by step.
+    """Yield (step, position table (rows, width) in float64) of every checkpoint of a pretraining or fine-tuning, by
+    step.
 
     Raises:
         ValueError: no checkpoints there, or a model without a position table.
@@ -62,9 +63,9 @@ def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
 def separation_records(
     run: str | Path, who: Who, *, used: int | None = None, corpus: CorpusDistances | None = None
 ) -> list[Record]:
-    """Records of a run's position table at every checkpoint; `step` is the checkpoint's, n the number of rows.
+    """Measure a run's position table at every checkpoint; `step` is the checkpoint's, n the number of rows.
 
-    `part` says which rows: None all of them; "used" the first `used`, that the training's texts reach (the others have
+    `part` names the rows: None all of them; "used" the first `used`, that the training's texts reach (the others have
     no gradient); "corpus" those of the corpus's positions (row i + 1 is position i; row 0 is [CLS]). Of each part:
     `separation` (smallest |p_i - p_j|, GEOM figure 5) and its quantiles, `violations` (figure 6), `pca.share`, `n50`,
     `change` (|P - P_0| / |P_0| in Frobenius norm, P_0 the table of the first checkpoint). Of "corpus" also
@@ -96,7 +97,7 @@ def separation_records(
 
 
 def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> list[Record]:
-    """Records of how near a table of low rank comes to the corpus's distances at best (GEOM remark 8).
+    """Measure the least stress of tables of low rank against the corpus's distances (GEOM remark 8).
 
     Index: the rank, 1, 2, 3, 5, 8. `low_rank.stress.raw` and `low_rank.stress.optimal` of part "table", the centred
     rows of the corpus's positions cut to their first principal components (the best approximation of that rank, Eckart
@@ -130,7 +131,7 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> li
 
 
 def _shape(table: np.ndarray, who: Who, **place: Any) -> list[Record]:
-    """What the rows of a table say by themselves."""
+    """Return records of a table's rows by themselves."""
     apart = distances(table)[np.triu_indices(len(table), 1)]
     violations = monotonicity_interval(table)
     shape = spectrum(table)
@@ -145,8 +146,8 @@ def _shape(table: np.ndarray, who: Who, **place: Any) -> list[Record]:
 
 
 class NeighbourWeights(WeightReader):
-    """How much each head looks at the tokens up to eight places away, by a softmax of each term alone and, part
-    `total`, of their sum.
+    """Reader of the weight of each head on tokens up to eight places away, by term alone and, part `total`, for their
+    sum.
 
     Queries and keys are regular tokens that may look at each other; special tokens take their part of the softmax and
     count nowhere. Records, each a mean over documents:
@@ -155,11 +156,11 @@ class NeighbourWeights(WeightReader):
       interval.
     - `local.share`: weight on all keys of offsets -8 ... 8 but 0 together, mean over the regular queries, in [0, 1]; of
       each head (layer, head), of the mean over the heads of a block (layer) and over all heads.
-    - `local.best`: the largest `local.share` of a head, with its layer and head. Its interval is that of the head once
-      chosen.
-    - `local.lead` (of each term beside others; layer, or none for all heads): `local.share` of the mean over heads
-      minus that of the nearest rival, the largest of the other terms. Positive for the term that leads; paired over
-      documents.
+    - `local.best`: the largest `local.share` of a head, with its layer and head. Its interval takes the choice of the
+    head as given. - `local.lead` (of each term beside others; layer, or none for all heads): `local.share` of the mean
+    over heads
+      minus the share of the nearest rival, the largest of the other terms. Positive for the term that leads; paired
+      over documents.
     - `local.even` (no part): `local.share` of attention that is equal over all keys.
     """
 
@@ -220,8 +221,12 @@ class NeighbourWeights(WeightReader):
 
 
 def local_records(run: str | Path, documents: Documents, who: Who) -> list[Record]:
-    """Records of `NeighbourWeights` for every checkpoint of a pretraining; `step` is the checkpoint's, none for
-    `local.even`. ValueError: no checkpoints there."""
+    """Measure `NeighbourWeights` at every checkpoint of a pretraining; `step` is the checkpoint's, none for
+    `local.even`.
+
+    Raises:
+        ValueError: the folder has no checkpoints.
+    """
     records: list[Record] = []
     for step, folder in _checkpoints(run):
         model = open_model(folder, "masked").model
@@ -233,7 +238,8 @@ def local_records(run: str | Path, documents: Documents, who: Who) -> list[Recor
 
 
 def convergence_records(records: Sequence[Record], *, study: str) -> list[Record]:
-    """When a model reaches another's final validation loss, for every ordered pair and each seed that both have.
+    """Return the step at which a model reaches another's final validation loss, for every ordered pair and each shared
+    seed.
 
     `convergence.reached` (part: the baseline) is 1.0 if the model's final validation loss is not above the baseline's,
     else 0.0. `convergence.share`, only where reached: step from which on the model's loss stays at or below the
@@ -244,7 +250,7 @@ def convergence_records(records: Sequence[Record], *, study: str) -> list[Record
 
     All models of a study train on the same batches, so a share of steps is a share of tokens; it is one of time or
     operations only where steps cost the same (`whatwhere study --match`). Only several seeds can give intervals. A
-    training that diverged has reached nothing, and nothing is said about when others reach it.
+    diverged training reaches nothing, and has no record as a baseline.
 
     Args:
         records: of a study; those with metric "loss", part "validation" and a step are read.
@@ -264,8 +270,8 @@ def convergence_records(records: Sequence[Record], *, study: str) -> list[Record
 
 
 def reached(curve: Sequence[tuple[int, float]], loss: float) -> float | None:
-    """Step, between validations by linear interpolation, from which on a curve of (step, loss) stays at or below
-    `loss`; None if it ends above."""
+    """Return the step from which on a curve of (step, loss) stays at or below `loss`, by linear interpolation; None if
+    it ends above."""
     above = [not value <= loss for _, value in curve]  # nan is above
     if above[-1]:
         return None
@@ -277,7 +283,7 @@ def reached(curve: Sequence[tuple[int, float]], loss: float) -> float | None:
 
 
 def _curves(records: Sequence[Record]) -> dict[tuple[str, int | None], list[tuple[int, float]]]:
-    """The validation losses of each training, by step; without trainings that have none after step 0."""
+    """Return the validation losses of each training, by step, without trainings that have none after step 0."""
     losses: dict[tuple[str, int | None], dict[int, float]] = {}
     for r in select(records, metric="loss", part="validation"):
         if r.step is not None:

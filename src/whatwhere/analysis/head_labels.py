@@ -1,4 +1,4 @@
-"""What drives each attention head: each term of its scores removed (DSTG section 4 (3), eq. 4, figure 2).
+"""Labels of attention heads by the term whose removal changes each head most (DSTG section 4 (3), eq. 4, figure 2).
 
 KL(A ‖ A without t) = Σ_j A_ij t_ij - lse(l_i) + lse(l_i - t_i), l the sum of all terms and lse the log of the sum of
 exp over the allowed keys: a softmax for each term and one of all, no logarithm of a weight that has underflowed.
@@ -31,19 +31,23 @@ from .who import Axes, Who, document_means, interval
 # with the same label.
 SHARE = 0.5
 SEVERAL = "several"
-NOTHING = 1e-9  # nats over all terms: below, no term changes what the head attends to, and shares mean nothing
+NOTHING = 1e-9  # nats over all terms: below, no term changes the attention of the head, and shares are meaningless
 QUERIES = ("regular", "all")
 
 PIECE = 1 << 19  # scores at a time, 2 MiB of float32: two buffers of that size stay in the cache
 
 
 class _Seen(Exception):
-    """Ends a pass early."""
+    """Exception that ends a pass early."""
 
 
 def term_names(model: Any) -> list[str]:
-    """Names of the terms of the model's attention scores, in the order in which they are summed (two tokens in the
-    first block say it). Errors: `check_terms`."""
+    """Return the names of the terms of the model's attention scores, in the order of their sum (read from two tokens in
+    the first block).
+
+    Raises:
+        ValueError: the model is not one of ours.
+    """
     check_terms(model)
     names: list[str] = []
 
@@ -58,10 +62,10 @@ def term_names(model: Any) -> list[str]:
 
 
 def separable_terms(model: Any) -> list[str]:
-    """As `term_names`, of a model whose scores have two terms or more, so that something is left without one.
+    """Return the names of the terms, as `term_names`, of a model whose scores have two terms or more.
 
     Raises:
-        ValueError: the model is not one of ours, or has a single term; the message says which and why.
+        ValueError: the model is not one of ours, or has a single term, so that nothing is left without it.
     """
     names = term_names(model)
     if len(names) > 1:
@@ -80,7 +84,8 @@ def separable_terms(model: Any) -> list[str]:
 
 
 def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor) -> Tensor:
-    """Mean over the queries of each document of KL(A ‖ A without t) in nats (DSTG eq. 4): (b, h, terms) in float64.
+    """Compute the mean over the queries of each document of KL(A ‖ A without t) in nats (DSTG eq. 4): (b, h, terms) in
+    float64.
 
     Computed in at least float32; means that rounding makes negative are 0. A term that is zero everywhere gives exactly
     0.
@@ -122,7 +127,7 @@ def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor
 
 
 def _sum(maps: list[Tensor], mask: Tensor | None, out: Tensor) -> Tensor:
-    """The sum of maps (heads, n, n), and of a mask (1 or heads, 1 or n, n), in `out`."""
+    """Sum maps (heads, n, n), and a mask (1 or heads, 1 or n, n), in `out`."""
     if len(maps) > 1:
         torch.add(maps[0], maps[1], out=out)
         for more in maps[2:]:
@@ -133,7 +138,8 @@ def _sum(maps: list[Tensor], mask: Tensor | None, out: Tensor) -> Tensor:
 
 
 def _softmax(x: Tensor, out: Tensor) -> Tensor:
-    """log Σ exp over the last axis of x (heads, n, n): (heads, n), and softmax of x in `out`, which may be x itself.
+    """Compute log Σ exp over the last axis of x (heads, n, n): (heads, n), and softmax of x in `out`, which may be x
+    itself.
 
     torch's logsumexp takes new memory three times. The largest weight is at least 1 / n, so its logarithm loses no
     digits.
@@ -144,7 +150,7 @@ def _softmax(x: Tensor, out: Tensor) -> Tensor:
 
 
 class HeadTaxonomy(Reader):
-    """A `Reader`: for every block, head and term, how much the attention changes when the term is removed.
+    """Reader of the change of attention when a term is removed, for every block, head and term.
 
     Records: `kl.TERM`; `kl.share.TERM`, its share of the sum over terms; `head.label`, `part` the label: the term with
     a share of at least SHARE, else "several", value the share of the bootstrap's draws with the same label;
@@ -177,8 +183,8 @@ class HeadTaxonomy(Reader):
 
     @property
     def kl(self) -> np.ndarray:
-        """(documents, L, h, terms of `names`) mean over the queries of a document of KL(A ‖ A without the term), nats;
-        nan without a query."""
+        """Mean (documents, L, h, terms of `names`) over the queries of a document of KL(A ‖ A without the term), in
+        nats; nan without a query."""
         check_passed(self.values)
         return np.stack([self.values[block] for block in sorted(self.values)], axis=1)
 
@@ -208,12 +214,14 @@ class HeadTaxonomy(Reader):
 
 
 def term_shares(kl: np.ndarray) -> np.ndarray:
-    """Shares (..., terms) of the KLs (..., terms) in their sum; nan where that is below NOTHING."""
+    """Return the shares (..., terms) of the KLs (..., terms) in their sum, in [0, 1]; nan where that sum is below
+    NOTHING."""
     sums = kl.sum(-1, keepdims=True)
     return np.divide(kl, sums, out=np.full(kl.shape, np.nan), where=sums >= NOTHING)
 
 
 def head_labels(shares: np.ndarray) -> np.ndarray:
-    """Number of the term with a share of at least SHARE, else the number of terms; (...) of shares (..., terms)."""
+    """Return the number (...) of the term with a share of at least SHARE, else the number of terms, from shares (...,
+    terms)."""
     filled = np.nan_to_num(shares, nan=0.0)
     return np.where(filled.max(-1) >= SHARE, filled.argmax(-1), shares.shape[-1])

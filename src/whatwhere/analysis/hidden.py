@@ -1,9 +1,10 @@
-"""What the hidden states of documents vary with: sentences and few directions, position, a shift of all positions.
+"""Variance of hidden states: between sentences and along few directions, between positions, and under a shift of all
+positions.
 
 DSTG section 4 (2) and figure 4 show one document. Here are numbers over many, with a null: position alone makes every
 stretch of neighbours compact, so sentences are compared with other cuts of the document into stretches of the same
-lengths. A linear probe says what a line through the states can read; its R² falls with the frequencies of a position
-table, not only with forgetting. The share of a stream's variance that lies between positions asks what is there at all.
+lengths. A linear probe shows what a linear map of the states can read; its R² falls with the frequencies of a position
+table, not only with forgetting. The share of a stream's variance between positions shows any dependence on position.
 The SPLIT notes (eq. 1) say that semantic states do not depend on position: their values do not, but the attention
 weights do, and through them the semantic stream.
 """
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class SentenceMaps(Reader):
-    """A `Reader` of hidden states: how sentences and principal components share the variance within each document.
+    """Reader of hidden states: shares of sentences and principal components in the variance within each document.
 
     Records of every layer and part, means over documents, n their number. Only regular tokens count, N of a document,
     in S sentences (`Documents.targets["segment"]`).
@@ -110,7 +111,7 @@ class SentenceMaps(Reader):
         return records
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """For figure 4, of the first documents of the pass, float32; {} if nothing was read.
+        """Return the arrays of figure 4, of the first documents of the pass, float32; {} before any batch.
 
         `scores.PART` (documents, layers + 1, n, 2): all tokens on the first two principal axes of the document's
         regular tokens. Signs: of layer 0 so that scores rise with the place in the document, and of every later layer
@@ -124,8 +125,8 @@ class SentenceMaps(Reader):
 
 
 def _cuts(segments: np.ndarray, shuffles: int, document: int) -> np.ndarray:
-    """(1 + shuffles, n): the sentences of a document from 0, then stretches of the same lengths in random orders; -1
-    stays -1."""
+    """Return the sentences of a document from 0, then stretches of the same lengths in random orders, (1 + shuffles,
+    n); -1 stays -1."""
     regular = segments >= 0
     cuts = np.full((1 + shuffles, len(segments)), -1)
     _, sentences, lengths = np.unique(segments[regular], return_inverse=True, return_counts=True)
@@ -137,8 +138,8 @@ def _cuts(segments: np.ndarray, shuffles: int, document: int) -> np.ndarray:
 
 
 def _between(x: Tensor, member: Tensor) -> Tensor:
-    """(b, width) squares between the sentences, Σ_s n_s m_s² of centred states x (b, n, width), for members (b, n,
-    S)."""
+    """Compute squares between the sentences, Σ_s n_s m_s² of centred states x (b, n, width), for members (b, n, S): (b,
+    width)."""
     sums = member.transpose(1, 2) @ x
     return (sums.square() / member.sum(1).clamp(min=1)[..., None]).sum(1)
 
@@ -146,7 +147,7 @@ def _between(x: Tensor, member: Tensor) -> Tensor:
 def _ratios(
     between: np.ndarray, total: np.ndarray, floor: np.ndarray, tokens: np.ndarray, sentences: np.ndarray
 ) -> np.ndarray:
-    """(b, cuts) variance between ÷ within, nan where it is not defined for some cut of the document."""
+    """Compute variance between ÷ within, (b, cuts), nan where it is not defined for some cut of the document."""
     within = total[:, None] - between
     possible = (sentences > 1) & (tokens > sentences) & (np.minimum(within, between) > floor[:, None]).all(1)
     freedom = np.where(possible, (tokens - sentences) / np.maximum(sentences - 1, 1), np.nan)
@@ -154,14 +155,14 @@ def _ratios(
 
 
 def _top2(x: Tensor) -> np.ndarray:
-    """(b,) sum of the two largest eigenvalues of xᵀx, of centred states x (b, n, width)."""
+    """Compute the sum of the two largest eigenvalues of xᵀx, of centred states x (b, n, width): (b,)."""
     gram = (x.transpose(1, 2) @ x if x.shape[2] <= x.shape[1] else x @ x.transpose(1, 2)).numpy()
     size = gram.shape[1]
     return np.array([eigh(g, eigvals_only=True, subset_by_index=[max(size - 2, 0), size - 1]).sum() for g in gram])
 
 
 def _component_scores(states: list[np.ndarray], regular: np.ndarray) -> np.ndarray:
-    """(layers + 1, n, 2) scores of the states of one document, each (n, width), float32."""
+    """Compute scores of the states of one document, each (n, width): (layers + 1, n, 2), float32."""
     scores = np.zeros((len(states), len(regular), 2))
     before = np.repeat(np.arange(len(regular))[:, None] - np.arange(len(regular))[regular].mean(), 2, axis=1)
     for of_layer, x in zip(scores, states, strict=True):
@@ -174,11 +175,11 @@ def _component_scores(states: list[np.ndarray], regular: np.ndarray) -> np.ndarr
 
 
 def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
-    """Share of the variance between groups without what chance adds: (η² - c) / (1 - c), c = (groups - 1) / (tokens -
-    1).
+    """Compute the share of the variance between groups without the part of chance: (η² - c) / (1 - c), c = (groups - 1)
+    / (tokens - 1).
 
-    η² = between / total is that of one-way analysis of variance. If groups mean nothing, its mean over all orders of
-    the tokens is exactly c, whatever the sizes of the groups: the corrected share is then 0 on average (and may be
+    η² = between / total is the share of one-way analysis of variance. If groups mean nothing, its mean over all orders
+    of the tokens is exactly c, for any sizes of the groups: the corrected share is then 0 on average (and may be
     negative), and it is 1 for a pure function of the group. It equals Kelley's ε², 1 - (within / (tokens - groups)) /
     (total / (tokens - 1)).
 
@@ -194,24 +195,24 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
 
 
 def document_groups(documents: Documents) -> np.ndarray:
-    """(windows,) the group of each for a jackknife: documents, which stay whole, in at most `GROUPS` of them."""
+    """Return the jackknife group of each window, (windows,): at most `GROUPS` groups of whole documents."""
     return documents.which() * min(GROUPS, documents.count) // documents.count
 
 
 class PositionVariance(Reader):
-    """A `Reader` of hidden states: share of the variance of each layer that lies between positions.
+    """Reader of hidden states: share of the variance of each layer between positions.
 
     Records `variance.position` for each layer (0 = embedding) and part: `corrected_share` of the states of regular
     tokens grouped by position id, squares summed over the columns of the part. 1: the states are a function of
-    position; 0: position says nothing of them, not even in a way that no line shows. Interval: jackknife over at most
+    position; 0: they do not depend on position, not even nonlinearly. Interval: jackknife over at most
     16 groups of documents, as a bootstrap would add the bias of few tokens a position once more. A part without
     variance has no record.
 
     Tokens of a document share its subject, so a share of documents in the variance makes the correction too large, by
     at most c.
 
-    Memory: sums by group and position, 8 · 16 · positions · hidden_size · layers bytes whatever the documents (tiny: 10
-    MB).
+    Memory: sums by group and position, 8 · 16 · positions · hidden_size · layers bytes for any number of documents
+    (tiny: 10 MB).
 
     counts: (groups, positions) regular tokens. sums: of each layer, of their states (groups, positions, width), less
     the mean state of the first batch, so that squares do not cancel.
@@ -267,7 +268,7 @@ class PositionVariance(Reader):
         return records
 
     def _shares(self, layer: int, left_out: int | None) -> dict[str, float]:
-        """Corrected share of each part, of all groups or of all but one."""
+        """Compute the corrected share of each part, of all groups or of all but one."""
 
         def total(of_groups: Tensor) -> np.ndarray:
             summed = of_groups.sum(0)
@@ -290,8 +291,9 @@ class PositionVariance(Reader):
 
 
 def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits: int = 5) -> list[Record]:
-    """R² of the best function of position alone for the segment index and the progress in segments: what a stream that
-    knows position only can reach in the probes.
+    """Measure R² of the best function of position alone for the segment index and the progress in segments.
+
+    A stream that knows position only can reach at most this in the probes.
 
     `r2.segment.ceiling`, `r2.intra.ceiling`, facts about the corpus (model ""): the mean of the target at each position
     in the training documents of a split, tested on its test documents; documents, splits and records are those of
@@ -318,7 +320,7 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
 
 
 def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
-    """R² on the tokens of `test` of the means of y by position over the tokens of `train`; all (m, n)."""
+    """Compute R² on the tokens of `test` of the means of y by position over the tokens of `train`; all (m, n)."""
     rows = int(positions.max()) + 1
     counts = np.bincount(positions[train], minlength=rows)
     means = np.bincount(positions[train], weights=y[train], minlength=rows) / np.maximum(counts, 1)
@@ -326,12 +328,15 @@ def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: 
     return float(1 - np.sum((y[test] - fitted) ** 2) / np.sum((y[test] - y[test].mean()) ** 2))
 
 
-def state_changes(model: Any, here: Documents, there: Documents) -> np.ndarray:
-    """(documents, layers + 1, parts): ||h' - h|| / ||h|| over the words of each document, read `here` and `there`;
-    parts as of `stream_columns`."""
+def state_changes(model: Any, here: Documents, shifted: Documents) -> np.ndarray:
+    """Measure the relative change ||h' - h|| / ||h|| over the words of each document between two readings: (documents,
+    layers + 1, parts).
+
+    here, shifted: the same documents at two sets of positions. `stream_columns` lists the parts.
+    """
     parts = stream_columns(model.config)
     changes = np.empty((len(here), model.config.num_hidden_layers + 1, len(parts)))
-    passes = (hidden_states(model, documents) for documents in (here, there))
+    passes = (hidden_states(model, documents) for documents in (here, shifted))
     for (indices, before), (_, after) in zip(*passes, strict=True):
         words = torch.from_numpy(here.regular[indices]).to(before[0].device)[..., None]
         for layer, (h, moved) in enumerate(zip(before, after, strict=True)):
@@ -342,11 +347,13 @@ def state_changes(model: Any, here: Documents, there: Documents) -> np.ndarray:
 
 
 def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = 100) -> list[Record]:
-    """Records `shift.change`: ||h' - h|| / ||h|| over the words of a document, by layer and part (`all`, `position`,
-    `semantic`), mean over documents.
+    """Measure the relative change of states when all positions shift: `shift.change`, by layer and part (`all`,
+    `position`, `semantic`).
 
-    The first half of each document is encoded at positions 0, 1, ... and again at those of the second half ([CLS] moves
-    along). A model whose positions are not numbered by a table is moved just as far.
+    It is ||h' - h|| / ||h|| over the words of a document, mean over documents.
+
+    The model encodes the first half of each document at positions 0, 1, ... and again at the positions of the second
+    half ([CLS] moves along). A model whose positions are not numbered by a table is moved just as far.
 
     Raises:
         ValueError: too few windows have the full length (see `choose_documents`).
@@ -355,9 +362,9 @@ def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = 100
     chosen = choose_documents(window_set, documents)
     half = min(chosen.length, config.max_position_embeddings) // 2
     here = chosen.first(half)
-    there = replace(here, position_ids=here.position_ids + half)
+    shifted = replace(here, position_ids=here.position_ids + half)
     parts = stream_columns(config)
-    changes = state_changes(model, here, there)
+    changes = state_changes(model, here, shifted)
     mean = document_mean(changes, document_numbers=chosen.document_numbers)
     axes = {"layer": range(changes.shape[1]), "part": list(parts)}
     return who.records("shift.change", mean, axes, n=chosen.count)

@@ -1,10 +1,10 @@
-"""What the matrices M = W_Q W_Kᵀ of the attention make of differences between positions.
+"""Effect of the attention matrices M = W_Q W_Kᵀ on differences between positions.
 
 Stress of a position table behind the M of each block (GEOM section 6.8, figure 8). Conditions H1 and H3 of GEOM's
 separation theorem (section 4): H1: ē_i ≠ ē_j, where ē_i is the mean word embedding at position i. H3: M(ē_i - ē_j) ≠ 0,
 M of an attention head. Any sample makes two means differ, and M, of rank d_head, annihilates most directions, so that
-"≠ 0" says little by itself: the smallest distances stand beside what two halves of the documents differ by at the same
-position.
+"≠ 0" says little by itself: the records compare the smallest distances with the difference of two halves of the
+documents at the same position.
 """
 
 from collections.abc import Sequence
@@ -33,17 +33,17 @@ class ScoreMatrices:
     """The matrices M through which a model's attention compares positions, in float64.
 
     blocks: M of each block, (width, width), on the stream that holds positions. table: the model's own (rows, width of
-    its matrices), row 0 that of [CLS], or None. own: the matrices that read the table: `blocks`, or one for all blocks
-    where it is untied from the words (TUPE, BERT-A^d).
+    its matrices), row 0 that of [CLS], or None. of_table: the matrices that read the table: `blocks`, or one for all
+    blocks where it is untied from the words (TUPE, BERT-A^d).
     """
 
     blocks: list[np.ndarray]
     table: np.ndarray | None
-    own: list[np.ndarray]
+    of_table: list[np.ndarray]
 
 
 def score_matrices(model: Any) -> ScoreMatrices:
-    """M = W_Qᵀ W_K of every block, for weights as torch keeps them, (out, in).
+    """Return M = W_Qᵀ W_K of every block, for weights as torch keeps them, (out, in).
 
     x_i M x_jᵀ is the sum over all heads of q_i · k_j before the scale, without biases, rotations and norms.
 
@@ -56,10 +56,10 @@ def score_matrices(model: Any) -> ScoreMatrices:
         rows = body.position_table()
         if rows is None:
             return ScoreMatrices(blocks, None, [])
-        own = blocks
+        of_table = blocks
         if body.untied is not None:
-            own = [as_float64(body.untied.query.weight).T @ as_float64(body.untied.key.weight)]
-        return ScoreMatrices(blocks, as_float64(rows), own)
+            of_table = [as_float64(body.untied.query.weight).T @ as_float64(body.untied.key.weight)]
+        return ScoreMatrices(blocks, as_float64(rows), of_table)
     try:
         attentions = [layer.attention.self for layer in body.encoder.layer]
         blocks = [as_float64(a.query.weight).T @ as_float64(a.key.weight) for a in attentions]
@@ -75,14 +75,15 @@ def score_matrices(model: Any) -> ScoreMatrices:
 
 
 def _query_key(encoder: Any, stream: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """W_Q and W_K (heads · d_head, width of the stream) of each block; stream 0 holds positions, -1 words."""
+    """Return W_Q and W_K (heads · d_head, width of the stream) of each block; stream 0 holds positions, -1 words."""
     rows = encoder.config.num_attention_heads * encoder.config.d_head
     weights = (as_float64(layer.attention.qkv[stream].weight) for layer in encoder.layers)
     return [(weight[:rows], weight[rows : 2 * rows]) for weight in weights]
 
 
 def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Record]:
-    """Stress of P and of P · M(l), for every block l, against the corpus's distances at the corpus's positions.
+    """Measure the stress of P and of P · M(l), for every block l, against the corpus's distances at the corpus's
+    positions.
 
     Records `projected.stress.raw` and `projected.stress.optimal` (at the best scale); layer 0 is P itself, layer l the
     matrix of block l; n is the number of positions. Part "sinusoidal": P is the sinusoidal table of the matrices'
@@ -93,8 +94,8 @@ def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Re
 
     Raw stress grows with the square of the scale of M, which says little: the paper's peaks are in it, its "near-zero"
     of an untrained model is 1 here, all distances being nearly 0 beside the corpus's. Neither is the attention of the
-    model: norms, biases, rotations and what the blocks before have done to positions are left out, and M is of all
-    heads together. There are no intervals.
+    model: norms, biases, rotations and the effect of earlier blocks on positions are left out, and M sums all heads.
+    There are no intervals.
 
     Raises:
         ValueError: see `score_matrices`; the corpus has positions that the table has not, or not two that differ.
@@ -104,7 +105,7 @@ def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Re
     sinusoids = sinusoidal(int(positions.max()) + 1, len(matrices.blocks[0]))[positions]
     tables = [("sinusoidal", sinusoids, matrices.blocks)]
     if matrices.table is not None:
-        tables.append(("own", matrices.table[rows_of(corpus, len(matrices.table))], matrices.own))
+        tables.append(("own", matrices.table[rows_of(corpus, len(matrices.table))], matrices.of_table))
     return [
         who.record(f"projected.{metric}", value, part=part, layer=layer, n=len(positions))
         for part, table, behind in tables
@@ -115,8 +116,11 @@ def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Re
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What the content term of attention scores is made of, float64: word embeddings (V, d), and the matrices (layers,
-    heads, d_head, d) that turn a vector into a head's query or key."""
+    """Weights of the content term of attention scores, in float64.
+
+    words: word embeddings (V, d). query, key: matrices (layers, heads, d_head, d) that turn a vector into a head's
+    query or key.
+    """
 
     words: np.ndarray
     query: np.ndarray
@@ -129,14 +133,14 @@ def _scores(words: np.ndarray, weights: list[tuple[np.ndarray, np.ndarray]], hea
 
 
 def scores_of_model(model: Any) -> Scores:
-    """Those of one of our models; of two streams those of the semantic one."""
+    """Return the content weights of one of our models; with two streams, of the semantic stream."""
     encoder = body_of(model)
     words = as_float64(encoder.word_embeddings.weight)
     return _scores(words, _query_key(encoder, -1), encoder.config.num_attention_heads)
 
 
 def bert_like(folder: str | Path) -> dict[str, Any]:
-    """The configuration of a transformers folder in BERT's form, whose words are as wide as its attention.
+    """Read the configuration of a transformers folder in BERT's form, whose words are as wide as its attention.
 
     Raises:
         ValueError: no such folder, or another kind of model.
@@ -158,34 +162,37 @@ def bert_like(folder: str | Path) -> dict[str, Any]:
 
 
 def scores_of_folder(folder: str | Path) -> Scores:
-    """Those of a transformers folder in BERT's form, read by name from its safetensors; no model is built.
+    """Read the content weights of a transformers folder in BERT's form by name from its safetensors; builds
+    no model.
 
     Raises:
         ValueError: see `bert_like`; weights that are missing, pickled or damaged.
     """
-    folder, config = Path(folder), bert_like(folder)
+    folder = Path(folder)
+    config = bert_like(folder)
     blocks = [f"encoder.layer.{i}.attention.self" for i in range(int(config["num_hidden_layers"]))]
     pairs = [(f"{block}.query.weight", f"{block}.key.weight") for block in blocks]
-    wanted = ["embeddings.word_embeddings.weight", *(name for pair in pairs for name in pair)]
+    names = ["embeddings.word_embeddings.weight", *(name for pair in pairs for name in pair)]
     tensors: dict[str, np.ndarray] = {}
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, framework="pt") as weights:
                 for stored in weights.keys():  # noqa: SIM118  (safe_open is no dict)
-                    for name in (n for n in wanted if stored == n or stored.endswith(f".{n}")):
+                    for name in (n for n in names if stored == n or stored.endswith(f".{n}")):
                         tensors[name] = as_float64(weights.get_tensor(stored))
         except SafetensorError as error:
             raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
-    missing = [name for name in wanted if name not in tensors]
+    missing = [name for name in names if name not in tensors]
     if missing:
         raise ValueError(
             f"{folder} has no safetensors weights named {missing[0]}. Save the whole model with safetensors."
         )
-    return _scores(tensors[wanted[0]], [(tensors[q], tensors[k]) for q, k in pairs], int(config["num_attention_heads"]))
+    return _scores(tensors[names[0]], [(tensors[q], tensors[k]) for q, k in pairs], int(config["num_attention_heads"]))
 
 
 def condition_records(scores: Scores, p: Any, who: Who, *, halves: Sequence[tuple[Any, Any]] = ()) -> list[Record]:
-    """Records `h1` and `h3`, the smallest distance over pairs of positions, and `h1.median`, `h3.median`.
+    """Measure GEOM's conditions: `h1` and `h3`, the smallest distance over pairs of positions, and `h1.median`,
+    `h3.median`.
 
     h1: of |ē_i - ē_j|. h3, by layer (0 = the first block's) and head: part "M" |M(ē_i - ē_j)|, as H3 states, and "M^T"
     |Mᵀ(ē_i - ē_j)|, which the proof of theorem 4 uses. With `halves` also `h1.floor` and `h3.floor`: the mean over

@@ -1,8 +1,8 @@
 """Held-out documents of full length, and a pass of them through a model that many analyses read.
 
 DSTG section 5: documents of the maximum input length; targets of 5.1 (token), 5.2 (segment) and 5.3 (intra). In a pass
-each analysis reads the attention terms of every block and the hidden states; nothing of a document but an analysis's
-numbers is kept once its batch is done, so memory is bounded by one batch.
+each analysis reads the attention terms of every block and the hidden states. An analysis keeps only its numbers of a
+document once the batch is done, so memory is bounded by one batch.
 """
 
 import logging
@@ -24,14 +24,14 @@ from .who import DRAWS, Axes, Mean, Who, count_documents, document_mean, which_d
 TARGETS = ("token", "segment", "intra")
 FEWEST_DOCUMENTS = 10
 
-Progress = Callable[[int, int], None] | None  # is called with (how many are done, of how many)
+Progress = Callable[[int, int], None] | None  # function that is called with (steps done, steps in all)
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """m windows of n tokens each, as arrays (m, n): a document each, or pieces of fewer documents.
+    """Windows (m, n) of n tokens: a document each, or pieces of fewer documents.
 
     document_ids: None where a window is one attention span. regular: False at special tokens, which no probe sees.
     targets: "token" = position / n; "segment" = index of the token's segment in the window, from 0; "intra" = progress
@@ -52,25 +52,25 @@ class Documents:
         return len(self.input_ids)
 
     def which(self) -> np.ndarray:
-        """(m,) int64: the document that each window begins in, from 0."""
+        """Return the number of the document that each window begins in, from 0: (m,) int64."""
         return which_document(len(self), self.document_numbers)
 
     @property
     def count(self) -> int:
-        """How many documents the windows are of."""
+        """Number of documents that the windows come from."""
         return int(self.which().max(initial=-1)) + 1
 
     @property
     def length(self) -> int:
-        """Tokens in a document, special tokens included."""
+        """Number of tokens in a window, special tokens included."""
         return self.input_ids.shape[1]
 
     def rows(self, chosen: np.ndarray) -> "Documents":
-        """Some of the documents, by number, in that order."""
+        """Return some of the windows, by number, in that order."""
         return self._each(lambda array: array[chosen])
 
     def first(self, n: int) -> "Documents":
-        """The first n tokens of each document."""
+        """Return the first n tokens of each window."""
         return self._each(lambda array: array[:, :n] if array.ndim > 1 else array)
 
     def _each(self, cut: Callable[[np.ndarray], np.ndarray]) -> "Documents":
@@ -79,7 +79,7 @@ class Documents:
 
 
 def choose_documents(window_set: Any, documents: int = 500) -> Documents:
-    """At most `documents` windows of the set's maximum length, evenly spaced over the set, in its order.
+    """Choose at most `documents` windows of the set's maximum length, evenly spaced over the set, in its order.
 
     Args:
         window_set: len(), and [i] -> a window with arrays input_ids, position_ids, document_ids, segments (-1 at
@@ -106,8 +106,8 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             "join=run-on."
         )
     if len(full) < documents:
-        told = "Probes use %d windows of %d tokens, not %d: the held-out part has no more."
-        _log.warning(told, len(full), longest, documents)
+        warning = "Probes use %d windows of %d tokens, not %d: the held-out part has no more."
+        _log.warning(warning, len(full), longest, documents)
     else:
         full = full[np.arange(documents) * len(full) // documents]
     windows = [window_set[int(i)] for i in full]
@@ -126,35 +126,43 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
 
 
 def body_of(model: Any) -> Any:
-    """A model without its head."""
+    """Return a model without its head."""
     return getattr(model, "base_model", model)
 
 
 def name_of(model: Any) -> str:
-    """What messages call a model: its preset, else its class."""
+    """Return the name of a model for messages: its preset, else its class."""
     return getattr(model.config, "preset", None) or type(model).__name__
 
 
 def first_position(model: Any) -> int:
-    """Row of an encoder's position table at which counting begins: behind the padding id in RoBERTa and its kin, 0
-    elsewhere."""
+    """Return the row of an encoder's position table at which counting begins: after the padding id in RoBERTa and its
+    kin, else 0."""
     embeddings = getattr(body_of(model), "embeddings", None)
     padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
 
 
 def check_terms(model: Any) -> None:
-    """Raises ValueError where the scores of a model are no sum of named terms: it is not one of ours."""
+    """Refuse a model of another package, whose scores are no sum of named terms.
+
+    Raises:
+        ValueError: the model is not one of ours.
+    """
     if not hasattr(model, "inspecting"):
         raise ValueError(
-            f"{type(model).__name__} does not say which part of its attention scores comes from position; the encoders "
-            "of this package do (whatwhere presets). Hidden states and whole attention weights can be analysed in any "
-            "encoder."
+            f"{type(model).__name__} does not say which part of its attention scores comes from position. Give an "
+            "encoder of this package (whatwhere presets); hidden states and whole attention weights can be analysed in "
+            "any encoder."
         )
 
 
 def check_masked_lm(model: Any, what: str) -> None:
-    """Raises ValueError where a model has no masked-language loss, or no terms."""
+    """Refuse a model without a masked-language loss, or without named terms; `what` begins the message.
+
+    Raises:
+        ValueError: the model is no `EncoderForMaskedLM`.
+    """
     if not all(hasattr(model, part) for part in ("encoder", "head", "inspecting")):
         raise ValueError(
             f"{what} needs a masked-language model of this package (EncoderForMaskedLM): its terms and its loss. Got "
@@ -163,33 +171,37 @@ def check_masked_lm(model: Any, what: str) -> None:
 
 
 def check_finite(values: Any, what: str) -> None:
-    """Raises ValueError where some number is not finite."""
+    """Refuse values (any shape) that are not finite; `what` names them.
+
+    Raises:
+        ValueError: a value is NaN or infinite.
+    """
     if not np.isfinite(np.asarray(values)).all():
         raise ValueError(f"{what} has NaN or infinite values. The model diverged; use an earlier checkpoint.")
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """The values in their own precision, float32 at least."""
+    """Return a tensor in its own precision, but at least float32."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def as_numpy(values: Tensor) -> np.ndarray:
-    """As `at_least_float32`, on the CPU."""
+    """Return a tensor as an array on the CPU, in its own precision, but at least float32."""
     return at_least_float32(values).cpu().numpy()
 
 
 def as_float64(values: Any) -> np.ndarray:
-    """A tensor, or an array, as an array of float64."""
+    """Return a tensor, or an array, as an array of float64."""
     return np.asarray(values.detach().double().cpu() if isinstance(values, Tensor) else values, dtype=np.float64)
 
 
 def rows_on(device: torch.device, rows: np.ndarray, *arrays: np.ndarray | None) -> list[Any]:
-    """Rows of each array as a tensor on a device; None stays None."""
+    """Return rows of each array as a tensor on a device; None stays None."""
     return [None if array is None else torch.from_numpy(array[rows]).to(device) for array in arrays]
 
 
 def batches(order: np.ndarray, batch_size: int, progress: Progress = None) -> Iterator[np.ndarray]:
-    """The numbers of `order`, `batch_size` at a time; `progress` is called when a batch is done."""
+    """Yield the numbers of `order`, `batch_size` at a time; `progress` is called after each batch."""
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         yield rows
@@ -199,7 +211,7 @@ def batches(order: np.ndarray, batch_size: int, progress: Progress = None) -> It
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """The model in evaluation mode, and afterwards in the mode that it was in."""
+    """Put the model in evaluation mode, and restore its mode afterwards."""
     training = model.training
     model.eval()
     try:
@@ -210,7 +222,8 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextmanager
 def eager(model: Any) -> Iterator[None]:
-    """The model in evaluation mode and in its eager attention: fused kernels have no weights."""
+    """Put the model in evaluation mode with eager attention, as fused kernels have no weights, and restore both
+    afterwards."""
     before = getattr(model.config, "_attn_implementation", None)
     switch = before not in (None, "eager") and hasattr(model, "set_attn_implementation")
     with evaluating(model):
@@ -224,7 +237,7 @@ def eager(model: Any) -> Iterator[None]:
 
 
 def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
-    """What a model is called with, all documents together: input_ids, and where it needs them the positions, documents
+    """Return the inputs of a model for all documents together: input_ids, and where it needs them positions, documents
     and mask.
 
     A model of this package gets the positions as they are. Another encoder counts for itself where they are 0, 1, 2,
@@ -260,7 +273,7 @@ def outputs(
     batch_size: int = 8,
     progress: Progress = None,
 ) -> Generator[tuple[np.ndarray, Any], None, None]:
-    """(numbers (b,) of the documents, what the body of a model returns), a batch at a time and without gradients.
+    """Yield (numbers (b,) of the documents, output of the model's body), a batch at a time and without gradients.
 
     wanted: "hidden_states" or "attentions". order: document numbers in the order wanted; default: 0, 1, ...
     """
@@ -281,8 +294,11 @@ def hidden_states(
     batch_size: int = 32,
     progress: Progress = None,
 ) -> Generator[tuple[np.ndarray, tuple[Tensor, ...]], None, None]:
-    """(numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the documents, as `outputs`; the
-    model runs in evaluation mode and is left in the mode it was in.
+    """Yield (numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the documents, a batch at a
+    time.
+
+    The options are equal to the options of `outputs`. The model runs in evaluation mode and keeps the mode that it was
+    in.
 
     Raises:
         ValueError: the model returns another number of hidden states, or other widths, than its configuration says; or,
@@ -302,30 +318,32 @@ def hidden_states(
 
 @contextmanager
 def written(model: torch.nn.Module) -> Iterator[dict[int, Tensor]]:
-    """Number of a block, from 1 -> what it writes into the streams (b, n, hidden_size) of the batch that last passed.
+    """Collect the update that each block writes into the streams (b, n, hidden_size) of the last batch, by block number
+    from 1.
 
-    That is the output of its attention plus that of its feed-forward network, each as it is added to the residual path,
-    before any norm. Where the stream itself is carried on (residual=stream), it is hidden[l] - hidden[l - 1]; where the
-    normed stream is, or BERT's block norms the sum, no difference of hidden states gives it.
+    An update is the output of the block's attention plus the output of its feed-forward network, as added to the
+    residual path, before any norm. Where the residual path carries the stream itself (residual=stream), it is hidden[l]
+    - hidden[l - 1]; where it carries the normed stream, or BERT's block norms the sum, no difference of hidden states
+    gives it.
 
     Args:
         model: an encoder of ours, with or without a head.
     """
-    found: dict[int, Tensor] = {}
+    updates: dict[int, Tensor] = {}
 
-    def attended(block: int, _module: Any, _given: Any, output: Any) -> None:
-        found[block] = torch.cat(output[0], dim=-1)
+    def take_attention(block: int, _module: Any, _inputs: Any, output: Any) -> None:
+        updates[block] = torch.cat(output[0], dim=-1)
 
-    def fed(block: int, _module: Any, _given: Any, output: Any) -> None:
-        found[block] = found[block] + torch.cat(output, dim=-1)
+    def add_feed_forward(block: int, _module: Any, _inputs: Any, output: Any) -> None:
+        updates[block] = updates[block] + torch.cat(output, dim=-1)
 
     layers: Any = body_of(model).layers
     handles = []
     for block, layer in enumerate(layers, 1):
-        handles.append(layer.attention.register_forward_hook(partial(attended, block)))
-        handles.append(layer.feed_forward.register_forward_hook(partial(fed, block)))
+        handles.append(layer.attention.register_forward_hook(partial(take_attention, block)))
+        handles.append(layer.feed_forward.register_forward_hook(partial(add_feed_forward, block)))
     try:
-        yield found
+        yield updates
     finally:
         for handle in handles:
             handle.remove()
@@ -333,7 +351,7 @@ def written(model: torch.nn.Module) -> Iterator[dict[int, Tensor]]:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a pass hands to its readers with every batch of documents, on the model's device.
+    """Batch of documents in a pass, on the model's device, as its readers receive it.
 
     indices: (b,) numbers of the documents in the set. input_ids: (b, n). regular: (b, n) bool, False at [CLS], [SEP]
     and padding. real: (b, n) bool, False at padding.
@@ -347,16 +365,16 @@ class Batch:
 
     @classmethod
     def of(cls, documents: Documents, indices: np.ndarray, device: torch.device) -> "Batch":
-        """Some of the documents, on a device."""
+        """Return a batch of some of the documents, on a device."""
         arrays = documents.input_ids, documents.regular, documents.attention_mask
         ids, regular, mask = rows_on(device, indices, *arrays)
         return cls(documents, indices, ids, regular, torch.ones_like(regular) if mask is None else mask != 0)
 
 
 class Reader:
-    """An analysis that reads a pass: it keeps numbers of each document, and has records of them all at the end.
+    """Analysis that reads a pass: it keeps numbers of each document, and returns the records of all of them at the end.
 
-    wants_terms, wants_hidden: what it needs; what nobody needs is not computed.
+    wants_terms, wants_hidden: inputs that it needs; the pass does not compute inputs that no reader needs.
     """
 
     wants_terms = False
@@ -367,13 +385,14 @@ class Reader:
         self.document_numbers: np.ndarray | None = None
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-        """Block 0 ... L - 1 of a batch: see `Encoder.inspecting`. Called before `hidden` of the same batch."""
+        """Read the terms of block 0 ... L - 1 of a batch: see `Encoder.inspecting`. Called before `hidden` of the same
+        batch."""
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        """The L + 1 hidden states (b, n, hidden_size) of a batch."""
+        """Read the L + 1 hidden states (b, n, hidden_size) of a batch."""
 
     def records(self, who: Who) -> list[Record]:
-        """The records of all documents of the pass.
+        """Return the records of all documents of the pass.
 
         Raises:
             ValueError: no document has passed, or none that says anything.
@@ -381,7 +400,7 @@ class Reader:
         raise NotImplementedError
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What the figures need and the records do not say."""
+        """Return the arrays for figures that the records do not contain."""
         return {}
 
     def keep(self, key: Any, batch: Batch, values: Any) -> None:
@@ -397,7 +416,7 @@ class Reader:
         self.document_numbers = batch.documents.document_numbers
 
     def places(self) -> tuple[np.ndarray, Axes]:
-        """The values by (block, part), (documents, places, ...), and the axis of the places."""
+        """Return the values by (block, part), (documents, places, ...), and the axis of the places."""
         check_passed(self.values)
         keys = sorted(key for key in self.values if isinstance(key, tuple))
         values = np.stack([self.values[key] for key in keys], axis=1)
@@ -405,16 +424,20 @@ class Reader:
         return values, {("layer", "part"): [(block + 1, part) for block, part in keys]}
 
     def mean(self, values: np.ndarray, draws: int = DRAWS) -> Mean:
-        """`document_mean` of values (documents, ...)."""
+        """Return `document_mean` of values (documents, ...)."""
         return document_mean(values, draws, self.document_numbers)
 
     def count(self, values: np.ndarray) -> np.ndarray:
-        """`count_documents` of values (documents, ...)."""
+        """Return `count_documents` of values (documents, ...)."""
         return count_documents(values, self.document_numbers)
 
 
 def check_words(values: np.ndarray) -> None:
-    """Raises ValueError where no document has a value."""
+    """Refuse values (documents, ...) that are nan for every document.
+
+    Raises:
+        ValueError: no document has a value.
+    """
     if np.isnan(values).all():
         raise ValueError(
             "No document has a regular token, so there is nothing to average over. Give documents of at least 3 "
@@ -422,16 +445,20 @@ def check_words(values: np.ndarray) -> None:
         )
 
 
-def check_passed(seen: Any) -> None:
-    """Raises ValueError where nothing was seen."""
-    if not seen:
+def check_passed(values: Any) -> None:
+    """Refuse a reader without values.
+
+    Raises:
+        ValueError: no document has passed.
+    """
+    if not values:
         raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
 
 
 def read(
     model: Any, documents: Documents, readers: Sequence[Reader], batch_size: int = 8, progress: Progress = None
 ) -> None:
-    """Pass the documents through the model once, in order, and let every reader see every batch.
+    """Pass the documents through the model once, in order, and hand every batch to every reader.
 
     Raises:
         ValueError: a reader needs terms and the model has none by name: it is not one of ours.

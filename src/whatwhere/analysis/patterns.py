@@ -1,4 +1,4 @@
-"""The terms of the attention scores before the softmax: their spread, TUPE's θ, their patterns.
+"""Terms of the attention scores before the softmax: their spread, TUPE's θ, and their patterns.
 
 DSTG 3.1 projects both streams to one head width and says that the variances of the two products are thereby matched.
 With weights of one spread σ and normed inputs, a product q·k/√d_head of a stream d wide has the standard deviation σ²d:
@@ -35,16 +35,16 @@ from .passes import (
 from .who import Who
 
 PATTERNS = ("global", "local", "broad", "previous", "next")
-POSITION_TERMS = ("absolute", "relative")  # terms that know where tokens are and not what they say
+POSITION_TERMS = ("absolute", "relative")  # terms that depend on positions and not on content
 NEAR = 3  # tokens on each side that count as near, fewer in texts of less than 48
-REACH = 4  # a side is looked at over n / 4 tokens
+REACH = 4  # a side reaches over n / 4 tokens
 LIFT = 2.0  # times uniform attention's share from which a region is sought; under the inverse it is avoided
 ONE_SIDED = 1 / 3  # (before - after) / (before + after) from which a side is preferred: it has twice the other's weight
 SPREAD = 0.5  # entropy ÷ log n under which attention is not broad: fewer than √n keys in effect
 
 
 class ScoreSpread(Reader):
-    """A `Reader` of the variance of every term over the pairs of regular tokens of each document."""
+    """Reader of the variance of every term over the pairs of regular tokens of each document."""
 
     wants_terms = True
 
@@ -69,7 +69,7 @@ class ScoreSpread(Reader):
 
 
 def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
-    """Records `scores.std`: standard deviation of each term (part) of the scores in each block (layer, from 1), in
+    """Measure the standard deviation `scores.std` of each term (part) of the scores in each block (layer, from 1), in
     score units.
 
     Variance about the mean over the pairs of regular tokens of a document that may see each other, mean over heads,
@@ -84,12 +84,12 @@ def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int
 
 
 def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
-    """Records of TUPE's θ for every head, in score units, read as the model uses it; [] for a scheme without reset.
+    """Measure TUPE's θ of every head, in score units, as the model uses it; [] for a scheme without reset.
 
     `theta.query` is θ1, which all pairs get whose query is [CLS] (its row); `theta.key` is θ2, where only the key is
     (its column). `theta.mean` and `theta.std` are mean and standard deviation, over pairs of other positions, of the
     positional scores that it stands in place of, v_ij with b_{j-i} where the scheme has one (TUPE eq. 9 and 11).
-    Positions are those of a document. The layer is 1 where all blocks share them, as in TUPE.
+    Positions are counted in a document. The layer is 1 where all blocks share them, as in TUPE.
 
     Raises:
         ValueError: no [CLS] with two regular tokens after it in the first document.
@@ -111,7 +111,7 @@ def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
 
 
 def pattern_of(scores: np.ndarray) -> tuple[str, float]:
-    """Pattern of a head with content-free `scores` (n, n), query i in row i, and how clear it is, in [0, 1].
+    """Return the pattern of a head with content-free `scores` (n, n), query i in row i, and its strength in [0, 1].
 
     The rules read the softmax of each row. Means over the queries of the weight within ±3 tokens (M) and, within n/4
     tokens, before (B) and after the query (A) stand beside what uniform attention gives, U and V (for each side). In
@@ -142,7 +142,7 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
     reach = max(1, n // REACH)
 
     def weight(keys: np.ndarray) -> tuple[float, float]:
-        """Mean weight of the keys (n, n) of each query, and the same of uniform attention."""
+        """Return the mean weight of the keys (n, n) of each query, and the weight under uniform attention."""
         return float((weights * keys).sum(1).mean()), float(keys.sum(1).mean() / n)
 
     (before, side) = weight((lag < 0) & (lag >= -reach))
@@ -160,14 +160,15 @@ def pattern_of(scores: np.ndarray) -> tuple[str, float]:
 
 
 def content_free_terms(model: Any) -> list[str]:
-    """The terms of a model's scores that depend on positions: `absolute`, `relative`, or both.
+    """Return the names of the terms of a model's scores that depend on positions alone: `absolute`, `relative`, or
+    both.
 
     In a model with a position stream (`dstg`, `split`) `absolute` moves with the text after the first block; its mean
     over documents is what remains. Where a table is added to the words as well (`bert-r`), only the bias of the
     distance counts, alike in all blocks.
 
     Raises:
-        ValueError: the model has none, and why.
+        ValueError: the model has none; the message says why.
     """
     check_terms(model)
     config = model.config
@@ -186,9 +187,9 @@ def content_free_terms(model: Any) -> list[str]:
 
 
 def pattern_records(scores: np.ndarray, who: Who, *, n: int) -> list[Record]:
-    """Records of content-free scores (L, h, n, n) of blocks 1 ... L.
+    """Return records of the patterns of content-free scores (L, h, n, n) of blocks 1 ... L.
 
-    `pattern`: for each layer and head, part = its pattern, value = how clear it is (`pattern_of`), n = documents.
+    `pattern`: for each layer and head, part = its pattern, value = its strength (`pattern_of`), n = documents.
     `patterns.share`: share of all heads with a pattern (part), n = heads. No intervals: these are all heads of this
     model.
     """
@@ -210,20 +211,22 @@ class MeanScores:
         self.documents = 0
 
     def add(self, scores: Tensor, regular: Tensor) -> None:
-        """Scores (b or 1, h, n, n) of documents with regular tokens (b, n)."""
+        """Add scores (b or 1, h, n, n) of documents with regular tokens (b, n)."""
         self.total = self.total + pair_sums(scores, regular, torch.float64)
         self.pairs = self.pairs + (regular[:, :, None] & regular[:, None, :]).sum(0)
         self.documents += len(regular)
 
     def mean(self) -> np.ndarray:
-        """(h, m, m): positions that hold no regular token in half of the documents or more are left out."""
+        """Return the mean scores (h, m, m), without positions that hold no regular token in half of the documents or
+        more."""
         often = self.pairs.diagonal() > self.documents / 2  # so that every two of them meet in some document
         mean: np.ndarray = (self.total / self.pairs)[:, often][:, :, often].cpu().numpy()
         return mean
 
 
 def counted_tokens(batch: Batch) -> Tensor:
-    """(b, n): regular tokens whose place in the row is their position: of packed documents, those of the first."""
+    """Return the regular tokens whose place in the row is their position, (b, n) bool: of packed documents, those of
+    the first."""
     ids = batch.documents.document_ids
     if ids is None:
         return batch.regular
@@ -232,9 +235,10 @@ def counted_tokens(batch: Batch) -> Tensor:
 
 
 class PatternCounts(Reader):
-    """A `Reader` of the position terms, `absolute` + `relative`: the patterns of their means over documents.
+    """Reader of the position terms, `absolute` + `relative`: the patterns of their means over documents.
 
-    What special tokens get in their place (DSTG eq. 1, TUPE eq. 9) is left out with them. Records: `pattern_records`.
+    Special tokens, and the values that replace the terms at them (DSTG eq. 1, TUPE eq. 9), are left out. Records:
+    `pattern_records`.
 
     Raises:
         ValueError: the model has no content-free term; see `content_free_terms`.
@@ -254,7 +258,7 @@ class PatternCounts(Reader):
         self._documents = batch.documents.count
 
     def scores(self) -> np.ndarray:
-        """Mean content-free scores (L, h, m, m) of the m regular positions."""
+        """Return the mean content-free scores (L, h, m, m) of the m regular positions."""
         check_passed(self._means)
         return np.stack([self._means[block].mean() for block in sorted(self._means)])
 

@@ -1,4 +1,4 @@
-"""Position and word tables: where they come from, and their shape as records and as arrays for figures.
+"""Position and word tables: their sources, and their shape as records and as arrays for figures.
 
 The shape is that of DSTG section 4 (1) and LOWDIM table 1, figures 1-7. A table is a .npy file or that of a model,
 shipped or in a folder, of all models of a study, or of the Hub.
@@ -44,7 +44,7 @@ TOPS = (2, 3, 5, 10)  # components whose shares are summed: DSTG's 2, the others
 FIRST = (1, 2, 3, 5, 10, 20, 50, 100)  # components of which E·Eᵀ is approximated
 PEAKS = 8  # dominant frequencies that are recorded
 SHUFFLES = 99  # orders of the positions behind the null of equivariance
-# What is kept for the figures of a table on its own.
+# Sizes of the arrays for the figures of a single table.
 SCORES = 128
 CURVES = 10
 PRODUCTS = 96
@@ -56,7 +56,7 @@ _SEED = re.compile(r"seed-(\d+)")
 
 
 def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Records and arrays of a model's position table, all rows (the papers leave none out).
+    """Measure the shape of a model's position table, all rows (the papers leave none out), as records and arrays.
 
     Records, n the number of positions: shares of the variance and N50; `dct.low4` and `fft.turns` of the first three
     and ten components (index from 0); `fft.peak`, the dominant frequencies of all components together (index from 0,
@@ -98,7 +98,7 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
 
 
 def noise_records(table: Any, who: Who, start: Any = None, run: str | Path | None = None) -> list[Record]:
-    """Records of a position table (rows, width) beside the noise that would look like it, n the number of rows.
+    """Measure a position table (rows, width) against the noise that would look like it; n is the number of rows.
 
     `table.rms`: root mean square of the entries about the mean row; `table.floor`: share of that power which the white
     floor holds (`geometry.white_floor`). With part "change" the same of what training added to `start`, the table of
@@ -129,7 +129,7 @@ def noise_records(table: Any, who: Who, start: Any = None, run: str | Path | Non
 
 
 def _walk(settings: Path) -> float | None:
-    """The random walk of the table of a pretraining, by its saved settings; None where there are none."""
+    """Return the random walk of the table of a pretraining, by its saved settings; None where there are none."""
     if not settings.is_file():
         return None
     saved = {key: value for key, value in read_yaml(settings).items() if key in LoopConfig.model_fields}
@@ -138,15 +138,16 @@ def _walk(settings: Path) -> float | None:
 
 
 def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Records and arrays of a model's word table, all rows: shares and N50 and errors as of a position table, part
-    "words" (LOWDIM Table 1b)."""
+    """Measure the shares and N50 of a model's word table, all rows, part "words" (LOWDIM Table 1b); errors as of
+    `table_records`."""
     table = as_float64(table)
     shares = component_shares(table)
     return _share_records(who, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}
 
 
 def table_arrays(table: Any) -> dict[str, np.ndarray]:
-    """Arrays for the figures of one position table: those of `table_records`, more of each, and pictures of E·Eᵀ.
+    """Return arrays for the figures of one position table: those of `table_records`, more of each, and pictures of
+    E·Eᵀ.
 
     scores: (positions, at most 128). dct_power, magnitudes: (at most 10, bins); magnitude_sum: (bins,) over all
     components. rows: (at most 96,) the positions that the pictures show, at equal steps. products: (pictures, rows,
@@ -182,9 +183,9 @@ def _share_records(who: Who, shares: np.ndarray, total: int, **columns: Any) -> 
 
 @dataclass(frozen=True, eq=False)
 class SourceTable:
-    """A table and where it comes from.
+    """Table with its source.
 
-    name: of its model, unlike every other in a call. kind: "positions" or "words". rows: (rows, width) float64, row i
+    name: name of its model, unique in a call. kind: "positions" or "words". rows: (rows, width) float64, row i is
     position i (or token id i). seed: training seed of a model of a study, else None. source: as given, with the model
     where it holds several. config: the model's config.json; empty for a file.
     """
@@ -198,7 +199,8 @@ class SourceTable:
 
 
 def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[list[SourceTable], list[str]]:
-    """The position tables of all sources in their order, with `words` each followed by the word table of its model.
+    """Load the position tables of all sources in their order, with `words` each followed by the word table of its
+    model.
 
     A source is a .npy file (one table); a folder of transformers or of ours (safetensors only, one tensor read by name,
     no model built, no code run); a study folder (all its models and seeds); the name of a model on the Hub, whose
@@ -266,7 +268,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _fetched(name: str) -> Path:
-    """Folder in the Hub's cache with a model's configuration and weights: no code, no pickle, nothing from
+    """Fetch a model's configuration and weights into the Hub's cache and return the folder: no code, no pickle, no
     subfolders."""
     from huggingface_hub import snapshot_download
 
@@ -281,8 +283,8 @@ def _fetched(name: str) -> Path:
 
 
 def _named_apart(tables: list[SourceTable]) -> list[SourceTable]:
-    """Tables of different models under different names: the second model of a name is `name (2)`; seeds of one model
-    share it."""
+    """Rename tables so that different models differ in name: the second model of a name is `name (2)`; seeds of one
+    model share it."""
 
     def model(table: SourceTable) -> tuple[str, str]:
         return table.name, str(Path(table.source).parent) if table.seed is not None else table.source

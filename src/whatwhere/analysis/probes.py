@@ -3,7 +3,7 @@
 DSTG section 5 (tables 2-4): 500 documents of the maximum length, 400 to fit and 100 to test, five random splits, Ridge,
 R², all windows of a document on one side of a split; B.2 (figure 8): how much of one model's streams is in another's
 states. Equal to scikit-learn's Ridge and r2_score in float64, and after `Sums.project` to its PCA before them, but each
-token is looked at once however many fits there are: all share sums of outer products.
+token is read once for any number of fits, which share sums of outer products.
 """
 
 import logging
@@ -26,7 +26,7 @@ from .who import Who
 PENALTY = 1.0  # on the coefficients and not on the intercept
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the models run once for every chunk of layers
 STREAMS = ("position", "semantic")
-# What a probe reads, and how its metrics begin: a hidden state, or what a block adds to it.
+# Beginnings of the metrics of a probe: of a hidden state, or of the update that a block adds to it.
 STATE = "r2."
 UPDATE = "r2.update."
 # Targets of a regression: of the same token, of another document's, of another document's in random order.
@@ -48,27 +48,28 @@ class Sums:
     yy: np.ndarray
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """(p, p) and (p, q): x xᵀ and x yᵀ about the means."""
+        """Return x xᵀ (p, p) and x yᵀ (p, q) about the means."""
         return self.xx - np.outer(self.x, self.x) / self.n, self.xy - np.outer(self.x, self.y) / self.n
 
     def spread(self) -> np.ndarray:
-        """(q,) squares of y about its mean: what R² divides by."""
+        """Return the squares of y about its mean, (q,): the divisor of R²."""
         return self.yy - self.y**2 / self.n
 
     def project(self, axes: np.ndarray) -> "Sums":
-        """The sums of the features x · axes, for axes (p, k)."""
+        """Return the sums of the features x · axes, for axes (p, k)."""
         return Sums(self.n, self.x @ axes, self.y, axes.T @ self.xx @ axes, axes.T @ self.xy, self.yy)
 
 
 def principal_axes(sums: Sums, components: int) -> np.ndarray:
-    """(p, components) axes of the most variance of x, the first the most; signs are left open."""
+    """Return the axes (p, components) of the most variance of x, in falling order; signs are left open."""
     p = len(sums.x)
     _, axes = eigh(sums.moments()[0], subset_by_index=[p - components, p - 1])
     return axes[:, ::-1]
 
 
 def ridge_r2(train: Sums, test: Sums) -> np.ndarray:
-    """(q,) R² on the test tokens of the ridge regression of each target on all features of the training tokens.
+    """Compute R² (q,) on the test tokens of the ridge regression of each target on all features of the
+    training tokens.
 
     R² is 1 - squared errors / squares about the mean of the test tokens: below 0 where that mean would have been
     better. Meaningless for a target that does not vary in the test.
@@ -87,7 +88,8 @@ def ridge_r2(train: Sums, test: Sums) -> np.ndarray:
 
 
 class SplitSums:
-    """Sums over tokens of [x, 1]ᵀ[x, 1, y] and of y², for states x (p wide) and targets y (q): what `Sums` needs.
+    """Sums over tokens of [x, 1]ᵀ[x, 1, y] and of y², for states x (p wide) and targets y (q), from which `Sums` are
+    made.
 
     Those of all documents and of the documents that each split tests, so that any split and part is solved without
     another look at a token; apart for each kind of tokens. `shift` is a vector near the mean of x, without which states
@@ -105,7 +107,7 @@ class SplitSums:
 
     @staticmethod
     def size(width: int, targets: int) -> int:
-        """Numbers of one kind, of one split."""
+        """Return the number of values of one kind, of one split."""
         return (width + 2) * (width + 1 + targets)
 
     def add(self, x: np.ndarray, y: np.ndarray, tested_in: np.ndarray, kind: int = 0) -> None:
@@ -120,8 +122,8 @@ class SplitSums:
     def pairs(
         self, x: slice = slice(None), y: Sequence[int] | None = None, kinds: slice = slice(None)
     ) -> Iterator[tuple[Sums, Sums]]:
-        """Training and test sums of each split, of features in columns `x`, targets `y` (default: all) and some kinds
-        of tokens."""
+        """Yield training and test sums of each split, of features in columns `x`, targets `y` (default: all) and some
+        kinds of tokens."""
         one = self.p
         at = np.arange(self.p)[x]
         to = self.p + 1 + np.arange(self.q)[slice(None) if y is None else y]
@@ -135,20 +137,20 @@ class SplitSums:
 
 
 def _tested_together(test: np.ndarray, indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Documents of a batch that the same splits test: (splits, rows of the batch)."""
+    """Return the documents of a batch that the same splits test: (splits, rows of the batch)."""
     patterns, which = np.unique(test[:, indices], axis=1, return_inverse=True)
     return [(np.flatnonzero(p), np.flatnonzero(which.ravel() == i)) for i, p in enumerate(patterns.T)]
 
 
 def _chunks(values: Mapping[Any, int], splits: int) -> list[list[Any]]:
-    """What has sums of so many values, in runs that fit in MEMORY."""
+    """Divide keys, each with a number of values, into runs whose sums fit in MEMORY."""
     chunks: list[list[Any]] = []
-    held = 0
+    memory = 0
     for key, size in values.items():
-        held += 8 * (splits + 2) * size
-        if not chunks or held > MEMORY:
+        memory += 8 * (splits + 2) * size
+        if not chunks or memory > MEMORY:
             chunks.append([])
-            held = 8 * (splits + 2) * size
+            memory = 8 * (splits + 2) * size
         chunks[-1].append(key)
     return chunks
 
@@ -164,27 +166,27 @@ def probe_records(
     progress: Progress = None,
     components: Sequence[int] = (),
 ) -> list[Record]:
-    """R² of linear probes for the three targets at every hidden[l], as records.
+    """Measure R² of linear probes for the three targets at every hidden[l], as records.
 
     Split s (index) puts a random fifth of the documents, with all of their windows, in the test, the same for every
     model, so models can be compared split by split (`split_documents`). Special tokens are left out, and one-token
     segments from the intra-segment target. For a model with a position stream the probes also read each stream alone,
     parts "position" and "semantic".
 
-    Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and the same
-    with `.chance`: targets shuffled across tokens. Of an encoder of ours with two streams also `r2.update.token` and
-    its like, parts "position" and "semantic": the same of what block `layer` writes into a stream (`written`), apart
-    from what the residual path carries past it. `probe.documents`, `probe.windows` and `probe.length` say how many
-    documents there were, of how many windows of how many tokens. A target that does not vary, such as the segment in
-    text without boundaries, has no R² and no records; this is logged.
+    Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and
+    the same with `.chance`: targets shuffled across tokens. Of an encoder of ours with two streams also
+    `r2.update.token` and its like, parts "position" and "semantic": the same of the update that block `layer` writes
+    into a stream (`written`), without the part that the residual path carries past it. `probe.documents`,
+    `probe.windows` and `probe.length` give the numbers of documents, of their windows, and of tokens in a window. A
+    target that does not vary, such as the segment in text without boundaries, has no R² and no records; this is logged.
 
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
         window_set: held-out windows, see `choose_documents`.
         components: numbers k of principal components, for example (2, 8): the probes also read only the first k of each
             part, parts "all.pca2", "position.pca2", ...: the control that says how much of a part's position a figure
-            of its two components shows. They are those of the training tokens of each split (scikit-learn's PCA before
-            its Ridge); a part with fewer than k columns has no such probe.
+            of its two components shows. They are computed on the training tokens of each split (scikit-learn's PCA
+            before its Ridge); a part with fewer than k columns has no such probe.
 
     Raises:
         ValueError: too few documents, a number of splits or of components that is not positive, or hidden states that
@@ -220,7 +222,8 @@ def probe_records(
 
 
 def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
-    """(splits, windows) bool: True where a window is tested, which all windows of its document then are.
+    """Draw the tested windows of each split: (splits, windows) bool, where all windows of a document are on
+    one side.
 
     Split s is drawn from seed s; a fifth of the documents is tested, 100 of 500. Where all windows are of one document,
     a fifth of the windows is; the log says so.
@@ -231,7 +234,7 @@ def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
         raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
     if len(which) > 1 and not which.any():
         _log.warning(
-            "All %d windows are of one document: they are split one by one, and nothing is said of other documents.",
+            "All %d windows are of one document: they are split one by one, so the probes tell nothing about others.",
             len(which),
         )
         which = np.arange(len(which))
@@ -243,7 +246,7 @@ def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
 
 
 def stream_columns(config: Any) -> dict[str, slice]:
-    """Columns of each part of a hidden state: [position; semantic] (DESIGN: order in the last axis)."""
+    """Return the columns of each part of a hidden state: [position; semantic] (DESIGN: order in the last axis)."""
     width = config.hidden_size
     position = getattr(config, "position_size", 0)
     streams = {"position": slice(0, position), "semantic": slice(position, width)}
@@ -252,7 +255,7 @@ def stream_columns(config: Any) -> dict[str, slice]:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What the probes predict, m documents of n tokens.
+    """Targets of the probes, of m documents of n tokens.
 
     columns: names, "token", ... and "token.chance", ... for the same values shuffled across the tokens that have one.
     values: (m, n, columns), 0 where a token has no value. kinds: (m, n) int, 0 for tokens with an intra-segment target,
@@ -264,12 +267,13 @@ class Targets:
     kinds: np.ndarray
 
     def counts(self, column: str) -> np.ndarray:
-        """(m, n) bool: tokens that have a value."""
+        """Return the tokens that have a value of a target, (m, n) bool."""
         return self.kinds == 0 if column.startswith("intra") else self.kinds >= 0
 
 
 def probe_targets(documents: Documents, test: np.ndarray) -> Targets:
-    """The targets that vary in the test and training tokens of every split; `test` as from `split_documents`.
+    """Return the targets that vary in the test and training tokens of every split; `test` is that of
+    `split_documents`.
 
     The shuffle has a fixed seed. R² of a constant is undefined, so such a target is left out and the log says so.
     """
@@ -304,8 +308,8 @@ def _probe_sums(
     batch_size: int,
     progress: Progress,
 ) -> dict[tuple[str, int], SplitSums]:
-    """Sums of the given places, (STATE or UPDATE, layer), by kind of token, from one pass of the documents through the
-    model."""
+    """Return the sums of some places, (STATE or UPDATE, layer), by kind of token, from one pass of the documents
+    through the model."""
     sums: dict[tuple[str, int], SplitSums] = {}
     reads_updates = any(metric == UPDATE for metric, _ in places)
     with written(model) if reads_updates else nullcontext(dict[int, torch.Tensor]()) as updates:
@@ -329,8 +333,11 @@ def _probe_sums(
 def _probe_r2(
     sums: SplitSums, targets: Targets, columns: slice, components: Sequence[int]
 ) -> dict[tuple[int | None, str], list[float]]:
-    """R² in every split of ridge regressions on some columns of the hidden state, by (None, target); and by (k, target)
-    on the first k principal components of these columns over the training tokens that have the target."""
+    """Compute R² in every split of ridge regressions on some columns of the hidden state, by (None, target), and on
+    principal components of them, by (k, target).
+
+    The principal components of these columns are computed over the training tokens that have the target.
+    """
     r2: dict[tuple[int | None, str], list[float]] = defaultdict(list)
     for intra, kinds in ((False, slice(0, 2)), (True, slice(0, 1))):
         y = [i for i, name in enumerate(targets.columns) if name.startswith("intra") == intra]
@@ -355,19 +362,19 @@ def regression_records(
     batch_size: int = 8,
     progress: Progress = None,
 ) -> list[Record]:
-    """R² of ridge regressions from the hidden states of each model onto the position and the semantic stream of a
-    reference model.
+    """Measure R² of ridge regressions from the hidden states of each model onto the streams of a reference model.
 
     Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`,
-    each split and their mean (`Who.splits`; n: documents, of a split those tested). The value is the mean over the
-    target columns of R²; columns that do not vary are left out. Regular tokens only; splits as of the probes
-    (`split_documents`). States of layer l of a model of L blocks are set against those of layer l of the reference, or
-    of the nearest relative depth, l · L_reference / L, where it has another number of blocks; `layer` is the model's.
+    each split and their mean (`Who.splits`; n: documents, in a split the tested ones). The value is the mean
+    over the target columns of R²; columns that do not vary are left out. Regular tokens only; splits as of the probes
+    (`split_documents`). States of layer l of a model of L blocks are compared with the states of layer l of the
+    reference, or of the nearest relative depth, l · L_reference / L, where it has another number of blocks; `layer` is
+    the model's.
 
     Two controls, with the targets of a window of another document (of another window where all are of one). `.place`:
-    of its token in the same place among the regular ones (from the start again if it has fewer): what the streams of
-    all documents have in common, of the position stream most. `.chance`: of its tokens in random order: the floor, near
-    0.
+    of its token in the same place among the regular ones (from the start again if it has fewer): the part that the
+    streams of all documents share, mostly of the position stream. `.chance`: of its tokens in random order: the floor,
+    near 0.
 
     All models run side by side over the same batches; what needs more than `MEMORY` has a pass for each chunk.
 
@@ -389,7 +396,8 @@ def regression_records(
         )
     if len(documents) < 2 or not documents.regular.any(1).all():
         raise ValueError(
-            f"Each of at least 2 documents must have regular tokens; {int(documents.regular.any(1).sum())} have some."
+            f"Only {int(documents.regular.any(1).sum())} of {len(documents)} documents have regular tokens. Give at "
+            "least 2 documents, all with regular tokens."
         )
     which = documents.which()
     test = split_documents(which, splits)
@@ -420,7 +428,7 @@ def _regression_sums(
     batch_size: int,
     progress: Progress,
 ) -> dict[tuple[str, int], SplitSums]:
-    """Sums of the given baselines and layers, from one pass of these baselines and the reference side by side."""
+    """Return the sums of some baselines and layers, from one pass of these baselines and the reference side by side."""
     # Windows that the same splits test one after the other, so that most batches need one sum.
     order = np.lexsort(test[::-1])
     which = documents.which() if documents.count > 1 else np.arange(len(documents))
@@ -467,8 +475,8 @@ def _regression_sums(
 
 
 def _targets(documents: Documents, document: int, states: np.ndarray, partner: int, others: np.ndarray) -> np.ndarray:
-    """Targets (t, 3 q) for the t regular tokens of a document, by ending: its own, another's in the same places,
-    another's in random order."""
+    """Return the targets (t, 3 q) of the t regular tokens of a document, by ending: its own, another's in the same
+    places, another's in random order."""
     same = states[documents.regular[document]]
     other = others[documents.regular[partner]]
     places = np.arange(len(same)) % len(other)
@@ -476,8 +484,8 @@ def _targets(documents: Documents, document: int, states: np.ndarray, partner: i
 
 
 def _regression_r2(sums: SplitSums, parts: Mapping[str, slice]) -> dict[str, list[float]]:
-    """Mean R² of each split for the streams of the reference and their controls, by metric; without streams that do not
-    vary."""
+    """Compute the mean R² of each split for the streams of the reference and their controls, by metric, without streams
+    that do not vary."""
     r2: dict[str, list[float]] = defaultdict(list)
     width = sums.q // len(ENDINGS)
     for train, test in sums.pairs():

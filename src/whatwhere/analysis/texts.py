@@ -1,4 +1,4 @@
-"""Attention of every head in a few texts, whole and term by term, for the attention explorer (DSTG figure 3).
+"""Attention of every head in a few texts, in total and term by term, for the attention explorer (DSTG figure 3).
 
 Each term has its own softmax over all keys, as in the figure; `total` is the softmax of their sum, the attention that
 the model uses. On disk a weight w is one byte, round(255 √w): wrong by at most √w / 255 + 4e-6, so by 0.004 at w = 1
@@ -28,7 +28,7 @@ _ORDER = ("semantic", "mixed", "absolute", "semantic_to_absolute", "absolute_to_
 
 @dataclass(frozen=True, eq=False)
 class TextMaps:
-    """The attention of every head in one text of n tokens.
+    """Attention of every head in one text of n tokens.
 
     weights: name of a term, and `total` last, -> (L, h, n, n) float32; [l, i, q, k] is the weight that the query at
     token q gives to the key at token k in head i of block l + 1, and rows sum to 1. missing: why `total` stands alone;
@@ -41,23 +41,24 @@ class TextMaps:
     missing: str = ""
 
     def levels(self) -> dict[str, np.ndarray]:
-        """The weights as bytes: see `quantise`."""
+        """Return the weights as bytes: see `quantise`."""
         return {name: quantise(w) for name, w in self.weights.items()}
 
 
 def quantise(weights: np.ndarray) -> np.ndarray:
-    """round(255 √w) as uint8, of weights in [0, 1]; `LEVELS` turns it back."""
+    """Return round(255 √w) as uint8, of weights in [0, 1] of any shape; `LEVELS` turns it back."""
     return np.rint(np.sqrt(np.clip(weights, 0, 1)) * STEPS).astype(np.uint8)
 
 
 def repeated_text(seed: int = 0) -> tuple[str, str]:
-    """Title and text of the shape DOC-A + DOC-B + DOC-A (DSTG figure 3), made up; the same for the same seed."""
+    """Return title and text of a made-up text of the shape DOC-A + DOC-B + DOC-A (DSTG figure 3); equal seeds give
+    equal texts."""
     return "A + B + A", next(iter(RepeatedDocuments(documents=1, sentences=3, seed=seed).documents()))
 
 
 def shown_tokens(tokenizer: Any, input_ids: Iterable[int]) -> list[str]:
-    """What each token id is called: the vocabulary's entry, bytes of a byte-level vocabulary decoded, line breaks and
-    blanks as signs."""
+    """Return a readable name of each token id: the vocabulary's entry, decoded where byte-level, with signs for blanks
+    and line breaks."""
     names = []
     for i in input_ids:
         name = tokenizer.convert_ids_to_tokens(int(i))
@@ -71,7 +72,7 @@ def shown_tokens(tokenizer: Any, input_ids: Iterable[int]) -> list[str]:
 
 
 def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: str = "") -> TextMaps:
-    """The attention of every head in one text.
+    """Compute the attention of every head in one text.
 
     model: an encoder of this package, or any of transformers that gives attention weights (`total` only, `missing` says
     why); it is left in the mode and with the attention backend it had. input_ids: (n,), special tokens included.
@@ -117,7 +118,7 @@ def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: s
 
 
 class _Maps(WeightReader):
-    """The weights (h, n, n) of every block, by part."""
+    """Reader of the weights (h, n, n) of every block, by part."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,8 +138,9 @@ def save_texts(
     seed: int | None,
     profile: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
-    """Write the attention of `model` in each text to a study's folder: `arrays/explorer-NAME-seed-K.npz`, and its entry
-    in explorer.json.
+    """Write the attention of `model` in each text to a study's folder, and its entry to explorer.json.
+
+    The file is `arrays/explorer-NAME-seed-K.npz`.
 
     The arrays are `levels` (256,), the weight of each byte, and `I.TERM` (L, h, n, n) uint8 of text I. An entry of
     explorer.json has name, seed, file, terms, missing, and of each text title and tokens; one of the same name and seed
@@ -154,7 +156,7 @@ def save_texts(
     """
     out = Path(out)
     if not texts:
-        raise ValueError("There is no text to save: give at least one title with token ids.")
+        raise ValueError("There is no text to save. Give at least one title with token ids.")
     arrays = {"levels": LEVELS}
     shown = []
     for number, (title, ids) in enumerate(texts):
@@ -175,14 +177,14 @@ def save_texts(
 
 
 def texts_saved(out: Path, name: str, seed: int) -> bool:
-    """Whether explorer.json has the texts of a model of a seed, and their arrays are there."""
+    """Tell if explorer.json has the texts of a model of a seed, and their arrays exist."""
     entries = [e for e in _read_index(out / INDEX) if (e["name"], e["seed"]) == (name, seed)]
     return any((out / "arrays" / Path(str(e.get("file"))).name).is_file() for e in entries)
 
 
 def _read_index(path: Path) -> list[dict[str, Any]]:
-    way_out = "Delete it and write the texts of every model again."
-    entries = read_json(path, way_out) if path.is_file() else []
+    advice = "Delete it and write the texts of every model again."
+    entries = read_json(path, advice) if path.is_file() else []
     if not isinstance(entries, list) or not all(isinstance(e, dict) and {"name", "seed"} <= set(e) for e in entries):
-        raise ValueError(f"{path} is no list of entries. {way_out}")
+        raise ValueError(f"{path} is no list of entries. {advice}")
     return entries

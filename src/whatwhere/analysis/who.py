@@ -1,4 +1,4 @@
-"""Whose records they are, means over documents with their intervals, and records of an array with named axes."""
+"""Context of records, means over documents with their intervals, and records of an array with named axes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ DRAWS = 1000
 
 @dataclass(frozen=True)
 class Who:
-    """The model that records are about: columns `model`, `seed`, `study` and `step` of `Record`."""
+    """Model that records are about: columns `model`, `seed`, `study` and `step` of `Record`."""
 
     model: str
     seed: int | None = None
@@ -26,16 +26,17 @@ class Who:
     step: int | None = None
 
     def at(self, step: int | None) -> "Who":
-        """The same model at another step of its training."""
+        """Return the context of the same model at another step of its training."""
         return replace(self, step=step)
 
     @property
     def stem(self) -> str:
-        """What files of this model end in: `NAME-seed-K`."""
+        """Ending of the names of this model's files: `NAME-seed-K`."""
         return self.model if self.seed is None else f"{self.model}-seed-{self.seed}"
 
     def record(self, metric: str, value: SupportsFloat, low: Any = None, high: Any = None, **columns: Any) -> Record:
-        """One record, in the unit that `metrics` says; an end that is nan is none, `columns` are others of `Record`."""
+        """Return a record in the unit of its metric; an end that is nan becomes None, `columns` are further columns of
+        `Record`."""
         low, high = (None if end is None or np.isnan(end) else float(end) for end in (low, high))
         columns |= {"seed": self.seed, "step": self.step, "unit": unit(metric)}
         return Record(self.study, self.model, metric, float(value), low, high, **columns)
@@ -43,10 +44,15 @@ class Who:
     def splits(
         self, metric: str, values: Sequence[float], documents: int, tested: Sequence[int], n: int, **columns: Any
     ) -> list[Record]:
-        """The mean of a value of each random split of the same documents, with `split_interval`, and each by its index;
-        `tested`: observations of each split, n: in all.
+        """Return records of the mean over random splits of the same documents, with `split_interval`, and of each split
+        by its index.
 
-        Splits of the windows of one document say nothing of other documents: the mean alone, without an interval.
+        Splits of the windows of one document tell nothing about other documents: then the mean alone, without an
+        interval.
+
+        Args:
+            values: value of each split. documents: number of documents that were split.
+            tested: number of observations of each split. n: number of observations in all.
         """
         ends = split_interval(values, documents, range_of(metric)) or ()
         whole = self.record(metric, np.mean(values), *ends, n=n, **columns)
@@ -57,7 +63,7 @@ class Who:
     def records(
         self, metric: str, values: np.ndarray | Mean, axes: Axes, n: Any = None, **columns: Any
     ) -> list[Record]:
-        """A record of each entry of an array that is not nan, in the order of the array.
+        """Return a record of each entry of an array that is not nan, in the order of the array.
 
         Args:
             values: (...), or a `Mean` of three such arrays.
@@ -92,26 +98,26 @@ def which_document(windows: int, document_numbers: np.ndarray | None) -> np.ndar
 
 
 def count_documents(values: np.ndarray, document_numbers: np.ndarray | None = None) -> np.ndarray:
-    """Count the documents with a value, of which each of `values` (windows, ...) is a mean: (...) int64."""
+    """Count the documents with a value behind each mean of `values` (windows, ...): (...) int64."""
     at = which_document(len(values), document_numbers)
-    there = np.zeros((at.max(initial=-1) + 1, *values.shape[1:]), dtype=bool)
-    np.logical_or.at(there, at, ~np.isnan(values))
-    return there.sum(0)
+    has_value = np.zeros((at.max(initial=-1) + 1, *values.shape[1:]), dtype=bool)
+    np.logical_or.at(has_value, at, ~np.isnan(values))
+    return has_value.sum(0)
 
 
 def of_documents(values: np.ndarray, document_numbers: np.ndarray | None = None) -> np.ndarray:
     """Average `values` (windows, ...) over the windows of each document: (documents, ...), nan where none has one."""
     at = which_document(len(values), document_numbers)
-    there = ~np.isnan(values)
+    finite = ~np.isnan(values)
     sums = np.zeros((at.max(initial=-1) + 1, *values.shape[1:]))
     counts = np.zeros_like(sums)
-    np.add.at(sums, at, np.where(there, values, 0.0))
-    np.add.at(counts, at, there)
+    np.add.at(sums, at, np.where(finite, values, 0.0))
+    np.add.at(counts, at, finite)
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
 def draw_documents(windows: int, draws: int = DRAWS, document_numbers: np.ndarray | None = None) -> np.ndarray:
-    """(draws, windows): how often each window is in each sample of as many documents, drawn with replacement.
+    """Draw samples of as many documents with replacement, and count each window in each sample: (draws, windows).
 
     Documents are drawn whole, each with all of its windows: windows of one document are alike, and drawn one by one
     they would make intervals too narrow. Equal calls give equal samples, so that two quantities of the same windows are
@@ -127,31 +133,32 @@ def draw_documents(windows: int, draws: int = DRAWS, document_numbers: np.ndarra
 def document_means(
     values: np.ndarray, draws: int = DRAWS, document_numbers: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (...) of `values` (windows, ...) over the windows, and over each of `draw_documents` (draws, ...).
+    """Compute the mean (...) of `values` (windows, ...) over the windows, and over each of `draw_documents` (draws,
+    ...).
 
     Windows with nan have no value and are left out, of the quantity concerned alone; nan where none has one. A single
     document has no other sample: the mean alone, (1, ...).
     """
     flat = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
-    there = ~np.isnan(flat)
-    filled = np.where(there, flat, 0.0)
+    finite = ~np.isnan(flat)
+    filled = np.where(finite, flat, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = filled.sum(0) / there.sum(0)
+        mean = filled.sum(0) / finite.sum(0)
         drawn = mean[None]
         if which_document(len(values), document_numbers).any():
             samples = draw_documents(len(values), draws, document_numbers).astype(np.float64)
-            drawn = samples @ filled / (samples.sum(1, keepdims=True) if there.all() else samples @ there)
+            drawn = samples @ filled / (samples.sum(1, keepdims=True) if finite.all() else samples @ finite)
     drawn = np.where(np.isnan(drawn), mean, drawn)  # samples without a value
     return mean.reshape(values.shape[1:]), drawn.reshape(-1, *values.shape[1:])
 
 
 def interval(drawn: np.ndarray) -> np.ndarray:
-    """(2, ...): the middle 95 % of draws (draws, ...); nan of a single one."""
+    """Return the ends of the middle 95 % of draws (draws, ...): (2, ...), nan for a single draw."""
     return np.quantile(drawn, [0.025, 0.975], axis=0) if len(drawn) > 1 else np.full((2, *drawn.shape[1:]), np.nan)
 
 
 def document_mean(values: np.ndarray, draws: int = DRAWS, document_numbers: np.ndarray | None = None) -> Mean:
-    """Mean, low and high, each (...), of `document_means`: the percentile bootstrap's 95 % interval.
+    """Return mean, low and high, each (...), of `document_means`: the percentile bootstrap's 95 % interval.
 
     It speaks of this model on other documents like these, not of another training seed.
     """

@@ -1,16 +1,16 @@
-"""The ledger of claims: what a paper says, a fixed rule that decides it, and the verdict from a run's records alone.
+"""Ledger of claims: a paper's statement, a fixed rule that decides it, and the verdict from a run's records alone.
 
-A claim is a function whose docstring is its rule, one file a paper. The thresholds say in numbers what the paper says
-in words; the paper's own printed values meet every one of them. `docs/claims.md` lists them all (`python -m
-whatwhere.claims`), and says what was known when they were set. What arithmetic decides (`FACTS`) is no part of a
-ledger: docs/theory.md has it.
+A claim is a function whose docstring is its rule, one file a paper. The thresholds put the paper's words into numbers;
+the paper's own printed values meet every one of them. `docs/claims.md` lists all claims (`python -m whatwhere.claims`)
+and the results that were known when the rules were set. Statements that arithmetic decides (`FACTS`) are no part of a
+ledger; docs/theory.md has them.
 """
 
 from . import dstg, tupe, tasks, geom, lowdim, split  # noqa: F401, I001  (their order is that of the ledger)
 from .claim import ANALYTIC, FAILS, HOLDS, JUDGED, NUMBER, OPEN, ORIGINS, OURS, REGISTRY, SENTENCE, UNSETTLED
 from .claim import UNTESTABLE, UNTRAINED, VERDICTS, Claim, evaluate
 
-# Those that tell most come first.
+# The claims that tell most come first.
 _FIRST = (
     "dstg-position-kept",
     "ap-keeps-position",

@@ -1,4 +1,4 @@
-"""`python -m whatwhere.claims` prints docs/claims.md: all claims, a table for each paper."""
+"""Command `python -m whatwhere.claims`, which prints docs/claims.md: all claims, a table for each paper."""
 
 from collections import Counter
 from pathlib import Path
@@ -14,7 +14,8 @@ HEAD = "| id | claim | source | paper | rule |\n| --- | --- | --- | --- | --- |\
 
 
 def as_markdown() -> str:
-    """A section for each paper with a table of id, claim, source, the paper's value and the rule."""
+    """Return docs/claims.md: a section for each paper with a table of id, claim, source, the paper's value and the
+    rule."""
     intro = Path(__file__).with_name("intro.md").read_text(encoding="utf-8").format_map(vars(gates))
     sections = [f"{intro}\n{counts()}\n"]
     for paper, key in PAPERS.items():
@@ -24,7 +25,7 @@ def as_markdown() -> str:
 
 
 def counts() -> str:
-    """The numbers of rules by what the papers have of them, and by what they are about."""
+    """Return a sentence with the numbers of rules by their origin in the papers, and by their subject."""
     origins, kinds = (Counter(getattr(claim, name) for claim in CLAIMS) for name in ("origin", "kind"))
     by_origin = ", ".join(f"{origins[origin]} {words}" for origin, words in ORIGINS.items())
     by_kind = ", ".join(f"{kinds[kind]} {words}" for kind, words in KINDS.items())

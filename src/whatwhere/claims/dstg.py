@@ -32,8 +32,8 @@ FOUR = ("dstg", "ap", "rp", "rope")
 
 
 def _least(e: Evidence, target: str) -> float:
-    """R² from which a target is there at all: half of what position alone reaches in these texts, where that is known
-    (`r2.TARGET.ceiling`)."""
+    """Return the R² from which a target is present: half of the R² of position alone in these texts
+    (`r2.TARGET.ceiling`), where known."""
     ceiling = e.table.point(f"r2.{target}.ceiling")
     if ceiling is None:
         return PRESENT
@@ -42,8 +42,11 @@ def _least(e: Evidence, target: str) -> float:
 
 
 def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
-    """Against models that are given positions: ap, or dstg's position stream, whichever has more at its best layer;
-    nothing is said where neither is in the run and has learned, or neither has `least`."""
+    """Compare a peak with models that have positions in their input: ap, or dstg's position stream, whichever has more
+    at its best layer.
+
+    The claim is not testable where neither is in the run and has learned, or neither has `least`.
+    """
     peaks = []  # untrained ones too beside trained ones
     trained = e if e.step is None else Evidence(e.table, e.models)
     for model, part in (("ap", "all"), ("dstg", "position")):
@@ -55,37 +58,40 @@ def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
             continue
     if not peaks:
         raise Missing("needs ap or dstg, trained, in the study, to see what can be read at all")
-    known = e.there(largest(peaks), least, f"R² ({target}) in ap or in dstg's position stream")
+    known = e.require(largest(peaks), least, f"R² ({target}) in ap or in dstg's position stream")
     return peak <= HARDLY * known
 
 
 def _kept(e: Evidence, target: str) -> Measured:
     early, late = (e.r2("dstg", target, "position", layer) for layer in (1, e.late()))
     least = _least(e, target)
-    e.there(early, least, f"R² ({target}) after the first block of dstg's position stream")
+    e.require(early, least, f"R² ({target}) after the first block of dstg's position stream")
     worth, writes = e.used(target, e.late())
     return late >= KEPT * early, worth >= USED, writes >= least
 
 
-def _there(e: Evidence, target: str) -> float:
-    """R² that something must have before it is said to be carried on, or lost: half of what position alone reaches,
-    which of the token's place is 1."""
+def _present(e: Evidence, target: str) -> float:
+    """Return the R² that a part must have before a claim says that it carries or loses a target.
+
+    It is half of the R² of position alone, which is 1 for the token's place.
+    """
     return READ if target == "token" else _least(e, target)
 
 
 def _carried(e: Evidence, target: str) -> Margin:
-    """ap after its last block but one, beside its best layer up to there; the input, where it is probed, among them."""
+    """Compare ap after its last block but one with its best layer up to there, the input, where it is probed, among
+    them."""
     late = e.late("ap")
     first = 0 if e.rows(f"r2.{target}", "ap", part="all", layer=0) else 1
     best = largest([e.r2("ap", target, "all", layer) for layer in range(first, late + 1)])
-    e.there(best, _there(e, target), f"R² ({target}) at the best layer of ap before its last block")
+    e.require(best, _present(e, target), f"R² ({target}) at the best layer of ap before its last block")
     return e.r2("ap", target, "all", late) >= KEPT * best
 
 
 def _lost(e: Evidence, target: str, model: str = "ap", part: str = "all") -> Margin:
-    """What the last block takes away: R² after it beside that after the block before."""
+    """Compare R² after the last block with R² after the block before."""
     before, after = (e.r2(model, target, part, layer) for layer in (e.late(model), e.last(model)))
-    e.there(before, _there(e, target), f"R² ({target}) after the last block but one of {model}")
+    e.require(before, _present(e, target), f"R² ({target}) after the last block but one of {model}")
     return after <= LOST * before
 
 
@@ -119,7 +125,7 @@ def ap_loses_position(e: Evidence) -> Measured:
 def rope_no_position(e: Evidence) -> Measured:
     """RoPE hardly encodes absolute position.
     R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more;
-    that is at least {READ}, else nothing is said."""
+    that is at least {READ}; otherwise the claim is not testable."""
     return _hardly(e, e.peak("rope", "token"), "token", READ)
 
 
@@ -127,7 +133,7 @@ def rope_no_position(e: Evidence) -> Measured:
 def rp_no_position(e: Evidence) -> Measured:
     """Relative bias hardly encodes absolute position.
     R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more;
-    that is at least {READ}, else nothing is said."""
+    that is at least {READ}; otherwise the claim is not testable."""
     return _hardly(e, e.peak("rp", "token"), "token", READ)
 
 
@@ -135,7 +141,7 @@ def rp_no_position(e: Evidence) -> Measured:
 def semantic_stream_little_position(e: Evidence) -> Measured:
     """The semantic stream holds little position.
     R² (token) of the semantic stream at its best layer is at most {HARDLY} of that of the position stream, or of ap if
-    that has more; it is at least {READ}, else nothing is said."""
+    that has more; it is at least {READ}; otherwise the claim is not testable."""
     return _hardly(e, e.peak("dstg", "token", "semantic"), "token", READ)
 
 
@@ -166,10 +172,10 @@ def dstg_low_frequency(e: Evidence) -> Measured:
 def dstg_third_component_fast(e: Evidence) -> Measured:
     """The separate table's third component is a fast wave.
     The third component of dstg's table, which stands above its noise, has at most {LOST} of its power in the first four
-    DCT bins, and less than each of the first two, which have at least as much, else nothing is said."""
+    DCT bins, and less than each of the first two, which have at least as much; otherwise the claim is not testable."""
     e.moved()
     *slow, low = (e.value("dct.low4", index=i) for i in range(3))
-    e.there(smallest(slow), LOST, "a share of slow waves in both of the first two components")
+    e.require(smallest(slow), LOST, "a share of slow waves in both of the first two components")
     return low <= LOST, low <= smallest(slow)
 
 
@@ -238,8 +244,8 @@ def ap_loses_segments(e: Evidence) -> Measured:
 def relative_little_segment(e: Evidence) -> Measured:
     """Relative encodings hardly encode the segment index.
     R² (segment) of rope and of rp at their best layers is at most {HARDLY} of that of ap or of dstg's position stream,
-    whichever has more; that is at least {LOST} of what position alone explains in these texts, else nothing is said.
-    The higher of the two is shown."""
+    whichever has more; that is at least {LOST} of what position alone explains in these texts; otherwise the claim is
+    not testable. The higher of the two is shown."""
     return _hardly(e, largest([e.peak(model, "segment") for model in e.models]), "segment", _least(e, "segment"))
 
 
@@ -251,9 +257,9 @@ def relative_little_segment(e: Evidence) -> Measured:
 def intra_in_semantics(e: Evidence) -> Measured:
     """Progress inside a segment lives in the semantics.
     R² (intra) after the last block but one: semantic less position stream is at least {PRESENT}, position stream at
-    most {PRESENT}; either has at least {PRESENT}, else nothing is said."""
+    most {PRESENT}; either has at least {PRESENT}; otherwise the claim is not testable."""
     semantic, position = (e.r2("dstg", "intra", part, e.late()) for part in ("semantic", "position"))
-    e.there(largest([semantic, position]), PRESENT, "R² (intra) in a stream of dstg")
+    e.require(largest([semantic, position]), PRESENT, "R² (intra) in a stream of dstg")
     return semantic - position, semantic - position >= PRESENT, position <= PRESENT
 
 
@@ -261,19 +267,19 @@ def intra_in_semantics(e: Evidence) -> Measured:
 def intra_in_all_models(e: Evidence) -> Measured:
     """All four models encode progress inside a segment.
     R² (intra) at the best layer is at least {LOST} in dstg, ap, rp and rope; the lowest is shown. One of them at least
-    has so much, else nothing is said."""
+    has {LOST}; otherwise the claim is not testable."""
     peaks = [e.peak(model, "intra") for model in FOUR]
-    e.there(largest(peaks), LOST, "R² (intra) in one of the four models")
+    e.require(largest(peaks), LOST, "R² (intra) in one of the four models")
     return smallest(peaks) >= LOST
 
 
 @claim(_TABLE_4, *FOUR, paper=round(DSTG_R2["r2.intra", "dstg", "all", 3] - DSTG_R2["r2.intra", "rope", "all", 3], 2))
 def intra_better_with_absolute(e: Evidence) -> Measured:
     """Absolute position helps to know progress inside segments.
-    R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is shown.
-    One of them has at least {LOST}, else nothing is said."""
+    R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is shown. One
+    of them has at least {LOST}; otherwise the claim is not testable."""
     absolute, relative = ([e.peak(model, "intra") for model in pair] for pair in (("ap", "dstg"), ("rope", "rp")))
-    e.there(largest([*absolute, *relative]), LOST, "R² (intra) in one of the four models")
+    e.require(largest([*absolute, *relative]), LOST, "R² (intra) in one of the four models")
     return smallest(absolute) - largest(relative) >= 0
 
 
@@ -281,7 +287,7 @@ def intra_better_with_absolute(e: Evidence) -> Measured:
 
 
 def _of_blocks(e: Evidence, metric: str) -> dict[int, Point]:
-    """A metric of the position stream after every block that trains it."""
+    """Return a metric of the position stream after every block that trains it."""
     late = e.late()
     return {layer: v for layer, v in e.along("layer", metric, "position").items() if 1 <= layer <= late}
 
@@ -324,11 +330,11 @@ def dstg_sentences_beyond_contiguity(e: Evidence) -> Measured:
     return gain >= 0, least >= 0
 
 
-# What other models know of the streams, and what the streams cost.
+# Knowledge of the streams in other models, and the cost of the streams.
 
 
 def _regression(e: Evidence, model: str, stream: str) -> Point:
-    """Best R² over the layers whose position stream is trained of predicting a stream of dstg."""
+    """Return the best R² of predicting a stream of dstg, over the layers whose position stream is trained."""
     layers = range(1, e.late("dstg") + 1)
     return largest([e.value(f"regression.{stream}", model, part="dstg", layer=layer) for layer in layers])
 
@@ -338,9 +344,9 @@ def only_ap_predicts_position(e: Evidence) -> Measured:
     """Only entangled position predicts the position stream.
     R² of predicting dstg's position stream from another model's states, at the best layer: at least {LOST} from ap, at
     most {LOST} from rp and rope; the gap is shown. The stream itself holds position (R² of {PRESENT} after the last
-    block but one), else nothing is said."""
-    kept = e.r2("dstg", "token", "position", e.late("dstg"))
-    e.there(kept, PRESENT, "R² (token) in dstg's position stream")
+    block but one); otherwise the claim is not testable."""
+    in_stream = e.r2("dstg", "token", "position", e.late("dstg"))
+    e.require(in_stream, PRESENT, "R² (token) in dstg's position stream")
     ap = _regression(e, "ap", "position")
     others = largest([_regression(e, m, "position") for m in ("rope", "rp")])
     return ap - others, ap >= LOST, others <= LOST
@@ -349,10 +355,10 @@ def only_ap_predicts_position(e: Evidence) -> Measured:
 @claim("DSTG appendix B.2, figure 8 (no number printed)", *BASELINES, "dstg")
 def baselines_predict_semantics_alike(e: Evidence) -> Measured:
     """All three baselines predict the semantic stream alike.
-    R² of predicting dstg's semantic stream at the best layer differs by at most {COMPARABLE} between ap, rp and
-    rope; one of them has at least {PRESENT}, else nothing is said."""
+    R² of predicting dstg's semantic stream at the best layer differs by at most {COMPARABLE} between ap, rp and rope;
+    one of them has at least {PRESENT}; otherwise the claim is not testable."""
     shares = [_regression(e, model, "semantic") for model in BASELINES]
-    e.there(largest(shares), PRESENT, "R² of the regression from one of the three")
+    e.require(largest(shares), PRESENT, "R² of the regression from one of the three")
     return largest(shares) - smallest(shares) <= COMPARABLE
 
 
@@ -395,7 +401,7 @@ def dstg_scores_matched(e: Evidence) -> Measured:
 
 def _content(e: Evidence) -> None:
     """Refuse a model that does not attend by content yet: its heads have nothing to specialise in."""
-    e.there(e.value("ablation.remove", part="semantic"), CONTENT, "a rise of the loss without attention by content")
+    e.require(e.value("ablation.remove", part="semantic"), CONTENT, "a rise of the loss without attention by content")
 
 
 def _heads(e: Evidence, metric: str, part: str | None = None) -> list[Point]:
@@ -404,16 +410,19 @@ def _heads(e: Evidence, metric: str, part: str | None = None) -> list[Point]:
 
 
 def _of_labelled(e: Evidence, chosen: np.ndarray) -> Point:
-    """Of each seed the share of the heads with a label, a term that is worth something in that head alone, which are
-    chosen (heads, seeds). Refuses a model with few such heads."""
+    """Return for each seed the share of labelled heads that are chosen (heads, seeds); refuses a model with few such
+    heads.
+
+    A labelled head has a term that is worth something in that head alone.
+    """
     labelled = np.isin(e.labelled(), (NOTHING, SEVERAL), invert=True)
     what = f"a share of the heads of {e.model} of which one term is worth anything alone"
-    e.there(Point.between(float(labelled.mean())), LABELLED, what)
+    e.require(Point.between(float(labelled.mean())), LABELLED, what)
     return Point.of(((chosen & labelled).sum(axis=0) / np.maximum(labelled.sum(axis=0), 1))[:, None], span=UNIT)
 
 
 def _at_least(points: list[Point], threshold: float) -> np.ndarray:
-    """(heads, seeds) where points reach a threshold."""
+    """Return the points that reach a threshold, (heads, seeds) bool."""
     return np.array([p.each >= threshold for p in points])
 
 
@@ -422,7 +431,7 @@ def dstg_most_heads_absolute(e: Evidence) -> Measured:
     """Most heads are strongly affected by absolute position.
     In at least {LOST} of the labelled heads the absolute term has at least an even share, a third, of the divergence
     that leaving out one term makes. A head is labelled by the term with at least half, and only where the loss rises
-    without that term in that head alone; nothing is said where fewer than {LABELLED} of the heads are."""
+    without that term in that head alone; the claim is not testable where fewer than {LABELLED} of the heads are."""
     return _of_labelled(e, _at_least(_heads(e, "kl.share.absolute"), AFFECTED)) >= LOST
 
 
@@ -430,7 +439,7 @@ def dstg_most_heads_absolute(e: Evidence) -> Measured:
 def dstg_no_relative_heads(e: Evidence) -> Measured:
     """No head lives by relative position alone.
     Share of the labelled heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME},
-    less than one head; nothing is said where fewer than {LABELLED} of the heads are labelled."""
+    less than one head; the claim is not testable where fewer than {LABELLED} of the heads are labelled."""
     return _of_labelled(e, _at_least(_heads(e, "kl.share.relative"), PURELY)) <= SOME
 
 
@@ -438,7 +447,7 @@ def dstg_no_relative_heads(e: Evidence) -> Measured:
 def dstg_few_semantic_heads(e: Evidence) -> Measured:
     """A minority of the heads specialises in semantics.
     Share of the labelled heads that are labelled semantic is at most an even share of three terms, a third, and at
-    least {GROUP}, from which there is a group; nothing is said where fewer than {LABELLED} of the heads are
+    least {GROUP}, from which there is a group; the claim is not testable where fewer than {LABELLED} of the heads are
     labelled."""
     _content(e)
     share = _of_labelled(e, e.labelled() == "semantic")
@@ -449,8 +458,8 @@ def dstg_few_semantic_heads(e: Evidence) -> Measured:
 def dstg_heads_cluster(e: Evidence) -> Measured:
     """Heads are either absolute or semantic, hardly mixed.
     In at least {MOST} of the labelled heads one of the semantic and the absolute term makes at least {CLEAR} of the
-    divergence of the two, and each of the two does in at least {GROUP} of them; the share of such heads is shown.
-    Nothing is said where fewer than {LABELLED} of the heads are labelled."""
+    divergence of the two, and each of the two does in at least {GROUP} of them; the share of such heads is shown. The
+    claim is not testable where fewer than {LABELLED} of the heads are labelled."""
     both = list(zip(_heads(e, "kl.semantic"), _heads(e, "kl.absolute"), strict=True))
     semantic = _at_least([portion(s, a) for s, a in both], CLEAR)
     absolute = _at_least([portion(a, s) for s, a in both], CLEAR)

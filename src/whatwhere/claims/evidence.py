@@ -1,4 +1,4 @@
-"""What a claim reads: the records of a run that speak of some models, and which of them were read."""
+"""Evidence of a claim: the records of a run about some models, and a note of the records that it reads."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,23 +13,26 @@ from ..records.table import ANY, Point, Table, largest, summary
 
 MOST_ENTRIES = 12  # of the list of records of a verdict
 _PLACES = ("layer", "head", "part", "index", "step")
-_COUNTS = {  # what says how much was trained or counted -> in words
-    **{"tokens": "training tokens", "parameters": "parameters"},
-    **{"corpus.documents": "documents", "corpus.tokens": "tokens", "positions.kept": "positions"},
+_COUNTS = {  # metrics of the amount of training or counting -> in words
+    "tokens": "training tokens",
+    "parameters": "parameters",
+    "corpus.documents": "documents",
+    "corpus.tokens": "tokens",
+    "positions.kept": "positions",
 }
 
 
 class Missing(Exception):
-    """A record that a claim needs is not there; the text says which."""
+    """Error for a record that a claim needs and the run lacks; its text names the record."""
 
 
 class Evidence:
-    """The records of a run that speak of some models, over the training seeds that all of them have.
+    """Records of a run about some models, over the training seeds that all of them share.
 
-    Every record that is read is noted in `read`. Without an explicit name a read is of the first model.
-    seeds: [None] where no training is involved. step: whose records are read, None of the final model, 0 of the
-    untrained one. note: what else is to be known of a measurement, and over: what its interval is over where that is
-    no seed, split or document; both for the scale of the verdict.
+    Every record that a claim reads is noted in `read`. Reads without a name are of the first model. seeds: [None] where
+    no training is involved. step: step of the records, None for the final model, 0 for the untrained one. note: further
+    facts about a measurement. over: source of its interval where that is no seed, split or document; both go into the
+    scale of the verdict.
     """
 
     def __init__(self, table: Table, models: Sequence[str], step: int | None = None) -> None:
@@ -47,7 +50,7 @@ class Evidence:
         self.read: dict[Record, None] = {}
 
     def untrained(self) -> "Evidence":
-        """The same before the first step. What it reads is noted as read by this one."""
+        """Return the evidence of the untrained models; this one notes the records that it reads."""
         if self.step is not None:
             raise Missing("an untrained model is its own control")
         start = Evidence(self.table, self.models, step=0)
@@ -55,14 +58,18 @@ class Evidence:
         return start
 
     def rows(self, metric: str, model: str | None = None, **where: object) -> list[Record]:
-        """Records of a metric of a model at the seeds of the claim and the step that is read; not noted."""
+        """Return records of a metric of a model at the seeds and the step of the evidence, without noting them."""
         where = {"step": self.step, **where}
         return self.table.rows(metric, model or self.model, seed=tuple(self.seeds), **where)
 
     def value(self, metric: str, model: str | None = None, **place: int | str | None) -> Point:
-        """The value of a model in one place: of every split where the metric is repeated, else of single records.
+        """Return the value of a model in one place: of every split where the metric is repeated, else of single
+        records.
 
-        place: layer, head, part, index and step; those that are not named are empty.
+        place: layer, head, part, index and step; columns without a value are empty.
+
+        Raises:
+            Missing: a seed has no such record.
         """
         name = model or self.model
         if self.step is not None and place.get("step") is not None:
@@ -78,31 +85,34 @@ class Evidence:
         return self._summed(rows, [r for r in rows if split and r.index is not None] or rows)
 
     def r2(self, model: str, target: str, part: str, layer: int) -> Point:
-        """R² at hidden[layer]."""
+        """Return R² of a target in a part of hidden[layer]."""
         return self.value(f"r2.{target}", model, part=part, layer=layer)
 
     def peak(self, model: str, target: str, part: str = "all") -> Point:
-        """R² at the layer from 1 on with the largest mean, chosen for each seed; without the last of dstg where the
-        position stream, which gets no gradient there, is part of what is read."""
+        """Return R² at the layer from 1 on with the largest mean, chosen for each seed.
+
+        Where the position stream is read, the last layer of dstg is left out, as the stream gets no gradient there.
+        """
         last = self.late(model) if model == "dstg" and part != "semantic" else self.last(model)
         return largest([self.r2(model, target, part, layer) for layer in range(1, last + 1)])
 
     def last(self, model: str | None = None) -> int:
-        """Number of blocks of a model: hidden[last] is the output of the last one."""
+        """Return the number of blocks of a model: hidden[last] is the output of the last one."""
         layers = self.table.distinct("layer", "r2.token", model or self.model)
         if not layers:
             raise Missing(f"no probes of {model or self.model}")
         return int(max(layers))
 
     def late(self, model: str | None = None) -> int:
-        """Output of the last block whose position stream is trained; the one after it gets no gradient (DSTG 3.3)."""
+        """Return the number of the last block whose position stream is trained; the one after it gets no gradient (DSTG
+        3.3)."""
         blocks = self.last(model)
         if blocks < 3:
             raise Missing(f"{model or self.model} has {blocks} blocks; losing position through the layers needs three")
         return blocks - 1
 
     def heads(self, metric: str, part: str | None = None) -> list[Point]:
-        """A metric of every attention head, in the order of layers and heads."""
+        """Return a metric of every attention head, in the order of layers and heads."""
         rows = self.table.rows(metric, self.model, part=part, step=None, index=None, seed=self.seeds[0])
         places = sorted({(r.layer or 0, r.head) for r in rows if r.head is not None})
         if not places:
@@ -111,8 +121,8 @@ class Evidence:
         return [self.value(metric, layer=at, head=head, part=part) for at, head in places]
 
     def labelled(self) -> np.ndarray:
-        """(heads, seeds) labels of the heads of the first model, in the order of `heads`: a term, "several", or
-        `gates.NOTHING`."""
+        """Return the labels of the heads of the first model, (heads, seeds), in the order of `heads`: a term,
+        "several", or `gates.NOTHING`."""
         of_seeds = [labels(self.table, self.model, seed) for seed in self.seeds]
         if self.step is not None or not all(of_seeds):
             raise Missing(f"no head.label of {self.model} with ablation.remove of its single heads")
@@ -122,14 +132,14 @@ class Evidence:
         return np.array([[label for _, label in sorted(of_seed.items())] for of_seed in of_seeds]).T
 
     def along(self, column: str, metric: str, part: str | None = None) -> dict[int, Point]:
-        """A metric at every layer, or at every index (component, rank, width), that has it."""
+        """Return a metric at every layer, or at every index (component, rank, width), that has it."""
         values = sorted(self.table.distinct(column, metric, self.model, part=part, head=None, step=None))
         if not values:
             raise Missing(f"no {metric} of {self.model}{'' if part is None else f', part {part}'}")
         return {at: self.value(metric, **{column: at, "part": part}) for at in values}
 
     def checkpoints(self, metric: str, part: str | None = None, model: str | None = None) -> list[int]:
-        """Every step at which all seeds of a model have a metric, ascending."""
+        """Return every step at which all seeds of a model have a metric, ascending."""
         if self.step is not None:
             raise Missing("an untrained model has no checkpoints")
         name = model or self.model
@@ -139,11 +149,11 @@ class Evidence:
         return sorted(shared)
 
     def last_step(self, metric: str, part: str | None = None, model: str | None = None) -> Point:
-        """A metric of a model at the last of its checkpoints."""
+        """Return a metric of a model at the last of its checkpoints."""
         return self.value(metric, model, part=part, step=self.checkpoints(metric, part, model)[-1])
 
     def loss(self, model: str) -> Point:
-        """MLM loss on held-out documents in nats, of every document that all models of the claim share.
+        """Return the MLM loss on held-out documents in nats, of every document that all models of the claim share.
 
         Differences are then paired by document. Without such records the mean with its interval; without those the
         last validation loss of the training, which has none.
@@ -161,14 +171,14 @@ class Evidence:
         return self._summed(chosen, chosen)
 
     def count(self, metric: str, part: str | None = None) -> int:
-        """The observations behind a metric of the first model."""
+        """Return the number of observations behind a metric of the first model."""
         rows = self.table.rows(metric, self.model, part=part)
         if not rows or rows[0].n is None:
             raise Missing(f"no {metric} of {self.model} with its number of observations")
         return rows[0].n
 
     def upper(self, metric: str) -> Point:
-        """The upper ends of the intervals of a metric of the first model, as a value of its own."""
+        """Return the upper ends of the intervals of a metric of the first model, as a point."""
         point = self.value(metric)
         highs = {r.seed: r.high for r in self.rows(metric, **dict.fromkeys(_PLACES) | {"step": self.step})}
         ends = [high for seed in self.seeds if (high := highs[seed]) is not None]
@@ -177,8 +187,10 @@ class Evidence:
         return Point.of([[end] for end in ends], span=point.span)
 
     def beside(self, family: str, model: str, other: str, part: str) -> Point:
-        """By how much a model's score on a task is above another's, from `FAMILY.difference`: both beside the first
-        model of the evaluation, paired by rows, which the interval is over."""
+        """Return the lead of a model's score on a task over another's, paired by rows, which the interval is over.
+
+        It is the difference of two `FAMILY.difference`, each beside the first model of the evaluation.
+        """
         ends = []
         for name in (model, other):
             if not self.table.rows(f"{family}.score", name, part=part, step=self.step):
@@ -189,23 +201,33 @@ class Evidence:
         return ends[0] - ends[1]
 
     def taught(self, family: str, model: str, part: str) -> Point:
-        """What training gave a model on a task: its score beside that of its weights drawn anew, paired by rows."""
+        """Return the gain of a model by training on a task: its score less the score of its untrained self, paired by
+        rows."""
         point = self.table.point(f"{family}.taught", model, part=part)
         if point is None:
             raise Missing(f"no {family}.taught of {model}, part {part} (whatwhere evaluate {family} --untrained)")
         return point
 
-    def there(self, point: Point, least: float, what: str) -> Point:
-        """The point, if what it measures is there at all: at least `least` on average; `what`: it in words. Of
-        untrained models the rule alone is asked."""
+    def require(self, point: Point, least: float, what: str) -> Point:
+        """Return the point if its quantity is present: at least `least` on average; `what` names it. Untrained models
+        pass.
+
+        Raises:
+            Missing: the value is below `least`.
+        """
         if self.step is None and point.value < least:
             raise Missing(f"needs {what} of {least:g}; it is {point.value:.2g}")
         return point
 
     def moved(self, *models: str) -> None:
-        """Refuse position tables (of `model`) that do not stand above their noise (`gates.noise`), whose many
-        dimensions and fast changes they would show; one of a fine-tuning, or of which no noise was measured, is taken
-        as it is."""
+        """Refuse position tables that do not stand above their noise (`gates.noise`), as they would show its dimensions
+        and fast changes.
+
+        Tables of a fine-tuning, and tables without a measured noise, pass. models: default the first model.
+
+        Raises:
+            Missing: a table does not stand above its noise.
+        """
         for model in models or (self.model,):
             if self.step is None and not self.table.rows("accuracy.commonest", model):
                 for metric in ("table.floor", "table.rms", "table.walk"):
@@ -214,27 +236,31 @@ class Evidence:
                     raise Missing(f"needs a table of {model} that stands above its noise: {why}")
 
     def used(self, target: str, layer: int) -> tuple[Point, Point]:
-        """What the position stream of the first model does, beside carrying its table along: what the absolute term is
-        worth in nats, in the seed where it is worth least, and R² of a target in what the block of that number writes
-        into the stream."""
+        """Return two measures of the use of the first model's position stream, beside carrying its table along.
+
+        The first is the worth of the absolute term in nats, in the seed where it is smallest; the second is R² of a
+        target in the update that the block `layer` writes into the stream.
+        """
         worth = self.value("ablation.remove", part="absolute")
         least = [int(worth.each.argmin())]
         worth = replace(worth, at=worth.at[least], below=worth.below[least], above=worth.above[least])
-        said = f"the absolute term is worth {worth.value:.2g} nats{' in the least seed' if len(self.seeds) > 1 else ''}"
-        self.note = "; ".join(filter(None, (self.note, said)))
+        of_seed = " in the least seed" if len(self.seeds) > 1 else ""
+        use = f"the absolute term is worth {worth.value:.2g} nats{of_seed}"
+        self.note = "; ".join(filter(None, (self.note, use)))
         return worth, self.r2(self.model, f"update.{target}", "position", layer)
 
     def unlearned(self, share: float) -> str:
-        """Which model has learned too little, so that no claim can be about it (`gates.unlearned`); "" for none."""
+        """Return a sentence on the first undertrained model, about which no claim can be made (`gates.unlearned`); ""
+        without one."""
         for model in self.models:
-            if found := unlearned(self.table, model, self.seeds, share):
-                place = "above" if found[0] < 0 else "below"
-                needed = f"{abs(found[0]):.2f} nats {place} token frequencies, {found[1]:.2f} below are needed"
+            if gains := unlearned(self.table, model, self.seeds, share):
+                place = "above" if gains[0] < 0 else "below"
+                needed = f"{abs(gains[0]):.2f} nats {place} token frequencies, {gains[1]:.2f} below are needed"
                 return f"{model} has learned too little: {needed}"
         return ""
 
     def unsettled(self) -> str:
-        """Which models' validation losses still fall (`gates.unsettled`), in words; "" if none."""
+        """Return a sentence on the models whose validation losses still fall (`gates.unsettled`); "" without one."""
         return "; ".join(
             f"{model} still learns: {fall[0]:.2f} nats in the last tenth of {fall[1]:,} steps"
             for model in self.models
@@ -242,7 +268,7 @@ class Evidence:
         )
 
     def scale(self, point: Point) -> str:
-        """How much was trained or counted and measured, in words."""
+        """Return the amounts of training, counting and measuring behind a point, in words."""
         pieces = [f"{short(count)} {what}" for metric, what in _COUNTS.items() if (count := self._fact(metric))]
         if length := self._fact("probe.length"):
             pieces.append(f"{length:.0f} positions")
@@ -263,7 +289,7 @@ class Evidence:
         return rows[-1].value if rows else None
 
     def _summed(self, rows: Iterable[Record], read: Iterable[Record]) -> Point:
-        """The point of some records, its rows in the order of the seeds; those that are read are noted."""
+        """Return the point of some records, its rows in the order of the seeds, and note the records of `read`."""
         self.read |= dict.fromkeys(read)
         point = summary(sorted(rows, key=lambda r: self.seeds.index(r.seed)))
         assert point is not None
@@ -271,15 +297,15 @@ class Evidence:
 
 
 def entangled(table: Table, model: str) -> bool:
-    """Whether a table is added to the words, as far as is known: no stream and no term of the scores is position
+    """Tell if a model adds its table to the words, as far as is known: no stream and no term of the scores is position
     alone."""
     parts = {*table.distinct("part", "r2.token", model), *table.distinct("part", "scores.std", model)}
     return not parts & {"position", "absolute"}
 
 
 def described(records: Iterable[Record]) -> list[str]:
-    """Places of records in words, at most `MOST_ENTRIES`: those that differ in layer, head, index, step or seed are one
-    entry with ranges."""
+    """Return the places of records in words, at most `MOST_ENTRIES`; records that differ in layer, head, index, step or
+    seed share an entry."""
     groups: dict[tuple[str, str, str | None], list[Record]] = {}
     for r in records:
         groups.setdefault((r.metric, r.model, r.part), []).append(r)
@@ -307,13 +333,13 @@ def _entry(metric: str, model: str, part: str | None, rows: Sequence[Record]) ->
 
 
 def _spans(values: Sequence[int]) -> str:
-    """1, 2, 3, 5 as "1-3, 5"."""
+    """Return 1, 2, 3, 5 as "1-3, 5"."""
     runs = ([v for _, v in run] for _, run in groupby(enumerate(values), key=lambda place: place[1] - place[0]))
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def short(count: float) -> str:
-    """4830000 as "4.83M"."""
+    """Return a number with three digits and a letter: 4830000 as "4.83M"."""
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if count >= size:
             return f"{count / size:.3g}{letter}"

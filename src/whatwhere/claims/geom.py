@@ -38,11 +38,13 @@ BEST = "optimal.corrected"  # each table scaled best, against distances without 
 
 
 def _corpora(table: Table) -> list[str]:
-    """List the corpora of a run: "corpus" in a study, their own names in a geometry run; none whose later pieces were
-    counted as documents."""
+    """Return the corpora of a run: "corpus" in a study, their own names in a geometry run.
+
+    Corpora whose later pieces were counted as documents are left out.
+    """
     texts = table.point("corpus.documents", part="train")
-    found = {m: table.point("corpus.documents", m) for m in table.models("stress.raw", part="sinusoidal", step=None)}
-    return [m for m, counted in found.items() if not texts or not counted or counted.value <= texts.value]
+    counts = {m: table.point("corpus.documents", m) for m in table.models("stress.raw", part="sinusoidal", step=None)}
+    return [m for m, count in counts.items() if not texts or not count or count.value <= texts.value]
 
 
 def _checkpoints(table: Table) -> list[str]:
@@ -50,7 +52,7 @@ def _checkpoints(table: Table) -> list[str]:
 
 
 def _added(table: Table, model: str) -> bool:
-    """Whether a model adds a table of positions to the words: its scores have a term of both together."""
+    """Tell if a model adds a table of positions to the words: its scores have a term of both together."""
     return "mixed" in table.distinct("part", "scores.std", model)
 
 
@@ -84,7 +86,7 @@ of_projections = partial(
 
 
 def _ratio(e: Evidence, part: str, other: str, scale: str, index: int | None = None) -> Point:
-    """Stress of a table over that of another on the same documents: as it was resampled, else of two values."""
+    """Return the stress of a table over that of another on the same documents, as resampled, else of two values."""
     try:
         return e.value(f"stress.ratio.{scale}", part=f"{part}/{other}", index=index)
     except Missing:
@@ -209,7 +211,7 @@ def geom_random_worst_optimal(e: Evidence) -> Measured:
 
 
 def _by_width(e: Evidence) -> dict[int, float]:
-    """Width d -> raw stress of the sinusoidal table, ascending."""
+    """Return width d -> raw stress of the sinusoidal table, ascending."""
     stress = e.along("index", "stress.raw", "sinusoidal")
     if len(stress) < FEWEST_WIDTHS:
         raise Missing(f"needs stress of the sinusoidal table at {FEWEST_WIDTHS} widths; there are {len(stress)}")
@@ -364,7 +366,7 @@ def geom_position_needed(e: Evidence) -> Measured:
 
 
 def _by_step(e: Evidence, metric: str) -> list[Point]:
-    """At every checkpoint: of the corpus's rows, else of those that training reaches, else of all."""
+    """Return a metric at every checkpoint: of the corpus's rows, else of those that training reaches, else of all."""
     part = next((p for p in ("corpus", "used") if e.table.distinct("step", metric, e.model, part=p)), None)
     return [e.value(metric, part=part, step=step) for step in e.checkpoints(metric, part)]
 
@@ -385,7 +387,7 @@ def geom_separation_flat(e: Evidence) -> Measured:
     The smallest distance of two rows stays within {FLAT:.0%} of that of the first checkpoint; the largest change is
     shown. Accuracy ends at least {TUNED} above that of always naming the commonest class, else nothing was tuned."""
     gain = e.last_step("accuracy", "validation") - e.value("accuracy.commonest", part="validation")
-    e.there(gain, TUNED, "accuracy above that of naming the commonest class")
+    e.require(gain, TUNED, "accuracy above that of naming the commonest class")
     first, *later = _by_step(e, "separation")
     if not later:
         raise Missing(f"needs two checkpoints of {e.model}")
@@ -405,7 +407,7 @@ def geom_learned_monotone(e: Evidence) -> Measured:
 
 
 def _placed(e: Evidence) -> None:
-    """Refuse to hold a model's table against the corpus where its rows are no places in documents."""
+    """Refuse to compare a model's table with the corpus where its rows are no places in documents."""
     if (share := unplaced(e.table)) is not None:
         begin = f"{share:.1%} begin with a document".replace("%", " %")
         raise Missing(f"of the windows {begin}, so table rows are no places in documents")

@@ -25,7 +25,8 @@ FIXED_TABLES = ("sinusoidal",)  # tables that no training made
 
 
 def _components(table: Table, model: str) -> int | None:
-    """Principal components of a position table, the smaller of its rows and columns; None where that is not known."""
+    """Return the number of principal components of a position table, the smaller of its rows and columns; None if
+    unknown."""
     count, share = (table.point(metric, model) for metric in ("n50.count", "n50"))
     return None if count is None or share is None else round(100 * count.value / share.value)
 
@@ -97,7 +98,7 @@ def lowdim_equivariant_from_few(e: Evidence) -> Measured:
     At most {FIRST} components give at least {MOST} of the equivariance of the whole table."""
     e.moved()
     whole = e.value("equivariance")
-    e.there(whole, e.upper("equivariance.null").value, "equivariance of the whole table beyond chance, a share")
+    e.require(whole, e.upper("equivariance.null").value, "equivariance of the whole table beyond chance, a share")
     first = [v for i, v in e.along("index", "equivariance.first").items() if i <= FIRST]
     if not first:
         raise Missing(f"needs the equivariance of the first components of {e.model}")
@@ -105,7 +106,7 @@ def lowdim_equivariant_from_few(e: Evidence) -> Measured:
 
 
 def _words(e: Evidence) -> Point:
-    """Share of the components that hold half of the variance of a word table that is not random."""
+    """Return the share of components that hold half of the variance of a word table that is not random."""
     n50 = e.value("n50", part="words")
     if n50.value > SHAPED:
         raise Missing(f"needs a word table that training has shaped: {n50.value:.0f} % of its components hold half")
@@ -115,8 +116,8 @@ def _words(e: Evidence) -> Point:
 @of_words("LOWDIM section 3, Table 1b (19.3 to 30.5 %)", paper=19.3)
 def lowdim_words_high_dimensional(e: Evidence) -> Measured:
     """Word tables need far more of their dimensions.
-    At least {UNDER:g} % of the components hold half of the variance of a word table, and at most {SHAPED:g} %, else
-    nothing is said: of a table that no training shaped it is nearly half of them."""
+    At least {UNDER:g} % of the components hold half of the variance of a word table, and at most {SHAPED:g} %;
+    otherwise the claim is not testable: in a table without training it is nearly half of them."""
     return _words(e) >= UNDER
 
 
@@ -124,8 +125,8 @@ def lowdim_words_high_dimensional(e: Evidence) -> Measured:
 def lowdim_words_above_positions(e: Evidence) -> Measured:
     """Words need more dimensions than their model's positions.
     The share of components that hold half of the variance is larger in the word table than in the position table; the
-    gap is shown. Of the words it is at most {SHAPED:g} %, else nothing is said: so much has a table that no training
-    shaped."""
+    gap is shown. Of the words it is at most {SHAPED:g} %; otherwise the claim is not testable, as a table without
+    training has as much."""
     return _words(e) - e.value("n50") >= 0
 
 

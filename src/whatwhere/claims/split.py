@@ -9,7 +9,7 @@ READS = 1.5  # nats below token frequencies: less, and a model reads so little t
 
 
 def _positions(e: Evidence) -> None:
-    e.there(e.peak("split", "token", "position"), PRESENT, "R² (token) in the position stream of split")
+    e.require(e.peak("split", "token", "position"), PRESENT, "R² (token) in the position stream of split")
 
 
 @claim(
@@ -50,8 +50,8 @@ def split_semantics_without_position(e: Evidence) -> Measured:
 def split_position_without_semantics(e: Evidence) -> Measured:
     """Positions of split know nothing of sentences.
     R² (intra) of the position stream of split at its best layer is at most {PRESENT}; words can reach it through the
-    weights alone. Of the semantic stream it is at least as much, else nothing is known of sentences."""
-    e.there(e.peak("split", "intra", "semantic"), PRESENT, "R² (intra) in the semantic stream of split")
+    weights alone. Of the semantic stream it is at least as much; otherwise the claim is not testable."""
+    e.require(e.peak("split", "intra", "semantic"), PRESENT, "R² (intra) in the semantic stream of split")
     return e.peak("split", "intra", "position") <= PRESENT
 
 
@@ -63,7 +63,7 @@ def split_position_kept(e: Evidence) -> Measured:
     least {USED} nats in every seed, and R² (token) of what the last block writes into the stream is at least
     {PRESENT}."""
     first, last = (e.r2("split", "token", "position", layer) for layer in (1, e.last()))
-    e.there(first, PRESENT, "R² (token) after the first block of the position stream of split")
+    e.require(first, PRESENT, "R² (token) after the first block of the position stream of split")
     worth, writes = e.used("token", e.last())
     return last >= KEPT * first, worth >= USED, writes >= PRESENT
 
@@ -73,12 +73,12 @@ _BEYOND = "SPLIT notes, eq. 1 to 6 (they measure nothing: no number printed)"
 
 
 def _gain(e: Evidence, model: str) -> Point:
-    """What the best way to continue the table of a model gains over reading in pieces."""
+    """Return the gain over reading in pieces by the best continuation of a model's table."""
     parts = [str(part) for part in e.table.distinct("part", "length.gain", model)]
     if not (ways := [part for part in parts if "+" not in part and "-w" not in part and part != "as-it-is"]):
         raise Missing(f"no length.gain of {model} by a continued table (whatwhere evaluate length)")
     pieces = e.value("length.beyond", model, part="in-pieces")
-    e.there(e.value("length.frequencies", model) - pieces, READS, f"a loss of {model} below token frequencies")
+    e.require(e.value("length.frequencies", model) - pieces, READS, f"a loss of {model} below token frequencies")
     best = {way: e.value("length.gain", model, part=way) for way in ways}
     e.note = "; ".join(filter(None, (e.note, f"{model} by {max(best, key=lambda way: best[way].value)}")))
     return largest(best.values())
@@ -87,26 +87,26 @@ def _gain(e: Evidence, model: str) -> Point:
 @claim(_BEYOND, "split", learned=0.0)
 def split_extends_by_table(e: Evidence) -> Measured:
     """Only the position table of split needs extending.
-    By the best way to continue its table, all else as it was, the loss of split at positions that the training did not
+    By the best way to continue its table, all else unchanged, the loss of split at positions that the training did not
     have is at most {MARGINAL} nats above that of the same tokens read in pieces as long as those of the training. In
-    pieces it is {READS} nats below that of token frequencies, else nothing is said."""
+    pieces it is {READS} nats below that of token frequencies; otherwise the claim is not testable."""
     return _gain(e, "split") >= -MARGINAL
 
 
 @claim(_BEYOND, "dstg", learned=0.0, origin=OURS)
 def dstg_extends_by_table(e: Evidence) -> Measured:
     """Only the position table of dstg needs extending.
-    As the claim on split, of DSTG's encoder, whose streams are separate, too, and whose bias by distance goes on by
-    itself: at most {MARGINAL} nats above reading in pieces, by the best way to continue its table. In pieces it is
-    {READS} nats below token frequencies, else nothing is said."""
+    The rule of the claim on split, for DSTG's encoder, whose streams are separate, too, and whose bias by distance
+    continues by itself: at most {MARGINAL} nats above reading in pieces, by the best way to continue its table. In
+    pieces it is {READS} nats below token frequencies; otherwise the claim is not testable."""
     return _gain(e, "dstg") >= -MARGINAL
 
 
 @claim(_BEYOND, "split", "ap", learned=0.0, origin=OURS)
 def separate_tables_extend_better(e: Evidence) -> Measured:
     """Separate position tables extend better than added ones.
-    What split gains over reading in pieces, by the best way to continue its table, is more than what ap gains, whose
-    table is added to the words; each best way is its own. (dstg is no fair side: it has a bias by distance, too. Nor is
-    ap in all: its block is NeoBERT's, that of split BERT's with dropout.) In pieces both are {READS} nats below token
-    frequencies, else nothing is said."""
+    The gain of split over reading in pieces, by the best way to continue its table, is larger than that of ap, whose
+    table is added to the words; each model has its own best way. (dstg is no fair comparison: it has a bias by
+    distance, too. Nor is ap in all: its block is NeoBERT's, that of split BERT's with dropout.) In pieces both are
+    {READS} nats below token frequencies; otherwise the claim is not testable."""
     return _gain(e, "split") >= _gain(e, "ap")

@@ -24,30 +24,33 @@ of_tasks = partial(claim, learned=0.0, control=False)
 
 
 def _printed(averages: Mapping[str, float], better: str, *worse: str) -> float:
-    """By how much the average printed of a model is above the best of others."""
+    """Return the lead of a model's printed average over the best of others."""
     return round(averages[better] - max(averages[m] for m in worse), 4)
 
 
 def _lead(e: Evidence, family: str, *tasks: str) -> Point:
-    """By how much the first model of a claim is above the best of the others, on average over tasks, by default those
-    that all have; tasks on which training has not helped are left out, or, where they are named, refused."""
+    """Return the lead of the first model of a claim over the best of the others, on average over tasks, by default
+    their shared ones.
+
+    Tasks on which training has not helped are left out, or, where they are named, refused.
+    """
     others = [m for m in (RIVALS if e.model == "dstg" else e.models[1:]) if m in e.table.seeds]
     models = (e.model, *others)
     of_each = [set(e.table.distinct("part", f"{family}.score", model)) for model in models]
     paired = set(e.table.distinct("part", f"{family}.difference"))
-    there = [task for task in sorted(set.intersection(*of_each) & paired) if not tasks or task in tasks]
-    if not there or len(there) < len(tasks):
-        wanted = " and ".join(tasks) or "a task that all of them have"
-        raise Missing(f"no {family}.score of {wanted}, paired (whatwhere evaluate {family})")
-    taught = _taught(e, family, models, there, bool(tasks))
+    shared = [task for task in sorted(set.intersection(*of_each) & paired) if not tasks or task in tasks]
+    if not shared or len(shared) < len(tasks):
+        names = " and ".join(tasks) or "a task that all of them have"
+        raise Missing(f"no {family}.score of {names}, paired (whatwhere evaluate {family})")
+    taught = _taught(e, family, models, shared, bool(tasks))
     e.note = f"beside {', '.join(others)}; {e.note}"
     e.over = "rows of the tasks and, where there are several, seeds"
     return smallest(average([e.beside(family, e.model, other, task) for task in taught]) for other in others)
 
 
 def _taught(e: Evidence, family: str, models: Sequence[str], tasks: Sequence[str], every: bool = False) -> list[str]:
-    """Those of some tasks on which training has helped all models, which are noted; refused where there is none, or
-    where every task is needed."""
+    """Return the tasks on which training has helped all models, and note them; refused without any, or where every task
+    is needed."""
     gains = {t: min((e.taught(family, m, t) for m in models), key=_lowest) for t in tasks} if e.step is None else {}
     taught = [task for task in tasks if task not in gains or _lowest(gains[task]) > (True, 0)]
     if not taught or (every and len(taught) < len(tasks)):
@@ -63,7 +66,7 @@ def _taught(e: Evidence, family: str, models: Sequence[str], tasks: Sequence[str
 
 
 def _lowest(gain: Point) -> tuple[bool, float]:
-    """Whether a gain is large enough to count, and its lower end: both must speak for it."""
+    """Return whether a gain is large enough to count, and its lower end: both must support it."""
     return gain.value >= TAUGHT, gain.value if gain.low is None else gain.low
 
 
@@ -84,8 +87,8 @@ def dstg_costs_no_glue(e: Evidence) -> Measured:
 def dstg_costs_no_squad(e: Evidence) -> Measured:
     """Separating the streams costs nothing in finding answers.
     The F1 of dstg on SQuAD 1.1 is at most {COMPARABLE} below that of the best of ap, rope and, where it is there, rp;
-    the gap is shown, paired by questions. Each of them is {TAUGHT} above its untrained self, with an
-    interval above 0, else nothing is said."""
+    the gap is shown, paired by questions. Each of them is {TAUGHT} above its untrained self, with an interval above 0;
+    otherwise the claim is not testable."""
     return _lead(e, "squad", "squad") >= -COMPARABLE
 
 
@@ -130,18 +133,18 @@ def tupe_a_30_percent_on_glue(e: Evidence) -> Measured:
     last = max((step for _, step in scored), default=0)
     early = min((step for _, step in scored), key=lambda step: abs(step - GLUE_MID * last), default=0)
     ends = set(e.table.distinct("part", "glue.score", baseline, step=None))
-    there = sorted(task for task, step in scored if step == early and task in ends)
-    if not there or not 0 < EARLIEST * last <= early <= LATEST * last:
+    shared = sorted(task for task, step in scored if step == early and task in ends)
+    if not shared or not 0 < EARLIEST * last <= early <= LATEST * last:
         where = f"{e.model} at 30 % of its steps and at the last"
         raise Missing(f"no glue.score of {where}, and of {baseline} (whatwhere evaluate glue --checkpoints)")
-    taught = _taught(e, "glue", e.models, there)
+    taught = _taught(e, "glue", e.models, shared)
     e.note = f"after {early:,} of {last:,} steps; {e.note}"
     e.over = "seeds of the fine-tuning" if len(e.seeds) > 1 else ""
     end = {task: e.value("glue.score", baseline, part=task) for task in taught}
     return average([e.value("glue.score", part=task, step=early) - end[task] for task in taught]) >= 0
 
 
-# What linear probes read: section 5.4. The paper's data are Flash-Holmes'; ours make the same questions of UD and text.
+# Linear probes: section 5.4. The paper's data are Flash-Holmes'; ours make the same questions of UD and text.
 
 
 def _both(e: Evidence, *tasks: str) -> Measured:
@@ -169,8 +172,8 @@ def dstg_keeps_more_syntax(e: Evidence) -> Measured:
     Linear probes of dstg, both streams together, each after the last block that trains it (position: the last but one),
     have more parts of speech and sequences of top constituents right than those of ap, rope and, where it is there, rp;
     the smaller of the two leads over the best of them is shown, paired by sentences. Each of them is {TAUGHT} above its
-    untrained self on both, with an interval above 0, else nothing is said. Accuracy on UD English-EWT here, F1 on
-    Flash-Holmes there."""
+    untrained self on both, with an interval above 0; otherwise the claim is not testable. Accuracy on UD English-EWT
+    here, F1 on Flash-Holmes there."""
     return _both(e, *_SYNTAX)
 
 
@@ -180,7 +183,8 @@ def dstg_keeps_more_structure(e: Evidence) -> Measured:
     Linear probes of dstg, both streams together, each after the last block that trains it (position: the last but one),
     tell the order of sentences and readability better than those of ap, rope and, where it is there, rp; the smaller of
     the two leads over the best of them is shown, paired by rows. Each of them is {TAUGHT} above its untrained self on
-    both, with an interval above 0, else nothing is said. Paragraphs of a corpus here, Flash-Holmes there."""
+    both, with an interval above 0; otherwise the claim is not testable. Paragraphs of a corpus here, Flash-Holmes
+    there."""
     return _both(e, *_STRUCTURE)
 
 
@@ -188,13 +192,13 @@ FIELDS = ("morphology", "reasoning", "semantics", "discourse", "syntax")  # of F
 
 
 def _field_lead(e: Evidence, field: str) -> Point:
-    """By how much the first model's mean of a field is above the best of its rivals'."""
+    """Return the lead of the first model's mean of a field over the best of its rivals'."""
     models = (e.model, *(m for m in RIVALS if m in e.table.seeds))
     scores = [e.value("holmes.field", model, part=field) for model in models]
     if e.step is None:
         for model, score in zip(models, scores, strict=True):
             gain = score - e.value("holmes.field", model, part=field, step=0)
-            e.there(gain, TAUGHT, f"a gain of {model} over its untrained self in {field}")
+            e.require(gain, TAUGHT, f"a gain of {model} over its untrained self in {field}")
     return smallest([scores[0] - score for score in scores[1:]])
 
 
@@ -207,5 +211,6 @@ def dstg_better_in_all_fields(e: Evidence) -> Measured:
     """Separate streams know more in all five fields.
     Mean score of dstg on Flash-Holmes, less that of the best of ap, rope and, where it is there, rp, is at least
     {BETTER} in each of morphology, reasoning, semantics, discourse and syntax; the smallest lead is shown. Each of them
-    is {TAUGHT} above its untrained self in each field, else nothing is said. Means of fields have no interval."""
+    is {TAUGHT} above its untrained self in each field; otherwise the claim is not testable. Means of fields have no
+    interval."""
     return smallest([_field_lead(e, field) for field in FIELDS]) >= BETTER

@@ -24,7 +24,7 @@ PATTERNS = ("global", "local", "broad", "previous", "next")
 
 
 def _below(e: Evidence, *models: str) -> Measured:
-    """Losses fall, or stay, from each model to the next; the smallest step is shown."""
+    """Compare losses, which fall, or stay, from each model to the next; the smallest step is shown."""
     gains = [e.loss(higher) - e.loss(lower) for higher, lower in itertools.pairwise(models)]
     return smallest(gains), *(gain >= 0 for gain in gains)
 
@@ -52,7 +52,9 @@ def tupe_r_beats_tupe_a(e: Evidence) -> Measured:
 
 @of_losses(
     "TUPE section 4.3 (said of GLUE, 82.96, 83.81, 84.47, not of the loss)",
-    *("tupe-a-tie-cls", "bert-a", "tupe-a"),
+    "tupe-a-tie-cls",
+    "bert-a",
+    "tupe-a",
     origin=OURS,
 )
 def tupe_tie_cls_between(e: Evidence) -> Measured:
@@ -64,7 +66,9 @@ def tupe_tie_cls_between(e: Evidence) -> Measured:
 
 @of_losses(
     "TUPE section 4.3 (said of GLUE, 82.96, 83.64, 83.81, not of the loss)",
-    *("bert-ad", "bert-a", "tupe-a-tie-cls"),
+    "bert-ad",
+    "bert-a",
+    "tupe-a-tie-cls",
     origin=OURS,
 )
 def tupe_bert_ad_between(e: Evidence) -> Measured:
@@ -80,12 +84,12 @@ _STEPS = "TUPE abstract, section 4.2, Table 2, figure 5"
 
 
 def _share_of_steps(e: Evidence, model: str, baseline: str) -> Point:
-    """Of the steps, that a model needs to a baseline's final loss; 1 for a seed that never gets there."""
+    """Return the share of its steps in which a model reaches a baseline's final loss; 1 for a seed that never does."""
     reached = e.value("convergence.reached", model, part=baseline).at[:, 0]
     if reached.all():
         return e.value("convergence.share", model, part=baseline)
     shares = {r.seed: r.value for r in e.rows("convergence.share", model, part=baseline)}
-    whole = [[shares[seed] if there else 1.0] for seed, there in zip(e.seeds, reached, strict=True)]
+    whole = [[shares[seed] if done else 1.0] for seed, done in zip(e.seeds, reached, strict=True)]
     return Point.of(whole, span=UNIT)
 
 
@@ -126,8 +130,8 @@ def tupe_five_patterns(e: Evidence) -> Measured:
     shares = [e.value("patterns.share", part=pattern) for pattern in PATTERNS]
     if (distinct := e.count("patterns.share", PATTERNS[0])) < len(PATTERNS):
         raise Missing(f"needs {len(PATTERNS)} heads that differ in their positional scores; {e.model} has {distinct}")
-    there = np.sum([s.at >= SOME for s in shares], axis=0)
-    return Point.of(there, span=(0, len(PATTERNS))), Point.of(smallest(shares).at, span=UNIT) >= SOME
+    emerged = np.sum([s.at >= SOME for s in shares], axis=0)
+    return Point.of(emerged, span=(0, len(PATTERNS))), Point.of(smallest(shares).at, span=UNIT) >= SOME
 
 
 @claim("TUPE section 4.4: the first column is relatively large in most heads (no number printed)", "tupe-a")

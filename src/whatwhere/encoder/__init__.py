@@ -1,4 +1,5 @@
-"""The encoder: everything a saved model needs. Imports stay within this folder, so that a checkpoint can carry it."""
+"""The encoder: everything that a saved model needs. Imports stay within this folder, so that a checkpoint
+carries it."""
 
 import transformers
 

@@ -1,4 +1,4 @@
-"""One attention for every scheme: scores are a declared sum of terms, products of two projections or additive biases.
+"""Attention of every scheme: scores are a declared sum of terms, products of two projections or additive biases.
 
 `eager` is the specification; the other backends compute the same in one call on the concatenated projections. DSTG eq.
 2: the indicator [i, j not in S] factorises, so q_pos and k_pos are set to zero at special tokens and [q_pos;
@@ -24,16 +24,18 @@ from .registry import ROTATIONS, nearest, register_rotation
 
 @register_rotation("rope")
 def rope(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """RoFormer's angles position · theta^(-2k/d_head) in radians, (b, n, d_head / 2), for position_ids (b, n)."""
+    """Return RoFormer's angles position · theta^(-2k/d_head) in radians, (b, n, d_head / 2), for
+    position_ids (b, n)."""
     return position_ids[:, :, None].to(dtype) * rope_frequencies(d_head, config, dtype, position_ids.device)
 
 
 def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Radians per position of each pair (d_head / 2,), for texts `rotation_factor` = s times as long as trained.
+    """Return the frequency of each pair (d_head / 2,), in radians per position, for texts `rotation_factor` = s times
+    as long as trained.
 
     "linear": all slower by s (position interpolation, Chen et al. 2023). "ntk": theta · s^(d/(d-2)), so that the
-    slowest pair is slower by s and the fastest as it was. "yarn": slower by s where a pair makes less than one turn
-    over the trained length, as it was above 32 turns, in between by a ramp over the pairs (Peng et al. 2024, as in
+    slowest pair is slower by s and the fastest unchanged. "yarn": slower by s where a pair makes less than one turn
+    over the trained length, unchanged above 32 turns, in between by a ramp over the pairs (Peng et al. 2024, as in
     their code; their eq. 18-20 have it over the turns).
     """
     s = config.rotation_factor
@@ -55,22 +57,28 @@ def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, dev
 
 
 def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin (b, 1, n, d_head) of the configured rotation's angles, in at least float32.
+    """Return cos and sin (b, 1, n, d_head) of the configured rotation's angles, in at least float32.
 
-    Those of "yarn" are 0.1 ln s + 1 times as large, which makes the scores as sharp as they were (its eq. 22).
+    With "yarn" they are 0.1 ln s + 1 times as large, which keeps the scores as sharp as before (its eq. 22).
+
+    Raises:
+        ValueError: a registered rotation gives angles of another shape.
     """
     dtype = torch.promote_types(dtype, torch.float32)
     angle = ROTATIONS[config.rotation](position_ids, config.d_head, config, dtype)
     if angle.shape != (needed := (*position_ids.shape, config.d_head // 2)):
-        seen = f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}"
-        raise ValueError(f"{seen}; needed (b, n, d_head / 2) = {needed}.")
+        raise ValueError(
+            f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}. Return (b, n, d_head / 2) = "
+            f"{needed}."
+        )
     angle = torch.cat([angle, angle], dim=-1)[:, None]
     size = 0.1 * math.log(config.rotation_factor) + 1 if config.rotation_scaling == "yarn" else 1.0
     return size * angle.cos(), size * angle.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x (b, h, n, d_head), each pair (x_k, x_{k+d/2}) rotated by its angle (RoFormer eq. 34, halves as in HF)."""
+    """Return x (b, h, n, d_head) with each pair (x_k, x_{k+d/2}) rotated by its angle (RoFormer eq. 34, halves as in
+    HF)."""
     first, second = x.to(cos.dtype).chunk(2, dim=-1)
     turned = torch.cat([-second, first], dim=-1)
     return (x * cos + turned * sin).to(x.dtype)
@@ -78,7 +86,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Product:
-    """The terms scale · q_a·k_b of all pairs of named queries and keys (b or 1, h, n, d_head); their sum is (Σq)·(Σk).
+    """Terms scale · q_a·k_b of all pairs of named queries and keys (b or 1, h, n, d_head); their sum is (Σq)·(Σk).
 
     A pair of equal names is the term of that name, another "a_to_b" with query a.
     """
@@ -87,14 +95,14 @@ class Product:
     k: dict[str, Tensor]
 
     def terms(self, scale: float) -> dict[str, Tensor]:
-        """Each term (b or 1, h, n, n)."""
+        """Return each term (b or 1, h, n, n), in score units, by name."""
         pairs = ((a, b, q, k) for a, q in self.q.items() for b, k in self.k.items())
         return {a if a == b else f"{a}_to_{b}": scale * (q @ k.transpose(-1, -2)) for a, b, q, k in pairs}
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What all layers share in one forward pass.
+    """Inputs that all layers share in one forward pass.
 
     special: (b, n), the kind of each token as a whole number, 0 outside of S = {cls, sep}, 1 in it, and with
     relative_special=each 2 at [SEP]. cls: (b, n), 1 at [CLS], else 0. Both are (1, n) where special tokens stand alike
@@ -117,18 +125,20 @@ class Layout:
     summed: Bias | None = None
 
 
-# What `Encoder.inspecting` calls in every block: (named terms, allowed) -> terms to go on with; None changes nothing.
+# Function that `Encoder.inspecting` calls in every block: (named terms, allowed) -> terms to use instead, or None.
 Inspect = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
 
 
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
-    """The named terms of the scores, each (b or 1, h, n, n), before the padding mask; softmax sees their sum."""
+    """Return the named terms of the scores, each (b or 1, h, n, n), before the padding mask; softmax reads
+    their sum."""
     terms = {name: term for product in products for name, term in product.terms(scale).items()}
     return terms | {b.name: b.dense() for b in biases}
 
 
 def eager(terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
-    """The specification: outputs (b, h, n, d_v) and attention weights (b, h, n, n), softmax in at least float32."""
+    """Compute outputs (b, h, n, d_v) and weights (b, h, n, n), softmax in at least float32: the specification of
+    attention."""
     scores = functools.reduce(torch.add, (t.to(torch.promote_types(t.dtype, torch.float32)) for t in terms.values()))
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
@@ -139,7 +149,11 @@ def eager(terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, drop
 def sdpa(
     q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
-    """torch's scaled_dot_product_attention, or on a CPU our own, where a bias, dropout or bfloat16 make that slow."""
+    """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `biased_attention` where that is
+    faster.
+
+    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are those of `eager`.
+    """
     slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
         if bias is None:
@@ -166,7 +180,8 @@ def _compiled() -> Callable[..., Tensor]:
 def flex(
     q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
-    """torch's FlexAttention: the bias is looked up inside the kernel, so that no (h, n, n) per example exists.
+    """Compute the outputs by torch's FlexAttention, which looks the bias up inside the kernel: no example needs an (h,
+    n, n) map.
 
     On a CPU it runs without compilation, for comparisons only, and has no backward pass.
     """
@@ -175,8 +190,8 @@ def flex(
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         if bias is not None:
-            own = b if bias.base.shape[0] > 1 else 0
-            value = bias.base[h, j - i + n - 1] if bias.base.ndim == 2 else bias.base[own, h, i, j]
+            example = b if bias.base.shape[0] > 1 else 0
+            value = bias.base[h, j - i + n - 1] if bias.base.ndim == 2 else bias.base[example, h, i, j]
             if bias.values is not None:
                 row = b if bias.special.shape[0] > 1 else 0
                 query = bias.special[row, i]
@@ -189,7 +204,7 @@ def flex(
 
     if q.device.type == "cuda":
         return _compiled()(q, k, values, score_mod=score_mod, scale=scale)
-    with warnings.catch_warnings():  # that it is slow without compilation
+    with warnings.catch_warnings():  # the warning that it is slow without compilation
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         return flex_attention(q, k, values, score_mod=score_mod, scale=scale)
 
@@ -199,22 +214,23 @@ BACKENDS = ("eager", *FUSED)
 
 
 def check_backend(name: str, device: torch.device, training: bool, dropout: float) -> None:
-    """Refuse a backend that does not exist, or cannot do what is asked.
+    """Refuse an attention backend that does not exist, or that cannot train or drop weights as asked.
 
     Raises:
-        ValueError: names what works.
+        ValueError: the backend, with the backends that work.
     """
     if name not in BACKENDS:
-        raise ValueError(f"No attention backend {name!r}.{nearest(name, BACKENDS)} There are: {', '.join(BACKENDS)}.")
+        raise ValueError(f"No attention backend {name!r}.{nearest(name, BACKENDS)} Backends: {', '.join(BACKENDS)}.")
     if name == "flex_attention" and device.type == "cpu" and training:
         raise ValueError("flex_attention has no backward pass on a CPU. Train there with sdpa or eager.")
     if name == "flex_attention" and dropout:
-        seen = f"flex_attention has no dropout of attention weights; dropout={dropout}"
-        raise ValueError(f"{seen}. Use sdpa, eager, or dropout=0.")
+        raise ValueError(
+            f"flex_attention has no dropout of attention weights; dropout={dropout}. Use sdpa, eager, or dropout=0."
+        )
 
 
 def _beside(parts: list[dict[str, Tensor]], b: int) -> Tensor:
-    """One query (or key) (b, h, n, products · d_head): the sum of each product's, products side by side."""
+    """Return one query (or key) (b, h, n, products · d_head): the sum of each product's, products side by side."""
     sums = [functools.reduce(torch.add, part.values()) for part in parts]
     return torch.cat([s.expand(b, -1, -1, -1) for s in sums], dim=-1) if len(sums) > 1 else sums[0]
 
@@ -228,26 +244,26 @@ def fused(
     dropout: float,
     backend: str = "sdpa",
 ) -> Tensor:
-    """The same outputs in one call of a backend."""
+    """Compute the outputs (b, h, n, d_v) of `eager` in one call of a fused backend."""
     q = _beside([p.q for p in products], values.shape[0])
     k = _beside([p.k for p in products], values.shape[0])
     return FUSED[backend](q, k, values, total(biases), allowed, scale, dropout)
 
 
 class Stacked(nn.Linear):
-    """Several linear maps of one input in one product; `rows`: how many outputs each has, one after the other."""
+    """Several linear maps of one input in one product; `rows` gives the number of outputs of each, in order."""
 
     def __init__(self, width: int, rows: tuple[int, ...], bias: bool) -> None:
         super().__init__(width, sum(rows), bias=bias)
         self.rows = rows
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
-        """The output of each map (..., rows)."""
+        """Return the output (..., rows) of each map."""
         return super().forward(x).split_with_sizes(self.rows, dim=-1)
 
 
 class Attention(nn.Module):
-    """Multi-head attention over all streams: one set of weights from the sum of terms, applied to each stream's values.
+    """Multi-head attention over all streams: weights from the sum of terms are applied to the values of each stream.
 
     Queries and keys of every stream have width d_head = hidden_size / heads, values d_stream / heads (DSTG 3.1).
     """
@@ -272,7 +288,8 @@ class Attention(nn.Module):
         self.inspect: Inspect | None = None
 
     def terms(self, streams: tuple[Tensor, ...], layout: Layout) -> tuple[list[Product], list[Bias], Tensor]:
-        """Products, biases and values (b, h, n, sum of d_stream / heads) of a block's `streams` (b, n, d_stream)."""
+        """Return products, biases and values (b, h, n, sum of d_stream / heads) of a block's `streams` (b, n,
+        d_stream)."""
         queries = {}
         keys = {}
         values = []
@@ -286,7 +303,8 @@ class Attention(nn.Module):
                 regular = layout.special[:, None, :, None] == 0  # zero rows give zero scores: the indicator of eq. 2
                 q = q * regular
                 k = k * regular
-            queries[name], keys[name] = q, k
+            queries[name] = q
+            keys[name] = k
             values.append(v)
         products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
         if layout.positions is not None:
@@ -300,13 +318,14 @@ class Attention(nn.Module):
         return products, biases, self._over_heads(values)
 
     def _over_heads(self, values: list[Tensor]) -> Tensor:
-        """Values of the streams (b, n, d_stream) cut over the heads: (b, h, n, hidden_size / h)."""
+        """Cut values of the streams (b, n, d_stream) over the heads: (b, h, n, hidden_size / h)."""
         if self.consecutive:
             return torch.cat(values, dim=-1).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return torch.cat([v.unflatten(-1, (self.heads, -1)).transpose(1, 2) for v in values], dim=-1)
 
     def _over_streams(self, mixed: Tensor) -> tuple[Tensor, ...]:
-        """The inverse: outputs of the heads (b, h, n, hidden_size / h) together for each stream, (b, n, d_stream)."""
+        """Join outputs of the heads (b, h, n, hidden_size / h) for each stream, (b, n, d_stream): the inverse of
+        `_over_heads`."""
         if self.consecutive:
             return mixed.transpose(1, 2).flatten(2).split_with_sizes(list(self.sizes), dim=-1)
         parts = mixed.split_with_sizes([d // self.heads for d in self.sizes], dim=-1)
@@ -315,7 +334,8 @@ class Attention(nn.Module):
     def forward(
         self, streams: tuple[Tensor, ...], layout: Layout, backend: str
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """Outputs per stream (b, n, d_stream); weights (b, h, n, n) if it is eager or `inspect` changes the terms."""
+        """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) if it is eager or `inspect` changes the
+        terms."""
         products, biases, values = self.terms(streams, layout)
         dropout = self.dropout if self.training else 0.0
         attn = None

@@ -30,7 +30,7 @@ def biased_attention(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """dropout(softmax(scale · q·k + bias)) v: (b, h, n, d_v), in the type of q, on CPU.
+    """Compute dropout(softmax(scale · q·k + bias)) v as (b, h, n, d_v), in the type of q, on CPU.
 
     Args:
         q, k: (b, h, n, d_qk). v: (b, h, n, d_v), any width.
@@ -56,20 +56,20 @@ class _Piece(NamedTuple):
     queries: slice
 
     def of_queries(self, x: Tensor) -> Tensor:
-        """A view of x (b, h, n, d) as (examples · heads, queries, d)."""
+        """Return a view of x (b, h, n, d) as (examples · heads, queries, d)."""
         return x[self].flatten(0, 1)
 
     def of_keys(self, x: Tensor) -> Tensor:
-        """A view of x (b, h, n, d) as (examples · heads, n, d)."""
+        """Return a view of x (b, h, n, d) as (examples · heads, n, d)."""
         return x[self.examples, self.heads].flatten(0, 1)
 
     def of_mask(self, x: Tensor) -> Tensor:
-        """A view of x (b, 1, 1 or n, any) as (examples, 1, 1 or queries, any)."""
+        """Return a view of x (b, 1, 1 or n, any) as (examples, 1, 1 or queries, any)."""
         return x[self.examples, :, self.queries if x.shape[2] > 1 else slice(None)]
 
 
 def _part(memory: Tensor, *shape: int) -> Tensor:
-    """The first part of flat memory in this shape."""
+    """Return the first part of flat memory in a shape."""
     return memory[: math.prod(shape)].view(shape)
 
 
@@ -89,8 +89,8 @@ class _Weights:
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.wide = torch.promote_types(q.dtype, torch.float32)
         self.special: Tensor = q.new_zeros(1, n, dtype=torch.long) if values is None else special
-        # Where special tokens stand alike their values are written into the map that all examples share.
-        self.each = self.special.expand(b, -1)
+        # Where special tokens stand alike in all examples, their values are written into the shared map.
+        self.kinds = self.special.expand(b, -1)
         self.by_distance = base is not None and base.dim() == 2
         self.alike = self.by_distance and len(self.special) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
@@ -102,7 +102,8 @@ class _Weights:
         self.generator = torch.Generator().manual_seed(seed) if dropout else None
 
     def groups(self) -> Iterator[list[_Piece]]:
-        """Pieces of as many examples as fit, else of heads, else of queries; a group has all examples of a part."""
+        """Yield pieces of as many examples as fit, else of heads, else of queries; a group has all examples
+        of a part."""
         b = self.b
         h = self.h
         n = self.n
@@ -115,12 +116,13 @@ class _Weights:
 
     @cached_property
     def places(self) -> tuple[Tensor, Tensor, list[int]]:
-        """Every special token as example and place, and where each example begins and ends among them."""
-        examples, tokens = torch.where(self.each)
-        return examples, tokens, [0, *(self.each > 0).sum(-1).cumsum(0).tolist()]
+        """Every special token as example and place, and the bounds of each example among them."""
+        examples, tokens = torch.where(self.kinds)
+        return examples, tokens, [0, *(self.kinds > 0).sum(-1).cumsum(0).tolist()]
 
     def slant(self, memory: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
-        """The same memory as (heads, queries, distances) and as (heads, queries, n): row i has distance j - i at key j.
+        """Return the memory as (heads, queries, distances) and as (heads, queries, n): row i has distance j - i at key
+        j.
 
         So values per distance, copied into each row of the first, give the map of pairs, and a map of pairs written to
         the second is summed over equal distances by the columns of the first.
@@ -131,11 +133,11 @@ class _Weights:
         return _part(memory, h, r, width), memory[r - 1 :].as_strided((h, r, self.n), (r * width, width - 1, 1))
 
     def distances(self, piece: _Piece) -> slice:
-        """The columns of (h, 2n - 1) that hold the distances from the piece's queries to all keys."""
+        """Return the columns of (h, 2n - 1) that hold the distances from the piece's queries to all keys."""
         return slice(self.n - piece.queries.stop, 2 * self.n - 1 - piece.queries.start)
 
     def shared(self, piece: _Piece) -> Tensor | None:
-        """The bias (heads, queries, n), or None if there is none or each example has its own."""
+        """Return the bias (heads, queries, n), or None if there is none or each example has its own."""
         if self.base is None or self.by_example:
             return None
         if not self.by_distance:
@@ -151,17 +153,17 @@ class _Weights:
         return pairs
 
     def product(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
-        """x yᵀ (examples · heads, n_q, n_k) in at least float32, in the memory `out`."""
+        """Compute x yᵀ (examples · heads, n_q, n_k) in at least float32, in the memory `out`."""
         shape = x.shape[0], x.shape[1], y.shape[1]
         result = torch.bmm(x, y.transpose(1, 2), out=_part(out if self.narrow is None else self.narrow, *shape))
         return result if self.narrow is None else _part(out, *shape).copy_(result)
 
     def narrowed(self, x: Tensor) -> Tensor:
-        """x in the type of q as (examples · heads, queries, n)."""
+        """Return x in the type of q as (examples · heads, queries, n)."""
         return (x if self.narrow is None else _part(self.narrow, *x.shape).copy_(x)).flatten(0, 1)
 
     def _special_in(self, piece: _Piece) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Special keys and special queries of the piece as (examples, tokens), counted from its start."""
+        """Return special keys and special queries of the piece as (examples, tokens), counted from its start."""
         examples, tokens, bounds = self.places
         here = slice(bounds[piece.examples.start], bounds[piece.examples.stop])
         examples = examples[here] - piece.examples.start
@@ -172,8 +174,8 @@ class _Weights:
         return (examples, tokens), (examples[among], tokens[among] - piece.queries.start)
 
     def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
-        """The attention weights (examples, heads, queries, n), negative where dropout removes them; it may
-        be written into `shared`."""
+        """Compute the attention weights (examples, heads, queries, n), negative where dropout removes them; they may be
+        written into `shared`."""
         q = piece.of_queries(self.q)
         k = piece.of_keys(self.k)
         heads = piece.heads.stop - piece.heads.start
@@ -190,11 +192,11 @@ class _Weights:
         if values is not None:
             values = values[:, :, piece.heads].to(self.wide)
             (examples, keys), (owners, queries) = self._special_in(piece)
-            kinds = self.each[piece.examples]
+            kinds = self.kinds[piece.examples]
             of_keys = values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
             columns = torch.add(of_keys, scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
-            own = kinds[:, piece.queries][owners, queries]
-            of_queries = values[own[:, None], kinds[owners]].transpose(1, 2)  # (m, heads, n)
+            query_kinds = kinds[:, piece.queries][owners, queries]
+            of_queries = values[query_kinds[:, None], kinds[owners]].transpose(1, 2)  # (m, heads, n)
             rows = torch.add(of_queries, scores[owners, :, queries], alpha=self.scale)
         if base is None:
             scores *= self.scale
@@ -206,60 +208,66 @@ class _Weights:
         return self._softmax(scores, piece)
 
     def _softmax(self, scores: Tensor, piece: _Piece) -> Tensor:
-        """The weights of scores, in their memory."""
+        """Compute the weights from scores, in their memory."""
         if self.allowed is not None:  # the least number absorbs the score; filling a mask in is slower than adding
             scores += (~piece.of_mask(self.allowed)).to(self.wide).mul_(torch.finfo(self.wide).min)
         torch.softmax(scores, dim=-1, out=scores)
         if self.drop:
             bits = self.bits[: -(-scores.numel() // 4)].random_(-(2**63), None, generator=self.generator)
             levels = _part(bits.view(torch.int16), *scores.shape)
-            kept = torch.ge(levels, self.drop - LEVELS // 2, out=_part(self.noise, *scores.shape))
-            scores.copysign_(kept.sub_(0.5))
+            mask = torch.ge(levels, self.drop - LEVELS // 2, out=_part(self.noise, *scores.shape))
+            scores.copysign_(mask.sub_(0.5))
         return scores
 
     def dropped(self, signed: Tensor, memory: Tensor) -> Tensor:
-        """The weights after dropout but for the factor 1 / keep, in the type of q; `memory` is overwritten."""
+        """Return the weights after dropout without the factor 1 / keep, in the type of q; `memory` is overwritten."""
         return self.narrowed(torch.clamp(signed, min=0, out=_part(memory, *signed.shape)) if self.drop else signed)
 
-    def widened(self, kept: Tensor) -> Tensor:
-        """Weights that the forward pass has kept, in at least float32."""
-        return kept if self.narrow is None else _part(self.scores, *kept.shape).copy_(kept)
+    def widened(self, narrow: Tensor) -> Tensor:
+        """Return weights of the forward pass in at least float32."""
+        return narrow if self.narrow is None else _part(self.scores, *narrow.shape).copy_(narrow)
 
     def take_special(self, d_scores: Tensor, piece: _Piece) -> Tensor:
-        """Gradient (kinds, kinds, heads) of the special values; their pairs are set to zero in `d_scores`."""
+        """Return the gradient (kinds, kinds, heads) of the special values; their pairs are set to zero in
+        `d_scores`."""
         assert self.values is not None
         (examples, keys), (owners, queries) = self._special_in(piece)
-        kinds = self.each[piece.examples]
-        found = d_scores.new_zeros(*self.values.shape[:2], d_scores.shape[1])
+        kinds = self.kinds[piece.examples]
+        gradient = d_scores.new_zeros(*self.values.shape[:2], d_scores.shape[1])
         rows = d_scores[owners, :, queries]  # (m, heads, n or queries)
         columns = d_scores[examples, :, :, keys]
-        own = kinds[:, piece.queries][owners, queries]
+        query_kinds = kinds[:, piece.queries][owners, queries]
         others = kinds[owners]
-        for query in range(1, len(found)):
-            of_query = rows[own == query]
-            other = others[own == query]
-            for key in range(1, len(found)):
-                found[query, key] = (of_query * (other == key)[:, None]).sum((0, 2))
-            found[query, 0] = of_query.sum((0, 2)) - found[query, 1:].sum(0)
-        for key in range(1, len(found)):
-            found[0, key] = columns[kinds[examples, keys] == key].sum((0, 2)) - found[1:, key].sum(0)
+        for query in range(1, len(gradient)):
+            of_query = rows[query_kinds == query]
+            other = others[query_kinds == query]
+            for key in range(1, len(gradient)):
+                gradient[query, key] = (of_query * (other == key)[:, None]).sum((0, 2))
+            gradient[query, 0] = of_query.sum((0, 2)) - gradient[query, 1:].sum(0)
+        for key in range(1, len(gradient)):
+            gradient[0, key] = columns[kinds[examples, keys] == key].sum((0, 2)) - gradient[1:, key].sum(0)
         d_scores[owners, :, queries] = 0
         d_scores[examples, :, :, keys] = 0
-        return found
+        return gradient
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, kept: Tensor | None = None) -> Tensor:
-    """The outputs; the weights go into `kept` (b, h, n, n), if there is room for them."""
-    q, k, v = q.contiguous(), k.contiguous(), v.to(q.dtype).contiguous()
+def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, memory: Tensor | None = None) -> Tensor:
+    """Compute the outputs; the weights go into `memory` (b, h, n, n), if it is given."""
+    q = q.contiguous()
+    k = k.contiguous()
+    v = v.to(q.dtype).contiguous()
     work = _Weights(q, k, *rest)
     out = torch.empty_like(v)
     for group in work.groups():
         shared = work.shared(group[0])
         for piece in group:
             signed = work.weights(piece, shared)
-            if kept is not None:
-                kept[piece] = signed
-            p = piece.of_queries(kept) if kept is not None and not work.drop else work.dropped(signed, work.scores)
+            if memory is not None:
+                memory[piece] = signed
+            if memory is not None and not work.drop:
+                p = piece.of_queries(memory)
+            else:
+                p = work.dropped(signed, work.scores)
             torch.bmm(p, piece.of_keys(v), out=piece.of_queries(out))
     return out.div_(work.keep) if work.drop else out
 
@@ -267,16 +275,18 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, kept: Tensor | None = N
 class _BiasedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-        q, k, v = q.contiguous(), k.contiguous(), v.to(q.dtype).contiguous()
-        kept = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP else None
+        q = q.contiguous()
+        k = k.contiguous()
+        v = v.to(q.dtype).contiguous()
+        memory = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP else None
         base, values, special, allowed, *ctx.rest = rest
-        ctx.save_for_backward(q, k, v, base, values, special, allowed, kept)
-        return _attend(q, k, v, *rest, kept=kept)
+        ctx.save_for_backward(q, k, v, base, values, special, allowed, memory)
+        return _attend(q, k, v, *rest, memory=memory)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, *optional, kept = ctx.saved_tensors
+        q, k, v, *optional, memory = ctx.saved_tensors
         work = _Weights(q, k, *optional, *ctx.rest)
         n = work.n
         wide = work.wide
@@ -288,11 +298,11 @@ class _BiasedAttention(torch.autograd.Function):
         learned = zip(optional[:2], ctx.needs_input_grad[3:5], strict=True)
         d_base, d_values = (torch.zeros_like(x, dtype=wide) if needed else None for x, needed in learned)
         sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
-        blind = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)  # uniform whatever the scores
+        blind = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)  # uniform for any scores
         blind = blind if blind is not None and bool(blind.any()) else None
         other = torch.empty_like(work.scores)
         for group in work.groups():
-            shared = work.shared(group[0]) if kept is None else None
+            shared = work.shared(group[0]) if memory is None else None
             total = None  # gradient of the bias that the group shares
             if sums is not None:
                 columns, total = work.slant(sums, group[0])
@@ -301,8 +311,11 @@ class _BiasedAttention(torch.autograd.Function):
                 total = d_base[0, group[0].heads, group[0].queries]
             for piece in group:
                 d_o = piece.of_queries(d_out)
-                p = work.weights(piece, shared) if kept is None else work.widened(kept[piece])
-                narrow = piece.of_queries(kept) if kept is not None and not work.drop else work.dropped(p, other)
+                p = work.weights(piece, shared) if memory is None else work.widened(memory[piece])
+                if memory is not None and not work.drop:
+                    narrow = piece.of_queries(memory)
+                else:
+                    narrow = work.dropped(p, other)
                 _store(piece.of_keys(d_v), narrow, d_o, add=split)
                 d_p = work.product(d_o, piece.of_keys(v), other).view(p.shape)
                 if work.drop:
@@ -330,7 +343,7 @@ class _BiasedAttention(torch.autograd.Function):
 
 
 def _store(out: Tensor, x: Tensor, y: Tensor, add: bool) -> None:
-    """out = xᵀ y, or out += xᵀ y."""
+    """Compute out = xᵀ y, or out += xᵀ y."""
     if add:
         out += torch.bmm(x.transpose(1, 2), y)
     else:

@@ -1,4 +1,4 @@
-"""Additive attention biases: of the distance between two positions, of positions alone, and of special tokens.
+"""Additive attention biases from the distance of two positions, from positions alone, and from special tokens.
 
 T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE footnote 2), ALiBi, a product of learned
 vectors (TUPE section 5), and TUPE's untied absolute positions.
@@ -20,7 +20,8 @@ from .registry import BIASES, register_bias
 
 @dataclass(frozen=True)
 class Bias:
-    """An additive term of the scores, kept small: one map for the whole batch and what special tokens put in its place.
+    """Additive term of the scores in compact form: one map for the whole batch, and the values of special tokens
+    instead of it.
 
     base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in
     column j - i + n - 1. values: (kinds, kinds, h), by the kind of the query and of the key, for pairs of which one at
@@ -34,11 +35,11 @@ class Bias:
     special: Tensor
 
     def map(self) -> Tensor:
-        """The base as (b or 1, h, n, n)."""
+        """Return the base as (b or 1, h, n, n)."""
         return toeplitz(self.base)[None] if self.base.ndim == 2 else self.base
 
     def dense(self) -> Tensor:
-        """The term as the specification has it: (b or 1, h, n, n)."""
+        """Return the whole term (b or 1, h, n, n), with the values at special tokens, as the specification has it."""
         if self.values is None:
             return self.map()
         of_kinds = self.values[:, self.special].transpose(-1, -2)[..., None, :]  # (kinds, b or 1, h, 1, n)
@@ -51,17 +52,20 @@ class Bias:
 
 
 def toeplitz(values: Tensor) -> Tensor:
-    """(..., 2n - 1) values of the distances -(n - 1) ... n - 1 to (..., n, n): entry (i, j) is that of j - i."""
+    """Return the matrices (..., n, n) whose entry (i, j) is the value at distance j - i, from values (..., 2n - 1).
+
+    The values are those of the distances -(n - 1) ... n - 1, in this order.
+    """
     n = (values.shape[-1] + 1) // 2
-    if torch.compiler.is_compiling():  # which knows no `unfold` of a length that is not a number yet
-        # Rows of 2n values, of which each drops one more when they are read as rows of 2n - 1: moved by one place each.
+    if torch.compiler.is_compiling():  # the compiler has no `unfold` of a symbolic length
+        # Rows of 2n values, read as rows of 2n - 1, move by one more place in every row.
         rows = F.pad(values, (0, 1))[..., None, :].expand(*values.shape[:-1], n, 2 * n).flatten(-2)
         return rows[..., : n * (2 * n - 1)].unflatten(-1, (n, 2 * n - 1))[..., n - 1 :]
-    return values.unfold(-1, n, 1).flip(-2).contiguous()  # else sums with it come out in an order that is slow to add
+    return values.unfold(-1, n, 1).flip(-2).contiguous()  # contiguous, as sums with it are slow in another order
 
 
 def total(biases: list[Bias]) -> Bias | None:
-    """The sum of biases, as small as they are; None if there are none."""
+    """Return the sum of biases in the most compact form that holds it, or None if there are none."""
     if not biases:
         return None
     first = biases[0]
@@ -78,7 +82,7 @@ def total(biases: list[Bias]) -> Bias | None:
 
 
 def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> Tensor:
-    """Bucket of the signed distance `key position - query position`, bidirectional (T5; DSTG A.1).
+    """Return the bucket of each signed distance `key position - query position`, bidirectional (T5; DSTG A.1).
 
     Half of the buckets serve each direction: exact for |distance| < buckets/4, then logarithmic up to `max_distance`,
     the last one for everything beyond. Any shape of integers in, values in [0, buckets) out.
@@ -93,7 +97,8 @@ def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> T
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """The slopes of ALiBi (Press et al. 2022): 2^(-8k/h), filled up from twice as many where h is no power of two."""
+    """Return ALiBi's slopes 2^(-8k/h) of h heads, filled up from the next power of two where h is none (Press et al.
+    2022)."""
     power = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * (k + 1) / power) for k in range(power)]
     return slopes + [2 ** (-4 * (2 * k + 1) / power) for k in range(heads - power)]
@@ -101,7 +106,7 @@ def alibi_slopes(heads: int) -> list[float]:
 
 @register_bias("t5")
 class T5Bias(nn.Module):
-    """A learned value per bucket and head, zero at the start (T5)."""
+    """Learned value per bucket and head, zero at the start (T5)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -112,15 +117,18 @@ class T5Bias(nn.Module):
 
     @staticmethod
     def places(distance: Tensor, config: EncoderConfig) -> Tensor:
+        """Return the buckets of distances of any shape, computed once for all layers."""
         return t5_bucket(distance, config.relative_buckets, config.relative_max_distance)
 
     def forward(self, bucket: Tensor) -> Tensor:
+        """Return the values (..., heads), in score units, of buckets of any shape."""
         return self.table[bucket]
 
 
 @register_bias("clipped")
 class ClippedBias(nn.Module):
-    """A learned value per head and distance, constant beyond `relative_max_distance`, at first 0 (TUPE footnote 2)."""
+    """Learned value per head and distance, constant beyond `relative_max_distance`, zero at the start (TUPE footnote
+    2)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -131,12 +139,13 @@ class ClippedBias(nn.Module):
         init.zeros_(self.table)
 
     def forward(self, distance: Tensor) -> Tensor:
+        """Return the values (..., heads), in score units, of distances of any shape."""
         return self.table[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
 @register_bias("alibi")
 class AlibiBias(nn.Module):
-    """-m_h·|j - i| with a fixed slope m per head, in both directions (Press et al. 2022, for encoders)."""
+    """Fixed bias -m_h·|j - i| with slope m_h in head h, equal in both directions (Press et al. 2022, for encoders)."""
 
     marker: Tensor
 
@@ -146,14 +155,16 @@ class AlibiBias(nn.Module):
         self.register_buffer("marker", torch.empty(0), persistent=False)  # follows the model's device and dtype
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Values (..., h) for distances of any shape, in at least float32: bfloat16 tells 256 from 257 no more."""
+        """Return the values (..., h) of distances of any shape, in at least float32: bfloat16 does not tell 256 from
+        257."""
         wide = torch.promote_types(self.marker.dtype, torch.float32)
         return -distance.abs()[..., None] * torch.tensor(self.slopes, dtype=wide, device=distance.device)
 
 
 @register_bias("product")
 class ProductBias(nn.Module):
-    """(r F_Q)(r F_K)ᵀ/√d_head, r a learned vector of each distance up to `relative_max_distance` (TUPE section 5)."""
+    """Bias (r F_Q)(r F_K)ᵀ/√d_head with a learned vector r of each distance up to `relative_max_distance` (TUPE section
+    5)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -168,21 +179,22 @@ class ProductBias(nn.Module):
         init.normal_(self.table, std=config.initializer_range)
 
     def forward(self, distance: Tensor) -> Tensor:
+        """Return the values (..., heads), in score units, of distances of any shape."""
         with without_autocast(self.table.device):
             q, k = (project(self.table).unflatten(-1, (self.heads, self.d_head)) for project in (self.query, self.key))
             values = (q * k).sum(-1) * self.d_head**-0.5  # (2·reach + 1, h)
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
-# Which value a pair has: [kind of the query][kind of the key], kinds as in `Layout.special` and `Layout.cls`; the first
-# entry stands for two words, which have none. The query is i (DSTG eq. 2; the text around eq. 1 says the reverse).
+# Index of a pair's value: [kind of the query][kind of the key], kinds as in `Layout.special` and `Layout.cls`; the
+# first entry stands for two words, which have none. The query is i (DSTG eq. 2; the text around eq. 1 has the reverse).
 SPECIAL = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
 RESET = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
 START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors
 
 
 class RelativeBias(nn.Module):
-    """The configured bias of the distance, and what it is at special tokens.
+    """Configured bias of the distance, with the values that replace it at special tokens.
 
     `special`, DSTG eq. 1, is (3, h), "shared": values for both, only the query, only the key in S; or (4, h), "each":
     values for the query [CLS], the query [SEP], the key [CLS], the key [SEP], of which that of the key stands where
@@ -197,8 +209,8 @@ class RelativeBias(nn.Module):
         self.kind = config.relative_special
         values = {"none": 0, "shared": 3, "each": 4}[self.kind]
         self.special = nn.Parameter(torch.zeros(values, config.num_attention_heads)) if values else None
-        own = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
-        self.cls = nn.Parameter(torch.zeros(2, config.num_attention_heads)) if own else None
+        has_theta = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
+        self.cls = nn.Parameter(torch.zeros(2, config.num_attention_heads)) if has_theta else None
         self.reset = config.reset != "none"
         self.heads = config.num_attention_heads
 
@@ -209,18 +221,18 @@ class RelativeBias(nn.Module):
             init.zeros_(self.cls)
 
     def forward(self, distance: Tensor, special: Tensor, cls: Tensor) -> Bias:
-        """The bias for `Layout.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
+        """Return the bias for `Layout.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
         special, cls: (b or 1, n), as in `Layout`.
         """
-        found = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
-        if found.shape != (*distance.shape, self.heads):
+        by_distance = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
+        if by_distance.shape != (*distance.shape, self.heads):
             raise ValueError(
-                f"The bias {self.name} gives shape {tuple(found.shape)} for distances {tuple(distance.shape)}; "
-                f"needed is a value for each head at the end, {(*distance.shape, self.heads)}."
+                f"The bias {self.name} gives shape {tuple(by_distance.shape)} for distances {tuple(distance.shape)}. "
+                f"Return a value for each head on the last axis: {(*distance.shape, self.heads)}."
             )
-        # Contiguous, as the map of pairs takes its order from it: else it is copied once more, over large strides.
-        base = found.t().contiguous() if distance.ndim == 1 else found.permute(0, 3, 1, 2)
+        # Contiguous, because the map of pairs takes its order from it; else it is copied again, over large strides.
+        base = by_distance.t().contiguous() if distance.ndim == 1 else by_distance.permute(0, 3, 1, 2)
         if not self.reset:
             values = None if self.special is None else by_kinds(self.special, SPECIAL[self.kind])
             return Bias("relative", base, values, special)
@@ -229,7 +241,7 @@ class RelativeBias(nn.Module):
 
 
 class Untied(nn.Module):
-    """TUPE's untied absolute positions: the correlation of pU_Q and pU_K per head, shared by all layers (3.1-3.3).
+    """TUPE's untied absolute positions: correlation of pU_Q and pU_K in each head, equal in all layers (3.1-3.3).
 
     LayerNorm is on p. With a reset, two more rows of the table, p_θ1 and p_θ2, give θ1 and θ2 as their correlations
     with themselves. `free`: a parameter (h, n, n) instead (TUPE section 5).
@@ -262,13 +274,13 @@ class Untied(nn.Module):
             init.normal_(self.cls, std=config.position_initializer_range)
 
     def project(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys (b or 1, h, n, d_head) of rows of the table (b or 1, n, width)."""
+        """Return queries and keys (b or 1, h, n, d_head) of rows of the table (b or 1, n, width)."""
         normed = self.norm(positions)
         q, k = (project(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for project in (self.query, self.key))
         return q, k
 
     def forward(self, table: Tensor | None, position_ids: Tensor, cls: Tensor) -> Bias:
-        """The positional correlation for `position_ids` (b or 1, n); cls (b or 1, n) is 1 at [CLS], else 0."""
+        """Return the positional correlation of `position_ids` (b or 1, n); cls (b or 1, n) is 1 at [CLS], else 0."""
         theta: Tensor | None = self.theta
         if self.free is not None:
             base = self.free[:, position_ids[:, :, None], position_ids[:, None, :]].transpose(0, 1)
@@ -284,13 +296,15 @@ class Untied(nn.Module):
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """Biases are computed in at least float32, if the weights are: bfloat16 would round all layers' scores alike."""
+    """Return a context that computes biases in at least float32 if the weights are: bfloat16 would round all layers'
+    scores alike."""
     if device.type == "meta" or not torch.is_autocast_enabled(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
 
 
 def by_kinds(values: Tensor, places: tuple[tuple[int, ...], ...]) -> Tensor:
-    """Values (m, h) as (kinds, kinds, h), those of a `Bias`; `places`: which of the m stands for each pair of kinds."""
-    # No index of numbers: on an accelerator each would be copied there.
+    """Return values (m, h) as (kinds, kinds, h), as a `Bias` has them; `places` gives the index in m for each pair of
+    kinds."""
+    # No index tensor: an accelerator would receive a copy of it at every call.
     return torch.stack([values[place] for row in places for place in row]).unflatten(0, (len(places), len(places)))

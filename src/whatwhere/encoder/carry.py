@@ -1,8 +1,8 @@
 """A saved model carries this folder's files, so that transformers opens it where this package is not installed.
 
-transformers copies the file that `auto_map` in config.json names, and what it imports by lines `from .x import`, into a
-package of its own (`trust_remote_code=True`): `modeling_whatwhere.py`, which is this folder's `__init__.py` and a line
-for each own scheme of the model.
+transformers copies the file that `auto_map` in config.json names, and the files that it imports by lines `from .x
+import`, into a package of its own (`trust_remote_code=True`): `modeling_whatwhere.py`, which is this folder's
+`__init__.py` and a line for each scheme of your own in the model.
 """
 
 import ast
@@ -30,14 +30,14 @@ _HERE = Path(__file__).parent
 
 
 def _public() -> dict[str, str]:
-    """The module of this folder that each public name comes from, by `__init__.py`."""
+    """Return the module of this folder from which `__init__.py` imports each public name."""
     tree = ast.parse((_HERE / "__init__.py").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module]
     return {alias.asname or alias.name: str(node.module) for node in imports for alias in node.names}
 
 
 def _of_whatwhere(node: ast.AST) -> bool:
-    """Whether this imports from whatwhere."""
+    """Tell if a statement imports from whatwhere."""
     modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
     if isinstance(node, ast.ImportFrom) and not node.level:
         modules = [str(node.module)]
@@ -45,7 +45,7 @@ def _of_whatwhere(node: ast.AST) -> bool:
 
 
 def _rewritten(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """The relative import lines that say the same."""
+    """Return the relative import lines that are equal to an import from whatwhere."""
     public = _public()
     module = str(node.module) if isinstance(node, ast.ImportFrom) else ""
     if module in ("whatwhere", "whatwhere.encoder") and all(alias.name in public for alias in node.names):
@@ -60,32 +60,33 @@ def _rewritten(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 
 def relative_imports(text: str) -> str:
-    """The text of an own scheme with its imports from `whatwhere.encoder` made relative, as a carried file needs them.
+    """Return the text of a scheme with its imports from `whatwhere.encoder` made relative, as a carried file needs
+    them.
 
     Raises:
         ValueError: it imports anything else of whatwhere, or not on a line of its own.
     """
     lines = text.splitlines()
-    found = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import | ast.ImportFrom) and _of_whatwhere(n)]
-    for node in sorted(found, key=lambda node: -node.lineno):  # from the last, so that line numbers stay
+    nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import | ast.ImportFrom) and _of_whatwhere(n)]
+    for node in sorted(nodes, key=lambda node: -node.lineno):  # from the last, so that line numbers stay
         first = node.lineno - 1
         last = node.end_lineno or node.lineno
-        begun = lines[first].lstrip()
-        indent = lines[first].removesuffix(begun)
+        statement = lines[first].lstrip()
+        indent = lines[first].removesuffix(statement)
         try:
             statements = ast.parse("\n".join(line.strip() for line in lines[first:last])).body
         except SyntaxError:
             statements = []
         if len(statements) != 1 or not isinstance(statements[0], ast.Import | ast.ImportFrom):
             raise ValueError(
-                f"An import of whatwhere in a scheme must stand on a line of its own; got `{begun.rstrip()}`."
+                f"An import of whatwhere in a scheme must stand on a line of its own; got `{statement.rstrip()}`."
             )
         lines[first:last] = [indent + line for line in _rewritten(node)]
     return "\n".join(lines) + "\n"
 
 
 def _files(schemes: Iterable[str]) -> dict[str, str]:
-    """Every file to carry, by its name."""
+    """Return the text of every file to carry, by its name."""
     entry = _HERE / f"{ENTRY}.py"
     if entry.exists():  # this is a carried copy itself
         return {path.name: path.read_text("utf-8") for path in [entry, *map(Path, get_relative_import_files(entry))]}
@@ -102,7 +103,7 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
     """Write the files of the encoder into `folder`.
 
     Args:
-        schemes: the texts of the files that registered the model's own parts.
+        schemes: texts of the files that registered the model's parts.
 
     Raises:
         ValueError: a scheme imports more of whatwhere than its encoder.
@@ -114,20 +115,20 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
 
 
 class CarriedModel(PreTrainedModel):
-    """A model that is saved with its code, and read from safetensors only."""
+    """Model that is saved with its code, and read from safetensors only."""
 
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], *args: Any, code: bool = True, **kwargs: Any
     ) -> None:
-        """As transformers', with the code beside the weights; see there for the other arguments.
+        """Save the weights as transformers does, with the code beside them; other arguments go to transformers.
 
         Args:
-            code: False leaves the code out: a folder that only `whatwhere` opens.
+            code: False leaves the code out, so that only `whatwhere` opens the folder.
 
         Raises:
-            ValueError: an own scheme cannot travel (see `relative_imports`).
+            ValueError: a scheme cannot be carried (see `relative_imports`).
         """
-        # Set when transformers opened a carried copy: it would now copy this class's own file and name that instead.
+        # transformers sets it when it opens a carried copy, and would then save the file of this class alone.
         type(self)._auto_class = type(self.config)._auto_class = None
         if code:
             if kwargs.get("is_main_process", True):
@@ -141,7 +142,7 @@ class CarriedModel(PreTrainedModel):
     def from_pretrained(
         cls, pretrained_model_name_or_path: str | os.PathLike[str] | None, *args: Any, **kwargs: Any
     ) -> Self:
-        """As transformers', but a pickle is never read.
+        """Open a saved model as transformers does, but never read a pickle.
 
         Raises:
             ValueError: the folder has no safetensors file.

@@ -1,4 +1,4 @@
-"""EncoderConfig: what an encoder is made of, checked once when it is built; the code below trusts it."""
+"""Configuration of an encoder: its fields, and the checks when it is built; the code below trusts it."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def _multiples(value: int, of: int) -> str:
 
 
 class EncoderConfig(PretrainedConfig):
-    """Configuration of an `Encoder`.
+    """Configuration of an `Encoder`: widths, block, position scheme, streams, head and initial weights.
 
     Widths: `hidden_size` is the width of `last_hidden_state`, position stream first; `position_size` of it belong to
     the position stream (0: one stream). `intermediate_size` None means 4 × hidden_size (DSTG section 3.2). `block`:
@@ -59,33 +59,39 @@ class EncoderConfig(PretrainedConfig):
     "stream" adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one (their code for
     `dstg`; here every preset in NeoBERT's block).
 
-    Scheme, absolute positions: `absolute` names the position table. It feeds the position stream if there is one, is
+    Absolute positions: `absolute` names the position table. The table feeds the position stream if there is one and is
     added to the word embedding otherwise, unless `untied` takes it: "position" adds the term pU_Q·pU_K (TUPE eq. 7),
-    "crossed" all four products of words and positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in
-    place of a table (TUPE section 5). Tables: `table_width` is a width of their own with a learned map to the one that
-    is needed; `table_rank` that of `low_rank`; `table_file` a .npy file or model folder for `mds`; `table_start` what
-    `learned` starts from ("random", "half-turn", "sinusoidal", "zeros", a .npy file or a model folder); `table_scale`
-    what a fixed table or a start of waves is multiplied by (None: to root mean square position_initializer_range;
-    waves of a half turn 0.1). Scheme, relative positions: `relative` names
-    the bias (`relative_buckets` buckets of T5, logarithmic up to `relative_max_distance`, beyond which "clipped" and
-    "product" are constant; `alibi_slopes`, None for the standard ones), `relative_shared` makes one for all layers;
-    `rotation` names the rotation of queries and keys ("rope", base `rope_theta`), `rotation_scaling` how its
-    frequencies change where texts are `rotation_factor` times as long as those of the training ("linear", "ntk",
-    "yarn"; max_position_embeddings is the new length). Scheme, special tokens:
-    `relative_special` gives pairs with a token of S = {cls, sep} values of their own in every head: "shared" three, one
-    for both special, one for the query and one for the key (DSTG eq. 1), "each" four, [CLS] and [SEP] apart as query
-    and as key, that of the key where both are special (the code of DSTG's authors);
-    `absolute_special` takes the score of the position stream from them (DSTG eq. 2, the indicator); `reset` unties
-    [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both separately (its
-    published code). They are found by id. `attention_window`: tokens on each side that a token looks at, None for all.
-    Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2),
-    "joint" multiplies queries and keys of both (SPLIT); `stream_feed_forward` "shared" reads both (DSTG eq. 3),
-    "separate" keeps one for each; `stream_values` "per_head" cuts each stream's values over the heads, "consecutive"
-    cuts their concatenation, so that the first heads carry position (SPLIT). `mlm_head`: "semantic" predicts from the
-    semantic stream, "full" from all of hidden (DSTG B.2). Initial weights: `initializer` is "normal" with standard
-    deviation r, or "uniform" on [-r, r] (the code of DSTG's authors, r = 0.02); r is `initializer_range` for matrices,
-    `embedding_initializer_range` for word embeddings, `position_initializer_range` for the position table (None: as the
-    word embeddings).
+    "crossed" all four products of words and positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) instead
+    of a table (TUPE section 5).
+
+    Tables: `table_width` is a width of the table with a learned map to the width of the model. `table_rank` is the rank
+    of `low_rank`. `table_file` is a .npy file or model folder for `mds`. `table_start` is the start of `learned`:
+    "random", "half-turn", "sinusoidal", "zeros", a .npy file or a model folder. `table_scale` is the factor of a fixed
+    table or a start of waves (None: to root mean square position_initializer_range; waves of a half turn 0.1).
+
+    Relative positions: `relative` names the bias: `relative_buckets` buckets of T5, logarithmic up to
+    `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard
+    ones. `relative_shared` makes one bias for all layers. `rotation` names the rotation of queries and keys ("rope",
+    base `rope_theta`). `rotation_scaling` ("linear", "ntk", "yarn") changes its frequencies for texts `rotation_factor`
+    times as long as in the training; max_position_embeddings is the new length.
+
+    Special tokens S = {cls, sep}, found by id: `relative_special` gives pairs with a special token separate values in
+    every head: "shared" three, one for both special, one for the query and one for the key (DSTG eq. 1); "each" four,
+    [CLS] and [SEP] apart as query and as key, with the value of the key where both are special (the code of DSTG's
+    authors). `absolute_special` takes the score of the position stream from them (DSTG eq. 2, the indicator). `reset`
+    unties [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both
+    separately (its published code). `attention_window` is the number of tokens on each side that a token looks at, None
+    for all.
+
+    Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2), "joint" multiplies queries and keys of
+    both (SPLIT). `stream_feed_forward` "shared" reads both (DSTG eq. 3), "separate" has one for each. `stream_values`
+    "per_head" cuts each stream's values over the heads, "consecutive" cuts their concatenation, so that the first heads
+    carry position (SPLIT). `mlm_head` "semantic" predicts from the semantic stream, "full" from the whole hidden state
+    (DSTG B.2).
+
+    Initial weights: `initializer` is "normal" with standard deviation r, or "uniform" on [-r, r] (the code of DSTG's
+    authors, r = 0.02). r is `initializer_range` for matrices, `embedding_initializer_range` for word embeddings,
+    `position_initializer_range` for the position table (None: as the word embeddings).
 
     Raises:
         ValueError: an unknown key, a value outside its choices, or parts that do not fit together.
@@ -159,7 +165,7 @@ class EncoderConfig(PretrainedConfig):
             raise ValueError(misfit)
 
     def _check_types(self) -> None:
-        """Values come from YAML and JSON, where a number may be a word."""
+        """Refuse a value of another type than its field: YAML and JSON may give a word for a number."""
         for key, hint in EncoderConfig.__annotations__.items():
             value = getattr(self, key)
             kinds = get_args(hint) or (hint,)
@@ -176,14 +182,12 @@ class EncoderConfig(PretrainedConfig):
                 raise ValueError(f"{key} must be {' or '.join(names)}; got {value!r}.")
 
     def _wrong_values(self) -> Iterator[str]:
-        """What is wrong with single fields."""
+        """Yield a sentence for each single field whose value is wrong."""
         for key, choices in CHOICES.items():
             if (value := getattr(self, key)) not in choices():
                 near = nearest(str(value), choices())
                 if key in ("absolute", "relative", "rotation"):
-                    near += (
-                        " An own scheme must be loaded first: --scheme FILE; a saved model carries its own_scheme.py."
-                    )
+                    near += " Load a scheme of your own first: --scheme FILE; a saved model carries its own_scheme.py."
                 yield f"{key} must be one of {', '.join(choices())}; got {value!r}.{near}"
         for key in _AT_LEAST_1:
             if (value := getattr(self, key)) is not None and value < 1:
@@ -204,7 +208,7 @@ class EncoderConfig(PretrainedConfig):
             yield f"relative_max_distance must exceed relative_buckets/4 = {exact}; got {reach}."
 
     def _wrong_streams(self) -> Iterator[str]:
-        """Why the widths, or the parts of the streams, do not fit together."""
+        """Yield a sentence for each reason why the widths, or the parts of the streams, do not fit together."""
         width = self.hidden_size
         d_pos = self.position_size
         heads = self.num_attention_heads
@@ -214,8 +218,8 @@ class EncoderConfig(PretrainedConfig):
             if key == "position_size" and self.stream_values == "consecutive":
                 continue  # heads cut the concatenation of both streams
             if value % heads:
-                seen = f"{key}={value}, num_attention_heads={heads}. Nearest: {_multiples(value, heads)}."
-                yield f"{key} must be a multiple of num_attention_heads: {seen}"
+                widths = f"{key}={value}, num_attention_heads={heads}. Nearest: {_multiples(value, heads)}."
+                yield f"{key} must be a multiple of num_attention_heads: {widths}"
         if d_pos and self.absolute == "none":
             yield f"position_size={d_pos} needs a position table: set absolute to learned."
         if d_pos and self.rotation != "none":
@@ -229,15 +233,15 @@ class EncoderConfig(PretrainedConfig):
             yield f"intermediate_size {needed}: intermediate_size={inner}. Nearest: {_multiples(inner, step)}."
 
     def _wrong_scheme(self) -> Iterator[str]:
-        """Why the parts of the position scheme do not fit together."""
+        """Yield a sentence for each reason why the parts of the position scheme do not fit together."""
         heads = self.num_attention_heads
         absolute = self.absolute
         relative = self.relative
         untied = self.untied
         special = self.relative_special
         if self.rotation != "none" and self.d_head % 2:
-            seen = f"hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
-            yield f"rotation needs an even width per head: {seen}"
+            widths = f"hidden_size={self.hidden_size}, num_attention_heads={heads} give {self.d_head}."
+            yield f"rotation needs an even width per head: {widths}"
         if untied in ("position", "crossed") and absolute == "none":
             yield f"untied={untied} needs a position table: set absolute to learned."
         if untied == "free" and absolute != "none":
@@ -254,8 +258,10 @@ class EncoderConfig(PretrainedConfig):
             if relative == "none" and used:
                 yield f"{key} needs a relative bias: set relative to t5."
         if self.absolute_special and (not self.position_size or self.stream_qk == "joint"):
-            way_out = "set position_size, and stream_qk=separate."
-            yield f"absolute_special needs a score of the position stream alone: {way_out}"
+            yield (
+                "absolute_special needs a score of the position stream alone: set position_size, and "
+                "stream_qk=separate."
+            )
         if self.residual == "normalized" and self.block == "bert":
             yield "residual=normalized is for block=neobert; BERT's block normalises the sum. Set residual=stream."
         if self.reset != "none" and untied not in ("position", "free") and relative == "none":
@@ -272,8 +278,7 @@ class EncoderConfig(PretrainedConfig):
         if absolute == "mds" and self.table_file is None:
             yield "absolute=mds needs table_file, a .npy file of shape (positions, width); got none."
         if absolute != "mds" and self.table_file is not None:
-            way_out = "A learned table starts from table_start."
-            yield f"table_file is for absolute=mds; got absolute={absolute}. {way_out}"
+            yield f"table_file is for absolute=mds; got absolute={absolute}. A learned table starts from table_start."
         if absolute != "learned" and (start := self.table_start) != "random":
             yield f"table_start={start} needs a learned table, and this scheme has none: absolute={absolute}."
         if self.table_start == "half-turn" and (self.table_width or self.position_width) < 2:
@@ -297,7 +302,7 @@ class EncoderConfig(PretrainedConfig):
 
     @property
     def d_head(self) -> int:
-        """Width of a query or key of one stream in one head: hidden_size / num_attention_heads for both streams."""
+        """Width of a query or key of one stream in one head: hidden_size / num_attention_heads, for both streams."""
         return self.hidden_size // self.num_attention_heads
 
     @property
@@ -313,28 +318,29 @@ class EncoderConfig(PretrainedConfig):
 
     @property
     def position_width(self) -> int:
-        """Width in which positions are used: that of the position stream, or hidden_size."""
+        """Width of position vectors: the width of the position stream, or hidden_size where there is one stream."""
         return self.position_size or self.hidden_size
 
     @property
     def intermediate_step(self) -> int:
-        """Smallest change of intermediate_size that the streams divide."""
+        """Smallest step of intermediate_size by which it divides over the streams like hidden_size."""
         return self.hidden_size // math.gcd(self.hidden_size, self.position_size)
 
     @property
     def scale(self) -> float:
-        """Factor of the products in the scores: 1/√(terms · d_head), two terms with TUPE's positional one, or four."""
+        """Factor of the products in the scores: 1/√(terms · d_head), with two terms for TUPE's positional one, four if
+        crossed."""
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
         return (terms * self.d_head) ** -0.5
 
     @property
     def longest(self) -> int | None:
-        """Most tokens that an input may have, or None where positions are not numbered by a table."""
+        """Largest number of tokens in an input, or None where no table numbers the positions."""
         return self.max_position_embeddings if self.absolute != "none" or self.untied == "free" else None
 
 
 def last_trained(config: Any, part: str = "all") -> int:
-    """Return the index of the last hidden state whose columns of a part a pretraining trains.
+    """Return the index of the last hidden state whose columns of a stream a pretraining trains.
 
     Where the masked-language head reads the semantic stream alone, the position half of the last block gets no gradient
     (DSTG 3.3): its matrices stay as they were drawn, so the position stream ends after the last block but one. All else

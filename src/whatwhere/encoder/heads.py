@@ -1,4 +1,4 @@
-"""Heads on the encoder: what a model predicts from its hidden states (b, n, hidden_size)."""
+"""Heads of the encoder: predictions from its hidden states (b, n, hidden_size)."""
 
 from typing import Any, TypedDict, Unpack
 
@@ -18,7 +18,7 @@ from .model import Encoder, EncoderPreTrainedModel
 
 
 class Wanted(TypedDict, total=False):
-    """What else a forward pass takes and returns: see `Encoder.forward`. Every head also takes `return_dict` (False: a
+    """Further inputs and outputs of a forward pass (`Encoder.forward`); every head also takes `return_dict` (False: a
     tuple)."""
 
     inputs_embeds: Tensor | None
@@ -27,41 +27,42 @@ class Wanted(TypedDict, total=False):
 
 
 class EncoderWithHead(EncoderPreTrainedModel):
-    """An encoder below a head."""
+    """Base class of a head: a model with an encoder below it."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.encoder = Encoder(config)
 
     def position_table(self) -> Tensor | None:
-        """See `Encoder.position_table`."""
+        """Return the position table of the encoder: see `Encoder.position_table`."""
         return self.encoder.position_table()
 
     def attention_terms(self, **inputs: Any) -> dict[str, Tensor]:
-        """See `Encoder.attention_terms`."""
+        """Compute the attention terms of the encoder: see `Encoder.attention_terms`."""
         return self.encoder.attention_terms(**inputs)
 
     def inspecting(self, see: Any) -> Any:
-        """See `Encoder.inspecting`."""
+        """Inspect the attention terms of the encoder: see `Encoder.inspecting`."""
         return self.encoder.inspecting(see)
 
     def _encode(
         self, input_ids: Tensor | None, *inputs: Tensor | None, **wanted: Unpack[Wanted]
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Last hidden state, and what else was wanted, as every head returns it."""
+        """Return the last hidden state, and the further outputs that every head returns."""
         names = ("attention_mask", "position_ids", "document_ids")
         output = self.encoder(input_ids, **dict(zip(names, inputs, strict=True)), **wanted, return_dict=True)
         return output.last_hidden_state, {"hidden_states": output.hidden_states, "attentions": output.attentions}
 
 
 def mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy in nats, at least in float32, of logits (m, c) and class numbers (m,); 0 if m is 0."""
+    """Compute the mean cross-entropy in nats, in at least float32, of logits (m, c) and class numbers (m,); 0 if m is
+    0."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(wide, targets, reduction="sum") / max(targets.numel(), 1)
 
 
 class VocabularyTransform(nn.Module):
-    """What BERT does before it looks words up: a dense layer, GELU, LayerNorm (Devlin et al. 2018, their code)."""
+    """BERT's transform before the vocabulary: a dense layer, GELU, LayerNorm (Devlin et al. 2018, their code)."""
 
     def __init__(self, width_in: int, width_out: int, eps: float) -> None:
         super().__init__()
@@ -69,12 +70,12 @@ class VocabularyTransform(nn.Module):
         self.norm = nn.LayerNorm(width_out, eps=eps)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(..., width_in) to (..., width_out)."""
+        """Transform hidden states (..., width_in) to (..., width_out)."""
         return self.norm(F.gelu(self.dense(hidden)))
 
 
 class MaskedLMHead(nn.Module):
-    """Vocabulary logits from the semantic stream, or from all of hidden with a projection per stream (DSTG 3.3, B.2).
+    """Head from hidden states to vocabulary logits, from the semantic stream or from all streams (DSTG 3.3, B.2).
 
     `decoder` reads the semantic stream and may share the word embedding. For `full`, `position_decoder` reads the
     position stream; together they are one linear map of the whole hidden state. With BERT's block, BERT's `transform`
@@ -96,7 +97,7 @@ class MaskedLMHead(nn.Module):
         self.position_decoder = nn.Linear(d_pos, config.vocab_size, bias=False) if full and not bert else None
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Logits (..., vocab_size) of hidden states (..., hidden_size)."""
+        """Return the logits (..., vocab_size) of hidden states (..., hidden_size)."""
         words = hidden[..., self.first_column :]
         logits = self.decoder(words if self.transform is None else self.transform(words))
         if self.position_decoder is not None:
@@ -105,7 +106,7 @@ class MaskedLMHead(nn.Module):
 
 
 class EncoderForMaskedLM(EncoderWithHead):
-    """Encoder with the masked-language-modelling head; the vocabulary is projected at masked tokens only."""
+    """Encoder with the masked-language-modelling head; it projects masked tokens alone to the vocabulary."""
 
     _tied_weights_keys = {"head.decoder.weight": "encoder.word_embeddings.weight"}
 
@@ -115,9 +116,11 @@ class EncoderForMaskedLM(EncoderWithHead):
         self.post_init()
 
     def get_output_embeddings(self) -> nn.Linear:
+        """Return the output layer, which may share its weight with the word embedding."""
         return self.head.decoder
 
     def set_output_embeddings(self, value: nn.Linear) -> None:
+        """Replace the output layer."""
         self.head.decoder = value
 
     @can_return_tuple
@@ -131,20 +134,21 @@ class EncoderForMaskedLM(EncoderWithHead):
         return_all_logits: bool = False,
         **wanted: Unpack[Wanted],
     ) -> MaskedLMOutput:
-        """Predict masked tokens; the inputs of `Encoder.forward` and two more.
+        """Predict masked tokens from the inputs of `Encoder.forward`.
 
         Args:
-            labels: (b, n) token ids, -100 where nothing is predicted. With labels: `loss` (mean cross-entropy in nats
-                over the labelled tokens, 0 if there is none) and `logits` (m, V) of these tokens, in reading order.
+            labels: (b, n) token ids, -100 where the loss ignores a token. With labels: `loss` (mean cross-entropy in
+                nats over the labelled tokens, 0 if there is none) and `logits` (m, V) of these tokens, in reading
+                order.
             return_all_logits: with labels, return logits (b, n, V) nevertheless. Without labels they always are.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
         if labels is None:
             return MaskedLMOutput(logits=self.head(hidden), **rest)
         if labels.shape != hidden.shape[:2]:
-            wanted_shape = tuple(hidden.shape[:2])
-            seen = tuple(labels.shape)
-            raise ValueError(f"labels must have the shape of input_ids, {wanted_shape}; got {seen}.")
+            raise ValueError(
+                f"labels must have the shape of input_ids, {tuple(hidden.shape[:2])}; got {tuple(labels.shape)}."
+            )
         chosen = labels != -100
         logits = self.head(hidden[chosen])
         loss = mean_cross_entropy(logits, labels[chosen])
@@ -157,7 +161,7 @@ def _classifier(config: EncoderConfig) -> nn.Linear:
 
 
 class EncoderForSequenceClassification(EncoderWithHead):
-    """A label, several labels or numbers per text, from its first token ([CLS]) as BERT: dense, tanh, classifier."""
+    """Encoder with a classifier of texts on the first token ([CLS]), as BERT: dense, tanh, classifier."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -176,7 +180,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
         labels: Tensor | None = None,
         **wanted: Unpack[Wanted],
     ) -> SequenceClassifierOutput:
-        """`logits` (b, num_labels); the inputs of `Encoder.forward` and `labels`.
+        """Predict `logits` (b, num_labels) of texts from the inputs of `Encoder.forward`.
 
         Args:
             labels: class numbers (b,), or numbers (b,) or (b, num_labels) to regress, or 0.0 and 1.0 (b, num_labels)
@@ -193,7 +197,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
 
 
 class EncoderForTokenClassification(EncoderWithHead):
-    """A label per token: dropout and a classifier on its hidden state."""
+    """Encoder with a classifier of tokens: dropout and a linear map of each hidden state."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -211,7 +215,10 @@ class EncoderForTokenClassification(EncoderWithHead):
         labels: Tensor | None = None,
         **wanted: Unpack[Wanted],
     ) -> TokenClassifierOutput:
-        """`logits` (b, n, num_labels); the inputs of `Encoder.forward` and `labels` (b, n): classes, -100 for none."""
+        """Predict `logits` (b, n, num_labels) of tokens from the inputs of `Encoder.forward`.
+
+        labels: (b, n) classes, -100 for tokens without a label; with them the output has a `loss` in nats.
+        """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
         logits = self.classifier(self.dropout(hidden))
         chosen = None if labels is None else labels != -100
@@ -220,7 +227,7 @@ class EncoderForTokenClassification(EncoderWithHead):
 
 
 class EncoderForQuestionAnswering(EncoderWithHead):
-    """Where in the text an answer starts and ends: two scores per token, from one linear map of its hidden state."""
+    """Encoder with a head for answers in the text: a start and an end score of each token, by one linear map."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -238,7 +245,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         end_positions: Tensor | None = None,
         **wanted: Unpack[Wanted],
     ) -> QuestionAnsweringModelOutput:
-        """`start_logits` and `end_logits` (b, n); the inputs of `Encoder.forward` and two more.
+        """Predict `start_logits` and `end_logits` (b, n) of the answer from the inputs of `Encoder.forward`.
 
         Args:
             start_positions, end_positions: (b,), the answer's first and last token; outside the text: ignored.

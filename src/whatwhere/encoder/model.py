@@ -28,7 +28,8 @@ Streams = tuple[Tensor, ...]
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean(x²) + eps) · weight, computed in at least float32 (Zhang and Sennrich 2019)."""
+    """Root-mean-square normalisation x / sqrt(mean(x²) + eps) · weight over the last axis, in at least float32 (Zhang
+    and Sennrich 2019)."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -42,7 +43,8 @@ class RMSNorm(nn.Module):
 
 
 class StreamNorm(nn.Module):
-    """The block's norm, RMSNorm or LayerNorm, for each stream, so that neither depends on the other (DSTG 3.1)."""
+    """Separate norm of each stream, RMSNorm or LayerNorm as the block has it, so that no stream depends on the other
+    (DSTG 3.1)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -54,7 +56,7 @@ class StreamNorm(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """W_down(swish(W_gate x) · W_up x) in the NeoBERT block, W_down gelu(W_up x) in BERT's.
+    """Feed-forward layer: W_down(swish(W_gate x) · W_up x) in NeoBERT's block, W_down gelu(W_up x) in BERT's.
 
     Each stream has its own W_down. "shared": gate and up see all streams (DSTG eq. 3); "separate": their own (SPLIT).
     """
@@ -66,16 +68,16 @@ class FeedForward(nn.Module):
         biased = config.block == "bert"
         self.separate = config.stream_feed_forward == "separate"
         self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
-        each = list(zip(config.stream_sizes, self.inner, strict=True))
-        read = each if self.separate else [(config.hidden_size, config.intermediate_size)]
-        self.up = nn.ModuleList(Stacked(d, (inner,) * (1 + self.gated), biased) for d, inner in read)
-        self.down = nn.ModuleList(nn.Linear(inner, d, bias=biased) for d, inner in each)
+        widths = list(zip(config.stream_sizes, self.inner, strict=True))
+        inputs = widths if self.separate else [(config.hidden_size, config.intermediate_size)]
+        self.up = nn.ModuleList(Stacked(d, (inner,) * (1 + self.gated), biased) for d, inner in inputs)
+        self.down = nn.ModuleList(nn.Linear(inner, d, bias=biased) for d, inner in widths)
 
     def _activate(self, x: Tensor, *up: Tensor) -> Tensor:
         if not self.gated:
             return F.gelu(x)
         gate = F.silu(x)
-        # In its own memory where no gradient needs it: of a large batch a new block costs more than the product.
+        # Without a gradient the product overwrites the gate: allocating a new block costs more than the product.
         return gate * up[0] if torch.is_grad_enabled() else gate.mul_(up[0])
 
     def forward(self, streams: Streams) -> Streams:
@@ -87,7 +89,7 @@ class FeedForward(nn.Module):
 
 
 class _Block(nn.Module):
-    """What both blocks are made of: attention and feed-forward with a norm for each."""
+    """Parts that both blocks share: attention and feed-forward, each with a norm."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -105,14 +107,15 @@ class _Block(nn.Module):
 
 
 class NeoBertBlock(_Block):
-    """streams + attention(norm(streams)), then streams + feed-forward(norm(streams))."""
+    """NeoBERT's pre-norm block: streams + attention(norm(streams)), then streams + feed-forward(norm(streams))."""
 
     def attention_input(self, streams: Streams) -> Streams:
-        """What the attention reads."""
+        """Return the streams that the attention reads, each (b, n, d_stream): the normalised ones."""
         return self.attention_norm(streams)
 
     def forward(self, streams: Streams, layout: Layout, backend: str) -> tuple[Streams, Tensor | None]:
-        """New streams, and the attention weights (b, h, n, n) where the backend has them."""
+        """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
+        has them."""
         normed = self.attention_norm(streams)
         update, attn = self.attention(normed, layout, backend)
         streams = self._add(normed if self.normalized_residual else streams, update)
@@ -121,14 +124,16 @@ class NeoBertBlock(_Block):
 
 
 class BertBlock(_Block):
-    """norm(streams + attention(streams)), then norm(streams + feed-forward(streams)) (Devlin et al. 2019)."""
+    """BERT's post-norm block: norm(streams + attention(streams)), then norm(streams + feed-forward(streams)) (Devlin et
+    al. 2019)."""
 
     def attention_input(self, streams: Streams) -> Streams:
-        """What the attention reads."""
+        """Return the streams that the attention reads, each (b, n, d_stream): the block's input unchanged."""
         return streams
 
     def forward(self, streams: Streams, layout: Layout, backend: str) -> tuple[Streams, Tensor | None]:
-        """New streams, and the attention weights (b, h, n, n) where the backend has them."""
+        """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
+        has them."""
         update, attn = self.attention(streams, layout, backend)
         streams = self.attention_norm(self._add(streams, update))
         return self.feed_forward_norm(self._add(streams, self.feed_forward(streams))), attn
@@ -138,7 +143,7 @@ BLOCKS: dict[str, type[NeoBertBlock] | type[BertBlock]] = {"neobert": NeoBertBlo
 
 
 class EncoderPreTrainedModel(CarriedModel):
-    """What all heads share: configuration class, backends, initial weights."""
+    """Base class of the encoder and of its heads: configuration class, attention backends, initial weights."""
 
     config: EncoderConfig
     config_class = EncoderConfig
@@ -148,7 +153,8 @@ class EncoderPreTrainedModel(CarriedModel):
     _no_split_modules = ["NeoBertBlock", "BertBlock"]
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Matrices and words drawn as configured, norms one; tables and biases say their own."""
+        """Draw matrices and word embeddings as configured and set norms to one; tables and biases initialise
+        themselves."""
         config = self.config
         if isinstance(module, nn.Linear):
             draw(module.weight, config.initializer_range, config)
@@ -164,18 +170,19 @@ class EncoderPreTrainedModel(CarriedModel):
             initialize(config)
 
     def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
-        # In code from outside its package transformers passes over a module that owns no weight directly, as if it were
-        # loaded. Tables and biases may keep all of theirs in submodules.
-        own = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
-        below = [*module.parameters(), *module.buffers()]
-        loaded = all(getattr(t, "_is_hf_initialized", False) for t in below)
-        if not own and not loaded and hasattr(module, "initialize"):
+        # For code outside its package, transformers skips a module without direct weights as if it were loaded. Tables
+        # and biases may have all their weights in submodules.
+        direct = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        tensors = [*module.parameters(), *module.buffers()]
+        loaded = all(getattr(t, "_is_hf_initialized", False) for t in tensors)
+        if not direct and not loaded and hasattr(module, "initialize"):
             is_custom_code = False
         super()._initialize_weights(module, is_custom_code)
 
 
 def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
-    """Whether tokens that see each other are as far apart in positions as in the row: then 2n - 1 distances say all."""
+    """Tell if tokens that see each other are as far apart in positions as in the row, so that 2n - 1
+    distances suffice."""
     b, n = position_ids.shape
     offset = position_ids - torch.arange(n, device=position_ids.device)
     groups = torch.arange(b, device=position_ids.device)[:, None].expand(b, n)  # tokens of a group see each other
@@ -195,29 +202,30 @@ def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_i
 
 
 def _common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """`position_ids` (b, n) as one row (1, n) where all examples agree at their tokens, else as they are."""
+    """Return `position_ids` (b, n) as one row (1, n) where all examples agree at their tokens, else unchanged."""
     if len(position_ids) < 2:
         return position_ids
     if attention_mask is None:
         return position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
-    seen = attention_mask.bool()
-    row = position_ids.masked_fill(~seen, 0).amax(0, keepdim=True)
-    return row if bool(((position_ids == row) | ~seen).all()) else position_ids
+    tokens = attention_mask.bool()
+    row = position_ids.masked_fill(~tokens, 0).amax(0, keepdim=True)
+    return row if bool(((position_ids == row) | ~tokens).all()) else position_ids
 
 
 class Encoder(EncoderPreTrainedModel):
-    """Token ids in, hidden states (b, n, hidden_size) out, [position; semantic] along the last axis."""
+    """Encoder from token ids (b, n) to hidden states (b, n, hidden_size), [position; semantic] along the last axis."""
 
     _input_embed_layer = "word_embeddings"
-    # Whether the tokens of a text are known to stand side by side, so that positions are as far apart as in the row: a
-    # graph that is exported cannot look.
+    # True if the caller knows that the tokens of a text stand side by side, so that positions are as far apart as in
+    # the row. An exported graph cannot check this itself.
     contiguous = False
-    # What heads have more: the encoder of a model with a head opens without a report about it.
+    # Weights of heads, so that the encoder of a model with a head opens without a report about them.
     _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|classifier|span)\."]
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        before = config.block == "bert"  # it normalises the embedding and each output, NeoBERT's block the last output
+        # BERT's block normalises the embedding and each output, NeoBERT's block only the last output.
+        before = config.block == "bert"
         self.word_embeddings = nn.Embedding(config.vocab_size, config.semantic_size)
         self.position_embeddings = PositionTable(config) if config.absolute != "none" else None
         self.embedding_norm = StreamNorm(config) if before else None
@@ -229,7 +237,8 @@ class Encoder(EncoderPreTrainedModel):
         self.post_init()
 
     def position_table(self) -> Tensor | None:
-        """The position table (max_position_embeddings, width) that the model uses, before any norm, or None."""
+        """Return the position table (max_position_embeddings, width) before any norm, or None for a model
+        without one."""
         return self.position_embeddings() if self.position_embeddings is not None else None
 
     def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
@@ -245,8 +254,9 @@ class Encoder(EncoderPreTrainedModel):
             readable = position_ids.device.type == "cpu" and position_ids.numel() and not torch.compiler.is_compiling()
             longest = int(position_ids.max()) + 1 if readable else n
             if readable and (lowest := int(position_ids.min())) < 0:
-                way_out = "Leave it out for 0, 1, 2, ..."
-                raise ValueError(f"Positions are counted from 0; position_ids holds {lowest}. {way_out}")
+                raise ValueError(
+                    f"Positions are counted from 0; position_ids holds {lowest}. Leave it out for 0, 1, 2, ..."
+                )
             if longest > rows:
                 raise ValueError(
                     f"Sequence reaches position {longest - 1}, but the position table has {rows} rows. "
@@ -257,23 +267,30 @@ class Encoder(EncoderPreTrainedModel):
     def layout(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None
     ) -> Layout:
-        """What the layers share: special tokens, who sees whom, distances, and all that positions alone decide."""
+        """Return the inputs that all layers share: special tokens, allowed pairs, distances, and all terms of positions
+        alone.
+
+        Args: those of `forward`, all (b, n).
+
+        Raises:
+            ValueError: a position is negative or outside the table.
+        """
         config = self.config
         n = input_ids.shape[1]
         device = input_ids.device
         cls = (input_ids == config.cls_token_id).long()
         sep = (input_ids == config.sep_token_id).long()
         special = torch.where(cls > 0, cls, 2 * sep if config.relative_special == "each" else sep)
-        looks = not torch.compiler.is_compiling() and device.type != "meta"  # values may decide which way to compute
-        if looks:
+        readable = not torch.compiler.is_compiling() and device.type != "meta"  # values may choose a faster computation
+        if readable:
             special, cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (special, cls))
         counted = position_ids is None and attention_mask is None and document_ids is None  # 0, 1, 2, ... in every row
         position_ids = self._positions(input_ids, attention_mask, position_ids)
         allowed = None
-        if attention_mask is not None and not (looks and device.type == "cpu" and bool(attention_mask.all())):
-            seen = attention_mask.bool()
-            seen = seen | ~seen.any(-1, keepdim=True)  # where all is padding, all see all: backends agree
-            allowed = seen[:, None, None, :]
+        if attention_mask is not None and not (readable and device.type == "cpu" and bool(attention_mask.all())):
+            tokens = attention_mask.bool()
+            tokens = tokens | ~tokens.any(-1, keepdim=True)  # in a row of padding alone all see all: backends agree
+            allowed = tokens[:, None, None, :]
         if document_ids is not None:
             same = document_ids[:, None, :, None] == document_ids[:, None, None, :]
             itself = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
@@ -288,14 +305,18 @@ class Encoder(EncoderPreTrainedModel):
         positions = None
         biases: list[Bias] = []
         if config.relative != "none":
-            if counted or self.contiguous or (looks and _consecutive(position_ids, attention_mask, document_ids)):
+            if counted or self.contiguous or (readable and _consecutive(position_ids, attention_mask, document_ids)):
                 distance = torch.arange(1 - n, n, device=device)
             else:
                 distance = position_ids[:, None, :] - position_ids[:, :, None]
             places = getattr(BIASES[config.relative], "places", None)
             distance = distance if places is None else places(distance, config)
         if self.untied is not None:
-            rows = position_ids[:1] if counted else _common_row(position_ids, attention_mask) if looks else position_ids
+            rows = position_ids
+            if counted:
+                rows = position_ids[:1]
+            elif readable:
+                rows = _common_row(position_ids, attention_mask)
             table = self.position_table()
             if config.untied == "crossed":
                 assert table is not None
@@ -309,7 +330,7 @@ class Encoder(EncoderPreTrainedModel):
         return Layout(special, cls, position_ids, distance, allowed, turn, positions, tuple(biases), total(biases))
 
     def embed(self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None) -> Streams:
-        """The streams that enter the first block."""
+        """Return the streams (b, n, d_stream) that enter the first block, from token ids and positions (b, n)."""
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
         table = self.position_table() if self.untied is None else None
         if table is not None:
@@ -330,7 +351,7 @@ class Encoder(EncoderPreTrainedModel):
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
     ) -> BaseModelOutput | tuple[Any, ...]:
-        """Encode.
+        """Encode token ids (b, n) as hidden states (b, n, hidden_size).
 
         Args:
             input_ids: (b, n) token ids.
@@ -371,17 +392,17 @@ class Encoder(EncoderPreTrainedModel):
         return output if return_dict is not False else output.to_tuple()
 
     def _ids(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-        """The token ids; where vectors stand for them, ids of no special token."""
+        """Return the token ids, or, where vectors stand for them, ids of no special token."""
         config = self.config
         if inputs_embeds is None:
             if input_ids is None:
                 raise ValueError("Give input_ids (batch, tokens), or inputs_embeds.")
             return input_ids
-        wanted = (config.semantic_size,) if input_ids is None else (*input_ids.shape, config.semantic_size)
-        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-len(wanted) :] != wanted:
-            seen = f"inputs_embeds has shape {tuple(inputs_embeds.shape)}"
+        shape = (config.semantic_size,) if input_ids is None else (*input_ids.shape, config.semantic_size)
+        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-len(shape) :] != shape:
             raise ValueError(
-                f"{seen}; it must be (batch, tokens, {config.semantic_size}), as input_ids where both are."
+                f"inputs_embeds has shape {tuple(inputs_embeds.shape)}; it must be (batch, tokens, "
+                f"{config.semantic_size}), with batch and tokens of input_ids where both are given."
             )
         if input_ids is not None:
             return input_ids
@@ -399,9 +420,9 @@ class Encoder(EncoderPreTrainedModel):
             raise ValueError(f"input_ids must have shape (batch, tokens); got {tuple(input_ids.shape)}.")
         for other in others:
             if other is not None and other.shape != input_ids.shape:
-                wanted = tuple(input_ids.shape)
-                seen = tuple(other.shape)
-                raise ValueError(f"Every input must have the shape of input_ids, {wanted}; got {seen}.")
+                raise ValueError(
+                    f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(other.shape)}."
+                )
         if not input_ids.shape[1]:
             raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
         if torch.compiler.is_compiling() or input_ids.device.type != "cpu" or not input_ids.numel():
@@ -423,7 +444,8 @@ class Encoder(EncoderPreTrainedModel):
         document_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """The named terms of the attention scores, each (layers, b, h, n, n) with size 1 where constant over the batch.
+        """Compute the named terms of the attention scores, each (layers, b, h, n, n), with size 1 where constant over
+        the batch.
 
         Inputs and errors are those of `forward`. In score units, before the padding mask; they sum to the scores that
         the fused path uses. Names: `semantic`, `absolute` (with TUPE's θ), `relative` (with the values at special
@@ -446,7 +468,7 @@ class Encoder(EncoderPreTrainedModel):
     def inspecting(
         self, see: Callable[[int, dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
     ) -> Iterator[None]:
-        """While it lasts, every block of a forward pass hands the terms of its attention scores to `see`.
+        """Hand the attention terms of every block to `see` during the forward passes inside the `with` statement.
 
         see: called with (block 0 ... L - 1, named terms, allowed) as in `attention_terms`: each term (b or 1, h, n, n);
         allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for everywhere. If it returns terms,

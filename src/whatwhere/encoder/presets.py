@@ -1,9 +1,9 @@
-"""Each published variant in a few lines: the diff between two papers is the diff between two presets."""
+"""Presets: each published variant in a few lines, written as its difference from another preset."""
 
 from contextlib import suppress
 from typing import Any
 
-from . import attention, tables  # noqa: F401  (they, and what they import, register what presets name)
+from . import attention, tables  # noqa: F401  (they register the parts of the presets)
 from .config import EncoderConfig
 from .registry import PRESETS, SOURCES, nearest
 from .registry import register_preset as _add
@@ -28,9 +28,9 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 
-# How a block adds, one way for all of its presets, so that a study compares position schemes alone. NeoBERT's adds to
+# Residual of each block, equal for all its presets, so that a study compares position schemes alone. NeoBERT's adds to
 # the normalised stream, which has the lower mean loss (of dstg, rope and rp: docs/method.md); BERT's normalises the
-# sum. `EncoderConfig` itself says "stream": that is what a saved configuration without the key was trained with.
+# sum. The default of `EncoderConfig` is "stream", with which saved configurations without the key were trained.
 RESIDUALS = {"neobert": "normalized", "bert": "stream"}
 
 # `streams=2` stands for the widths of the size; `d_pos="head"` gives the position stream the width of a head (SPLIT).
@@ -59,7 +59,7 @@ _add("split", None, "SPLIT, notes", streams=2, d_pos="head", **_split, dropout=0
 
 
 def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
-    """Configuration of a published variant.
+    """Return the configuration of a published variant in one of three sizes.
 
     Args:
         name: one of `PRESETS` (`whatwhere presets` lists them).
@@ -75,17 +75,17 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     if name not in PRESETS:
         close = nearest(name, list(PRESETS))
         known = f"All names: {', '.join(PRESETS)}"
-        raise ValueError(f"Unknown preset {str(name)[:60]!r}.{close} {known}; your own come with --scheme FILE.")
+        raise ValueError(f"Unknown preset {str(name)[:60]!r}.{close} {known}. Load your own with --scheme FILE.")
     if size not in SIZES:
         raise ValueError(f"Unknown size {str(size)[:60]!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
-    own = {**PRESETS[name], **fields}
-    block = own.get("block", EncoderConfig.block)
+    values = {**PRESETS[name], **fields}
+    block = values.get("block", EncoderConfig.block)
     if block not in SIZES[size]:
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
-    two = own.pop("streams", 1) == 2
-    d_pos = own.pop("d_pos", widths["position"])
-    resolved = {
+    two = values.pop("streams", 1) == 2
+    d_pos = values.pop("d_pos", widths["position"])
+    settings = {
         "preset": name,
         "hidden_size": widths["model"] + (widths["position"] if two and block == "neobert" else 0),
         "num_hidden_layers": widths["layers"],
@@ -93,13 +93,13 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         "max_position_embeddings": SIZES[size]["positions"],
         "tie_word_embeddings": widths["tied"],
         "residual": RESIDUALS[block],
-        **own,
+        **values,
     }
     with suppress(TypeError, ZeroDivisionError):  # of values that EncoderConfig refuses
         if two:
-            head = resolved["hidden_size"] // resolved["num_attention_heads"]
-            resolved.setdefault("position_size", head if d_pos == "head" else d_pos)
-    return EncoderConfig(**resolved)
+            head = settings["hidden_size"] // settings["num_attention_heads"]
+            settings.setdefault("position_size", head if d_pos == "head" else d_pos)
+    return EncoderConfig(**settings)
 
 
 __all__ = ["PRESETS", "RESIDUALS", "SIZES", "SOURCES", "preset"]

@@ -1,6 +1,6 @@
-"""Where position schemes are known by name: tables, biases, rotations and presets, the published ones and your own.
+"""Registry of position schemes by name: tables, biases, rotations and presets, the published ones and your own.
 
-A scheme of your own is one Python file that imports from `whatwhere.encoder` and registers what it adds.
+A scheme of your own is one Python file that imports from `whatwhere.encoder` and registers its parts.
 """
 
 import difflib
@@ -20,13 +20,13 @@ PRESETS: dict[str, dict[str, Any]] = {}
 SOURCES: dict[str, str] = {}  # where a preset is published
 
 _folder_readers: list[Callable[[Path], Tensor]] = []  # at most one: what reads the table of a model's folder
-_loaded: dict[Path, tuple[str, set[str]]] = {}  # files that load_scheme ran: their text and what they registered
+_loaded: dict[Path, tuple[str, set[str]]] = {}  # files that load_scheme ran: their text and the names they registered
 
 _Part = TypeVar("_Part", bound=Callable[..., Any])
 
 
 def nearest(name: str, names: tuple[str, ...] | list[str]) -> str:
-    """' Did you mean X or Y?' for a misspelt name, or '' if nothing is close."""
+    """Return " Did you mean X or Y?" for a misspelt name, or "" if no known name is close."""
     close = difflib.get_close_matches(str(name), names, n=2, cutoff=0.6)
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
@@ -45,7 +45,8 @@ def _decorator(name: str, known: dict[str, Any], kind: str) -> Callable[[_Part],
 
 
 def register_table(name: str) -> Callable[[_Part], _Part]:
-    """Class decorator: a position table, `Module(config, rows, width)` whose `forward()` gives (rows, width).
+    """Register a position table by a class decorator: `Module(config, rows, width)` whose `forward()` gives (rows,
+    width).
 
     Configurations then take it as `absolute=name`. A method `initialize(config)` sets the initial weights.
 
@@ -56,11 +57,12 @@ def register_table(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_bias(name: str) -> Callable[[_Part], _Part]:
-    """Class decorator: a relative bias, `Module(config)` whose `forward(distance)` gives (..., heads) in score units.
+    """Register a relative bias by a class decorator: `Module(config)` whose `forward(distance)` gives (..., heads) in
+    score units.
 
     `distance` holds integers of any shape, key position minus query position. Configurations take it as
     `relative=name`. A method `initialize(config)` sets the initial weights. A static method `places(distance, config)`
-    says once for all layers what `forward` gets in place of the distances, of the same shape.
+    maps the distances, once for all layers, to integers of the same shape that `forward` gets instead.
 
     Raises:
         ValueError: the name is taken.
@@ -69,7 +71,8 @@ def register_bias(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_rotation(name: str) -> Callable[[_Part], _Part]:
-    """Function decorator: `f(position_ids (b, n), d_head, config, dtype)` gives angles (b, n, d_head / 2) in radians.
+    """Register a rotation by a decorator: `f(position_ids (b, n), d_head, config, dtype)` gives angles (b, n, d_head /
+    2) in radians.
 
     Configurations take it as `rotation=name`.
 
@@ -80,7 +83,7 @@ def register_rotation(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_preset(name: str, base: str | None, source: str, **fields: Any) -> None:
-    """A named configuration: the fields of `base` (a preset registered before, or None) and those given here.
+    """Register a named configuration: the fields of `base` (an earlier preset, or None) and the given fields.
 
     Raises:
         ValueError: the name is taken, it is its own base, or the base is not registered (so no circle can arise).
@@ -119,7 +122,7 @@ def table_of_folder(folder: Path) -> Tensor:
 
 
 def load_scheme(path: str | Path) -> Path:
-    """Run a file that registers an own scheme; a second call with the same file changes nothing.
+    """Run a file that registers a scheme of your own; a second call with the same file changes nothing.
 
     Raises:
         ValueError: no such file, no Python, or it registers a name that is taken.
@@ -130,11 +133,11 @@ def load_scheme(path: str | Path) -> Path:
     text = path.read_text(encoding="utf-8")
     if path in _loaded:
         if _loaded[path][0] != text:
-            raise ValueError(f"{path} has changed since it was loaded. Start the program anew.")
+            raise ValueError(f"{path} has changed since it was loaded. Start the program again.")
         return path
     known: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES]
     before = [dict(names) for names in known]
-    # As if it stood in this folder: so the copy that a saved model carries (`from .registry import ...`) runs too.
+    # Loaded as a module of this folder, so that the copy in a saved model (`from .registry import ...`) runs too.
     spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     try:
@@ -145,13 +148,14 @@ def load_scheme(path: str | Path) -> Path:
             names.update(old)
         if isinstance(error, ValueError):
             raise
-        raise ValueError(f"The scheme {path} does not run: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
     parts = list(zip(known, before, strict=True))[:3]
     _loaded[path] = (text, {name for names, old in parts for name in names.keys() - old})
     return path
 
 
 def own_schemes(config: Any) -> dict[Path, str]:
-    """The loaded files that registered the table, bias or rotation of a configuration, each with its text."""
+    """Return the loaded files that registered the table, bias or rotation of a configuration, with their texts."""
     used = {config.absolute, config.relative, config.rotation}
     return {path: text for path, (text, added) in _loaded.items() if used & added}

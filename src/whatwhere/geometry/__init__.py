@@ -1,4 +1,5 @@
-"""Shapes of positions: numpy and scipy only, arrays in, arrays out, float64. Public names of the folder."""
+"""Shapes of positions: functions from arrays to arrays in float64, on numpy and scipy alone; public names of the
+folder."""
 
 from .counts import Counts, positional_counts
 from .distances import MIN_SUPPORT, Distributions, hellinger, positional_distributions

@@ -1,5 +1,5 @@
-"""How often each token stands at each position: sparse counts that are made in a stream, add up, and are kept in a
-file (GEOM algorithm 1, line 3, before the division).
+"""Sparse counts of tokens at positions, made in a stream, summed over parts of a corpus, and stored in a file (GEOM
+algorithm 1, line 3, before the division).
 
 Special tokens are neither counted nor positions: position i is the i-th token of the text, from 0.
 """
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Tally:
-    """Adds up rows of token ids; options as of `positional_counts`.
+    """Running sum of token counts over rows of token ids, with the options of `positional_counts`.
 
     Each token becomes one number, (group * n + position) * V + id. Numbers are sorted a million at a time (numpy sorts
     unsigned integers faster than they can be scattered into a table of that size), runs of equal ones become a sparse
@@ -65,7 +65,7 @@ class Tally:
         self._sums: list[csr_array | _Stored] = []
 
     def add(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray | int = 0) -> None:
-        """Counts the rows ids[starts[i]:starts[i + 1]]; `groups`: the group of each, (rows,), or of all.
+        """Count the rows ids[starts[i]:starts[i + 1]]; `groups` is the group of each row, (rows,), or of all rows.
 
         Raises:
             ValueError: an id or a group out of range.
@@ -87,14 +87,14 @@ class Tally:
             begin = end
 
     def add_counts(self, matrix: csr_array) -> None:
-        """Adds counts that another tally made."""
+        """Add counts, csr_array (n_groups * max_positions, vocab_size), that another tally made."""
         total: csr_array | _Stored = matrix
         while self._sums and self._sums[-1].nnz <= 2 * total.nnz:
             total = _sum(self._sums.pop(), total)
         self._sums.append(total)
 
     def total(self) -> csr_array:
-        """The counts so far, (n_groups * max_positions, vocab_size) int64; many are mapped, not held in memory."""
+        """Return the counts so far, (n_groups * max_positions, vocab_size) int64; large ones are mapped from a file."""
         self._flush()
         nothing = csr_array((len(self._row_starts) - 1, self.vocab_size), dtype=np.int64)
         total = reduce(_sum, reversed(self._sums or [nothing]))
@@ -102,7 +102,7 @@ class Tally:
         return total.mapped() if isinstance(total, _Stored) else total
 
     def _keys_of(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """One number for each token that counts."""
+        """Return one number for each token that counts."""
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab_size:
             wrong = int(ids.min() if ids.min() < 0 else ids.max())
             raise ValueError(
@@ -162,7 +162,7 @@ class _Stored:
         self.nnz = int(self.indptr[-1])
 
     def __getitem__(self, rows: slice) -> csr_array:
-        """Some rows, read into memory: pages of a map would stay there until others need the room."""
+        """Read some rows into memory: pages of a map would stay there until others need the room."""
         indptr = self.indptr[rows.start : rows.stop + 1]
         arrays = []
         for file, dtype in zip(self.files, _STORED.values(), strict=True):
@@ -171,18 +171,18 @@ class _Stored:
         return csr_array((*arrays, (indptr - indptr[0]).astype(np.int32)), shape=(len(indptr) - 1, self.shape[1]))
 
     def mapped(self) -> csr_array:
-        """All of it, read where it is looked at; what is written there is the process's own."""
+        """Return all counts mapped from the files; the process may write to its copy."""
         arrays = []
         for file, dtype in zip(self.files, _STORED.values(), strict=True):
             file.flush()
             arrays.append(np.frombuffer(mmap(file.fileno(), 0, access=ACCESS_COPY), dtype))
-        # scipy wants both kinds of index alike, and would copy what is mapped to make it so.
+        # scipy needs both index arrays of one type, and would copy the mapped one to convert it.
         indptr = self.indptr.astype(np.int32 if self.nnz < 2**31 else np.int64)
         return csr_array((*arrays, indptr), shape=self.shape)
 
 
 def _sum(a: csr_array | _Stored, b: csr_array | _Stored) -> csr_array | _Stored:
-    """Both together; a large sum block by block of rows into files."""
+    """Add two counts; a large sum goes block by block of rows into files."""
     if isinstance(a, csr_array) and isinstance(b, csr_array) and a.nnz + b.nnz <= _HELD:
         return a + b
     ends = a.indptr.astype(np.int64) + b.indptr
@@ -201,7 +201,7 @@ def positional_counts(
     groups: np.ndarray | None = None,
     n_groups: int = 1,
 ) -> csr_array:
-    """How often each token stands at each position, int64, shape (n_groups * max_positions, vocab_size).
+    """Count how often each token stands at each position: int64, shape (n_groups * max_positions, vocab_size).
 
     Counts of parts of a corpus add up to the counts of the whole. Memory grows with the non-zeros, not with the rows.
 
@@ -233,10 +233,10 @@ def positional_counts(
 
 
 def _blocks(windows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows end to end, with the starts of each and the end of the last."""
+    """Yield rows end to end, with the start of each and the end of the last."""
     if isinstance(windows, np.ndarray):
         if windows.ndim != 2:
-            raise ValueError(f"windows of shape {windows.shape}: an array of rows has two dimensions, (rows, length).")
+            raise ValueError(f"windows has shape {windows.shape}. Give an array of two dimensions, (rows, length).")
         rows, length = windows.shape
         step = max(1, _CHUNK // max(length, 1))
         for at in range(0, rows, step):
@@ -253,40 +253,42 @@ def _blocks(windows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             )
         yield ids, starts
     else:
-        for held in in_lists((_whole_numbers(row).reshape(-1) for row in windows), _CHUNK):
-            yield np.concatenate(held), np.concatenate([[0], np.cumsum([len(row) for row in held])])
+        for rows_of_chunk in in_lists((_whole_numbers(row).reshape(-1) for row in windows), _CHUNK):
+            starts = np.concatenate([[0], np.cumsum([len(row) for row in rows_of_chunk])])
+            yield np.concatenate(rows_of_chunk), starts
 
 
 def in_lists(things: Iterable[T], size: int, length: Callable[[Any], int] = len) -> Iterator[list[T]]:
-    """Things in lists, each of them as soon as it is of length `size` together."""
-    held: list[T] = []
+    """Yield lists of things, each list as soon as its things have a total length of `size`."""
+    chunk: list[T] = []
     total = 0
     for thing in things:
-        held.append(thing)
+        chunk.append(thing)
         total += length(thing)
         if total >= size:
-            yield held
-            held = []
+            yield chunk
+            chunk = []
             total = 0
-    if held:
-        yield held
+    if chunk:
+        yield chunk
 
 
 def _whole_numbers(ids: Any) -> np.ndarray:
     ids = np.asanyarray(ids)
     if ids.dtype.kind not in "iu" and ids.size:
-        raise ValueError(f"Token ids are whole numbers, these are {ids.dtype}.")
+        raise ValueError(f"Token ids are whole numbers; got {ids.dtype}.")
     return ids if ids.dtype.kind in "iu" else ids.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Counts of a corpus by position, kept apart for groups of its documents, which intervals resample.
+    """Counts of a corpus by position, separate for groups of its documents, which intervals resample.
 
     matrix: csr_array (G * n, V) int64, row g * n + i the tokens at position i in the documents of group g. positions:
         n. groups: G.
     documents: (G,) int64 documents (or rows) of each group. align: see `positional_counts`.
-    facts: what was counted, plain JSON values: corpora (a list of name and fingerprint), tokenizer_sha256, special_ids.
+    facts: origin of the counts, plain JSON values: corpora (a list of name and fingerprint), tokenizer_sha256,
+        special_ids.
     """
 
     matrix: csr_array
@@ -305,39 +307,43 @@ class Counts:
 
     @property
     def tokens(self) -> int:
-        """Tokens counted."""
+        """Number of tokens that were counted."""
         return int(self.matrix.sum())
 
     def total(self) -> csr_array:
-        """Counts of all groups together, (n, V)."""
+        """Return the counts of all groups together, (n, V)."""
         return self.of(range(self.groups))
 
     def group(self, g: int) -> csr_array:
-        """Counts of one group, (n, V)."""
+        """Return the counts of one group, (n, V).
+
+        Raises:
+            ValueError: the group does not exist.
+        """
         if not 0 <= g < self.groups:
-            raise ValueError(f"No group {g}: there are groups 0 to {self.groups - 1}.")
+            raise ValueError(f"No group {g}. Choose one of the groups 0 to {self.groups - 1}.")
         return self.matrix[g * self.positions : (g + 1) * self.positions]
 
     def of(self, groups: Iterable[int]) -> csr_array:
-        """Counts of some groups together, (n, V); a group that is named twice counts twice."""
+        """Return the counts of some groups together, (n, V); a group that is named twice counts twice."""
         parts = [self.group(g) for g in groups]
         while len(parts) > 1:  # in pairs: each number is added log2(groups) times
             parts = [reduce(add, parts[i : i + 2]) for i in range(0, len(parts), 2)]
         return parts[0] if parts else csr_array((self.positions, self.matrix.shape[1]), dtype=np.int64)
 
     def __add__(self, other: "Counts") -> "Counts":
-        """Counts of two corpora, or of two parts of one, group by group.
+        """Add counts of two corpora, or of two parts of one, group by group.
 
         Raises:
             ValueError: other positions, groups, vocabulary, alignment, tokenizer or special tokens.
         """
         for key in ("positions", "groups", "vocabulary", "align", "tokenizer_sha256", "special_ids"):
-            own, others = (
+            first, second = (
                 c.matrix.shape[1] if key == "vocabulary" else getattr(c, key, c.facts.get(key)) for c in (self, other)
             )
-            if own != others:
+            if first != second:
                 raise ValueError(
-                    f"Counts of {key}={own!r} and {key}={others!r} do not add up. Count both in the same way."
+                    f"Counts of {key}={first!r} and {key}={second!r} do not add up. Count both in the same way."
                 )
         corpora = [*self.facts.get("corpora", []), *other.facts.get("corpora", [])]
         matrix = self.matrix + other.matrix
@@ -345,14 +351,14 @@ class Counts:
         return replace(self, matrix=matrix, documents=documents, facts={**self.facts, "corpora": corpora})
 
     def save(self, path: str | Path) -> None:
-        """Writes the counts to an .npz file."""
+        """Write the counts to an .npz file."""
         about = {"format": FORMAT, **{name: getattr(self, name) for name in ("positions", "groups", "align", "facts")}}
         arrays = {name: getattr(self.matrix, name) for name in ("data", "indices", "indptr", "shape")}
         write_arrays(path, {"about": json.dumps(about), "documents": self.documents, **arrays})
 
     @classmethod
     def load(cls, path: str | Path) -> "Counts":
-        """Reads what `save` wrote.
+        """Read counts from a file that `save` wrote.
 
         Raises:
             ValueError: no such file, a damaged or foreign one, or one of another version.

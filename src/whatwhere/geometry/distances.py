@@ -17,12 +17,12 @@ MIN_SUPPORT = 500
 _NEAR = 1e-4
 _CROWDED = 0.1  # columns that this share of the rows occupies are multiplied as a dense block: equal cost near it
 _BLOCK = 2**22  # numbers of a block held beyond the result: 32 MiB
-_PAIRS = 2**18  # numbers of differences taken at once: what a cache holds
+_PAIRS = 2**18  # numbers of differences computed at once: they fit in a cache
 
 
 @dataclass(frozen=True, eq=False)
 class Distributions:
-    """Token distributions of the positions that are kept, m of n.
+    """Token distributions of m positions out of n: those with enough tokens.
 
     p: (m, V) rows that sum to 1; csr_array, or dense where smoothing makes every entry positive.
     positions: (m,) which positions the rows are, counted from 0 without special tokens, ascending.
@@ -37,7 +37,8 @@ class Distributions:
 
 
 def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: float = MIN_SUPPORT) -> Distributions:
-    """Shares of the tokens at each position, from counts (n, V); thin and unoccupied positions are left out and listed.
+    """Compute the token distribution of each position from counts (n, V); thin and unoccupied positions are left out
+    and listed.
 
     `smoothing` is added to every count before normalising. Positions without any token have no distribution and are
     left out, unless there is smoothing and min_support = 0: then they become uniform, as in GEOM. Its protocol,
@@ -59,10 +60,10 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
             f"smoothing and min_support are not negative. Got smoothing={smoothing}, min_support={min_support}."
         )
     support = np.asarray(counts.sum(axis=1)).ravel()
-    kept = (support >= min_support) & ((support > 0) | (smoothing > 0))
-    if not kept.any():
+    supported = (support >= min_support) & ((support > 0) | (smoothing > 0))
+    if not supported.any():
         most = support.max()
-        way = (
+        advice = (
             "Count more text, or smaller documents: --set document=blank-line makes one of each paragraph. Or take "
             f"fewer tokens: --set min_support={int(most)}."
             if most
@@ -70,10 +71,10 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
         )
         raise ValueError(
             f"No position has {max(min_support, 1):g} tokens, so there is no distribution to compare: at most "
-            f"{most:g}, at position {support.argmax()}. {way}"
+            f"{most:g}, at position {support.argmax()}. {advice}"
         )
-    p = counts if kept.all() else counts[kept]
-    totals = support[kept]
+    p = counts if supported.all() else counts[supported]
+    totals = support[supported]
     if smoothing > 0:
         p = (p if dense else p.toarray()) + smoothing
         totals = totals + smoothing * p.shape[1]
@@ -83,11 +84,12 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
         p = p / totals[:, None]
     if np.all(support == np.floor(support)):
         support = support.astype(np.int64)
-    return Distributions(p=p, positions=np.flatnonzero(kept), support=support, left_out=np.flatnonzero(~kept))
+    positions = np.flatnonzero(supported)
+    return Distributions(p=p, positions=positions, support=support, left_out=np.flatnonzero(~supported))
 
 
 def square_roots(p: Rows) -> Rows:
-    """√p, float64, sparse if p is: unit rows, whose Euclidean distances are the Hellinger distances.
+    """Return √p in float64, sparse if p is: unit rows, whose Euclidean distances are the Hellinger distances.
 
     Raises:
         ValueError: not two-dimensional, or a row has a negative entry or does not sum to 1.
@@ -111,8 +113,8 @@ def square_roots(p: Rows) -> Rows:
 
 
 def hellinger(p: Rows, q: Rows | None = None) -> np.ndarray:
-    """Hellinger distances between the distributions of every two positions, (m, m), symmetric with zero diagonal; with
-    `q`, of two corpora at equal positions, (m,).
+    """Compute Hellinger distances between the distributions of every two positions, (m, m), symmetric with zero
+    diagonal; with `q`, between two corpora at equal positions, (m,).
 
     d(i, j) = |√p_i - √p_j|, from 0 for equal rows to √2 for rows without a common token (no factor 1/√2: GEOM eq. 3).
     It is Euclidean in √p, so that classical MDS of the result is PCA of √p. Near-equal rows are as accurate as distant
@@ -140,7 +142,7 @@ def hellinger(p: Rows, q: Rows | None = None) -> np.ndarray:
 
 
 def inner_products(a: Rows, b: Rows | None = None) -> np.ndarray:
-    """a · bᵀ (b = a by default) for rows (m, V) and (k, V), both sparse or both dense: (m, k) float64.
+    """Compute a · bᵀ (b = a by default) for rows (m, V) and (k, V), both sparse or both dense: (m, k) float64.
 
     Sparse rows are never made dense as a whole: the columns that many rows occupy are, a block at a time, because there
     a dense product is faster; memory beyond the result stays at tens of MiB.
@@ -171,19 +173,20 @@ def inner_products(a: Rows, b: Rows | None = None) -> np.ndarray:
 
 
 def squared_norms(x: Rows) -> np.ndarray:
-    """Sum of squares of each row, (m,)."""
+    """Return the sum of squares of each row, (m,)."""
     if sparse.issparse(x):
         return np.asarray(x.multiply(x).sum(axis=1)).ravel()
     return np.einsum("mv,mv->m", x, x)
 
 
 def squared_differences(x: Rows, y: Rows) -> np.ndarray:
-    """|x_i - y_i|² row by row, (m,), from the differences themselves."""
+    """Compute |x_i - y_i|² row by row, (m,), from the differences themselves."""
     return squared_norms(x - y)
 
 
 def distances(table: np.ndarray) -> np.ndarray:
-    """Distances |x_i - x_j| between all rows of a dense table (n, d): (n, n), as exact as those of `row_distances`.
+    """Compute distances |x_i - x_j| between all rows of a dense table (n, d): (n, n), as exactly as `row_distances`
+    does.
 
     The table is centred and scaled for the product: neither a large common offset nor a scale of 1e-200 costs digits.
     """
@@ -193,7 +196,7 @@ def distances(table: np.ndarray) -> np.ndarray:
 
 
 def row_distances(x: Rows) -> np.ndarray:
-    """Distances |x_i - x_j| between all rows of (m, V), sparse or dense: (m, m), symmetric, zero diagonal.
+    """Compute distances |x_i - x_j| between all rows of (m, V), sparse or dense: (m, m), symmetric, zero diagonal.
 
     Relative error below 1e-10 for all pairs, equal rows exactly 0: pairs that are near for their norms are computed
     again from their differences.
@@ -202,7 +205,8 @@ def row_distances(x: Rows) -> np.ndarray:
 
 
 def _from_products(products: np.ndarray, x: Rows) -> np.ndarray:
-    """Distances between the rows of `x` from inner products of them (from any origin), near pairs from the rows."""
+    """Compute distances between the rows of `x` from their inner products (from any origin), and for near pairs from
+    the rows."""
     norms = products.diagonal()
     squares = -2 * products
     squares += norms[:, None]
@@ -219,7 +223,8 @@ def _from_products(products: np.ndarray, x: Rows) -> np.ndarray:
 
 
 def check_distances(dist: np.ndarray, signed: bool = False) -> np.ndarray:
-    """A (m, m) distance matrix as float64; `signed`: roots of corrected squares, negative where the square is.
+    """Return a checked (m, m) distance matrix as float64; `signed`: roots of corrected squares, negative where the
+    square is.
 
     Raises:
         ValueError: not square, fewer than two positions, not finite, not symmetric, negative, or a diagonal beside 0.
@@ -248,14 +253,16 @@ def check_distances(dist: np.ndarray, signed: bool = False) -> np.ndarray:
         raise ValueError(
             f"Distances are not negative. The smallest is {dist.min():.6g}. For signed squares use mds_of_squares."
         )
-    own = np.abs(dist.diagonal()).max()
-    if own > 1e-8 * largest:
-        raise ValueError(f"A position's distance to itself is 0. The diagonal reaches {own:.6g}: no distances?")
+    diagonal = np.abs(dist.diagonal()).max()
+    if diagonal > 1e-8 * largest:
+        raise ValueError(
+            f"A position's distance to itself is 0, and the diagonal reaches {diagonal:.6g}. Give a distance matrix."
+        )
     return dist
 
 
 def check_table(table: np.ndarray) -> np.ndarray:
-    """A table (n, d) of position vectors as float64.
+    """Return a checked table (n, d) of position vectors as float64.
 
     Raises:
         ValueError: not two-dimensional, not real, fewer than two rows, no columns, or not finite.
@@ -270,7 +277,7 @@ def check_table(table: np.ndarray) -> np.ndarray:
     bad = ~np.isfinite(table).all(axis=1)
     if bad.any():
         raise ValueError(
-            f"The table has NaN or infinite values in {bad.sum()} rows, first row {bad.argmax()}. Use a checkpoint "
-            "from before they came."
+            f"The table has NaN or infinite values in {bad.sum()} rows, first row {bad.argmax()}. Use an earlier "
+            "checkpoint."
         )
     return table.astype(np.float64)

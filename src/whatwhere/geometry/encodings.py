@@ -6,16 +6,18 @@ import numpy as np
 
 
 def sinusoidal(n: int, d: int) -> np.ndarray:
-    """Vaswani et al. 2017 (GEOM eq. 2): columns 2k and 2k + 1 are sin and cos of i / 10000^(2k/d); (n, d)."""
+    """Return the sinusoidal table (n, d): columns 2k and 2k + 1 are sin and cos of i / 10000^(2k/d) (Vaswani et al.
+    2017; GEOM eq. 2)."""
     angles = _angles(n, d)
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(n, -1)[:, :d]
 
 
 def rope(n: int, d: int, head_width: int = 64) -> np.ndarray:
-    """RoPE as a table: cos and sin of i / 10000^(2k/head_width) for position i, repeated for every head; (n, d).
+    """Return RoPE as a table (n, d): cos and sin of i / 10000^(2k/head_width) for position i, repeated for
+    every head.
 
-    RoPE has no table: it turns queries and keys. GEOM gives its stress without saying of what; these columns come
-    within 1 % of it with heads 64 wide (the distances are those of `sinusoidal` at width head_width, times √(d /
+    RoPE has no table: it turns queries and keys. GEOM gives a stress of RoPE and does not name the table; these columns
+    come within 1 % of it with heads 64 wide (the distances are those of `sinusoidal` at width head_width, times √(d /
     head_width)).
 
     Raises:
@@ -31,7 +33,7 @@ def rope(n: int, d: int, head_width: int = 64) -> np.ndarray:
 
 
 def alibi(n: int, heads: int = 12, slopes: Sequence[float] | None = None) -> np.ndarray:
-    """ALiBi as a table: -m_h · i / n for position i and head h; (n, heads).
+    """Return ALiBi as a table (n, heads): -m_h · i / n for position i and head h.
 
     ALiBi has no table either: it subtracts m_h · |i - j| from scores. All distances of this one are multiples of |i -
     j|, so that slopes matter to raw stress only. By default m_h = 2^(-8h/heads), h from 1: the slopes of Press et al.
@@ -50,12 +52,12 @@ def alibi(n: int, heads: int = 12, slopes: Sequence[float] | None = None) -> np.
 
 
 def random_table(n: int, d: int, seed: int = 0) -> np.ndarray:
-    """Independent standard normal values; (n, d)."""
+    """Draw a table (n, d) of independent standard normal values."""
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
 # name -> table of n positions at width d. RoPE's head is 64 wide, or as wide as a smaller table; ALiBi has 12 columns
-# whatever d is.
+# for any d.
 ENCODINGS: dict[str, Callable[[int, int], np.ndarray]] = {
     "sinusoidal": sinusoidal,
     "rope": lambda n, d: rope(n, d, min(64, d)),
@@ -65,6 +67,6 @@ ENCODINGS: dict[str, Callable[[int, int], np.ndarray]] = {
 
 
 def _angles(n: int, d: int) -> np.ndarray:
-    """i · 10000^(-2k/d) for k < d/2, rounded up; (n, ⌈d/2⌉)."""
+    """Return i · 10000^(-2k/d) for k < d/2, rounded up; (n, ⌈d/2⌉)."""
     k = np.arange((d + 1) // 2)
     return np.arange(n)[:, None] * np.exp(-2 * k / d * np.log(10000.0))

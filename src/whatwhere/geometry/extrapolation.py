@@ -1,5 +1,5 @@
 """Position tables continued beyond the length that they were learned at: the five proposals of the SPLIT notes
-(equations 2-6), and beside them what others do (interpolation, rotations, the geometry of a longer corpus)."""
+(equations 2-6), and methods of others (interpolation, rotations, the geometry of a longer corpus)."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from .encodings import sinusoidal
 
 FINER = 16  # frequencies that are tried for a rotation, per whole turn over the table
 HIDDEN = 32  # units of the network of `learned`
-RIDGE = 1e-4  # on what stands behind them: the equation names none, and without one they run away beyond the table
+RIDGE = 1e-4  # on the output weights: the equation has none, and without one they diverge beyond the table
 
 
 def extrapolate(
@@ -25,7 +25,7 @@ def extrapolate(
     points: np.ndarray | None = None,
     as_written: bool = False,
 ) -> np.ndarray:
-    """A table of `length` positions from one of L learned ones: (length, d) float64.
+    """Continue a table of L learned positions to `length` positions: (length, d) float64.
 
     Rows below L stay as they are, but for the methods that stretch (`linear`, `nearest`) and with `as_written`.
 
@@ -44,7 +44,7 @@ def extrapolate(
     ============  ====================================================================================================
 
     Args:
-        table: (L, d) real numbers; row i is position i, so rows that belong to no position are to be cut off before.
+        table: (L, d) real numbers; row i is position i, so cut off rows that belong to no position first.
         components: number K of frequencies of `fourier` and `rotation`, at most L/2; default: L/16, from 1 to 16.
         points: (length or more, r) of `mds`, such as `classical_mds(...).coords` of a corpus with longer texts.
         as_written: the equation for all rows, those below L too (`fourier`: as printed).
@@ -75,19 +75,20 @@ def extrapolate(
     if method != "mds" and points is not None:
         raise ValueError(f"points are of the method mds. Got method={method!r}; give mds, or leave points out.")
     if points is not None:
-        made = _image(table, np.asarray(points, np.float64), length)
+        longer = _image(table, np.asarray(points, np.float64), length)
     elif method in OF_WAVES:
         count = components or usual_components(n)
-        made = _fourier(table, length, count, as_written) if method == "fourier" else _rotation(table, length, count)
+        longer = _fourier(table, length, count, as_written) if method == "fourier" else _rotation(table, length, count)
     else:
-        made = _OF_THE_TABLE[method](table, length)
+        longer = _OF_THE_TABLE[method](table, length)
     if not as_written and method not in ("linear", "nearest"):
-        made[:n] = table
-    return made
+        longer[:n] = table
+    return longer
 
 
 def usual_components(positions: int) -> int:
-    """Frequencies of `fourier` and `rotation` where none are asked for: a sixteenth of the positions, from 1 to 16."""
+    """Return the default number of frequencies of `fourier` and `rotation`: a sixteenth of the positions,
+    from 1 to 16."""
     return min(max(positions // 16, 1), 16)
 
 
@@ -101,8 +102,8 @@ def _fourier(table: np.ndarray, length: int, components: int, as_written: bool) 
     strongest = np.argsort(-(np.abs(waves) ** 2).sum(axis=1), kind="stable")[:components]
     weights = np.where((2 * (strongest + 1) == n) & (not as_written), 1.0, 2.0) / n
     turns = np.exp(2j * np.pi * np.outer(np.arange(length), strongest + 1) / n)
-    made = ((turns * weights) @ waves[strongest]).real
-    return made if as_written else made + table.mean(axis=0)
+    periodic = ((turns * weights) @ waves[strongest]).real
+    return periodic if as_written else periodic + table.mean(axis=0)
 
 
 def _cyclic(table: np.ndarray, length: int) -> np.ndarray:
@@ -120,8 +121,8 @@ def _learned(table: np.ndarray, length: int) -> np.ndarray:
 
 
 def _network(table: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """f(x) of the network whose values at i/L are nearest to the table: hidden weights by L-BFGS, those behind them by
-    least squares."""
+    """Evaluate at x the network whose values at i/L are nearest to the table: hidden weights by L-BFGS, output weights
+    by least squares."""
     n = len(table)
     mean = table.mean(axis=0)
     scale = table.std() or 1.0
@@ -135,7 +136,7 @@ def _network(table: np.ndarray, x: np.ndarray) -> np.ndarray:
         return np.tanh(np.outer(at, weights[:HIDDEN]) + weights[HIDDEN:])
 
     def fitted(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What stands behind the hidden units, with the ridge, and what is left of the table."""
+        """Return the output weights, by least squares with the ridge, and the residual of the table."""
         units = np.column_stack([hidden(weights, inside), np.ones(n)])
         behind = np.linalg.solve(units.T @ units + RIDGE * n * np.eye(HIDDEN + 1), units.T @ target)
         return behind, units @ behind - target
@@ -158,8 +159,11 @@ def _decay(table: np.ndarray, length: int) -> np.ndarray:
 
 
 def _rotation(table: np.ndarray, length: int, components: int) -> np.ndarray:
-    """Mean and waves: frequencies are taken one after the other, each the one that says most of the rest, then all are
-    fitted together by least squares; one is taken anew while that says a hundredth more of what is left."""
+    """Continue the mean and waves of any frequency.
+
+    Frequencies are taken one after the other, each the one that explains most of the rest, then all are fitted together
+    by least squares; one is replaced while that explains a hundredth more of the rest.
+    """
     n = len(table)
     u, s, _ = np.linalg.svd(table - table.mean(axis=0), full_matrices=False)
     scores = (u * s)[:, : max(1, min(int(np.sum(s > 1e-9 * s[0])), 2 * components + 1))]
@@ -198,16 +202,17 @@ def _rotation(table: np.ndarray, length: int, components: int) -> np.ndarray:
 
 
 def _waves(turns: np.ndarray, at: np.ndarray, n: int) -> np.ndarray:
-    """(places, 1 + 2 · waves): ones, cosines and sines of so many turns over n positions."""
+    """Return ones, cosines and sines (places, 1 + 2 · waves) of waves with the given turns over n positions."""
     angles = 2 * np.pi * np.outer(at, turns) / n
     return np.hstack([np.ones((len(at), 1)), np.cos(angles), np.sin(angles)])
 
 
 def _explained(turns: np.ndarray, grid: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Of each frequency of a grid the sum of squares of `rest` that its wave explains beside those there are."""
+    """Return the sum of squares of `rest` that a wave of each frequency of a grid explains beside the waves
+    of `turns`."""
     n = len(rest)
     basis = np.linalg.qr(_waves(turns, np.arange(n), n))[0]
-    found = []
+    explained = []
     for some in np.array_split(grid, -(-len(grid) // 512)):
         waves = _waves(some, np.arange(n), n)[:, 1:]
         waves -= basis @ (basis.T @ waves)
@@ -218,8 +223,8 @@ def _explained(turns: np.ndarray, grid: np.ndarray, rest: np.ndarray) -> np.ndar
         cs = (c * s).sum(0)
         x = c.T @ rest  # (frequencies, columns)
         y = s.T @ rest
-        found.append((ss * (x * x).sum(1) + cc * (y * y).sum(1) - 2 * cs * (x * y).sum(1)) / (cc * ss - cs**2))
-    return np.concatenate(found)
+        explained.append((ss * (x * x).sum(1) + cc * (y * y).sum(1) - 2 * cs * (x * y).sum(1)) / (cc * ss - cs**2))
+    return np.concatenate(explained)
 
 
 def _stretched(table: np.ndarray, length: int) -> np.ndarray:
@@ -235,8 +240,8 @@ def _nearest(table: np.ndarray, length: int) -> np.ndarray:
 
 def _image(table: np.ndarray, points: np.ndarray, length: int) -> np.ndarray:
     if points.ndim != 2 or len(points) < length or not np.isfinite(points[:length]).all():
-        seen = f"shape {points.shape}" + " with NaN or infinity" * (not np.isfinite(points).all())
-        raise ValueError(f"points has a row of finite numbers for each of {length} positions. Got {seen}.")
+        shape = f"shape {points.shape}" + " with NaN or infinity" * (not np.isfinite(points).all())
+        raise ValueError(f"points has a row of finite numbers for each of {length} positions. Got {shape}.")
     known = np.column_stack([points[:length], np.ones(length)])
     return np.asarray(known @ lstsq(known[: len(table)], table)[0])
 

@@ -1,5 +1,5 @@
-"""Multidimensional scaling: the position table whose distances are those of a corpus (GEOM proposition 6, algorithm 1),
-and SMACOF.
+"""Multidimensional scaling (MDS): the position table with the distances of a corpus (GEOM proposition 6,
+algorithm 1), and SMACOF.
 
 The Hellinger distance is Euclidean in √p. So B is positive semidefinite for every corpus, n - 1 dimensions reproduce
 every distance (GEOM section 5.2 says the contrary), and classical MDS is PCA of √p. It minimises strain, not stress:
@@ -16,7 +16,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from .distances import Rows, check_distances, distances, hellinger, inner_products, square_roots, squared_norms
 from .stress import stress_of_distances
 
-# Beyond so many positions a few dimensions come from a truncated decomposition, without an n x n matrix.
+# Positions beyond which a few dimensions come from a truncated decomposition, without an n x n matrix.
 FULL_UP_TO = 2048
 NOISE_MARGIN = 1.2  # largest and most negative eigenvalue of chance alone differ by less (Tracy-Widom: some n^(-2/3))
 _ROWS_AT_ONCE = 512
@@ -31,8 +31,8 @@ class MDS:
     eigenvalues: descending; of B, all n (negative ones too), or the first r where no n x n matrix was built; of SMACOF,
         the r variances times n of its columns.
     rank: number of eigenvalues of B above rounding: the dimensions of an exact fit (with r eigenvalues: at most r).
-    stress: GEOM eq. 4, raw, of the coordinates against the distances that were given.
-    note: empty, or one sentence on what is not as asked.
+    stress: GEOM eq. 4, raw, of the coordinates against the given distances.
+    note: empty, or one sentence on the difference between request and result.
     history, converged: of SMACOF, stress before the first and after every step; whether the last fall was below tol.
     """
 
@@ -46,12 +46,12 @@ class MDS:
 
     @property
     def noise(self) -> float:
-        """Size of the most negative eigenvalue, 0 if none is; those of corrected distances up to it may be chance."""
+        """Size of the most negative eigenvalue, 0 without one; corrected eigenvalues up to this size may be chance."""
         return max(0.0, -float(self.eigenvalues[-1]))
 
 
 def classical_mds(dist: np.ndarray, dims: int | None = None) -> MDS:
-    """Classical MDS of a distance matrix (Torgerson 1952; GEOM algorithm 1).
+    """Compute classical MDS of a distance matrix (Torgerson 1952; GEOM algorithm 1).
 
     1. B = -½ H D H with D the squared distances and H = I - 11ᵀ/n.
     2. B = U Λ Uᵀ, eigenvalues descending; the positive ones are kept.
@@ -72,7 +72,8 @@ def classical_mds(dist: np.ndarray, dims: int | None = None) -> MDS:
 
 
 def mds_of_squares(squares: np.ndarray, dims: int | None = None) -> MDS:
-    """Classical MDS of signed squared distances, as the corrected ones are (`corrected_hellinger(...).squares`).
+    """Compute classical MDS of signed squared distances, as the corrected ones are
+    (`corrected_hellinger(...).squares`).
 
     As `classical_mds`, but negative squares go in as they are, and rank counts the eigenvalues that exceed the size of
     the most negative one (`noise`) by a fifth. Chance makes as large eigenvalues on either side of 0, so those are the
@@ -86,12 +87,13 @@ def mds_of_squares(squares: np.ndarray, dims: int | None = None) -> MDS:
 
 
 def hellinger_mds(p: Rows, dims: int | None = None) -> MDS:
-    """Classical MDS of the Hellinger distances of token distributions, straight from them: PCA of √p.
+    """Compute classical MDS of the Hellinger distances of token distributions, directly from the distributions: PCA of
+    √p.
 
     The distances of `classical_mds(hellinger(p), dims)` to 1e-10; coordinates may rotate among near-equal eigenvalues.
-    Up to 2,048 positions, or for more than a quarter of n dimensions, that is what is done, being faster. Beyond, the
-    first `dims` singular vectors of the centred √p are found by Lanczos steps without any n x n matrix; then
-    `eigenvalues` are theirs and `rank` is at most `dims`.
+    Up to 2,048 positions, or for more than a quarter of n dimensions, the function calls `classical_mds`, which is
+    faster there. Beyond, Lanczos steps give the first `dims` singular vectors of the centred √p without any n x n
+    matrix; then `eigenvalues` are theirs and `rank` is at most `dims`.
 
     Args:
         p: (n, V) rows that sum to 1, sparse or dense.
@@ -105,14 +107,14 @@ def hellinger_mds(p: Rows, dims: int | None = None) -> MDS:
 def smacof(
     dist: np.ndarray, dims: int, init: str | np.ndarray = "classical", max_iter: int = 300, tol: float = 1e-6
 ) -> MDS:
-    """Coordinates of least raw stress, by majorisation (de Leeuw 1977; Borg & Groenen, Modern MDS, ch. 8).
+    """Compute coordinates of least raw stress, by majorisation (de Leeuw 1977; Borg & Groenen, Modern MDS, ch. 8).
 
     1. Start from classical MDS, or from `init`.
     2. Guttman transform: X <- B(X) X / n with B(X)_ij = -dist_ij / d_ij(X) off the diagonal (0 where d_ij = 0) and rows
       that sum to 0.
     3. Stop when stress falls by less than `tol` of itself, or after `max_iter` steps; then `note` says so.
 
-    Stress never rises, and the last coordinates are those of least stress. It ends in a local minimum, which in one
+    Stress never rises, and the last coordinates have the least stress. It ends in a local minimum, which in one
     dimension may be far from the best. At the rank of the distances classical MDS is exact already and comes back.
 
     Args:
@@ -158,7 +160,7 @@ def smacof(
 
 
 def mds_table(coords: np.ndarray, positions: np.ndarray, rank: int, rows: int | None = None) -> np.ndarray:
-    """A table for a model, (rows, rank): row 0 ([CLS]) zero, row i + 1 the coordinates of position i.
+    """Return a table for a model, (rows, rank): row 0 ([CLS]) zero, row i + 1 the coordinates of position i.
 
     Positions between two supported ones are interpolated linearly. Beyond the last supported one, and before the first,
     there is nothing to go by and nothing is invented. Written with numpy.save, `preset("ap", absolute="mds",
@@ -196,7 +198,7 @@ def mds_table(coords: np.ndarray, positions: np.ndarray, rank: int, rows: int | 
 
 
 def centred_gram(squares: np.ndarray) -> np.ndarray:
-    """B = -½ H D H of squared distances D (GEOM eq. 5): the inner products of the centred points; (n, n)."""
+    """Compute B = -½ H D H of squared distances D (GEOM eq. 5): the inner products of the centred points; (n, n)."""
     gram = -0.5 * np.asarray(squares, dtype=np.float64)
     means: np.ndarray = gram.mean(axis=0)
     return gram - means - means[:, None] + means.mean()
@@ -209,7 +211,7 @@ def _checked_dims(dims: int) -> int:
 
 
 def _embedding(b: np.ndarray, dist: np.ndarray, dims: int | None, above: float) -> MDS:
-    """Steps 2 and 3; `above` times the size of the most negative eigenvalue is the least that counts."""
+    """Compute steps 2 and 3; an eigenvalue counts above `above` times the size of the most negative one."""
     n = len(b)
     values, vectors = eigh(b, driver="evd" if n <= 4096 else "evr", overwrite_a=True, check_finite=False)
     values = values[::-1]
@@ -220,31 +222,31 @@ def _embedding(b: np.ndarray, dist: np.ndarray, dims: int | None, above: float) 
             "All positions have the same distribution, or differ by chance alone: there is nothing to scale. Count "
             "more text."
         )
-    wanted = rank if dims is None else _checked_dims(dims)
-    r = min(wanted, rank)
+    asked = rank if dims is None else _checked_dims(dims)
+    r = min(asked, rank)
     coords = _signed(vectors[:, :r] * np.sqrt(values[:r]))
-    return MDS(coords, values.copy(), rank, stress_of_distances(distances(coords), dist), _note(wanted, rank))
+    return MDS(coords, values.copy(), rank, stress_of_distances(distances(coords), dist), _note(asked, rank))
 
 
 def _rounding(n: int, largest: float) -> float:
-    """Below it an eigenvalue of B is rounding."""
+    """Return the size below which an eigenvalue of B is rounding."""
     return 8 * n * np.finfo(float).eps * max(float(largest), 0.0)
 
 
-def _note(wanted: int, rank: int) -> str:
-    used = f"{wanted} dimensions asked, {rank} used: that is the rank, and they reproduce all distances."
-    return used if wanted > rank else ""
+def _note(asked: int, rank: int) -> str:
+    note = f"{asked} dimensions asked, {rank} used: that is the rank, and they reproduce all distances."
+    return note if asked > rank else ""
 
 
 def _signed(coords: np.ndarray) -> np.ndarray:
-    """Columns turned so that their largest entry is positive, the first of those that are as large but for rounding."""
+    """Return columns turned so that their largest entry is positive; of entries equal but for rounding, the first."""
     size = np.abs(coords)
     largest = (size >= (1 - 1e-6) * size.max(axis=0)).argmax(axis=0)
     return coords * np.where(coords[largest, np.arange(coords.shape[1])] < 0, -1.0, 1.0)
 
 
 def _truncated(roots: Rows, dims: int) -> MDS:
-    """The first singular vectors of the centred √p, by Lanczos steps on v -> H √p √pᵀ H v."""
+    """Compute the first singular vectors of the centred √p, by Lanczos steps on v -> H √p √pᵀ H v."""
     n = roots.shape[0]
     roots = roots.tocsc() if sparse.issparse(roots) else roots  # once, as the products need it
 

@@ -1,4 +1,5 @@
-"""Do distances grow with that of positions? Violated triples; Toeplitz, circulant shares (GEOM 6.6, remark 7)."""
+"""Growth of distances with the distance of positions: violated triples, Toeplitz and circulant shares (GEOM 6.6, remark
+7)."""
 
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ TOLERANCE = 1e-9  # of the largest distance: equal distances differ by rounding
 
 
 class Share(NamedTuple):
-    """A share of triples with its 95 % interval: low = value = high where all triples were counted."""
+    """Share of triples with its 95 % interval: low = value = high where all triples were counted."""
 
     value: float
     low: float
@@ -21,7 +22,8 @@ class Share(NamedTuple):
 
 
 def monotonicity_violations(table: np.ndarray) -> float:
-    """Share of the triples of positions that a table (n, d) orders against their distance in the text (GEOM 6.6).
+    """Return the share of triples of positions that a table (n, d) orders against their distance in the text (GEOM
+    6.6).
 
     Triples of distinct i, j, k with |i - j| < |i - k|; violated if |p_i - p_j| > |p_i - p_k| + 1e-9 · the largest
     distance. 0 for a table that is monotone, 0.5 for a random one. Up to 1,024 positions every triple is counted, in
@@ -34,7 +36,11 @@ def monotonicity_violations(table: np.ndarray) -> float:
 
 
 def monotonicity_interval(table: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> Share:
-    """`monotonicity_violations` with Wilson's 95 % interval over the random triples; a point where all are counted."""
+    """Return the share of violated triples of a table (n, d) with its 95 % interval.
+
+    It counts the triples of `monotonicity_violations`. Beyond 1,024 positions the interval is Wilson's over the random
+    triples; up to there all triples are counted and the interval is a point.
+    """
     table = check_table(table)
     if len(table) <= EXACT_UP_TO:
         share = violations_of_distances(distances(table))
@@ -51,7 +57,7 @@ def monotonicity_interval(table: np.ndarray, samples: int = SAMPLES, seed: int =
 
 
 def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = None, signed: bool = False) -> float:
-    """Share of violated triples of an (n, n) distance matrix, as `monotonicity_violations` counts them.
+    """Return the share of violated triples of an (n, n) distance matrix, as `monotonicity_violations` counts them.
 
     Args:
         dist: (n, n) distances. With `signed`, roots of corrected squares, negative where the square is: cut off at 0
@@ -69,8 +75,9 @@ def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = Non
         near = np.abs(where[i] - where[j])
         far = np.abs(where[i] - where[k])
         counted = near != far
-        j, k = np.where(near < far, j, k)[counted], np.where(near < far, k, j)[counted]
-        return float(np.mean(dist[i[counted], j] > dist[i[counted], k] + slack))
+        nearer = np.where(near < far, j, k)[counted]
+        farther = np.where(near < far, k, j)[counted]
+        return float(np.mean(dist[i[counted], nearer] > dist[i[counted], farther] + slack))
     violated = triples = 0
     for i in range(n):
         lag = np.delete(np.abs(where - where[i]), i)
@@ -82,26 +89,29 @@ def violations_of_distances(dist: np.ndarray, positions: np.ndarray | None = Non
 
 
 def toeplitz_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
-    """Share of the variance of the entries off the diagonal that the nearest Toeplitz matrix (diagonal means) explains.
+    """Return the share of variance off the diagonal that the nearest Toeplitz matrix (diagonal means) explains, in [0,
+    1].
 
     1 if the entries depend on j - i alone; about 1/n for a symmetric matrix without such an order. The diagonal is left
     out: distances have zeros there and few counts raise it in B, so that a matrix of noise would look like a Toeplitz
-    one. NaN if all are equal. `positions`: (n,) those of the rows, where they have gaps.
+    one. NaN if all are equal. `positions`: (n,) positions of the rows, where they have gaps.
     """
     return _share(matrix, positions, cyclic=False)
 
 
 def circulant_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
-    """`toeplitz_share` for the nearest circulant matrix (means over equal j - i mod n), which it never exceeds.
+    """Return the share of variance off the diagonal that the nearest circulant matrix explains; `toeplitz_share` is
+    never less.
 
-    1 only if first and last position are neighbours: the premise under which GEOM remark 7 calls sinusoids optimal.
+    Its entries are means over equal j - i mod n. It is 1 only if first and last position are neighbours: the premise
+    under which GEOM remark 7 calls sinusoids optimal.
     About 1/(2n) for a symmetric matrix without such an order.
     """
     return _share(matrix, positions, cyclic=True)
 
 
 def _share(matrix: np.ndarray, positions: np.ndarray | None, cyclic: bool) -> float:
-    """R² of the means over equal lags."""
+    """Compute R² of the means over equal lags."""
     matrix = np.asarray(matrix, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 3:
         raise ValueError(f"A square matrix of at least 3 positions is needed. Got shape {matrix.shape}.")
@@ -130,9 +140,10 @@ def _where(positions: np.ndarray | None, n: int) -> np.ndarray:
 
 
 def _triples(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
-    """(3, samples) random i, j, k, distinct, |i - j| < |i - k|, each such triple equally likely."""
+    """Draw (3, samples) random i, j, k, distinct, |i - j| < |i - k|, each such triple equally likely."""
     i, j, k = rng.integers(n, size=(3, samples + samples // 4))
     swap = np.abs(i - j) > np.abs(i - k)
-    j, k = np.where(swap, k, j), np.where(swap, j, k)
-    good = (i != j) & (np.abs(i - j) < np.abs(i - k))
-    return np.stack([i[good], j[good], k[good]])[:, :samples]
+    near = np.where(swap, k, j)
+    far = np.where(swap, j, k)
+    good = (i != near) & (np.abs(i - near) < np.abs(i - far))
+    return np.stack([i[good], near[good], far[good]])[:, :samples]

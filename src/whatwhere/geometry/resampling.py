@@ -1,8 +1,9 @@
-"""What few samples do to Hellinger distances: noise floor, corrected distances, intervals over groups of documents.
+"""Effects of few samples on Hellinger distances: noise floor, corrected distances, intervals over groups of
+documents.
 
 An estimated distribution is further from every other one than the true one is, the more so the fewer tokens it has, so
 that a corpus of noise looks like n equidistant positions. Halves of the documents have independent noise, and products
-across them are free of it. What that leaves: the root of an estimated share is too small on average where its word was
+across them are free of it. One bias remains: the root of an estimated share is too small on average where its word was
 counted a few times only, and 0 where it was not counted at all. At equal support that shrinkage is the same and
 cancels; positions of unequal support would differ even on average.
 """
@@ -25,7 +26,7 @@ _SERIES_FROM = 16.0  # mean number of tokens from which three terms of a series 
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """Hellinger distances without what chance adds, and how large that is; m positions.
+    """Hellinger distances without the part that chance adds, with the noise floor; m positions.
 
     squares: (m, m) squared distances, mean over splits of the documents; an estimate free of the noise's squares, so
         small ones may be negative. Zero diagonal.
@@ -43,17 +44,17 @@ class Corrected:
 
     @property
     def signed(self) -> np.ndarray:
-        """(m, m) roots of the squares with their sign, for orders and correlations, which cutting at 0 would bias."""
+        """Roots (m, m) of the squares with their sign, for orders and correlations, which cutting at 0 would bias."""
         return np.sign(self.squares) * np.sqrt(np.abs(self.squares))
 
     @property
     def distances(self) -> np.ndarray:
-        """(m, m) roots of the squares, negative ones as 0."""
+        """Roots (m, m) of the squares, negative ones as 0."""
         return np.sqrt(np.maximum(self.squares, 0.0))
 
 
 class Interval(NamedTuple):
-    """A statistic of all documents and its 95 % interval; arrays or numbers."""
+    """Statistic of all documents with its 95 % interval; arrays or numbers."""
 
     value: Any
     low: Any
@@ -61,8 +62,8 @@ class Interval(NamedTuple):
 
 
 def corrected_squares(a: Rows, b: Rows) -> np.ndarray:
-    """Squared distances (a_i - a_j) · (b_i - b_j) from √p of two halves of the documents, (m, V) each: (m, m), signed,
-    zero diagonal.
+    """Compute squared distances (a_i - a_j) · (b_i - b_j) from √p of two halves of the documents, (m, V) each: (m, m),
+    signed, zero diagonal.
 
     Equal to ½(|a_i - b_j|² + |b_i - a_j|²) - ½(|a_i - b_i|² + |a_j - b_j|²). The noise of a and b is independent, so it
     adds nothing on average, where |a_i - a_j|² contains the square of both noises. Positions of equal distribution are
@@ -75,19 +76,20 @@ def corrected_squares(a: Rows, b: Rows) -> np.ndarray:
     if a.shape != b.shape:
         raise ValueError(f"Two halves have the same positions and vocabulary. Got shapes {a.shape} and {b.shape}.")
     across = inner_products(a, b)
-    own = across.diagonal()
-    return own[:, None] + own - (across + across.T)
+    norms = across.diagonal()
+    return norms[:, None] + norms - (across + across.T)
 
 
 def corrected_hellinger(
     groups: Sequence[Counts], positions: np.ndarray, splits: int = 10, seed: int = 0, *, equal_support: bool = True
 ) -> Corrected:
-    """Corrected squared Hellinger distances and noise floor from counts in groups of documents, each group (n, V).
+    """Compute corrected squared Hellinger distances and the noise floor from counts in groups of documents, each group
+    (n, V).
 
     The groups are split in two random halves, `splits` times, and `corrected_squares` of each split are averaged. With
     `equal_support` all positions are first thinned to one sample size, the least support of any in a half, so that all
-    distances are shrunk alike: those of rare words most. Keep fewer positions (min_support) to see rarer words. Without
-    it a corpus in which nothing but support changes along the positions gets distances that grow with the lag: one
+    distances shrink alike, most by rare words. Keep fewer positions (min_support) to see rarer words. Without it a
+    corpus in which nothing but support changes along the positions gets distances that grow with the lag: one
     distribution everywhere and the support of SST-2 give a correlation with |i - j| of 0.96 and a mean distance of
     0.19, with it a mean square of 0.
 
@@ -118,7 +120,7 @@ def corrected_hellinger(
 
 
 def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summed: bool = True) -> Interval:
-    """A statistic of the corpus with its 95 % interval, by leaving out one group of documents after the other.
+    """Compute a statistic of the corpus and its 95 % interval by leaving out each group of documents in turn.
 
     value ± t(0.975, G - 1) · √((G - 1)/G · sum of squares of the G values around their mean) for G groups. The
     statistic keeps the bias that it has in all documents; a bootstrap of documents would add it once more, because a
@@ -135,7 +137,8 @@ def jackknife(groups: Sequence[Counts], statistic: Callable[[Any], Any], *, summ
     Raises:
         ValueError: fewer than two groups.
     """
-    groups, size = list(groups), len(groups)
+    groups = list(groups)
+    size = len(groups)
     if summed:
         cells = _Cells(groups)
         value = np.asarray(statistic(cells.sum(np.ones(size))), dtype=np.float64)
@@ -168,7 +171,7 @@ class _Cells:
         self.starts = np.searchsorted(cells, np.arange(self.shape[0] + 1) * self.shape[1])
 
     def sum(self, weights: np.ndarray) -> Any:
-        """Weighted sum of the groups, csr_array (n, V) without stored zeros."""
+        """Compute the weighted sum of the groups, csr_array (n, V) without stored zeros."""
         summed = sparse.csr_array((weights @ self.counts, self.words.copy(), self.starts.copy()), shape=self.shape)
         summed.eliminate_zeros()
         return summed
@@ -185,7 +188,7 @@ def _check_groups(groups: Sequence[Counts]) -> None:
 
 
 def _roots(counts: Any, positions: np.ndarray) -> Any:
-    """√p of half of the documents."""
+    """Return √p of half of the documents."""
     totals = np.asarray(counts.sum(axis=1)).ravel()
     if not totals.all():
         raise ValueError(
@@ -196,7 +199,8 @@ def _roots(counts: Any, positions: np.ndarray) -> Any:
 
 
 def thinned_roots(counts: Any, tokens: float) -> Any:
-    """Mean of √(X / tokens), csr_array (m, V), X what is left of each count when `tokens` of a position's are drawn.
+    """Compute the mean of √(X / tokens), csr_array (m, V), where X is the rest of each count when a position is thinned
+    to `tokens`.
 
     X is binomial: each token stays with probability q = tokens / support. A position with no more than `tokens` keeps
     all: √(count / support). The mean over all draws has no randomness of its own, unlike a single draw.
@@ -221,7 +225,8 @@ def thinned_roots(counts: Any, tokens: float) -> Any:
 
 
 def _mean_root(count: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Mean of √X for X binomial with `count` and `q`, by the sum; counts below `_STEPS` or means below `_STEPS` / 4."""
+    """Compute the mean of √X for X binomial with `count` and `q`, by the sum; counts below `_STEPS` or means below
+    `_STEPS` / 4."""
     gone = q > 0.5  # then the sum goes over the tokens that are gone, so that its first term does not vanish
     p = np.where(gone, 1 - q, q)
     share = (1 - p) ** count
@@ -234,7 +239,8 @@ def _mean_root(count: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _series(mean: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Mean of √X for X binomial with a large mean: the root's series in central moments, to third order of 1/mean."""
+    """Compute the mean of √X for X binomial with a large mean: the root's series in central moments, to third order of
+    1/mean."""
     v = 1 - q
     skew = 1 - 2 * q
     r = 1 / mean

@@ -43,7 +43,7 @@ class Spectrum:
     magnitudes: (k, n // 2 + 1) Fourier magnitude of each component's scores (LOWDIM figure 6; summed, figure 5). Bin m
         is m whole turns over the n positions, which is the frequency m / n per position (0.5 is the Nyquist limit).
     revolutions: (k,) whole turns over the n positions at which the component's Fourier magnitude is largest, from 1.
-    equivariance: as `equivariance` of the table.
+    equivariance: `equivariance` of the table, in [0, 1].
     """
 
     shares: np.ndarray
@@ -58,7 +58,7 @@ class Spectrum:
 
 
 def spectrum(table: np.ndarray) -> Spectrum:
-    """Principal components of a table of position vectors and the frequencies at which they vary.
+    """Compute the principal components of a table (n, d) of position vectors and the frequencies at which they vary.
 
     PCA of the rows of the table (n, d), row i the vector of position i (thin SVD of the centred table). The sign of a
     component is chosen so that its largest DCT coefficient is positive: a half wave starts high. Scaling the table
@@ -96,13 +96,14 @@ def spectrum(table: np.ndarray) -> Spectrum:
 
 
 def white_floor(table: np.ndarray) -> float:
-    """Share of the variance of a table (n, d) that its white floor holds, in [0, 1]; 1 of a table of noise.
+    """Compute the share of the variance of a table (n, d) that its white floor holds, in [0, 1]; 1 for a table of
+    noise.
 
     The floor is the mean DCT-II power between a quarter and half of the Nyquist limit, bins n/4 to n/2 - 1 of all
     columns together, as if every bin but the constant had as much: white noise, and the random walk of a weight whose
-    gradient says nothing, have the same power everywhere. Slow waves and the alternation of neighbours lie outside the
-    band and stand above the floor. Of noise of 128 × 8 entries the share scatters by a tenth. An even table, which does
-    not vary, has no floor above which anything stands: 1.
+    gradient is noise, have the same power everywhere. Slow waves and the alternation of neighbours lie outside the band
+    and stand above the floor. Of noise of 128 × 8 entries the share scatters by a tenth. An even table, which does not
+    vary, has no floor above which anything stands: 1.
 
     Raises:
         ValueError: fewer than 8 rows, or as `spectrum`, but for equal rows.
@@ -118,7 +119,8 @@ def white_floor(table: np.ndarray) -> float:
 
 
 def component_shares(table: np.ndarray) -> np.ndarray:
-    """`spectrum(table).shares` alone, (k,): what a table of words needs (LOWDIM Table 1b).
+    """Compute the share of variance of each component, (k,), as `spectrum(table).shares`: enough for a table of words
+    (LOWDIM Table 1b).
 
     From the eigenvalues of the smaller Gram matrix, so that 30,000 rows take a second. Rounding leaves about 1e-16 in
     each share, and shares below 1e-15 are left out. Raises ValueError as `spectrum`.
@@ -134,12 +136,13 @@ def component_shares(table: np.ndarray) -> np.ndarray:
 
 
 def half_of_variance(shares: np.ndarray) -> int:
-    """N50 (LOWDIM section 3): how many of the first components hold half of the variance, up to rounding."""
+    """Return N50 (LOWDIM section 3): the number of first components that hold half of the variance, up to rounding."""
     return int(np.argmax(np.cumsum(shares) >= 0.5 - 1e-12)) + 1
 
 
 def approximation(table: np.ndarray, components: int) -> np.ndarray:
-    """The table (n, d) from its mean row and its first principal components alone; all of them give the table back.
+    """Approximate a table (n, d) by its mean row and its first principal components; all of them give the
+    table back.
 
     Raises ValueError as `spectrum`, or for a number of components below 0.
     """
@@ -152,24 +155,26 @@ def approximation(table: np.ndarray, components: int) -> np.ndarray:
 
 
 def inner_products(table: np.ndarray, components: int | None = None) -> np.ndarray:
-    """E·Eᵀ (n, n), the inner products of all pairs of position vectors, not centred; with `components`, of the
+    """Compute the inner products E·Eᵀ (n, n) of all pairs of position vectors, not centred; with `components`, of the
     approximation (LOWDIM figure 3)."""
     used = check_table(table) if components is None else approximation(table, components)
     return used @ used.T
 
 
 def equivariance(table: np.ndarray) -> float:
-    """Translation equivariance: share of the variance of the entries of E·Eᵀ that its nearest Toeplitz matrix explains.
+    """Compute translation equivariance: the share of variance of the entries of E·Eᵀ that its nearest Toeplitz matrix
+    explains.
 
     In [0, 1]: 1 if inner products depend on j - i alone, about d / (d + n) for a table of independent normal values.
-    The table is not centred (LOWDIM), so a mean row that is much longer than what varies enters as products that every
-    row has a part in. What the value means, `equivariance_null` says. Equal rows give 1. Else errors as of `spectrum`.
+    The table is not centred (LOWDIM), so a mean row that is much longer than the variation adds products to every pair.
+    Compare the value with `equivariance_null`. Equal rows give 1. Other errors are those of `spectrum`.
     """
     return _equivariance(_narrow(_scaled(table)[0]))
 
 
 def equivariance_null(table: np.ndarray, shuffles: int = 99, seed: int = 0) -> np.ndarray:
-    """Equivariance of the same rows in random orders, (shuffles,), ascending: what is there without any order.
+    """Compute the equivariance of the same rows in random orders, (shuffles,), ascending: its values
+    without any order.
 
     It is not 0: lag 0, the diagonal of squared lengths, stays on the diagonal in every order. Raises ValueError as
     `equivariance`, or without shuffles.
@@ -182,8 +187,8 @@ def equivariance_null(table: np.ndarray, shuffles: int = 99, seed: int = 0) -> n
 
 
 def equivariance_of_first(table: np.ndarray, components: Sequence[int]) -> np.ndarray:
-    """Equivariance of the approximation by each of the given numbers of first components (LOWDIM figure 3, as numbers).
-    Raises ValueError as `equivariance`."""
+    """Compute the equivariance of the approximation by each of the given numbers of first components (LOWDIM figure 3,
+    as numbers). Raises ValueError as `equivariance`."""
     table = _narrow(_scaled(table)[0])
     mean = table.mean(axis=0)
     u, s, vt = np.linalg.svd(table - mean, full_matrices=False)
@@ -191,7 +196,8 @@ def equivariance_of_first(table: np.ndarray, components: Sequence[int]) -> np.nd
 
 
 def isolation(table: np.ndarray) -> np.ndarray:
-    """Distance of each row to the nearest other row, in medians of these distances, (n,); all 0 where the median is 0.
+    """Compute the distance of each row to the nearest other row, in medians of these distances, (n,); all 0 where the
+    median is 0.
 
     Along a smooth curve it is near 1 everywhere. A position that training left alone, such as the first ([CLS]) and
     last ([SEP]) of LOWDIM figure 4, has no near neighbour, and its neighbours still have each other, so that it alone
@@ -201,7 +207,7 @@ def isolation(table: np.ndarray) -> np.ndarray:
     centred = table - table.mean(axis=0)
     lengths = np.sum(centred**2, axis=1)
     nearest = np.empty(len(table))
-    for start in range(0, len(table), 1024):  # blocks of rows keep the memory below that of an (n, n) matrix
+    for start in range(0, len(table), 1024):  # blocks of rows need less memory than an (n, n) matrix
         rows = np.arange(start, min(start + 1024, len(table)))
         squares = lengths[rows, None] + lengths - 2 * centred[rows] @ centred.T
         squares[rows - start, rows] = np.inf
@@ -211,17 +217,23 @@ def isolation(table: np.ndarray) -> np.ndarray:
 
 
 def outliers(table: np.ndarray) -> np.ndarray:
-    """Positions that stand alone, ascending: isolation above `ALONE` and above the upper quartile by `FENCE`
-    interquartile ranges. So the first and last of a model whose training always puts [CLS] and [SEP] there (LOWDIM
-    section 4)."""
+    """Return the positions that stand alone, ascending: isolation above `ALONE`, and above the upper quartile by
+    `FENCE` interquartile ranges.
+
+    The first and last position of a model are such, where its training always puts [CLS] and [SEP] there (LOWDIM
+    section 4).
+    """
     alone = isolation(table)
     low, high = np.quantile(alone, [0.25, 0.75])
     return np.flatnonzero((alone > ALONE) & (alone > high + FENCE * (high - low)))
 
 
 def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
-    """The frequencies, in whole turns over the table, at which the summed Fourier magnitudes (k, bins) of `Spectrum`
-    peak, highest peak first (LOWDIM figure 5). A peak stands above the lows on both of its sides by `PEAK_FACTOR`."""
+    """Return the frequencies, in whole turns over the table, at which the summed Fourier magnitudes (k, bins) of
+    `Spectrum` peak.
+
+    The highest peak comes first (LOWDIM figure 5). A peak stands above the lows on both of its sides by `PEAK_FACTOR`.
+    """
     total = magnitudes.sum(axis=0)
     floor = max(float(total.max()), np.finfo(float).tiny) * 1e-12
     # Bin 0 is zero by centring, a low before the first bin, so that one turn can be a peak.
@@ -232,7 +244,7 @@ def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Rotation:
-    """A pair of components (counted from 0) whose scores draw a circle, once each is brought to the same length.
+    """Pair of components (counted from 0) whose scores draw a circle after scaling each to the same length.
 
     turns: whole turns and parts of them over the table. frequencies: those of the waves that fit each component best,
         in turns.
@@ -251,8 +263,10 @@ class Rotation:
 
 
 def rotations(s: Spectrum, components: int = 32) -> list[Rotation]:
-    """Disjoint pairs among the first `components` that form a rotation, in the order of their share of the variance:
-    equal frequency, a quarter of a period apart (LOWDIM section 4, figure 4).
+    """Return disjoint pairs among the first `components` that form a rotation, in the order of their share of the
+    variance.
+
+    A rotation has equal frequencies, a quarter of a period apart (LOWDIM section 4, figure 4).
 
     A pair qualifies if its frequencies differ by at most `SAME` turns, its shift from a quarter period by at most
     `APART`, and one steady turn explains at least `STRONG` of its motion. Of pairs that share a component, the stronger
@@ -263,7 +277,7 @@ def rotations(s: Spectrum, components: int = 32) -> list[Rotation]:
     if len(s.scores) < 8:
         return []
     waves = Waves(s.scores[:, :components])
-    found = []
+    pairs = []
     for i, j in combinations(range(len(waves.frequency)), 2):
         frequencies = float(waves.frequency[i]), float(waves.frequency[j])
         if abs(frequencies[0] - frequencies[1]) <= SAME:
@@ -273,19 +287,19 @@ def rotations(s: Spectrum, components: int = 32) -> list[Rotation]:
             if strength[best] >= STRONG and abs(shift - 0.25) <= APART:
                 share = float(s.shares[i] + s.shares[j])
                 turns = float(waves.turns[best])
-                found.append(Rotation(i, j, turns, frequencies, shift, float(strength[best]), share))
-    kept: list[Rotation] = []
-    for pair in sorted(found, key=lambda r: -r.strength):
-        if not {pair.first, pair.second} & {c for r in kept for c in (r.first, r.second)}:
-            kept.append(pair)
-    return sorted(kept, key=lambda r: -r.share)
+                pairs.append(Rotation(i, j, turns, frequencies, shift, float(strength[best]), share))
+    disjoint: list[Rotation] = []
+    for pair in sorted(pairs, key=lambda r: -r.strength):
+        if not {pair.first, pair.second} & {c for r in disjoint for c in (r.first, r.second)}:
+            disjoint.append(pair)
+    return sorted(disjoint, key=lambda r: -r.share)
 
 
 class Waves:
-    """The wave (any frequency and phase, with a constant) that fits each column of `scores` (n, k) by least squares.
+    """Waves (any frequency and phase, with a constant) that fit each column of `scores` (n, k) by least squares.
 
     frequency: (k,) in turns over the n positions, a multiple of 1 / `GRID`: unlike a Fourier bin it need not be whole,
-        so that a half wave has frequency 0.5 whatever its phase.
+        so that a half wave has frequency 0.5 at any phase.
     fit: (k,) share of the variance that the wave explains.
     turns: (m,) the frequencies that are tried.
 
@@ -318,20 +332,22 @@ class Waves:
         self.fit = fits.max(axis=1)
 
     def circle(self, i: int, j: int) -> np.ndarray:
-        """Share of the motion of x + iy that α·exp(±iωt) + γ explains, at each frequency, in the better direction."""
+        """Compute the share of the motion of x + iy that α·exp(±iωt) + γ explains, at each frequency, in the better
+        direction."""
         x = self.x[i]
         y = self.x[j]
         return (np.abs(x) ** 2 + np.abs(y) ** 2 + 2 * np.abs((x * y.conj()).imag)) / (2 * self.circled)
 
     def shift(self, i: int, j: int, at: int) -> float:
-        """Phase between the fitted waves of two columns at one frequency, in periods, in [0, 0.5]."""
+        """Compute the phase between the fitted waves of two columns at one frequency, in periods, in [0, 0.5]."""
         first = complex(self.cosine[i, at], -self.sine[i, at])
         phase = np.angle(first * complex(self.cosine[j, at], self.sine[j, at]))
         return float(abs(phase) / (2 * np.pi))
 
 
 def _scaled(table: np.ndarray) -> tuple[np.ndarray, float]:
-    """The checked table with its largest entry at 1, so that squares neither vanish nor overflow; the factor back."""
+    """Return the checked table with its largest entry at 1, so that squares neither vanish nor overflow, and the factor
+    back."""
     table = check_table(table)
     scale = float(np.abs(table).max()) or 1.0
     return table / scale, scale
@@ -345,12 +361,14 @@ def _all_equal(n: int) -> ValueError:
 
 
 def _narrow(table: np.ndarray) -> np.ndarray:
-    """A table of the same inner products with at most n columns: the transposed triangle of a QR factorisation."""
+    """Return a table of the same inner products with at most n columns: the transposed triangle of a QR
+    factorisation."""
     return np.asarray(np.linalg.qr(table.T, mode="r")).T if table.shape[1] > len(table) else table
 
 
 def _equivariance(table: np.ndarray) -> float:
-    """R² of the nearest Toeplitz matrix (the mean of every diagonal) to P = table · tableᵀ, without the (n, n) matrix.
+    """Compute R² of the nearest Toeplitz matrix (the mean of every diagonal) to P = table · tableᵀ, without the (n, n)
+    matrix.
 
     Sum of P² over all entries is the same sum for tableᵀ · table, and the sum over diagonal lag is sum_i table_i ·
     table_{i+lag}, the autocorrelation of the columns.

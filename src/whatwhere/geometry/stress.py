@@ -1,4 +1,4 @@
-"""Stress of a position table's distances against those of a corpus (GEOM eq. 4), and correlations of distances."""
+"""Stress of a position table's distances against a corpus's distances (GEOM eq. 4), and correlations of distances."""
 
 from typing import Literal
 
@@ -10,16 +10,18 @@ Scale = Literal["raw", "optimal"]
 
 
 def stress(table: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -> float:
-    """Stress of a table (n, d), row i the vector of the position in row i of `dist` (n, n): see `stress_of_distances`.
+    """Compute the stress of a table (n, d) against `dist` (n, n), whose row i belongs to row i of the table.
+
+    The definition is that of `stress_of_distances`.
 
     Raises:
-        ValueError: another number of rows than `dist` has, NaN, or distances that are none.
+        ValueError: another number of rows than `dist` has, NaN, or no distance matrix.
     """
     return stress_of_distances(_distances_beside(table, dist), dist, scale)
 
 
 def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -> float:
-    """sum over i<j of (d - dist)² / sum over i<j of dist²: eq. 4, no root.
+    """Compute stress: sum over i<j of (d - dist)² / sum over i<j of dist² (GEOM eq. 4, no root).
 
     Zero if all distances agree; 1 if all of `d` are 0. GEOM says it is at most 1, but it grows without bound with the
     scale of `d`, which for a position table is arbitrary. With scale="optimal" `d` is first multiplied by sum(d · dist)
@@ -54,12 +56,13 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
 
 
 def distance_correlation(table: np.ndarray, dist: np.ndarray) -> float:
-    """Pearson correlation over pairs i<j of a table's and a corpus's distances (GEOM 6.7); NaN if one is constant."""
+    """Compute the Pearson correlation over pairs i<j of a table's and a corpus's distances (GEOM 6.7); NaN if one is
+    constant."""
     return _pearson(_distances_beside(table, dist), check_distances(dist))
 
 
 def lag_correlation(dist: np.ndarray, positions: np.ndarray | None = None, signed: bool = False) -> float:
-    """Pearson correlation over pairs i<j of their distance with |i - j|; NaN if all distances are equal.
+    """Compute the Pearson correlation over pairs i<j of their distance with |i - j|; NaN if all distances are equal.
 
     Args:
         dist: (m, m) distances; with `signed`, roots of corrected squares, negative where the square is.
@@ -71,7 +74,7 @@ def lag_correlation(dist: np.ndarray, positions: np.ndarray | None = None, signe
 
 
 def _distances_beside(table: np.ndarray, dist: np.ndarray) -> np.ndarray:
-    """Distances of the rows of a table that has as many as `dist`."""
+    """Compute distances of the rows of a table that has as many as `dist`."""
     table = check_table(table)
     if len(table) != len(dist):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""One vector of a text, and the files (of its oldest format) by which sentence-transformers opens a saved model."""
+"""Vectors of texts, and the files (of its oldest format) by which sentence-transformers opens a saved model."""
 
 import json
 import os
@@ -15,13 +15,14 @@ from torch import Tensor
 from ..encoder.config import last_trained
 
 POOLINGS = ("mean", "cls", "semantic", "position")
-OF_STREAMS = ("semantic", "position")  # those that need two streams to differ from the mean
+OF_STREAMS = ("semantic", "position")  # poolings that need two streams to differ from the mean
 _POOLING = "1_Pooling"
 _DENSE = "2_Dense"
 
 
 def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
-    """(b, n, hidden_size) the last hidden state, but each stream after the last block that trains it (`last_trained`).
+    """Return the last hidden state (b, n, hidden_size), with each stream taken after the last block that trains it
+    (`last_trained`).
 
     Args:
         hidden: the num_hidden_layers + 1 hidden states of an encoder, before its final norm.
@@ -35,12 +36,13 @@ def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
 
 
 def reads_early(config: Any, pooling: str) -> bool:
-    """Whether vectors of a pooling are made of an earlier state than the output, which needs all hidden states."""
+    """Tell if a pooling reads an earlier hidden state than the output, so that it needs all hidden states."""
     return pooling == "position" and last_trained(config, "position") < config.num_hidden_layers
 
 
 def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str, position_size: int = 0) -> Tensor:
-    """One vector a text: (b, n, hidden_size) hidden states and a mask (b, n), padded on the right, -> (b, width).
+    """Return one vector (b, width) of each text from hidden states (b, n, hidden_size) and a mask (b, n), padded on the
+    right.
 
     pooling: "mean" over the tokens, special ones included; "cls", the first token; "semantic" or "position", the
     columns of one stream in that mean. position_size: columns of the position stream, the first ones. Where
@@ -62,14 +64,14 @@ def _write(path: Path, content: Any) -> None:
 
 
 def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "mean") -> None:
-    """Make a saved model's folder one that sentence-transformers opens; a later call changes the pooling.
+    """Write the files by which sentence-transformers opens a saved model's folder; a later call changes the pooling.
 
     Args:
         folder: a saved model with its tokenizer, ours or of transformers.
         pooling: as `pooled`; streams are taken by a `Dense` module whose fixed weights are zeros and ones, of the last
             hidden state, which is why "position" is for models that train it there. "semantic" is the mean for a model
-            of one stream. Longer texts are cut to `max_position_embeddings` tokens; those of
-            another package's model to what sentence-transformers finds.
+            of one stream. Longer texts are cut to `max_position_embeddings` tokens; for a model of another package
+            sentence-transformers chooses the length.
 
     Raises:
         ValueError: no such pooling, the position stream of a model without one, or the folder holds no encoder.
@@ -83,8 +85,10 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
         ours = "position_size" in config
         longest = config["max_position_embeddings"] if ours else None  # RoBERTa counts its positions from 2
     except (OSError, ValueError, KeyError):
-        what = "config.json is missing or of another kind of model"
-        raise ValueError(f"{folder} holds no saved encoder: {what}.") from None
+        raise ValueError(
+            f"{folder} holds no saved encoder: config.json is missing or of another kind of model. Give the folder of "
+            "a saved encoder."
+        ) from None
     d_pos = config["position_size"] if ours else 0
     if pooling == "position" and not d_pos:
         raise ValueError(f"{folder} holds a model of one stream, which has no position columns. Pool its mean or cls.")
@@ -106,8 +110,10 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
         dense = {"in_features": width, "out_features": len(rows), "bias": False}
         _write(folder / _DENSE / "config.json", dense | {"activation_function": "torch.nn.modules.linear.Identity"})
         save_file({"linear.weight": rows.contiguous()}, folder / _DENSE / "model.safetensors")
-    own = "sentence_transformers.models"
-    named = [{"idx": i, "name": str(i), "path": at, "type": f"{own}.{kind}"} for i, (at, kind) in enumerate(modules)]
-    _write(folder / "modules.json", named)
+    package = "sentence_transformers.models"
+    entries = [
+        {"idx": i, "name": str(i), "path": at, "type": f"{package}.{kind}"} for i, (at, kind) in enumerate(modules)
+    ]
+    _write(folder / "modules.json", entries)
     if len(modules) == 2:
         shutil.rmtree(folder / _DENSE, ignore_errors=True)

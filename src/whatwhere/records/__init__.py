@@ -1,1 +1,1 @@
-"""What was measured: records and their table, metrics, intervals, and the gates that a finding has to pass."""
+"""Records of measurements and their table, metrics, intervals, and the gates that a finding must pass."""

@@ -1,14 +1,14 @@
-"""95 % intervals of a mean over training seeds, over splits of the same documents (they overlap), over both, and of a
+"""Intervals (95 %) of a mean over training seeds, over overlapping splits of the same documents, over both, and of a
 share.
 
 Bounded quantities have their intervals on a scale of their own. A quantity x of a range [low, high] is taken to the
 logit log((x - l) / (h - x)), where [l, h] is the range with `ROOM` of its width added at both ends: the logit for
 shares, Fisher's z for correlations and for differences of shares. Student's half-width is taken to that scale at the
 mean, by the slope there (Korn & Graubard, Confidence intervals for proportions with small expected number of positive
-counts, Survey Methodology 24, 1998), and the ends are taken back and cut at the range. So the interval is that of the
-mean, which stands in it, and where it is narrow it is Student's. The room gives a place to means that stand on an end,
+counts, Survey Methodology 24, 1998), and the ends are taken back and cut at the range. So the interval is one of the
+mean, which lies in it, and where it is narrow it is Student's. The room gives a place to means that stand on an end,
 which have no logit (the started logit of Tukey, Exploratory Data Analysis, 1977). Where one end of the range is open,
-Student's interval is cut at the other, which never loses the true value; where both are, it stays as it is.
+Student's interval is cut at the other, which never loses the true value; where both are, it stays unchanged.
 
 R² has the range [-0.25, 1]: on new documents a probe may come out below 0, and noise puts small R² on both sides of it,
 so that a scale from 0 on would stretch them without bound. A mean outside its range, as an R² of -2, has Student's
@@ -34,13 +34,13 @@ POWER = 0.8  # chance to find a difference of the smallest size that can be seen
 
 
 def tested(documents: int) -> int:
-    """Return how many documents a split holds out: a fifth, 100 of 500 (DSTG section 5), at least one."""
+    """Return the number of documents that a split holds out: a fifth, 100 of 500 (DSTG section 5), at least one."""
     return max(1, round(documents / 5))
 
 
 def split_interval(values: Values, documents: int = 500, span: Range = UNBOUNDED) -> tuple[float, float] | None:
-    """Interval of the mean of `values`, one from each random split of the same documents; None for a single value, and
-    for a single document.
+    """Return the interval of the mean of `values`, one from each random split of the same documents; None for a single
+    value or document.
 
     mean ± t(0.975, k - 1) · s · sqrt(1/k + tested/trained) for k splits of `documents` documents, s the standard
     deviation of the values. The splits share documents, so their values are not independent and the usual s·sqrt(1/k)
@@ -54,7 +54,7 @@ def split_interval(values: Values, documents: int = 500, span: Range = UNBOUNDED
 
 
 def seed_interval(values: Values, span: Range = UNBOUNDED) -> tuple[float, float] | None:
-    """Student's t interval of the mean of `values`, one from each training seed; None for a single value.
+    """Return Student's t interval of the mean of `values`, one from each training seed; None for a single value.
 
     span: range of the values.
     """
@@ -69,15 +69,16 @@ def hierarchical(
     below: float = 0.0,
     above: float = 0.0,
 ) -> tuple[float, float] | None:
-    """Interval of the mean of (seeds, k) values over every source of error that is there; None where there is none.
+    """Return the interval of the mean of (seeds, k) values over every source of error that they show; None where they
+    show none.
 
     Seeds and documents are crossed, as every model reads the same documents: more seeds make the mean no surer of other
-    documents. The variance of the mean is that of the means of the seeds, S, and that of the means of the documents, D,
-    less that of their interaction, which both hold; degrees of freedom are Satterthwaite's (Biometrics Bulletin 2,
-    1946), as in Clark, The language-as-fixed-effect fallacy, Journal of Verbal Learning and Verbal Behavior 12 (1973).
-    The interval is never narrower than one over either source alone. Over one source alone it is Student's. Half-widths
-    of records hold the interaction whole, which cannot be told apart there, so that intervals with them are too wide
-    rather than too narrow.
+    documents. The variance of the mean is the variance S of the means of the seeds plus the variance D of the means of
+    the documents, less the variance of their interaction, which both contain; degrees of freedom are Satterthwaite's
+    (Biometrics Bulletin 2, 1946), as in Clark, The language-as-fixed-effect fallacy, Journal of Verbal Learning and
+    Verbal Behavior 12 (1973). The interval is never narrower than one over either source alone. Over one source alone
+    it is Student's. Half-widths of records hold the interaction whole, which cannot be told apart there, so that
+    intervals with them are too wide rather than too narrow.
 
     Args:
         values: the columns are documents, or splits of them.
@@ -118,7 +119,8 @@ def p_above_zero(
 
 
 def _errors(values: np.ndarray, documents: int | None, half: float) -> list[tuple[float, float]]:
-    """Variance and degrees of freedom of the mean, by each source of error alone and by all of them together.
+    """Compute variance and degrees of freedom of the mean, by each source of error alone and by all of them
+    together.
 
     The widest of their intervals counts. half: half-width of an interval over documents that the values do not show.
     """
@@ -147,7 +149,7 @@ def _errors(values: np.ndarray, documents: int | None, half: float) -> list[tupl
 
 @cache
 def _student(freedom: float) -> float:
-    """Student's quantile at 97.5 %, the normal one where the degrees of freedom are infinite."""
+    """Return Student's quantile at 97.5 %, the normal one where the degrees of freedom are infinite."""
     return float(t.ppf(0.975, freedom))
 
 
@@ -168,7 +170,7 @@ def _is_bounded(span: Range) -> bool:
 
 
 def _on_scale(value: float, span: Range) -> tuple[float, float]:
-    """Place of a value on the scale of a bounded range, and how fast the place moves with the value."""
+    """Return the place of a value on the scale of a bounded range, and how fast the place moves with the value."""
     room = ROOM * (span[1] - span[0])
     down = value - span[0] + room  # distances from the ends of the scale
     up = span[1] - value + room
@@ -181,7 +183,8 @@ def cut(value: float, low: float, high: float, span: Range) -> tuple[float, floa
 
 
 def jackknife_interval(value: float, left: Sequence[float], span: Range = UNBOUNDED) -> tuple[float, float] | None:
-    """Interval of a statistic by leaving out one group of documents after the other; None for fewer than two groups.
+    """Return the interval of a statistic from its values without each group of documents; None for fewer than two
+    groups.
 
     value ± t(0.975, G - 1) · √((G - 1)/G · sum of squares of the G values around their mean), as `geometry.jackknife`;
     for statistics that are no means over documents. left: the value without each group. span: range of the statistic.
@@ -195,12 +198,12 @@ def jackknife_interval(value: float, left: Sequence[float], span: Range = UNBOUN
 
 
 def share_interval(hits: int, trials: int) -> tuple[float, float]:
-    """Wilson's score interval of a share, for example of right answers; inside [0, 1] and never empty, even at 0 and 1.
+    """Return Wilson's score interval of a share of trials, in [0, 1]; it is never empty, even at 0 and 1.
 
     It speaks of this model on other rows like these, not of another training seed.
     """
-    found = binomtest(hits, trials).proportion_ci(0.95, method="wilson")
-    return float(found.low), float(found.high)
+    ends = binomtest(hits, trials).proportion_ci(0.95, method="wilson")
+    return float(ends.low), float(ends.high)
 
 
 def smallest_effect(seeds: int, paired: bool = True, power: float = POWER) -> float:
@@ -219,26 +222,26 @@ def smallest_effect(seeds: int, paired: bool = True, power: float = POWER) -> fl
         ValueError: fewer than two seeds.
     """
     if seeds < 2:
-        raise ValueError(f"A smallest effect needs the spread between seeds. Got {seeds}: train two at least.")
+        raise ValueError(f"A smallest effect needs the spread between seeds; got {seeds} seed. Train at least two.")
     freedom = seeds - 1 if paired else 2 * (seeds - 1)
     error = math.sqrt((1 if paired else 2) / seeds)  # of the mean difference, in standard deviations
     bar = _student(freedom)
 
-    def found(effect: float) -> float:
+    def power_at(effect: float) -> float:
         return float(nct.sf(bar, freedom, effect / error) + nct.cdf(-bar, freedom, effect / error))
 
     low = 0.0
     high = 1.0
-    while found(high) < power:
+    while power_at(high) < power:
         high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if found(middle) < power else (low, middle)
+        low, high = (middle, high) if power_at(middle) < power else (low, middle)
     return high
 
 
 def _split_factor(splits: int, documents: int) -> float:
-    """Variance of a mean over splits that overlap, in variances of the values (Nadeau & Bengio)."""
+    """Return the variance of a mean over splits that overlap, in variances of the values (Nadeau & Bengio)."""
     return 1 / splits + tested(documents) / (documents - tested(documents))
 
 

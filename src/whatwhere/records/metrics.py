@@ -1,5 +1,4 @@
-"""Every metric of a record, once: its name, its range, what its columns mean, what its interval is over, how it is
-measured."""
+"""Metrics of records: name, range, meaning of the columns, source of the interval, and method of each."""
 
 import math
 from dataclasses import dataclass
@@ -21,28 +20,28 @@ BASELINE = "other model"
 TABLE = "position table"
 ROWS = "rows of the table"
 CHANGE = "the table, or what training added to it"
-# Ranges: what a value can be at all; intervals are formed on the scale of the range (`intervals`).
+# Ranges: least and largest possible values; intervals are formed on the scale of the range (`intervals`).
 UNBOUNDED = (-math.inf, math.inf)
 NOT_NEGATIVE = (0.0, math.inf)
 AT_MOST_ONE = (-math.inf, 1.0)
 UNIT = (0.0, 1.0)
 CORRELATION = (-1.0, 1.0)  # and a difference of two shares
 TWICE = (-2.0, 2.0)  # a difference of two correlations
-READ = (-0.25, 1.0)  # an R²: small ones lie on both sides of 0, and what lies below tells no less than nothing
+READ = (-0.25, 1.0)  # an R²: small ones lie on both sides of 0, and one below 0 tells no less than 0
 _RANGES = {SHARE: UNIT, R2: READ, "%": (0.0, 100.0)}
-# Intervals over what every seed draws for itself, so that the spread of the seeds holds it.
-_OWN = {PROBE_SEEDS, "random halves", "random orders of the rows", "rows and seeds", "heads"}
+# Intervals over draws that every seed makes for itself, so that the spread of the seeds contains them.
+_BY_SEED = {PROBE_SEEDS, "random halves", "random orders of the rows", "rows and seeds", "heads"}
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What the records of a metric say.
+    """Meaning of a metric's records: their name, unit, columns, interval and method.
 
-    name: what a value is, as an axis or a column names it; unit: its unit, "share" or "R²" where it is a pure number of
-    that kind, "" of others. part, index: what these columns name and count. counts: what `n` counts. over: what the
-    record's own interval is over. repeats: what `index` counts where it repeats one quantity, "splits" or "documents".
-    method: how it is measured, a heading of methods.md. seed: what a seed of its records is of. range: least and
-    largest value that there can be, by default that of the unit.
+    name: label of an axis or a column. unit: unit of a value, "share" or "R²" for a pure number of that kind, "" for
+    other pure numbers. part, index: meaning of these columns. counts: things that `n` counts. over: source of the
+    record's interval. repeats: things that `index` counts where it repeats one quantity, "splits" or "documents".
+    method: heading in methods.md of the paragraph on how it is measured. seed: meaning of the column `seed`. range:
+    least and largest possible value, by default those of the unit.
     """
 
     name: str
@@ -68,7 +67,7 @@ def _stress(name: str) -> Metric:
 
 
 def _task(name: str, rows: str, unit: str = "", part: str = "task", **more: Any) -> Metric:
-    """Of a task, whose rows are counted and drawn."""
+    """Return the metric of a task, with an interval over its rows."""
     return Metric(name, unit, part, counts=rows, over=rows, **more)
 
 
@@ -88,7 +87,7 @@ def _look(name: str) -> Metric:
     return Metric(name, SHARE, TERM, method="pass")
 
 
-# A name that ends in "*" stands for all that begin so; the longest that fits counts.
+# A name that ends in "*" stands for all names with that beginning; the longest that fits counts.
 METRICS: dict[str, Metric] = {
     "r2.*": _probe("a target"),
     "r2.token": _probe("position"),
@@ -301,7 +300,7 @@ METRICS: dict[str, Metric] = {
 
 
 def metric(name: str) -> Metric:
-    """What is known of a metric; of an unknown one its name."""
+    """Return the entry of a metric in `METRICS`; an unknown metric gets an entry with its name alone."""
     if name in METRICS:
         return METRICS[name]
     fits = [key for key in METRICS if key.endswith("*") and name.startswith(key[:-1])]
@@ -309,24 +308,24 @@ def metric(name: str) -> Metric:
 
 
 def unit(name: str) -> str:
-    """The unit of a metric's records, "" for a pure number such as a share or an R²."""
+    """Return the unit of a metric's records, "" for a pure number such as a share or an R²."""
     known = metric(name).unit
     return "" if known in (SHARE, R2) else known
 
 
 def range_of(name: str) -> tuple[float, float]:
-    """Return the least and the largest value that a metric can have, -inf and inf where there is none."""
+    """Return the least and the largest possible value of a metric, -inf and inf where there is none."""
     known = metric(name)
     return known.range or _RANGES.get(known.unit, UNBOUNDED)
 
 
 def is_shared(name: str) -> bool:
-    """Tell if the records' own interval is over what all seeds read, so that more seeds make it no smaller."""
-    return metric(name).over not in _OWN
+    """Tell if the records' interval is over data that all seeds read, so that more seeds make it no smaller."""
+    return metric(name).over not in _BY_SEED
 
 
 def repeats(name: str) -> str:
-    """What the index of a metric counts where it repeats one quantity: "splits" or "documents", else ""."""
+    """Return what the index of a metric counts where it repeats one quantity: "splits" or "documents", else ""."""
     return metric(name).repeats
 
 

@@ -1,7 +1,7 @@
-"""The one result record of the project and its file.
+"""Record: the one result format of the project, and its file.
 
-Every measured figure is a `Record`; a study keeps them in `records.parquet`, one row a record, and reports read
-nothing else. The columns are tidy: one value a row, `None` where a column does not apply.
+Every measured figure is a `Record`; a study keeps them in `records.parquet`, one row a record, and reports read nothing
+else. The columns are tidy: one value a row, `None` where a column does not apply.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,16 +19,16 @@ FORMAT = "whatwhere-records-1"
 
 @dataclass(frozen=True)
 class Record:
-    """One measured value.
+    """Measured value with its interval, the model, and the place in the model that it belongs to.
 
     study, model: names; `model` is "" for a fact about the corpus alone.
     seed: training seed of the model; None where no model is involved.
     layer: index of hidden[l], 0 = embedding. head: attention head.
-    part: what was looked at: "all", "position", "semantic"; for losses "train", "validation".
+    part: part of the model or of the data: "all", "position", "semantic"; for losses "train", "validation".
     metric: name of the quantity (`r2.token`, `pca.share`, `loss`, ...); unit: its unit ("" for a pure number).
     value, low, high: the value and its 95 % interval; low and high are None where nothing was repeated.
     step: optimizer step of the model measured; None for the final model.
-    index: what a value is the i-th of: component of a spectrum, repetition (split) of a probe; None for a summary.
+    index: number of the value in a series: component of a spectrum, repetition (split) of a probe; None for a summary.
     n: number of observations behind the value.
     """
 
@@ -82,7 +82,7 @@ def read_records(path: str | Path) -> list[Record]:
         table = pq.read_table(path, page_checksum_verification=True)
         if table.num_rows != metadata.num_rows:  # its groups say how many they have, which no checksum covers
             raise ValueError(f"it has {table.num_rows:,} rows and says that they are {metadata.num_rows:,}")
-        found = (table.schema.metadata or {}).get(b"format", b"none").decode()
+        format_of_file = (table.schema.metadata or {}).get(b"format", b"none").decode()
         strange = [field.name for field in table.schema if not _fits(field, table)]
         rows = table.to_pylist()
     except (pa.ArrowException, OSError, ValueError, TypeError, MemoryError) as error:  # a damaged head can be anything
@@ -91,8 +91,10 @@ def read_records(path: str | Path) -> list[Record]:
             f"{path} is not a complete parquet file ({why}). Delete it; the command that wrote the folder writes it "
             f"again (of a study: whatwhere study --out {path.parent})."
         ) from error
-    if found != FORMAT:
-        raise ValueError(f"{path} has record format {found!r}, this version reads {FORMAT!r}. Run the study again.")
+    if format_of_file != FORMAT:
+        raise ValueError(
+            f"{path} has record format {format_of_file!r}, this version reads {FORMAT!r}. Run the study again."
+        )
     if strange:
         raise ValueError(f"{path} has other values than records have in its column {strange[0]}. Run the study again.")
     try:
@@ -102,9 +104,9 @@ def read_records(path: str | Path) -> list[Record]:
 
 
 def _fits(field: pa.Field, table: pa.Table) -> bool:
-    """Whether a column has values of the type of a record's, and none is missing where there is always one."""
+    """Tell if a column has values of the type of a record's, and none is missing where there is always one."""
     if field.name not in _SCHEMA.names:
-        return True  # which is said of the columns
+        return True  # the caller refuses unknown columns
     if table.column(field.name).null_count:
         default = next(f.default for f in fields(Record) if f.name == field.name)
         return default is None and field.type in (_SCHEMA.field(field.name).type, pa.null())
@@ -112,7 +114,11 @@ def _fits(field: pa.Field, table: pa.Table) -> bool:
 
 
 def select(records: Sequence[Record], **columns: Any) -> list[Record]:
-    """The records whose columns have the given values; a tuple or set means any of its members."""
+    """Return the records whose columns have the given values; a tuple or set stands for any of its members.
+
+    Raises:
+        ValueError: `Record` has no such column.
+    """
     names = [f.name for f in fields(Record)]
     if unknown := sorted(set(columns) - set(names)):
         raise ValueError(f"Record has no column {unknown[0]!r}. Columns: {', '.join(names)}.")
@@ -120,5 +126,5 @@ def select(records: Sequence[Record], **columns: Any) -> list[Record]:
 
 
 def is_one_of(value: Any, wanted: Any) -> bool:
-    """Whether a value is the one that is wanted, or of a tuple or set any of its members."""
+    """Tell if a value equals `wanted`, or, where `wanted` is a tuple or set, any of its members."""
     return value in wanted if isinstance(wanted, tuple | set | frozenset) else value == wanted

@@ -1,4 +1,5 @@
-"""Measured values with what their intervals come from, and the one table through which a run's records are read."""
+"""Measured values with the sources of their intervals, and the table through which all readers query a
+run's records."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,15 +14,15 @@ from .intervals import FEW, UNBOUNDED, Range, hierarchical, p_above_zero, smalle
 from .metrics import CORRELATION, TWICE, UNIT, is_shared, range_of, repeats
 from .record import Record, is_one_of
 
-ANY: Any = ...  # as a column of a query: whatever it is
+ANY: Any = ...  # in a query: the column may have any value
 DRAWS = 1000  # of the bootstrap over heads
-SPLIT_DOCUMENTS = 500  # of which splits are drawn, as of DSTG; a fifth of any other number gives the same interval
+SPLIT_DOCUMENTS = 500  # documents of a split, as in DSTG; a fifth of any other number gives the same interval
 FEWEST_HEADS = 8  # below which it is too narrow: of 5 heads with nothing but their sharpness in common it finds 17 %
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A quantity of every training seed (one row where no training is involved).
+    """Quantity of every training seed, with its interval (one row where no training is involved).
 
     at: (seeds, k) values of the k splits or documents, k = 1 where nothing was repeated. Arithmetic is paired by seed
         and by split or document, as all models are probed on the same splits and ablated on the same documents.
@@ -29,9 +30,9 @@ class Point:
         seeds it is one over what all of them read. Sums and differences combine them in quadrature, which is right for
         independent errors, too wide for errors that go together (of the same documents, as a rule), too narrow for two
         shares of one whole.
-    columns: what the columns of `at` are: "splits", which overlap, "documents", which do not, or "".
-    n: observations behind the value. trained: whether the rows are training seeds.
-    span: least and largest value that there can be. Sums, differences, multiples and ratios have the range that follows
+    columns: kind of the columns of `at`: "splits", which overlap, "documents", which do not, or "".
+    n: observations behind the value. trained: True if the rows are training seeds.
+    span: least and largest possible value. Sums, differences, multiples and ratios have the range that follows
         from theirs: the difference of two shares lies in [-1, 1]. Intervals are formed on its scale (`intervals`).
     """
 
@@ -45,7 +46,8 @@ class Point:
 
     @classmethod
     def of(cls, values: Sequence[Sequence[float]] | np.ndarray, columns: str = "", span: Range = UNBOUNDED) -> "Point":
-        """(seeds, k) values without half-widths; `columns` is "splits" by default where there are several."""
+        """Return a point of (seeds, k) values without half-widths; `columns` is "splits" by default where there are
+        several."""
         at = np.asarray(values, dtype=float)
         columns = columns or ("splits" if at.shape[1] > 1 else "")
         return cls(at, np.zeros(len(at)), np.zeros(len(at)), columns, span=span)
@@ -59,7 +61,7 @@ class Point:
         n: int | None = None,
         span: Range = UNBOUNDED,
     ) -> "Point":
-        """A single value with its interval."""
+        """Return a point of a single value with its interval."""
         low, high = (value, value) if low is None or high is None else (low, high)
         return cls(np.array([[value]]), np.array([value - low]), np.array([high - value]), n=n, span=span)
 
@@ -70,24 +72,26 @@ class Point:
 
     @property
     def each(self) -> np.ndarray:
-        """(seeds,) values."""
+        """Values of the seeds, (seeds,): means over the columns."""
         return self.at.mean(axis=1)
 
     @property
     def seeds(self) -> int:
-        """Training seeds behind the value; 0 where no training is involved."""
+        """Number of training seeds behind the value; 0 where no training is involved."""
         return len(self.at) if self.trained else 0
 
     @property
     def few(self) -> list[float]:
-        """The values of the seeds where there are two or three, which are shown beside the interval; else none."""
+        """Values of the seeds where there are two or three, which a figure shows beside the interval; else none."""
         return [float(v) for v in self.each] if 1 < self.seeds <= FEW else []
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
-        """95 % interval over every source of error that is known: Student's between seeds if there are several, over
-        documents, by their splits (corrected, as those overlap), or as the records carry it (`intervals.hierarchical`);
-        None where nothing was repeated."""
+        """Interval (95 %) over every known source of error; None where nothing was repeated.
+
+        It is Student's between seeds if there are several, and over documents, by their splits (corrected, as those
+        overlap) or as the records carry it (`intervals.hierarchical`).
+        """
         documents = None if self.columns == "documents" else SPLIT_DOCUMENTS
         below = float(self.below.mean())
         above = float(self.above.mean())
@@ -95,7 +99,7 @@ class Point:
 
     @cached_property
     def p(self) -> float | None:
-        """Two-sided p of a value that is not above 0, by the same errors as the interval; None without one."""
+        """Two-sided p value of a value that is not above 0, by the same errors as the interval; None without one."""
         if self.interval is None:
             return None
         documents = None if self.columns == "documents" else SPLIT_DOCUMENTS
@@ -113,7 +117,7 @@ class Point:
 
     @property
     def over(self) -> str:
-        """What the interval is over: "seeds", "splits", "documents", or "seeds and" one of these; "" for none."""
+        """Source of the interval: "seeds", "splits", "documents", or "seeds and" one of these; "" for none."""
         if self.interval is None:
             return ""
         if len(self.at) == 1:
@@ -123,7 +127,7 @@ class Point:
         return "seeds and documents" if self.below.any() or self.above.any() else "seeds"
 
     def alone(self) -> "Point":
-        """The value with its interval, without seeds and columns."""
+        """Return the value with its interval as a point without seeds and columns."""
         return Point.between(self.value, self.low, self.high, self.n, self.span)
 
     def __add__(self, other: "Point | float") -> "Point":
@@ -148,15 +152,15 @@ class Point:
         return -self + other
 
     def __mul__(self, factor: float) -> "Point":
-        """Times a number that is not negative."""
+        """Multiply by a number that is not negative."""
         span = (self.span[0] * factor, self.span[1] * factor) if factor else (0.0, 0.0)
         return replace(self, at=self.at * factor, below=self.below * factor, above=self.above * factor, span=span)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: "Point") -> "Point":
-        """The ratio of two positive values, its half-widths to first order; of two that cannot be negative it cannot
-        either."""
+        """Divide two positive values, half-widths to first order; the ratio of two values that cannot be negative
+        cannot be negative."""
         ratio = self.at / other.at
         mean = other.each
         size = np.abs(ratio.mean(axis=1))
@@ -166,19 +170,20 @@ class Point:
         return replace(self, at=ratio, below=below, above=above, columns=self.columns or other.columns, span=span)
 
     def __le__(self, other: "Point | float") -> "Margin":
-        """How far this is below the other value."""
+        """Return the margin by which this point is below the other value."""
         return Margin(**vars(other - self), compared=self, bar=_value(other), least=False)
 
     def __ge__(self, other: "Point | float") -> "Margin":
-        """How far this is above the other value."""
+        """Return the margin by which this point is above the other value."""
         return Margin(**vars(self - other), compared=self, bar=_value(other))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Margin(Point):
-    """What a comparison of points gives: how far on the right side it is, negative on the wrong one.
+    """Result of a comparison of points: the distance on the right side of a threshold, negative on the wrong one.
 
-    compared: what is on its left. bar: value of what it was compared with. least: whether it has to be above.
+    compared: left side of the comparison. bar: value of the right side. least: True if the left side must be above the
+    bar.
     """
 
     compared: Point
@@ -194,12 +199,12 @@ def _value(other: Point | float) -> float:
 
 
 def largest(points: Iterable[Point]) -> Point:
-    """For each seed the point whose mean is largest, with its interval."""
+    """Return for each seed the point whose mean is largest, with its interval."""
     return _chosen(list(points), np.argmax)
 
 
 def smallest(points: Iterable[Point]) -> Point:
-    """For each seed the point whose mean is smallest, with its interval."""
+    """Return for each seed the point whose mean is smallest, with its interval."""
     return _chosen(list(points), np.argmin)
 
 
@@ -212,18 +217,20 @@ def _chosen(points: Sequence[Point], best: Callable[..., np.ndarray]) -> Point:
 
 
 def _hull(points: Sequence[Point]) -> Range:
-    """The smallest range that holds those of all points."""
+    """Return the smallest range that contains the ranges of all points."""
     return min(p.span[0] for p in points), max(p.span[1] for p in points)
 
 
 def average(points: Sequence[Point]) -> Point:
-    """Mean of values of one model on the same documents: their errors go together, so half-widths are averaged too."""
+    """Return the mean of values of one model on the same documents: their errors go together, so half-widths are
+    averaged too."""
     at, below, above = (np.mean([getattr(p, name) for p in points], axis=0) for name in ("at", "below", "above"))
     return replace(points[0], at=at, below=below, above=above, span=_hull(points))
 
 
 def curve(values: np.ndarray | None, at: Iterable[Any] | None = None, *, trained: bool = True) -> dict[Any, Point]:
-    """Place (from 0 by default) -> finite value of an array (n,), or of the mean over the rows of (k, n); {} for None.
+    """Return place (from 0 by default) -> finite value of an array (n,), or of the mean over the rows of (k, n); {} for
+    None.
 
     trained: whether training has to do with the values.
     """
@@ -236,27 +243,28 @@ def curve(values: np.ndarray | None, at: Iterable[Any] | None = None, *, trained
 
 
 def running_sums(points: Mapping[Any, Point]) -> dict[Any, Point]:
-    """Place -> sum of the values up to there. Sums of shares are shares of the same whole."""
+    """Return place -> sum of the values up to it. Sums of shares are shares of the same whole."""
     sums = dict(zip(points, accumulate(points.values()), strict=True))
     return {x: replace(total, span=UNIT) if points[x].span == UNIT else total for x, total in sums.items()}
 
 
 def highest(curves: Iterable[Mapping[Any, Point]]) -> dict[Any, Point]:
-    """Place -> highest value of several curves, in the order of the places."""
-    found: dict[Any, Point] = {}
+    """Return place -> highest value of several curves, in the order of the places."""
+    best: dict[Any, Point] = {}
     for points in curves:
-        found |= {x: max(found.get(x, p), p, key=lambda point: point.value) for x, p in points.items()}
-    return dict(sorted(found.items()))
+        best |= {x: max(best.get(x, p), p, key=lambda point: point.value) for x, p in points.items()}
+    return dict(sorted(best.items()))
 
 
 def share_above(points: Sequence[Point], threshold: float) -> Point:
-    """Share of the points that are at least `threshold`, of each seed; its only interval is that between seeds."""
+    """Return for each seed the share of points that are at least `threshold`; its only interval is that
+    between seeds."""
     return Point.of(np.mean([p.each >= threshold for p in points], axis=0)[:, None], span=UNIT)
 
 
 def effects(seeds: int) -> tuple[float, float]:
-    """Return the smallest effect that some seeds show with a chance of 80 %, paired by seed and not paired, in standard
-    deviations (`intervals.smallest_effect`)."""
+    """Return the smallest effects that a number of seeds shows with a chance of 80 %, paired by seed and not paired, in
+    standard deviations (`intervals.smallest_effect`)."""
     return smallest_effect(seeds), smallest_effect(seeds, paired=False)
 
 
@@ -287,7 +295,8 @@ def smallest_difference(places: Iterable[Sequence[Point]], paired: bool = True) 
 
 
 def portion(a: Point, b: Point) -> Point:
-    """a / (a + b) of two values that are not negative, a half where both are 0; half-widths of independent errors."""
+    """Return a / (a + b) of two values that are not negative, a half where both are 0; half-widths of independent
+    errors."""
     total = a.at + b.at
     whole = np.where(total > 0, total, 1.0)
     square = whole.mean(axis=1) ** 2
@@ -297,7 +306,7 @@ def portion(a: Point, b: Point) -> Point:
 
 
 def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]) -> tuple[Point, Point]:
-    """Spearman's correlation of a with b over heads, and how far it is above that of a with c.
+    """Return Spearman's correlation of a with b over heads, and by how much it exceeds the correlation of a with c.
 
     The two correlations share `a`, and so do their errors: the intervals of one seed are percentiles of a bootstrap
     over heads, the same draws for both. Every seed has heads of its own, so that the spread of several seeds holds what
@@ -317,7 +326,7 @@ def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]
 
 
 def _bootstrapped(rows: np.ndarray, span: Range) -> Point:
-    """The first entry of each seed's row; of a single seed with the 2.5 and 97.5 % percentiles of the others."""
+    """Return the first entry of each seed's row; of a single seed with the 2.5 and 97.5 % percentiles of the others."""
     at = rows[:, 0]
     (low, high) = np.percentile(rows[:, 1:], (2.5, 97.5), axis=1)
     if len(rows) > 1:
@@ -326,7 +335,8 @@ def _bootstrapped(rows: np.ndarray, span: Range) -> Point:
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Over the last axis; 0 where one is equal in all heads, as it goes with nothing."""
+    """Compute Spearman's correlation over the last axis; 0 where one side is equal in all heads, as it goes with
+    nothing."""
     from scipy.stats import rankdata  # here: half a second of start-up
 
     x, y = (rankdata(v, axis=-1) - (v.shape[-1] + 1) / 2 for v in (a, b))
@@ -335,7 +345,7 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def summary(records: Iterable[Record]) -> Point | None:
-    """One point from all records of one quantity, at any seeds and repetitions; None for none.
+    """Return one point from all records of one quantity, at any seeds and repetitions; None without records.
 
     Several repetitions of every seed are the columns; else the value that each seed's own record has.
     """
@@ -361,7 +371,7 @@ def summary(records: Iterable[Record]) -> Point | None:
 
 
 def _alone(place: Mapping[int | None, Record]) -> tuple[float, float, float]:
-    """Value and half-widths of the one record of a seed: of several, the mean."""
+    """Return value and half-widths of the one record of a seed: of several, the mean."""
     record = place.get(None) or (next(iter(place.values())) if len(place) == 1 else None)
     if record is None:
         return float(np.mean([r.value for r in place.values()])), 0.0, 0.0
@@ -371,7 +381,7 @@ def _alone(place: Mapping[int | None, Record]) -> tuple[float, float, float]:
 
 
 class Table:
-    """The records of a run whose values are finite, by metric and model; every reader of records goes through it.
+    """Records of a run with finite values, by metric and model; every reader of records queries them here.
 
     A query names columns of `Record`: a value, a set or tuple of values, or `ANY`. A column that it does not name has
     to be empty, but for `seed`, over which points sum up, and `index` where that repeats a quantity
@@ -394,27 +404,31 @@ class Table:
 
     @property
     def metrics(self) -> list[str]:
-        """Every metric that any record names, in the order of the records."""
+        """Names of all metrics, in the order of the records."""
         return list(self._by_place)
 
     def models(self, metric: str, **where: Any) -> list[str]:
-        """What has records of a metric, in the order of the records; columns that are not named may be anything."""
+        """Return the models that have records of a metric, in the order of the records; columns without a condition may
+        be anything."""
         return list(dict.fromkeys(r.model for r in self.rows(metric, **where)))
 
     def rows(self, metric: str, model: Any = ANY, **where: Any) -> list[Record]:
-        """Records of a metric (and a model) whose named columns are as named; the others may be anything."""
+        """Return records of a metric (and a model) whose named columns match; columns without a condition may be
+        anything."""
         of_metric = self._by_place.get(metric, {})
         models = [m for m in of_metric if model is ANY or is_one_of(m, model)]
         tests = [(k, v) for k, v in where.items() if v is not ANY]
         return [r for m in models for r in of_metric[m] if all(is_one_of(getattr(r, k), v) for k, v in tests)]
 
     def distinct(self, column: str, metric: str, model: Any = ANY, **where: Any) -> list[Any]:
-        """Values of a column, without None, in the order of the records; columns that are not named may be anything."""
+        """Return the values of a column, without None, in the order of the records; columns without a condition may be
+        anything."""
         values = (getattr(r, column) for r in self.rows(metric, model, **where))
         return list(dict.fromkeys(v for v in values if v is not None))
 
     def points(self, metric: str, model: Any = "", by: str | tuple[str, ...] = (), **where: Any) -> dict[Any, Point]:
-        """Values of the columns `by`, which must not be empty, -> point, ascending where they can be compared.
+        """Return values of the columns `by`, which must not be empty, -> point, ascending where they can be
+        compared.
 
         Keys are plain values for a single column, else tuples.
         """
@@ -433,9 +447,9 @@ class Table:
         return {key: point for key in keys if (point := summary(groups[key])) is not None}
 
     def point(self, metric: str, model: Any = "", **where: Any) -> Point | None:
-        """The one value of a metric of a model in a place, summed up over seeds; None where there is none.
+        """Return the value of a metric of a model in one place, over all seeds; None without records.
 
-        With `index`, what stands at that index.
+        With `index`, the value at that index.
         """
         if isinstance(where.get("index"), int):
             return self.points(metric, model, by="index", **where).get(where["index"])

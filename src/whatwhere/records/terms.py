@@ -1,7 +1,7 @@
-"""The terms of a comparison: in what models differ beside their position schemes, and at which rates they were trained.
+"""Terms of a comparison: differences between models beside their position schemes, and the rates of their trainings.
 
 A model is an entry of study.json: `name`, `config` (its encoder's), `training` (its pretraining's settings), `summary`.
-What is not recorded is not compared.
+Settings without a record are not compared.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,80 +67,81 @@ _OF_PART = {
 
 
 def unequal(entries: Sequence[Entry]) -> str:
-    """A sentence on what differs between models beside their position schemes; "" where nothing recorded does."""
+    """Return a sentence on the differences between models beside their position schemes; "" without a recorded
+    difference."""
     models = _models(entries)
-    told = [_told(name, values) for name, values in _settings(models, "config", ENCODER).items()]
-    told += [_told("width", _known({m: _width(e) for m, e in models.items()}))]
-    told += [_parameters(_known({m: _parameters_of(e) for m, e in models.items()}))]
-    told += [_told(name, values) for name, values in _settings(models, "training", TRAINING).items()]
-    told += [_told("tokens", _known({m: _tokens(e) for m, e in models.items()}))]
-    told += ["rates"] if any(_rates(models)) else []
-    items = list(filter(None, told))
+    differences = [_difference(name, values) for name, values in _settings(models, "config", ENCODER).items()]
+    differences += [_difference("width", _known({m: _width(e) for m, e in models.items()}))]
+    differences += [_parameters(_known({m: _parameters_of(e) for m, e in models.items()}))]
+    differences += [_difference(name, values) for name, values in _settings(models, "training", TRAINING).items()]
+    differences += [_difference("tokens", _known({m: _tokens(e) for m, e in models.items()}))]
+    differences += ["rates"] if any(_rates(models)) else []
+    items = list(filter(None, differences))
     return f"The models differ in more than their position schemes: {'; '.join(items)}." if items else ""
 
 
 def rates(entries: Sequence[Entry]) -> str:
-    """Return a sentence on the rates: one recipe for all models, what presets have of their own, or what differs.
+    """Return a sentence on the rates: one recipe for all models, rates of single presets, or the differences.
 
-    Of a single trained model there is none: "".
+    A single trained model has none: "".
     """
     models = {name: e for name, e in _models(entries).items() if _part(e, "training").get("learning_rate") is not None}
     if len(models) < 2:
         return ""
-    own = _own_rates(models)
+    by_scheme = _rates_by_scheme(models)
     if differing := list(filter(None, _rates(models))):
-        return f"Rates{' of each scheme' * bool(own)}: {'; '.join(differing)}."
-    if own:  # equal in all models that have the part
-        return f"Rates: one recipe for all models, but {'; '.join(own)}, as found for these schemes."
+        return f"Rates{' of each scheme' * bool(by_scheme)}: {'; '.join(differing)}."
+    if by_scheme:  # equal in all models that have the part
+        return f"Rates: one recipe for all models, but {'; '.join(by_scheme)}, as found for these schemes."
     return "Rates: one recipe for all models; at rates of its own another scheme may be ahead."
 
 
-def _own_rates(models: Mapping[str, Entry]) -> list[str]:
-    """Say which rates models have by the recipe of their own preset, and which models."""
+def _rates_by_scheme(models: Mapping[str, Entry]) -> list[str]:
+    """Name the rates that models have by the recipe of their preset, and these models."""
     groups: dict[str, list[str]] = {}
     for model, entry in models.items():
         for key, value in _part(entry, "scheme_recipe").items():
             groups.setdefault(f"{RATES.get(key, key)} {_word(value)}", []).append(model)
-    return [f"{said} in {_listed(of)}" for said, of in groups.items()]
+    return [f"{rate} in {_listed(of)}" for rate, of in groups.items()]
 
 
 def _rates(models: Mapping[str, Entry]) -> list[str]:
-    return [_told(name, values) for name, values in _settings(models, "training", RATES).items()]
+    return [_difference(name, values) for name, values in _settings(models, "training", RATES).items()]
 
 
 def _models(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """The models by name, each by its first training."""
-    found: dict[str, Entry] = {}
+    """Return the models by name, each by its first training."""
+    models: dict[str, Entry] = {}
     for entry in entries:
         if entry.get("name"):
-            found.setdefault(str(entry["name"]), entry)
-    return found
+            models.setdefault(str(entry["name"]), entry)
+    return models
 
 
 def _part(entry: Entry, name: str) -> Mapping[str, Any]:
-    """A mapping in an entry; empty where there is none."""
+    """Return a mapping in an entry; empty where there is none."""
     part = entry.get(name)
     return part if isinstance(part, Mapping) else {}
 
 
 def _settings(models: Mapping[str, Entry], part: str, keys: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Name of every key -> model -> its value, of the models that have the part which the key is about."""
-    found = {}
+    """Return name of every key -> model -> its value, of the models that have the part which the key is about."""
+    settings = {}
     for key, name in keys.items():
         having = {m: e for m, e in models.items() if key in _part(e, part) and _is_about(key, e)}
-        found[name] = {m: _word(_part(e, part)[key]) for m, e in having.items()}
-    return found
+        settings[name] = {m: _word(_part(e, part)[key]) for m, e in having.items()}
+    return settings
 
 
 def _is_about(key: str, entry: Entry) -> bool:
-    """Whether a key says anything of a model: those of a table or a bias need one, and a start one that is learned."""
+    """Tell if a key applies to a model: keys of a table or a bias need one, and a start needs a learned table."""
     if key == "table_start":
         return _part(entry, "config").get("absolute") == "learned"
     return key not in _OF_PART or _part(entry, "config").get(_OF_PART[key]) not in (None, "none")
 
 
 def _word(value: Any) -> str:
-    """A value as it is read: numbers short, of a path the last name."""
+    """Return a value as a reader sees it: numbers short, of a path the last name."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, int | float):
@@ -159,11 +160,12 @@ def _number(value: Any) -> float | None:
 
 
 def _width(entry: Entry) -> float | None:
-    """Columns of words: in NeoBERT's block a position stream comes on top of them, in BERT's it is one part."""
+    """Return the columns of words: in NeoBERT's block a position stream comes on top of them, in BERT's it
+    is one part."""
     config = _part(entry, "config")
     width = _number(config.get("hidden_size"))
-    own = _number(config.get("position_size"))
-    return width if width is None or config.get("block") != "neobert" else width - (own or 0)
+    of_positions = _number(config.get("position_size"))
+    return width if width is None or config.get("block") != "neobert" else width - (of_positions or 0)
 
 
 def _parameters_of(entry: Entry) -> float | None:
@@ -171,14 +173,14 @@ def _parameters_of(entry: Entry) -> float | None:
 
 
 def _tokens(entry: Entry) -> float | None:
-    """Tokens of a training by its settings."""
+    """Return the tokens of a training by its settings."""
     counted = [_number(_part(entry, "training").get(key)) for key in ("steps", "batch_size", "length")]
     steps, batch, length = counted
     return None if steps is None or batch is None or length is None else steps * batch * length
 
 
 def _parameters(values: Mapping[str, float]) -> str:
-    """The fewest and the most parameters, where they are apart."""
+    """Name the models with fewest and most parameters, where these are apart."""
     if not values:
         return ""
     few, many = (choose(values, key=lambda m: values[m]) for choose in (min, max))
@@ -187,8 +189,9 @@ def _parameters(values: Mapping[str, float]) -> str:
     return f"parameters (`{many}` {values[many] / values[few] - 1:.0%} more than `{few}`)"
 
 
-def _told(name: str, values: Mapping[str, Any]) -> str:
-    """Who has which value, "" where all have one; the commonest stands last, that of "others" if several have it."""
+def _difference(name: str, values: Mapping[str, Any]) -> str:
+    """Name the models of each value, "" where all have one; the commonest stands last, for "others" if several models
+    have it."""
     groups: dict[str, list[str]] = {}
     for model, value in values.items():
         groups.setdefault(value if isinstance(value, str) else _word(value), []).append(model)
