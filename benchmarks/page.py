@@ -102,9 +102,11 @@ def number(value: float) -> str:
 def medians(row: dict[str, Any]) -> str:
     """Write the medians of both sides of a row with their unit, as "134/108 ms"."""
     sides = [figure for figure in (row["first"], row["second"]) if figure is not None]
-    unit, scale = sides[0]["unit"], 1.0
+    unit = sides[0]["unit"]
+    scale = 1.0
     if unit == "s" and all(figure["median"] < 10 for figure in sides):
-        unit, scale = "ms", 1e3
+        unit = "ms"
+        scale = 1e3
     return "/".join(number(scale * figure["median"]) for figure in sides) + f" {unit}"
 
 
@@ -151,12 +153,13 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         notes.setdefault(row["what"], set()).add(row["note"])
     cells: dict[str, dict[str, str]] = {}
     for row in rows:
-        what, shape, note = row["what"], row["shape"], row["note"]
+        what = row["what"]
+        shape = row["shape"]
+        head = [what]
+        cell = [" ".join(filter(None, (spread(row), limit(row)))), medians(row)]
         by_shape = len(notes[what]) > 1 and measured[what, shape] == 1  # the note belongs to the shape, not to the row
-        head = what if by_shape else "; ".join(filter(None, (what, note)))
-        ratio = " ".join(filter(None, (spread(row), limit(row))))
-        parts = (ratio, medians(row), note if by_shape else "")
-        cells.setdefault(head, {})[shape] = "<br>".join(filter(None, parts))
+        (cell if by_shape else head).append(row["note"])
+        cells.setdefault("; ".join(filter(None, head)), {})[shape] = "<br>".join(filter(None, cell))
     lines = [f"| | {' | '.join(shapes)} |", "| --- " * (len(shapes) + 1) + "|"]
     return lines + [f"| {head} | {' | '.join(of.get(shape, '') for shape in shapes)} |" for head, of in cells.items()]
 
@@ -224,7 +227,8 @@ def page(whole: dict[str, Any]) -> str:
     lines += ["", *summary(parts), "", "Below, each part with its command. In a table: ratio (smallest to largest of "]
     lines[-1] += "a round), budget, medians of first/second."
     for name, part in parts.items():
-        m, v = part["machine"], part["versions"]
+        m = part["machine"]
+        v = part["versions"]
         where = m["accelerator"] or f"{m['cpu']}, {m['threads']} threads of {m['cores']} cores"
         lines += ["", f"## {TITLES[name]}", "", ABOUT[name].strip(), "", '<details markdown="1">']
         lines.append(f"<summary>{part['date']}, {where}: {len(part['rows'])} ratios</summary>")

@@ -263,10 +263,11 @@ def reliability() -> str:
     """Draw the table of docs/reliability.md: how often a work was struck, and how often it ended as it should."""
     table = (DOCS / "reliability.md").read_text("utf-8").split("<!-- faults -->")[1].split("<!-- end -->")[0]
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()]
-    (_, *modes), _, *body = lines
-    struck = well = 0
+    modes = lines[0][1:]
+    struck = 0
+    well = 0
     rows = {}
-    for work, *cells in body:
+    for work, *cells in lines[2:]:
         counts = [[int(count) for count in cell.split(" of ")] for cell in cells if cell]
         struck += sum(of[-1] for of in counts)
         well += sum(of[0] for of in counts)
