@@ -22,6 +22,7 @@ from transformers import (
 )
 
 import whatwhere as ww
+from whatwhere.evaluation.family import identity
 from whatwhere.models.open import WeightsMisfit, open_config, open_model
 from whatwhere.run.hashes import write_hashes
 
@@ -272,3 +273,12 @@ def test_a_head_that_is_not_there_is_refused(place, tmp_path):
         refused(lambda folder=folder: open_model(folder, "masked", untrained=True), said)
     ViTModel(ViTConfig(image_size=32, patch_size=8, **SMALL)).save_pretrained(tmp_path / "vit")
     refused(lambda: open_config(tmp_path / "vit", "answers"), "(vit) has no head for questions in transformers")
+
+
+def test_weights_in_an_older_folder_belong_to_its_identity(place, tmp_path):
+    """Results of other weights would be taken for those of this model."""
+    for kind in ("bert", "mpnet"):
+        shutil.copytree(place / kind, tmp_path / kind / "0_Transformer")
+        parts = [{"idx": 0, "name": "0", "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}]
+        (tmp_path / kind / "modules.json").write_text(json.dumps(parts))
+    assert identity(str(tmp_path / "bert")) == identity(str(place / "bert")) != identity(str(tmp_path / "mpnet"))

@@ -15,11 +15,12 @@ from pydantic import Field, field_validator
 from scipy.stats import rankdata
 
 from ..analysis.who import Who
+from ..models.open import model_folder
 from ..records.record import Record
 from ..run.files import Arrays, arrays_of, read_object, write_arrays, write_json
 from ..run.hashes import hash_now, hash_of, hashes, read_hashed, sha256, write_hashed
 from ..run.progress import Show
-from ..run.shipped import OPENED, model_source
+from ..run.shipped import OPENED
 from ..training.settings import SchemeConfig
 
 UNTRAINED = "untrained"
@@ -213,7 +214,7 @@ def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None
 
 def identity(model: str) -> str | None:
     """A hash of the files that a model's folder is opened from; None of one on the Hub, whose name says which."""
-    folder = Path(model_source(model))
+    folder = model_folder(model)
     if not folder.is_dir():
         return None
     known = hashes(folder)

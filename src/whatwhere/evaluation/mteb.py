@@ -22,13 +22,12 @@ from ..corpus.tokenizer import open_tokenizer
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
 from ..models.lengths import most_tokens
-from ..models.open import open_config, open_model
+from ..models.open import model_folder, open_config, open_model
 from ..models.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from ..models.tensors import device_of
 from ..records.record import Record
 from ..run.files import read_json, read_object
 from ..run.progress import Show, counted
-from ..run.shipped import model_source
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
 from ..training.settings import use_scheme
 from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, check_known, differences, each_model, paired
@@ -241,7 +240,7 @@ def _check(config: MtebConfig) -> None:
         if not any(name in poolings(config, source) for source in sources):
             raise ValueError(f"no model here has two streams, which the pooling {name!r} needs. Pool mean or cls.")
     for source in sources if config.contrastive and config.corpus is not None else ():
-        text = _text(config, open_tokenizer(model_source(source)), source)
+        text = _text(config, open_tokenizer(str(model_folder(source))), source)
         if isinstance(text, Source):
             next(iter(text), None)
 

@@ -139,7 +139,10 @@ def open_model(
         except RuntimeError as error:
             if not changed:
                 raise
-            raise WeightsMisfit(f"The weights of {name} do not fit what is asked of them ({shortly(error)}).") from None
+            raise WeightsMisfit(
+                f"The weights of {name} do not fit what is asked of them ({shortly(error)}). "
+                "Give a model of that shape."
+            ) from None
         _check_weights(model, info["missing_keys"], name)
     return OpenModel(model.config, model.eval(), Path(name))
 
@@ -158,27 +161,32 @@ def open_config(source: str | Path, head: str | None = None) -> Any:
     return config
 
 
-def _place(source: str | Path) -> tuple[str, bool]:
-    """Return what transformers opens, and whether it is a folder; one that holds no finished model is refused."""
-    name = model_source(source)
-    folder = Path(name)
-    if not folder.is_dir():
-        if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-            raise ValueError(f"No model at {name}: it is no folder. Give the folder of a trained model.")
-        return name, False
-    folder = _transformer_of(folder)
-    check_folder(folder)
-    return (name if folder == Path(name) else str(folder)), True
+def model_folder(source: str | Path) -> Path:
+    """Find the folder of a model's config.json and weights: the one given, that of `reference`, or the encoder's in an
+    older folder of sentence-transformers; of a model on the Hub a path that is only its name.
 
-
-def _transformer_of(folder: Path) -> Path:
-    """Find the encoder's folder in one of sentence-transformers, whose older versions put it below."""
+    Raises:
+        ValueError: as `model_source`, or a list of parts that names other folders.
+    """
+    folder = Path(model_source(source))
     if (folder / "config.json").is_file() or not (folder / _MODULES).is_file():
         return folder
     parts = read_json(folder / _MODULES, COPY)
     paths = [str(part.get("path", "")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     check_inside(folder / _MODULES, paths)
     return next((folder / path for path in paths if (folder / path / "config.json").is_file()), folder)
+
+
+def _place(source: str | Path) -> tuple[str, bool]:
+    """Return what transformers opens, and whether it is a folder; one that holds no finished model is refused."""
+    folder = model_folder(source)
+    if folder.is_dir():
+        check_folder(folder)
+        return str(folder), True
+    name = str(source)
+    if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise ValueError(f"No model at {name}: it is no folder. Give the folder of a trained model.")
+    return name, False
 
 
 def check_folder(folder: Path) -> None:

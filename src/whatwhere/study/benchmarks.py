@@ -18,13 +18,13 @@ from ..evaluation.linguistic import LINGUISTIC
 from ..evaluation.mteb import MTEB
 from ..evaluation.squad import SQUAD
 from ..length.benchmark import LENGTH
+from ..models.open import model_folder
 from ..records.record import Record, read_records
 from ..records.table import Point, Table
 from ..run.files import read_json
 from ..run.hashes import check_files, forget_hashes, hashes
 from ..run.jobs import Job, at_once, run_jobs, threads
 from ..run.locks import sweep
-from ..run.shipped import model_source
 from ..training.runs import claim_folder, one_writer
 from .machine import machine
 from .outputs import RECORDS, columns, write_results
@@ -107,7 +107,7 @@ def _write(
     config: EvaluationConfig, out: Path, records: list[Record], title: str, data: str, notes: Sequence[str]
 ) -> str:
     """Write the results of some models on some data; returns the path of the page."""
-    configs = {name: Path(model_source(model)) / "config.json" for name, model in config.named().items()}
+    configs = {name: model_folder(model) / "config.json" for name, model in config.named().items()}
     facts = {
         "title": title,
         "name": out.name,
