@@ -25,7 +25,8 @@ from .settings import LoopConfig
 
 TEMPERATURE = 0.05
 DROPOUT = 0.1  # where a model has none: the paper's, which is best there (its Table 4)
-SENTENCES, LENGTH = 64, 32  # of a batch; tokens of a sentence, special ones included
+SENTENCES = 64  # of a batch
+LENGTH = 32  # tokens of a sentence at most, special ones included
 SHORTEST = 6  # tokens of a sentence, special ones included: headings and numbers repeat themselves
 RATE = 3e-5  # of a model 768 wide, as the paper's for BERT-base; narrower ones take it in inverse proportion
 
@@ -46,11 +47,15 @@ class Contrastive(nn.Module):
 
     def __init__(self, body: Any, pooling: str) -> None:
         super().__init__()
-        self.body, self.pooling, self.config = body, pooling, body.config
+        self.body = body
+        self.pooling = pooling
+        self.config = body.config
         self.set_attn_implementation = body.set_attn_implementation
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Any:
-        ids, mask = torch.cat([input_ids] * 2), torch.cat([attention_mask] * 2)
+        """Return the contrastive loss of sentences (b, n), each of which is read twice; `labels` is not used."""
+        ids = torch.cat([input_ids] * 2)
+        mask = torch.cat([attention_mask] * 2)
         hidden = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         one, two = pooled(hidden, mask, self.pooling, getattr(self.config, "position_size", 0)).chunk(2)
         return SimpleNamespace(loss=contrastive_loss(one, two))
@@ -61,7 +66,8 @@ class SentenceBatches(Batches):
 
     def __init__(self, ids: Sequence[np.ndarray], pad_id: int, seed: int = 0) -> None:
         super().__init__(len(ids), seed)
-        self.ids, self.pad_id = ids, pad_id
+        self.ids = ids
+        self.pad_id = pad_id
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, Tensor]:
         rows = [self.ids[index] for _, index in chosen]
@@ -155,7 +161,8 @@ def contrast(
     settings = {"batch_size": SENTENCES, "learning_rate": rate, "weight_decay": 0.0, "warmup_steps": steps // 10}
     settings |= {"schedule": "linear", "minimum_learning_rate_ratio": 0.0, "betas": (0.9, 0.999)}
     trainer: Any = Trainer(Contrastive(body, pooling), LoopConfig.parse(settings), steps)  # type: ignore[arg-type]
-    losses, began = [], time.perf_counter()
+    losses = []
+    began = time.perf_counter()
     for step in range(steps):
         losses.append(trainer.step(step, trainer.micro_batches(data.batch, step))[0])
         show("contrastive", step + 1, steps, f"loss {losses[-1]:.3f}")

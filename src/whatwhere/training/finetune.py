@@ -125,7 +125,8 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
                 if key not in known:
                     raise ValueError(f"model.{key} is no field of a {config.model_type}.{nearest(key, known)}")
                 setattr(config, key, value)
-        config.id2label, config.label2id = classes, {name: number for number, name in classes.items()}
+        config.id2label = classes
+        config.label2id = {name: number for number, name in classes.items()}
         config.problem_type = "single_label_classification"
         if (longest := most_tokens(config)) is not None and self.length > longest:
             seen = f"length={self.length} tokens, but the position table has {longest} rows"

@@ -28,7 +28,7 @@ RMS = 0.2  # root mean square of an update of AdamW, in units of its learning ra
 
 
 def orthogonal(x: Tensor, eps: float = 1e-7) -> Tensor:
-    """Matrices (..., r, c), r <= c, with singular values near 1 and the singular vectors of `x`, in bfloat16."""
+    """Return matrices (..., r, c), r <= c, with the singular vectors of `x` and singular values near 1, in bfloat16."""
     a, b, c = COEFFICIENTS
     x = x.bfloat16()
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)
@@ -73,9 +73,10 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of all parameters that have a gradient."""
+        """Update all parameters that have a gradient, once."""
         for group in self.param_groups:
-            lr, momentum = group["lr"], group["momentum"]
+            lr = group["lr"]
+            momentum = group["momentum"]
             matrices: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)  # updates and their targets
             changes: list[tuple[DTensor, Tensor]] = []  # of parameters of which this process has a share
             for p, rows in zip(group["params"], group["rows"], strict=True):
@@ -89,7 +90,8 @@ class Muon(torch.optim.Optimizer):
                 p.mul_(1 - lr * group["weight_decay"])
                 changed: Tensor = p
                 if isinstance(p, DTensor):  # a share of a matrix has other singular vectors than all of it
-                    update, changed = whole(update), torch.zeros(p.shape, device=p.device)
+                    update = whole(update)
+                    changed = torch.zeros(p.shape, device=p.device)
                     changes.append((p, changed))
                 for part, target in zip(update.split(rows), changed.split(rows), strict=True):
                     matrices[part.shape].append((part, target))
@@ -103,7 +105,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
-    """Share of the peak learning rate at `step` in [0, steps): linear warm-up, then as `schedule` says."""
+    """Return the share of the peak learning rate at `step` in [0, steps): linear warm-up, then as `schedule` says."""
     warmup = min(config.warmup_steps, steps // 2)
     if step < warmup:
         return (step + 1) / warmup
@@ -133,7 +135,7 @@ def table_walk(config: LoopConfig, steps: int) -> float:
 
 
 def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> list[torch.optim.Optimizer]:
-    """AdamW, or Muon over the hidden matrices and AdamW over the rest; groups have their own peak rates and decay.
+    """Make AdamW, or Muon over the hidden matrices and AdamW over the rest; each group has a peak rate and a decay.
 
     steps: of the whole training; long ones learn their matrices slower where `matrix_steps` says so.
     """

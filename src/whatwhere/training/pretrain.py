@@ -51,7 +51,9 @@ def pretrain(
     out = Path(out)
     if not (out / CONFIG).is_file():
         config.check()
-    free = (*BUDGET, "workers", "sharding", *(("corpus",) if windows is not None else ()))
+    free: tuple[str, ...] = (*BUDGET, "workers", "sharding")
+    if windows is not None:
+        free += ("corpus",)
     saved, summary = enter(config, out, CONFIG, resume, free=free)
     if saved is not None:
         config = _settings_to_resume(config, saved, out, is_silent=summary is not None or not progress)

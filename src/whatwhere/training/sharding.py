@@ -51,12 +51,12 @@ def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: 
 
 
 def local(value: Tensor) -> Tensor:
-    """What this process has of a tensor: its rows, or all of one that is not shared."""
+    """Return what this process has of a tensor: its rows, or all of one that is not shared."""
     return value.to_local() if isinstance(value, DTensor) else value
 
 
 def own_rows(like: Tensor) -> tuple[int, int]:
-    """From which row to which this process has its share of `like`; all rows of one that is not shared."""
+    """Return the first row of this process's share of `like` and the one after its last; all if it is not shared."""
     if not isinstance(like, DTensor):
         return 0, len(like) if like.ndim else 0
     size = -(-len(like) // like.device_mesh.size())  # as torch.chunk divides
@@ -65,17 +65,24 @@ def own_rows(like: Tensor) -> tuple[int, int]:
 
 
 def as_share(rows: Tensor, like: Tensor) -> Tensor:
-    """The rows of `own_rows` in the form of `like`."""
+    """Return rows of this process's share (`own_rows`) as a tensor that is shared as `like` is."""
     if not isinstance(like, DTensor):
         return rows
-    mesh, places = like.device_mesh, like.placements
-    on_device = rows.to(like.device, copy=True)
-    return DTensor.from_local(on_device, mesh, places, run_check=False, shape=like.shape, stride=like.stride())
+    return DTensor.from_local(
+        rows.to(like.device, copy=True),
+        like.device_mesh,
+        like.placements,
+        run_check=False,
+        shape=like.shape,
+        stride=like.stride(),
+    )
 
 
 def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool) -> PreTrainedModel | None:
-    """A copy of a shared model, of the class that it was of, on the CPU of the processes that keep it: to be saved. All
-    processes must ask for it, and have one weight at a time."""
+    """Return a copy of a shared model on the CPU, to be saved, in the processes that `keep` it; None in the others.
+
+    All processes must ask for it; they gather one weight at a time. kind: the class that the model was of before.
+    """
     weights = {}
     for name, value in model.state_dict().items():
         found = whole(value)
@@ -91,7 +98,7 @@ def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool)
 
 
 def gather_states(states: dict[str, Tensor], device: torch.device) -> list[dict[str, Tensor]]:
-    """Of all processes; by way of the device, as NCCL carries no CPU tensors."""
+    """Return the `states` of every process, by rank; by way of the device, as NCCL carries no CPU tensors."""
     gathered: list[dict[str, Tensor]] = [{} for _ in range(torch.distributed.get_world_size())]
     # Bytes, not objects: object collectives would pickle.
     for name in sorted(states):
