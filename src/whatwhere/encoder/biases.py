@@ -113,6 +113,7 @@ class T5Bias(nn.Module):
         self.table = nn.Parameter(torch.zeros(config.relative_buckets, config.num_attention_heads))
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set all values to zero."""
         init.zeros_(self.table)
 
     @staticmethod
@@ -136,6 +137,7 @@ class ClippedBias(nn.Module):
         self.table = nn.Parameter(torch.zeros(2 * self.reach + 1, config.num_attention_heads))
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set all values to zero."""
         init.zeros_(self.table)
 
     def forward(self, distance: Tensor) -> Tensor:
@@ -176,6 +178,7 @@ class ProductBias(nn.Module):
         self.query, self.key = (nn.Linear(width, width, bias=False) for _ in range(2))
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Draw the vectors of the distances from a normal distribution with standard deviation `initializer_range`."""
         init.normal_(self.table, std=config.initializer_range)
 
     def forward(self, distance: Tensor) -> Tensor:
@@ -215,6 +218,7 @@ class RelativeBias(nn.Module):
         self.heads = config.num_attention_heads
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set the values at special tokens to their start (`START`), and θ to zero."""
         if self.special is not None:
             init.constant_(self.special, START[self.kind])
         if self.cls is not None:
@@ -266,6 +270,8 @@ class Untied(nn.Module):
             self.cls = nn.Parameter(torch.empty(2, width))
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set free scores and θ to zero, and draw the rows of [CLS] with standard deviation
+        `position_initializer_range`."""
         assert config.position_initializer_range is not None
         for values in (self.free, self.theta):
             if values is not None:

@@ -37,6 +37,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
+        """Normalise x (..., width) over its last axis, in its own type."""
         if x.dtype.itemsize < 4:
             return F.rms_norm(x.float(), self.weight.shape, self.weight.float(), self.eps).to(x.dtype)
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
@@ -52,6 +53,7 @@ class StreamNorm(nn.Module):
         self.norms = nn.ModuleList(norm(d, config.norm_eps) for d in config.stream_sizes)
 
     def forward(self, streams: Streams) -> Streams:
+        """Normalise each stream (b, n, d_stream) by itself."""
         return tuple(norm(x) for norm, x in zip(self.norms, streams, strict=True))
 
 
@@ -81,6 +83,7 @@ class FeedForward(nn.Module):
         return gate * up[0] if torch.is_grad_enabled() else gate.mul_(up[0])
 
     def forward(self, streams: Streams) -> Streams:
+        """Compute the update (b, n, d_stream) of each stream."""
         if self.separate:
             inner: Streams = tuple(self._activate(*up(x)) for up, x in zip(self.up, streams, strict=True))
         else:
