@@ -142,15 +142,37 @@ def test_a_model_meets_the_reference_of_its_start_and_its_residual(folder, small
         ("random", "stream", "dstg-stream", ""),
     ):
         found = beside(with_settings(facts, "dstg", table_start=start, residual=residual), table)
-        assert (found.models["dstg"], found.terms) == (wanted, said), (start, residual)
+        differing = [term for term in found.terms if term.startswith("What differs")]
+        assert (found.models["dstg"], differing) == (wanted, [f"What differs: {said}."] if said else []), start
 
 
 def test_only_the_other_start_is_taken_and_said(folder, small_run):
     facts, table = small_run
     set_model(folder / "made-tiny.json", "dstg", table_start="random")
     found = beside(with_settings(facts, "dstg", table_start="half-turn"), table)
-    words = "`dstg`: start of the table random there, half-turn here"
-    assert found.models["dstg"] == "dstg" and found.terms == words and any(words in note for note in found.notes)
+    words = "What differs: `dstg`: start of the table random there, half-turn here."
+    assert found.models["dstg"] == "dstg" and words in found.terms and words in found.notes
+
+
+def test_the_page_says_every_term_of_the_ledger(folder, small_run, tmp_path):
+    # The page left out rates of T5 tables and rows, which `whatwhere claims` said.
+    path = folder / "made-tiny.json"
+    set_model(path, "dstg", bias_learning_rate_scale=1.0)
+    corpus = json.loads(path.read_text())["corpus"]
+    change(path, corpus=corpus | {"rows": "all rows of each document"})
+    study = make_study(tmp_path / "run", models=("dstg", "ap"))
+    facts = json.loads((study / "study.json").read_text())
+    facts["corpus"] |= {"join": "none", "pieces": "first"}
+    for entry in facts["models"]:
+        entry["training"] = {**(entry.get("training") or {}), "bias_learning_rate_scale": 10.0}
+    (study / "study.json").write_text(json.dumps(facts))
+    run = load_run(study)
+    page = study_page(run)
+    rates = "T5 tables × 1.0 there, 10.0 here"
+    rows = "It is trained on all rows of each document, this run on the first row of each document."
+    assert rows in page.pick.apart and any(rates in term for term in page.pick.apart)
+    assert [note for note in run.beside.notes if note in page.pick.apart] == list(run.beside.terms)
+    assert rates in render_page(page).split('id="learning"')[0]
 
 
 def test_another_scheme_or_depth_is_no_neighbour(folder, small_run):
@@ -253,7 +275,7 @@ def test_settings_are_those_of_the_model_without_costs_and_words():
 def test_the_page_has_three_columns_and_a_second_hollow_mark(folder, tmp_path):
     run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
     page = study_page(run)
-    table = page.pick.beside
+    table = page.pick.beside[0].table
     assert table.columns == ("Model", "This run", "Reference, 10.2M tokens", "Paper")
     cells = {r[0].text: r[1:] for r in table.rows}
     there = Table(read_records(folder / "made-tiny.parquet"))
@@ -262,7 +284,7 @@ def test_the_page_has_three_columns_and_a_second_hollow_mark(folder, tmp_path):
         assert here.raw == run.table.point("r2.token", model, part=part, layer=layer).value
         point = there.point("r2.token", model, part=part, layer=layer)
         assert other.raw == pytest.approx(point.value) and paper.raw == printed
-        assert other.text.endswith(f", {point.high:.2f}]")
+        assert f", {point.high:.2f}]" in other.text
     marks = [t for t in page.hero.panels[0].data if "-open-dot" in str(t.get("marker", {}).get("symbol"))]
     assert {t["meta"][0] for t in marks} == {"dstg", "ap"} and not any("error_y" in t for t in marks)
     assert ("reference", "hollow with a dot: reference study, 10.2M tokens of Wikipedia, 3 seeds") in page.hero.key
@@ -295,3 +317,36 @@ def test_a_row_tells_what_the_reference_would_be():
     nothing = row({"id": "x", "reference": {"value": None, "verdict": "not testable here"}})
     assert (nothing.there, nothing.there_verdict) == ("–", "not testable there")
     assert (row({"id": "x"}).there, row({"id": "x", "reference": "odd"}).there_verdict) == ("–", "")
+
+
+def test_the_part_comes_from_the_model_not_its_probes(folder, tmp_path):
+    # Without probes of its own, `dstg` stood beside R² of both streams together: 0.92 for 0.89.
+    run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
+    bare = replace(run, records=[r for r in run.records if not r.metric.startswith("r2.")])
+    for one in (run, bare):
+        cells = {r[0].text: r[1:] for r in study_page(one).pick.beside[0].table.rows}
+        there = Table(read_records(folder / "made-tiny.parquet")).point("r2.token", "dstg", part="position", layer=3)
+        assert (cells["dstg"][1].raw, cells["dstg"][2].raw) == (pytest.approx(there.value), 0.89)
+    assert cells["dstg"][0].raw is None
+
+
+def test_the_first_screen_compares_two_components(folder, tmp_path):
+    run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
+    table = study_page(run).pick.beside[1].table
+    assert table.columns == ("Model", "By chance", "This run", "Reference, 10.2M tokens", "Paper")
+    there = Table(read_records(folder / "made-tiny.parquet"))
+    for name, chance, here, other, paper in table.rows:
+        columns = run.config(name.text).get("position_size") or run.config(name.text)["hidden_size"]
+        assert chance.raw == 2 / columns and f"({columns} columns)" in chance.text
+        assert here.raw == run.table.point("pca.top2", name.text).value
+        assert other.raw == pytest.approx(there.point("pca.top2", name.text).value)
+        assert paper.raw == {"dstg": 0.941, "ap": 0.234}[name.text]
+
+
+def test_what_the_reference_cannot_test_is_marked(folder, tmp_path):
+    # R² of 0.75 stood there unmarked, where `whatwhere claims` said "not testable there".
+    run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
+    run.beside.claims["dstg-position-kept"] |= {"verdict": "not testable here", "so_far": ""}
+    run.beside.claims["ap-loses-position"] |= {"verdict": "holds here", "so_far": ""}
+    cells = {r[0].text: r[1:] for r in study_page(run).pick.beside[0].table.rows}
+    assert cells["dstg"][1].text.endswith("], not testable") and cells["ap"][1].text.endswith("]")

@@ -5,7 +5,8 @@ import re
 import pytest
 from page_parser import Parsed
 
-from whatwhere.report.ledger import counts, folds, row, rows, shown, table
+from whatwhere.claims import VERDICTS
+from whatwhere.report.ledger import counts, doubt, folds, row, rows, shown, table
 from whatwhere.report.page import Page, render_page
 
 CLAIM = {
@@ -61,6 +62,19 @@ def test_what_can_be_judged_comes_first_and_nothing_is_forgotten():
     assert [r.id for r in ordered] == ["3", "2", "0", "5", "1", "4"]
     assert [r.id for r in ordered if r.judged] == ["3", "2", "0"]
     assert [r.id for r in ordered if r.tested] == ["3", "2", "0", "5"]
+
+
+def test_an_untrained_model_does_it_too_reads_as_no_support():
+    too = {**CLAIM, "verdict": "holds untrained too"}
+    html = render_page(Page("t", claims=[too]))
+    assert "an untrained model does it too</span>" in html and ">holds untrained too<" not in html
+    assert '<option value="holds untrained too">an untrained model does it too</option>' in html
+
+
+def test_a_doubt_is_a_verdict_that_does_not_stand():
+    assert [doubt(v) for v in VERDICTS] == ["", "", "", "", "not settled", "not testable"]
+    assert doubt("not settled", "not seen here") == "so far not seen"
+    assert doubt("not settled", "holds untrained too") == "not settled"
 
 
 def test_counts_are_apart_by_what_the_paper_has():

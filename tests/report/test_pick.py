@@ -82,3 +82,52 @@ def test_unequal_terms_and_rates_have_lines_of_their_own():
         "parameters (`dstg` 7% more than `rope`).",
         "Rates: one recipe for all models; at rates of its own another scheme may be ahead.",
     ]
+
+
+def test_the_numbers_of_one_line_agree():
+    # Losses of all tokens, 3.82 and 3.85, stood beside a difference of the documents, +0.00.
+    documents = {"ap": [3.1, 3.5, 4.0], "dstg": [3.0, 3.5, 4.0]}
+    rows = pick(run_of({"ap": 4.3, "dstg": 4.0}, documents=documents)).table.rows
+    assert rows[1][1].raw - rows[0][1].raw == pytest.approx(rows[1][2].raw) and rows[0][1].raw == pytest.approx(3.5)
+    some = pick(run_of({"ap": 4.3, "dstg": 4.0}, documents={"ap": [3.1, 3.5, 4.0]})).table.rows
+    assert [row[1].raw for row in some] == [4.0, 4.3] and some[1][2].raw == pytest.approx(0.3)
+
+
+def judged_run(top2=0.37, r2=0.52, worth=0.0053, **claims):
+    """A run of `dstg` and `ap` with claims of these verdicts, or fields."""
+    run = run_of({"ap": 4.1, "dstg": 4.0}, positions={"dstg": r2})
+    place = {"study": "s", "model": "dstg", "seed": 0}
+    records = [
+        Record(metric="ablation.remove", part="absolute", value=worth, **place),
+        Record(metric="pca.top2", value=top2, **place),
+        Record(metric="tokens", value=2.56e6, **place),
+    ]
+    ids = {"kept": "dstg-position-kept", "flat": "dstg-2d-collapse"}
+    rows = [{"id": ids[name], "claim": name, **fields} for name, fields in claims.items()]
+    return Run("s", run.facts, [*run.records, *records], rows)
+
+
+def test_position_that_is_kept_and_not_used_is_said():
+    kept = {"verdict": "not settled", "so_far": "not seen here", "bars": [["at least", 0.44]]}
+    told = [each.sentence for each in pick(judged_run(kept=kept)).beside]
+    rise = "without the absolute term the loss rises by 0.005 nats, and 0.1 are needed."
+    assert told == [f"`dstg` keeps position but does not use it: {rise}"]
+    assert not pick(judged_run(kept=kept, r2=0.4)).beside and not pick(judged_run(kept=kept, worth=0.3)).beside
+
+
+def test_the_collapse_is_said_or_why_it_is_not():
+    why = "not measured: needs a table of dstg that stands above its noise"
+    (told,) = [each.sentence for each in pick(judged_run(flat={"verdict": "not testable here", "scale": why})).beside]
+    assert told == (
+        "Whether the position table of `dstg` collapses to two dimensions cannot be tested here: needs a table of dstg "
+        "that stands above its noise. The collapse is there where the table starts two-dimensional (`table_start: "
+        "half-turn`); from a random start it was not seen at this scale."
+    )
+    (held,) = [each.sentence for each in pick(judged_run(flat={"verdict": "holds here"})).beside]
+    assert held == "The position table of `dstg` collapses to two dimensions: holds here."
+
+
+def test_a_value_that_is_not_testable_is_marked():
+    run = judged_run(kept={"verdict": "not testable here"})
+    picked = pick(run)
+    assert [row[3].text for row in picked.table.rows] == ["0.52†", "–"] and "† not testable" in picked.table.caption

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..claims import HOLDS, JUDGED, ORIGINS, UNSETTLED, UNTESTABLE, VERDICTS
+from ..claims import FAILS, HOLDS, JUDGED, OPEN, ORIGINS, UNSETTLED, UNTESTABLE, UNTRAINED, VERDICTS
 from ..records.gates import FALLING
 from .figure import MOST_DIGITS, Table, text
 from .folder import finite
@@ -17,6 +17,26 @@ _WHY = {
     UNSETTLED: f": a loss still falls by more than {FALLING} nats in the last tenth of the steps",
     UNTESTABLE: ": a model, a record or enough learning is missing",
 }
+
+
+_SHOWN = {UNTRAINED: "an untrained model does it too"}  # where the verdict's own name would read as support
+
+
+def shown_verdict(verdict: str) -> str:
+    """Return a verdict as the page writes it."""
+    return _SHOWN.get(verdict, verdict)
+
+
+def doubt(verdict: str, so_far: str = "") -> str:
+    """Return why a value is not judged, in two or three words; "" of a verdict that stands.
+
+    so_far: the verdict if the models had settled.
+    """
+    if verdict in JUDGED:
+        return ""
+    if verdict == UNSETTLED and so_far in (HOLDS, FAILS, OPEN):
+        return f"so far {so_far.removesuffix(' here')}"
+    return verdict.removesuffix(" here")
 
 
 @dataclass(frozen=True)
@@ -115,6 +135,7 @@ def _reference(of: Any, unit: str) -> dict[str, str]:
     verdict = str(of.get("verdict") or "")
     if so_far := str(of.get("so_far") or ""):
         verdict = f"{verdict}, so far {so_far}"
+    verdict = verdict.replace(UNTRAINED, shown_verdict(UNTRAINED))
     told = {"there_verdict": verdict.replace("here", "there")}
     value, low, high = (finite(of.get(key)) for key in ("value", "low", "high"))
     if value is None:
@@ -181,7 +202,7 @@ def folds(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, list[Row]
             by_reason.setdefault(r.reason, []).append(r)
         leans = Counter(r.so_far for r in of_verdict if r.so_far)
         so_far = ", ".join(
-            f"{leans[v]} {'hold here' if v == HOLDS and leans[v] > 1 else v}" for v in JUDGED if leans[v]
+            f"{leans[v]} {'hold here' if v == HOLDS and leans[v] > 1 else shown_verdict(v)}" for v in JUDGED if leans[v]
         )
         pieces = [f"{len(of_verdict)} {verdict}{_WHY.get(verdict, '')}", so_far and f"so far {so_far}"]
         words = "; ".join(filter(None, pieces))

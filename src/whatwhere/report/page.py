@@ -178,7 +178,11 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,  # Markup is our own
     )
-    environment.filters |= {"code": code_spans, "plain": lambda words: str(words).replace("`", "")}
+    environment.filters |= {
+        "code": code_spans,
+        "plain": lambda words: str(words).replace("`", ""),
+        "shown": ledger.shown_verdict,
+    }
     environment.globals |= {"sources": sources, "most_rows": MOST_ROWS}
     return environment
 
@@ -204,7 +208,7 @@ def page_figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figur
 
 def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
     """Every table that the page shows."""
-    picked = [page.pick.table, page.pick.beside] if page.pick else []
+    picked = [page.pick.table, *(each.table for each in page.pick.beside)] if page.pick else []
     first = [*picked, ledger.table(ledger.shown(page.claims))]
     behind = [f.table for f in page_figures(page.hero, sections)]
     return [*(t for t in first if t), *behind, *(t for s in sections for t in s.tables), *page.how.tables]

@@ -1,118 +1,280 @@
 """The pick: what every model of a run gives and costs, a row each, and one sentence by rule."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..records.gates import ONE_SEED, READ, USED, use
+from ..claims import HOLDS, UNSETTLED, UNTESTABLE
+from ..papers import DSTG_TABLES
+from ..records.gates import ONE_SEED, PRESENT, READ, USED, noise, unlearned, use
 from ..records.table import Point
 from ..records.terms import APART, rates
-from . import schemes
+from . import ledger, schemes
 from .figure import Cell, Table, row, value
 from .folder import Run
 from .forms.curves import paper_curve, reference_curve
-from .numbers import compact, fixed, interval, percent
-from .titles import listed
+from .ledger import doubt
+from .numbers import compact, fine_percent, fixed, interval, number, percent
+from .titles import PAPER_TOKENS, SMALL, listed, named, totals
 
 UNLIMITED = "any"
 COLUMNS = ("Model", "Loss", "Beside the best", "Position kept", "Operations a token", "Longest input", "Parameters")
+DOUBT = "\u2020"  # stands at a value of the first table that the ledger cannot test
+PAPER_COLUMNS = {"dstg": 48, "ap": 720}  # of the position tables of DSTG's models
+# Preset -> the claim about its position in the last trained layer, about the share of two components of its table.
+KEPT = {"dstg": "dstg-position-kept", "ap": "ap-loses-position"}
+FLAT = {"dstg": "dstg-2d-collapse", "ap": "ap-table-high-dimensional"}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One quantity in this run, in the reference study and in the paper, and a sentence on its claim.
+
+    table: None without a reference study. sentence: "" where there is nothing to say.
+    """
+
+    table: Table | None
+    sentence: str = ""
 
 
 @dataclass(frozen=True)
 class Pick:
-    """The sentence, the terms of the comparison, a sentence each, the table, lowest loss first, and the colours of its
-    models, which the rows switch.
+    """The first screen of a study.
 
-    beside: position kept here, in the reference study and in the paper; None without a reference study.
+    sentence: which models are level, which costs less. terms: of the comparison, a sentence each. table: a row a model,
+    lowest loss first. colours: of its models, which the rows switch. beside: position kept, and the share of two
+    components, here, in the reference study and in the paper. apart: in what the reference study differs, sentences.
     """
 
     sentence: str
     terms: Sequence[str]
     table: Table
     colours: Mapping[str, str]
-    beside: Table | None = None
+    beside: Sequence[Comparison] = ()
+    apart: Sequence[str] = ()
 
 
 def pick(run: Run) -> Pick | None:
-    """The pick of a run; None where no loss was recorded, or where it is several runs that differ."""
-    ends = {} if run.apart else {m: p for m in run.models if (p := run.last("loss", m))}
-    finals = dict(sorted(ends.items(), key=lambda end: end[1].value))
+    """Return the pick of a run; None where no loss was recorded, or where it is several runs that differ."""
+    losses = {} if run.apart else _losses_of(run)
+    finals = dict(sorted(losses.items(), key=lambda end: end[1].value))
     if not finals:
         return None
-    behind = {m: _behind(run, m, next(iter(finals)), finals) for m in list(finals)[1:]}
+    best = next(iter(finals))
+    behind = {m: loss - finals[best] for m, loss in finals.items() if m != best}
     rows = [_row(run, m, loss, behind.get(m)) for m, loss in finals.items()]
-    pairs = [p.at.shape[1] for p in behind.values() if p.columns == "documents"]
-    paired = f"paired over {max(pairs)} documents" if pairs else "difference"
-    caption = (
-        f"Loss: all held-out masked tokens, nats; beside the best: {paired}. Position kept: R² of position in the last "
-        "trained layer, of a model with streams in its position stream"
-    )
-    if (beside := run.facts.get("at_once")) and isinstance(beside, int) and beside > 1:
-        caption += f". Tokens/s: {beside} trainings side by side on this machine, the last perhaps alone"
+    caption = f"{_sample(finals[best])} Position kept: R² in the last trained layer"
+    if any(DOUBT in cell.text for cells in rows for cell in cells):
+        caption += f" ({DOUBT} not testable, see Claims)"
+    at_once = run.facts.get("at_once")
+    if isinstance(at_once, int) and at_once > 1:
+        caption += f". Tokens/s: {at_once} trainings side by side on this machine, the last perhaps alone"
     records = ("loss: part, step", "loss.document: index", "r2.token: layer, part, index = split")
     table = Table("pick", caption, (*COLUMNS, "Tokens/s"), rows, frozenset(range(1, 8)), records)
-    terms = [said for said in (schemes.unequal_terms(run), rates(run.entries)) if said]
+    terms = [sentence for sentence in (schemes.unequal_terms(run), rates(run.entries)) if sentence]
     colours = {m: schemes.colour(run, m) for m in finals}
-    return Pick(_sentence(run, finals, behind), terms, table, colours, _beside(run, finals))
+    comparisons = [] if schemes.many(run) else [_position_kept(run, list(finals)), _components(run)]
+    beside = [each for each in comparisons if each.table or each.sentence]
+    apart: list[str] = []
+    if run.beside.study and any(each.table for each in beside):
+        apart = [f"Reference: {run.beside.study.label}. Paper: DSTG.", *run.beside.terms]
+    return Pick(_sentence(run, finals, behind), terms, table, colours, beside, apart)
 
 
-def _beside(run: Run, models: Iterable[str]) -> Table | None:
-    """Position kept in three columns: of this run, of the reference study, of the paper."""
-    study = run.beside.study
-    if study is None or schemes.many(run):
-        return None
+# ---- loss ----
+
+
+def _losses_of(run: Run) -> dict[str, Point]:
+    """Return the final loss of every model, so that the difference of two is what stands beside them.
+
+    With one training seed it is the loss of the same held-out documents (of many, else of the few that were ablated),
+    where every model has it: a difference then has an interval. Else it is that of all held-out tokens.
+    """
+    finals = {m: p for m in run.models if (p := run.last("loss", m))}
+    if any(p.seeds > 1 for p in finals.values()):
+        return finals
+    for metric in ("loss.document", "ablation.loss"):
+        points = {m: run.table.point(metric, m) for m in finals}
+        known = {m: p for m, p in points.items() if p is not None and p.columns == "documents"}
+        if len(known) == len(finals) and len({p.at.shape for p in known.values()}) == 1:
+            return known
+    return finals
+
+
+def _sample(loss: Point) -> str:
+    """Return what the losses of the table are means over."""
+    if loss.columns == "documents":
+        return f"Loss: nats, mean over the same {loss.at.shape[1]} held-out documents, by which differences are paired."
+    return "Loss: nats, all held-out masked tokens."
+
+
+# ---- beside the reference study and the paper ----
+
+
+def _position_kept(run: Run, models: Sequence[str]) -> Comparison:
+    """Compare the position that is kept in the last trained layer."""
     rows = []
     for model in models:
-        there, printed = (draw(run, "r2.token", model, _part(run, model)) for draw in (reference_curve, paper_curve))
-        points = (_kept(run, model), _end(there), _end(printed))
-        rows.append(row(model, *(value(p.value, _bounded(p)) if p else None for p in points)))
-    if all(cells[2].raw is None for cells in rows):
+        part = _part(run, model)
+        there = _end(reference_curve(run, "r2.token", model, part))
+        paper = _end(paper_curve(run, "r2.token", model, part))
+        here = _marked(_kept(run, model), _bounded, _doubt(run, model, KEPT))
+        other = _marked(there, _bounded, _doubt_there(run, model, KEPT))
+        rows.append(row(model, here, other, _marked(paper, _bounded, "")))
+    streams = named([m for m in models if _part(run, m) == "position"])
+    title = "R² of position in the last trained layer"
+    title += f", of {streams} in its position stream" if streams else ""
+    return Comparison(_beside_table(run, "position-kept", title, rows, "r2.token: layer, part"), _use(run))
+
+
+def _components(run: Run) -> Comparison:
+    """Compare the share of two components of the position tables of `dstg` and `ap`."""
+    rows = []
+    for preset in FLAT:
+        model = run.named(preset)
+        here = run.table.point("pca.top2", model) if model else None
+        if model is None or here is None:
+            continue
+        there = run.beside.table.point("pca.top2", model)
+        columns = _columns(run, model)
+        chance = value(2 / columns, f"{fine_percent(2 / columns)} ({columns} columns)") if columns else None
+        here_cell = _marked(here, _shares, _doubt(run, model, FLAT))
+        there_cell = _marked(there, _shares, _doubt_there(run, model, FLAT))
+        printed = DSTG_TABLES["pca.top2", preset, None]
+        paper = value(printed, f"{fine_percent(printed)} ({PAPER_COLUMNS[preset]} columns)")
+        rows.append(row(model, chance, here_cell, there_cell, paper))
+    title = "Share of two components of the position table"
+    return Comparison(_beside_table(run, "two-components", title, rows, "pca.top2", "By chance"), _collapse(run))
+
+
+def _beside_table(
+    run: Run, id: str, title: str, rows: Sequence[Sequence[Cell]], record: str, *more: str
+) -> Table | None:
+    """Return the rows as a table; None without a reference study, or where it has nothing of them."""
+    study = run.beside.study
+    if study is None or all(cells[-2].raw is None for cells in rows):
         return None
-    caption = f"Position kept beside the reference study ({study.label}) and DSTG"
-    caption += f". Terms: {run.beside.terms}" if run.beside.terms else ""
-    columns = ("Model", "This run", f"Reference, {study.scale}", "Paper")
-    return Table("position-kept", caption, columns, rows, frozenset({1, 2, 3}), ("r2.token: layer, part",))
+    columns = ("Model", *more, "This run", f"Reference, {study.scale}", "Paper")
+    return Table(id, title, columns, rows, frozenset(range(1, len(columns))), (record,))
+
+
+def _marked(point: Point | None, write: Callable[[Point], str], doubt: str) -> Cell | None:
+    """Return a measured value with the ledger's doubt behind it."""
+    if point is None:
+        return None
+    return value(point.value, f"{write(point)}, {doubt}" if doubt else write(point))
 
 
 def _bounded(point: Point) -> str:
     return f"{fixed(point.value, 2)} {interval(point.low, point.high, 2)}".strip()
 
 
+def _shares(point: Point) -> str:
+    if point.low is None or point.high is None:
+        return fine_percent(point.value)
+    return f"{fine_percent(point.value)} [{fixed(100 * point.low, 0)}, {fixed(100 * point.high, 0)}]"
+
+
+def _doubt(run: Run, model: str, claims: Mapping[str, str]) -> str:
+    """Return why the ledger does not judge a value of a model: not testable, so far not seen; or ""."""
+    if model in run.young:
+        return doubt(UNTESTABLE)
+    claim = _claim(run, model, claims)
+    return "" if claim is None else doubt(str(claim.get("verdict")), str(claim.get("so_far") or ""))
+
+
+def _doubt_there(run: Run, model: str, claims: Mapping[str, str]) -> str:
+    """Return why the reference study's ledger does not judge its value, or ""."""
+    if unlearned(run.beside.table, model):
+        return doubt(UNTESTABLE)
+    id = claims.get(schemes.preset(run, model), "")
+    claim = run.beside.claims.get(id) if run.named(schemes.preset(run, model)) == model else None
+    return "" if claim is None else doubt(str(claim["verdict"]), str(claim["so_far"] or ""))
+
+
+def _claim(run: Run, model: str, claims: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """Return the claim of a model's preset, where the model is the one that it is judged on."""
+    preset = schemes.preset(run, model)
+    if run.named(preset) != model:
+        return None
+    return next((claim for claim in run.claims if claim.get("id") == claims.get(preset)), None)
+
+
+def _use(run: Run) -> str:
+    """Say that `dstg` keeps position without using it; "" where it does not, or where that was not measured."""
+    model = run.named("dstg")
+    claim = _claim(run, model, KEPT) if model else None
+    kept = _kept(run, model) if model else None
+    worth = use(run.table, model) if model else None
+    if claim is None or kept is None or worth is None or worth >= USED:
+        return ""
+    bars = claim.get("bars") or [("at least", PRESENT)]
+    if kept.value < bars[0][1]:
+        return ""
+    rise = f"the loss rises by {number(worth, most=3)} nats" if worth > 0 else "the loss does not rise"
+    return f"`{model}` keeps position but does not use it: without the absolute term {rise}, and {USED} are needed."
+
+
+def _collapse(run: Run) -> str:
+    """Say whether the position table of `dstg` collapses to two dimensions, or why that is not known."""
+    model = run.named("dstg")
+    claim = _claim(run, model, FLAT) if model else None
+    if model is None or claim is None or run.table.point("pca.top2", model) is None:
+        return ""
+    verdict = ledger.row(claim)
+    sentence = f"The position table of `{model}` collapses to two dimensions"
+    if verdict.verdict == UNTESTABLE:
+        why = noise(run.table, model) or verdict.reason
+        told = f"Whether the position table of `{model}` collapses to two dimensions cannot be tested here: {why}."
+    elif verdict.verdict == UNSETTLED:
+        told = f"{sentence}: not settled, so far {verdict.so_far}."
+    else:
+        told = f"{sentence}: {ledger.shown_verdict(verdict.verdict)}."
+    tokens = max(totals(run, "tokens"), default=0.0)
+    if verdict.verdict == HOLDS or tokens >= SMALL * PAPER_TOKENS:
+        return told
+    return (
+        f"{told} The collapse is there where the table starts two-dimensional (`table_start: half-turn`); from a "
+        "random start it was not seen at this scale."
+    )
+
+
+def _columns(run: Run, model: str) -> int | None:
+    """Return how many columns a model's position table has."""
+    config = run.config(model)
+    columns = config.get("position_size") or config.get("hidden_size")
+    return columns if isinstance(columns, int) and columns >= 2 else None
+
+
 def _end(points: Mapping[Any, Point]) -> Point | None:
-    """The value of the last layer."""
+    """Return the value of the last layer."""
     return points[max(points)] if points else None
 
 
-def _behind(run: Run, model: str, best: str, finals: Mapping[str, Point]) -> Point:
-    """How far a model's loss is above the best: paired by training seed, of one seed by held-out document."""
-    for metric in ("loss.document", "ablation.loss"):  # of many documents, of the few that are ablated
-        ours, theirs = (run.table.point(metric, m) for m in (model, best))
-        if finals[model].seeds <= 1 and ours and theirs and ours.columns == theirs.columns == "documents":
-            return ours - theirs
-    return finals[model] - finals[best]
+# ---- one table, one sentence ----
 
 
 def _level(difference: Point) -> bool:
-    """Whether two losses cannot be told apart: their difference may be 0, or with one seed is below `ONE_SEED`."""
+    """Say whether two losses cannot be told apart: their difference may be 0, or with one seed is below `ONE_SEED`."""
     low, high = difference.interval or (difference.value, difference.value)
     room = ONE_SEED if difference.seeds == 1 else 0.0
     return min(low, difference.value - room) <= 0 <= max(high, difference.value + room)
 
 
 def _kept(run: Run, model: str) -> Point | None:
-    """R² of position in the last trained layer, of a model with streams in its position stream."""
+    """Return R² of position in the last trained layer, of a model with streams in its position stream."""
     part = _part(run, model)
     layers = run.curve("r2.token", model, part)
     return _end({layer: p for layer, p in layers.items() if 0 < layer <= run.trained_until(model, part)})
 
 
 def _part(run: Run, model: str) -> str:
-    """The part whose position is read: the position stream where there is one."""
-    return "position" if "position" in run.parts("r2.token", model) else "all"
+    """Return the part whose position is read: the position stream of a model with streams, whether probed or not."""
+    return "position" if schemes.family(run, model) == "streams" else "all"
 
 
 def _longest(run: Run, model: str) -> str:
-    """The longest input in tokens; any, where no table or matrix of positions ends."""
+    """Return the longest input in tokens; any, where no table or matrix of positions ends."""
     config = run.config(model)
     if schemes.family(run, model) == "distance" and config.get("untied") != "free":
         return UNLIMITED
@@ -121,17 +283,21 @@ def _longest(run: Run, model: str) -> str:
 
 
 def _row(run: Run, model: str, loss: Point, behind: Point | None) -> list[Cell]:
+    """Return the row of a model."""
     beside = Cell("best", 0.0)
     if behind is not None:
         beside = value(behind.value, f"{behind.value:+.2f} {interval(behind.low, behind.high, 2)}".strip())
-    held, lost = (value(p.value, fixed(p.value, 2)) if p else None for p in (_kept(run, model), loss))
-    costs = (run.table.point(name, model) for name in ("operations", "parameters", "tokens_per_second"))
-    operations, *rest = (value(p.value, compact(p.value)) if p else None for p in costs)
-    return row(model, lost, beside, held, operations, _longest(run, model), *rest)
+    kept = _kept(run, model)
+    mark = DOUBT if _doubt(run, model, KEPT) == doubt(UNTESTABLE) else ""
+    position = value(kept.value, fixed(kept.value, 2) + mark) if kept else None
+    costs = [run.table.point(name, model) for name in ("operations", "parameters", "tokens_per_second")]
+    operations, parameters, speed = (value(p.value, compact(p.value)) if p else None for p in costs)
+    final = value(loss.value, fixed(loss.value, 2))
+    return row(model, final, beside, position, operations, _longest(run, model), parameters, speed)
 
 
 def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]) -> str:
-    """Who is level with the lowest loss, which of these costs least, and which alone keep position apart."""
+    """Say who is level with the lowest loss, which of these costs least, and which alone keep position apart."""
     order = list(finals)
     best = order[0]
     if best in run.stuck:
@@ -156,7 +322,7 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
 
 
 def _losses(level: Sequence[str], finals: Mapping[str, Point], behind: Mapping[str, Point]) -> str:
-    values = ", ".join(fixed(finals[m].value, 2) for m in level)
+    values = ", ".join(dict.fromkeys(fixed(finals[m].value, 2) for m in level))
     if len(level) > 1:
         return f"{listed([f'`{m}`' for m in level])} are level in held-out loss ({values} nats)"
     once = ", one training each" * (finals[level[0]].seeds == 1 and bool(behind))

@@ -24,7 +24,7 @@ TEXTS = ("", "corpus")  # what stands as the model of a record about texts alone
 
 # Fields of a configuration that say which model it is; models that differ in one are never beside each other.
 SCHEME = ("preset", "absolute", "untied", "relative", "rotation", "num_hidden_layers")
-TERMS = ("table_start", "residual")  # the weightiest terms of comparison, the first before the second
+FIRST = ("table_start", "residual")  # the weightiest settings, by which a reference's model is chosen and told first
 _NAMES = {**ENCODER, **RATES}  # what a sentence calls a setting
 # Fields that follow from the corpus, the costs or the version of a library, and are compared elsewhere or not at all.
 _APART = {
@@ -158,13 +158,13 @@ def _opened(path: Path) -> ReferenceStudy:
 class Beside:
     """A reference study beside a run; without one the notes say why.
 
-    models: model of the run -> model of the reference. terms: models whose start of the table or residual is another
-    there, in words. notes: sentences on what stands there, what differs, and what is left out.
+    models: model of the run -> model of the reference. terms: sentences on what differs: text, rows, settings; the
+    page and `whatwhere claims` say the same. notes: sentences on what stands there, the terms, and what is left out.
     """
 
     study: ReferenceStudy | None = None
     models: Mapping[str, str] = field(default_factory=dict)
-    terms: str = ""
+    terms: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     @cached_property
@@ -223,8 +223,11 @@ def beside(facts: Mapping[str, Any], table: Table) -> Beside | None:
         lacks = f"{study.name} has no model of the scheme and depth of one here; it has {presets}"
         return Beside(notes=[*left_out, f"No reference study stands beside this run: {lacks}."])
     pairs = {model: (models[model], study.models[other]) for model, other in matched.items()}
-    notes = _notes(study, facts, name, pairs, [model for model in models if model not in matched])
-    return Beside(study, matched, _apart(pairs, TERMS), [*notes, *left_out])
+    terms = _terms(study, facts, name, pairs)
+    first = f"Beside this run stands the reference study {study.name}: size {size}, {study.label}."
+    absent = _listed([model for model in models if model not in matched])
+    without = [f"It has no model for {absent}."] if absent else []
+    return Beside(study, matched, terms, [first, *terms, *without, *left_out])
 
 
 def _models(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -258,8 +261,8 @@ def _closest(model: str, own: Mapping[str, Any], study: ReferenceStudy) -> str |
 
 
 def _differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return the settings that both have and that differ, the terms first."""
-    keys = [*TERMS, *sorted((set(own) & set(other)) - set(TERMS))]
+    """Return the settings that both have and that differ, the weightiest first."""
+    keys = [*FIRST, *sorted((set(own) & set(other)) - set(FIRST))]
     return [key for key in keys if key in own and key in other and own[key] != other[key]]
 
 
@@ -296,9 +299,9 @@ def _renamed(records: Iterable[Record], models: Mapping[str, str]) -> list[Recor
 Pairs = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]  # model -> its settings, those of its reference
 
 
-def _notes(study: ReferenceStudy, facts: Mapping[str, Any], corpus: str, pairs: Pairs, absent: list[str]) -> list[str]:
-    """Return what stands beside the run and in what it differs, as sentences; absent: models without a reference."""
-    sentences = [f"Beside this run stands the reference study {study.name}: size {study.facts['size']}, {study.label}."]
+def _terms(study: ReferenceStudy, facts: Mapping[str, Any], corpus: str, pairs: Pairs) -> list[str]:
+    """Return in what the reference study differs from the run, as sentences."""
+    sentences = []
     own_kind = kind_of_text(corpus)
     kind = study.facts["corpus"]["kind"]
     if own_kind != kind:
@@ -310,21 +313,17 @@ def _notes(study: ReferenceStudy, facts: Mapping[str, Any], corpus: str, pairs: 
     theirs = study.facts["corpus"].get("rows")
     if ours and theirs and ours != theirs:
         sentences.append(f"It is trained on {theirs}, this run on {ours}.")
-    if absent:
-        sentences.append(f"It has no model for {_listed(absent)}.")
-    if told := _apart(pairs):
-        sentences.append(f"What differs: {told}.")
+    if settings := _apart(pairs):
+        sentences.append(f"What differs: {settings}.")
     return sentences
 
 
-def _apart(pairs: Pairs, keys: Iterable[str] | None = None) -> str:
-    """Return which settings (of `keys`, by default all) are others in the reference, models of one difference
-    together."""
+def _apart(pairs: Pairs) -> str:
+    """Return which settings are others in the reference, models of one difference together."""
     groups: dict[str, list[str]] = {}
     for model, (own, other) in pairs.items():
         for key in _differing(own, other):
-            if keys is None or key in keys:
-                groups.setdefault(f"{_NAMES.get(key, key)} {other[key]} there, {own[key]} here", []).append(model)
+            groups.setdefault(f"{_NAMES.get(key, key)} {other[key]} there, {own[key]} here", []).append(model)
     return "; ".join(f"{_listed(names)}: {words}" for words, names in groups.items())
 
 

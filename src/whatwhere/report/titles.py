@@ -19,6 +19,7 @@ ABOVE = "above"
 BELOW = "below"
 UNCLEAR = "not separable"
 PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length (its text says 22B)
+SMALL = 0.1  # of the paper's training tokens, below which a run is called small
 NAMED = 3  # models that a title names one by one
 _HEADS = {
     **{HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: "},
@@ -223,7 +224,7 @@ def caveats(run: Run) -> list[str]:
     """What a run is too small to tell, and what it would need, in one banner; then, where there is no pick to say so,
     what models differ in beside their scheme.
 
-    It is small if a model saw less than a tenth of the paper's training tokens.
+    It is small if no model saw `SMALL` of the paper's training tokens.
     """
 
     def who(models: Sequence[str]) -> str:
@@ -236,7 +237,7 @@ def caveats(run: Run) -> list[str]:
     if (planned := finite(run.facts.get("planned"))) and planned > len(run.entries):
         done = f"{len(run.entries)} of {count(int(planned), 'model')}"
         found.append(f"{done} so far: this page is written anew after each.")
-    if tokens and max(tokens) < PAPER_TOKENS / 10:
+    if tokens and max(tokens) < SMALL * PAPER_TOKENS:
         found.append(f"A small run: {span(tokens)} training tokens a model, where DSTG has {compact(PAPER_TOKENS)}.")
     if run.stuck:
         nobody = "No model has" if who(run.stuck) == "All" else f"{named(run.stuck)} {have} not"
