@@ -16,6 +16,7 @@ from whatwhere.claims import evaluate
 from whatwhere.records.record import FORMAT, Record, read_records, write_records
 from whatwhere.records.table import Table
 from whatwhere.report import references
+from whatwhere.report.figures.hidden_states import variance
 from whatwhere.report.folder import Run, load_run
 from whatwhere.report.ledger import row
 from whatwhere.report.page import render_page
@@ -350,3 +351,24 @@ def test_what_the_reference_cannot_test_is_marked(folder, tmp_path):
     run.beside.claims["ap-loses-position"] |= {"verdict": "holds here", "so_far": ""}
     cells = {r[0].text: r[1:] for r in study_page(run).pick.beside[0].table.rows}
     assert cells["dstg"][1].text.endswith("], not testable") and cells["ap"][1].text.endswith("]")
+
+
+def test_a_mark_of_the_reference_is_explained_where_it_stands(folder, tmp_path):
+    run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
+    html = render_page(study_page(run))
+    for name in ("position", "table-spectrum", "probe-token"):
+        figure = html.split(f'id="figure-{name}"')[1].split("</figure>")[0]
+        assert figure.count("hollow with a dot: reference study") == 1, name
+
+
+def test_each_line_for_comparison_is_labelled_once(folder, tmp_path):
+    # "R², by a line" stood twice in a panel, once for the reference study's line.
+    run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
+    place = {"study": "s", "model": "dstg", "seed": 0, "metric": "variance.position", "part": "position"}
+    records = [Record(value=0.5, layer=layer, **place) for layer in range(4)]
+    reference = references.Beside(run.beside.study, run.beside.models)
+    reference.__dict__["table"] = Table([*run.beside.table.records, *records])
+    shown = replace(run, records=[*run.records, *records])
+    shown.__dict__["beside"] = reference
+    labels = [note["text"] for panel in variance(shown).panels for note in panel.layout["annotations"]]
+    assert labels.count("R², position stream") == 1

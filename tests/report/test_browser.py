@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 from page_view import View
@@ -14,7 +15,8 @@ from page_view import View
 from whatwhere.records.record import read_records
 from whatwhere.report import write_report
 from whatwhere.report.compare import comparison_page, open_runs
-from whatwhere.report.folder import visible
+from whatwhere.report.explorer import load_explorer
+from whatwhere.report.folder import load_run, visible
 from whatwhere.report.page import write_page
 from whatwhere.report.pages import study_page
 
@@ -53,8 +55,9 @@ def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
     plots = wide.page.locator(".plot:visible")
     assert plots.count() == wide.page.locator(".plot.js-plotly-plot:visible").count() > 8
     assert all(n > 0 for n in plots.evaluate_all("ps => ps.map(p => p.querySelectorAll('.scatterlayer path').length)"))
-    bottoms = wide.page.evaluate(
-        "['.pick', '.first .plot'].map(s => document.querySelector(s).getBoundingClientRect().bottom)"
+    # What the run says of position, and its figure, which began at 608 px below a text of its own.
+    bottoms = wide.page.locator(".pick table, .pick .judged, .first .plot").evaluate_all(
+        "found => found.map(each => each.getBoundingClientRect().bottom)"
     )
     assert max(bottoms) <= 900
     assert wide.page.evaluate("document.documentElement.scrollWidth") <= 1400
@@ -230,6 +233,17 @@ def test_theme_follows_the_system_and_the_button(browser, report):
         assert view.troubles == []
 
 
+def test_heads_stand_apart_from_a_screen_without_figure(browser, whole, tmp_path):
+    # Without probes there is no figure, and "What does each head look at?" was glued to the text above.
+    run = load_run(whole)
+    bare = replace(run, records=[r for r in run.records if not r.metric.startswith("r2.")])
+    page = replace(study_page(bare), explorer=load_explorer(whole, 1_000_000))
+    with View(browser, write_page(tmp_path / "bare.html", page), width=1400) as view:
+        gap = "document.querySelector('#explorer h2').getBoundingClientRect().top - "
+        gap += "document.querySelector('.first').getBoundingClientRect().bottom"
+        assert page.hero is None and view.page.evaluate(gap) > 50
+
+
 def test_csv_has_full_digits_and_svg_stands_alone(wide, demo):
     text, name = wide.download("#figure-position button.csv")
     rows = list(csv.DictReader(io.StringIO(text)))
@@ -242,7 +256,7 @@ def test_csv_has_full_digits_and_svg_stands_alone(wide, demo):
     assert (
         name == "probe-token.svg"
         and root.tag.endswith("svg")
-        and "At the end position is read best from" in words.replace("\n", " ")
+        and "R² of position in the last trained layer" in words.replace("\n", " ")
     )
     assert len(root.findall("{http://www.w3.org/2000/svg}svg")) == 4 and "@" not in re.sub(r"@font-face", "", text)
     assert wide.troubles == []

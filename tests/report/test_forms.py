@@ -215,7 +215,7 @@ def test_printed_scores_of_types_and_of_phenomena_stand_beside_those_of_their_pr
     assert printed(downstream.types, ("mteb.score", "STSBenchmark-local"), *types)[0] == []
     probes = ("linguistic.f1", "pos"), ("linguistic.f1", "depth"), ("linguistic.score", "readability")
     found, title = printed(downstream.gains, *probes, ("linguistic.score", "pos"))
-    assert found == [("pos", "mine", 0.71), ("readability", "mine", 0.27)] and title.startswith("On pos the best is")
+    assert found == [("pos", "mine", 0.71), ("readability", "mine", 0.27)] and title.startswith("Score on pos: ")
 
 
 def lines(*kinds, points=3):

@@ -215,13 +215,15 @@ def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
 
 
 def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
-    """The sections with every mark explained where it appears first, and not again."""
+    """Return the sections with a mark explained where it appears first; those of a reference study in every figure."""
     seen = set(hero.key) if hero else set()
 
     def once(figures: list[Figure]) -> list[Figure]:
         shown = []
         for figure in figures:
-            shown.append(replace(figure, key=[entry for entry in figure.key if entry not in seen]))
+            # A mark of the reference study is explained wherever it stands: it is too small to be remembered.
+            key = [entry for entry in figure.key if entry[0] == "reference" or entry not in seen]
+            shown.append(replace(figure, key=key))
             seen.update(figure.key)
         return shown
 

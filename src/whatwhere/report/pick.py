@@ -65,10 +65,10 @@ def pick(run: Run) -> Pick | None:
     rows = [_row(run, m, loss, behind.get(m)) for m, loss in finals.items()]
     caption = f"{_sample(finals[best])} Position kept: R² in the last trained layer"
     if any(DOUBT in cell.text for cells in rows for cell in cells):
-        caption += f" ({DOUBT} not testable, see Claims)"
+        caption += f" ({DOUBT} not testable)"
     at_once = run.facts.get("at_once")
     if isinstance(at_once, int) and at_once > 1:
-        caption += f". Tokens/s: {at_once} trainings side by side on this machine, the last perhaps alone"
+        caption += f". Tokens/s: {at_once} trainings at once, the last perhaps alone"
     records = ("loss: part, step", "loss.document: index", "r2.token: layer, part, index = split")
     table = Table("pick", caption, (*COLUMNS, "Tokens/s"), rows, frozenset(range(1, 8)), records)
     terms = [sentence for sentence in (schemes.unequal_terms(run), rates(run.entries)) if sentence]
@@ -104,7 +104,7 @@ def _losses_of(run: Run) -> dict[str, Point]:
 def _sample(loss: Point) -> str:
     """Return what the losses of the table are means over."""
     if loss.columns == "documents":
-        return f"Loss: nats, mean over the same {loss.at.shape[1]} held-out documents, by which differences are paired."
+        return f"Loss: nats, mean over the same {loss.at.shape[1]} held-out documents, differences paired."
     return "Loss: nats, all held-out masked tokens."
 
 
@@ -136,7 +136,7 @@ def _components(run: Run) -> Comparison:
         if model is None or here is None:
             continue
         there = run.beside.table.point("pca.top2", model)
-        columns = _columns(run, model)
+        columns = schemes.table_columns(run, model)
         chance = value(2 / columns, f"{fine_percent(2 / columns)} ({columns} columns)") if columns else None
         here_cell = _marked(here, _shares, _doubt(run, model, FLAT))
         there_cell = _marked(there, _shares, _doubt_there(run, model, FLAT))
@@ -237,13 +237,6 @@ def _collapse(run: Run) -> str:
         f"{told} The collapse is there where the table starts two-dimensional (`table_start: half-turn`); from a "
         "random start it was not seen at this scale."
     )
-
-
-def _columns(run: Run, model: str) -> int | None:
-    """Return how many columns a model's position table has."""
-    config = run.config(model)
-    columns = config.get("position_size") or config.get("hidden_size")
-    return columns if isinstance(columns, int) and columns >= 2 else None
 
 
 def _end(points: Mapping[Any, Point]) -> Point | None:

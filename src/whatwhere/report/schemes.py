@@ -175,6 +175,13 @@ def fixed_table(run: Run, model: str) -> bool:
     return bool(before) and before == after
 
 
+def table_columns(run: Run, model: str) -> int | None:
+    """Return how many columns a model's position table has; None where its configuration does not tell."""
+    config = run.config(model)
+    columns = config.get("position_size") or config.get("hidden_size")
+    return columns if isinstance(columns, int) and columns >= 2 else None
+
+
 def table_note(run: Run, model: str) -> str:
     """What kind of table a model has and where it enters, for the head of its panel."""
     config = run.config(model)

@@ -1,13 +1,13 @@
-"""Titles of figures, the sentence of a claim with its verdict or a template over one comparison, and a run's caveats.
+"""Titles of figures: the verdict of a claim, or the plain name of what is drawn with two numbers; caveats of a run.
 
-Two values differ only if the 95 % interval of their paired difference holds no zero; otherwise the title says "not
-separable". Thresholds are those of the claims. Names in `backticks` are set as code by the page.
+Behind the name stand the marks "still learning", "too little learned" and "not separable", the last where the 95 %
+interval of the paired difference of the two numbers holds a zero. Names in `backticks` are set as code by the page.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ..claims import FAILS, HOLDS, OPEN, UNSETTLED, UNTRAINED
+from ..claims import FAILS, HOLDS, OPEN, UNTRAINED
 from ..records.gates import unsettled
 from ..records.table import Point
 from . import ledger, schemes
@@ -22,9 +22,12 @@ PAPER_TOKENS = 70_000 * 256 * 512  # DSTG section 3.3: steps × batch × length 
 SMALL = 0.1  # of the paper's training tokens, below which a run is called small
 NAMED = 3  # models that a title names one by one
 _HEADS = {
-    **{HOLDS: "", FAILS: "Not seen here: ", OPEN: "Not separable: "},
-    **{UNTRAINED: "Holds untrained too: ", UNSETTLED: "Not settled: "},
+    HOLDS: "",
+    FAILS: "Not seen here: ",
+    OPEN: "Not separable: ",
+    UNTRAINED: "An untrained model does it too: ",
 }
+YOUNG, LEARNING = "too little learned", "still learning"  # marks of a title
 
 Write = Callable[[Point], str]
 Title = Callable[[Run, Sequence[Any]], str]  # of what is drawn
@@ -55,6 +58,11 @@ def nats(point: Point) -> str:
     return f"{digits(point)} nats"
 
 
+def rise(point: Point) -> str:
+    """Return by how much a loss rises, with its sign."""
+    return f"{'+' if point.value > 0 else ''}{nats(point)}"
+
+
 def per_cent(point: Point) -> str:
     """A share to a tenth of a per cent."""
     return percent(point.value)
@@ -70,25 +78,27 @@ def rounded(point: Point) -> str:
     return percent(point.value, 0)
 
 
-def best(points: Mapping[str, Point], sentence: str, *, lowest: bool = False, write: Write = digits) -> str:
-    """The highest (or lowest) of some named values beside the next, "not separable" where their difference may be zero.
+def best(
+    points: Mapping[str, Point], caption: str, *, lowest: bool = False, write: Write = digits, mark: str = ""
+) -> str:
+    """Return a caption with the highest (or lowest) of some named values and the next.
 
-    sentence: what leads to the name, as in "Position is read best from".
+    mark: what stands in brackets behind the caption; "not separable" joins it where the difference may be zero.
     """
     ranked = sorted(points, key=lambda name: points[name].value, reverse=not lowest)[:2]
-    if not ranked:
-        return sentence
-    if len(ranked) == 1:
-        alone = write(points[ranked[0]])
-        lead = sentence.removesuffix("the best is").removesuffix("The best is")  # there is no other to be better than
-        return f"{sentence} {ranked[0]}: {alone}" if lead == sentence else f"{lead}{ranked[0]} has {alone}"
-    a, b = (points[name] for name in ranked)
-    first, second = (f"{name} ({write(points[name])})" for name in ranked)
-    if (a - b).interval is None:
-        return f"{sentence} {first}, then {second}; no interval"
-    if compare(a, b) == UNCLEAR:
-        return f"Not separable: {_lowered(sentence)} {first} or {second}"
-    return f"{sentence} {first}, then {second}"
+    marks = [mark] if mark else []
+    if len(ranked) == 2:
+        difference = points[ranked[0]] - points[ranked[1]]
+        if difference.interval is not None and compare(*(points[name] for name in ranked)) == UNCLEAR:
+            marks.append(UNCLEAR)
+    return two_numbers(caption, {name: write(points[name]) for name in ranked}, *marks)
+
+
+def two_numbers(caption: str, values: Mapping[str, str], *marks: str) -> str:
+    """Return `CAPTION (marks): name value, name value`."""
+    head = f"{caption} ({', '.join(marks)})" if marks else caption
+    listed_values = ", ".join(f"{name} {written}" for name, written in values.items())
+    return f"{head}: {listed_values}" if values else head
 
 
 def _lowered(sentence: str) -> str:
@@ -99,25 +109,30 @@ def _lowered(sentence: str) -> str:
 
 
 def claimed(run: Run, *ids: str, what: str = "") -> str | None:
-    """The first of some claims that the run's ledger has measured: verdict, sentence, value and interval; None if none.
+    """Return the first of some claims that the run's ledger has judged: verdict, sentence, value and interval.
 
-    what: name of the value. A claim that was measured but cannot be judged says so.
+    what: name of the value. None where none is judged: a plain name with two numbers stands there instead.
     """
     claims = {str(c.get("id")): c for c in run.claims}
     for row in (ledger.row(claims[i]) for i in ids if i in claims):
-        if row.here == ledger.NONE:
+        if row.here == ledger.NONE or row.verdict not in _HEADS:
             continue
-        head = _HEADS.get(row.verdict, "Not testable here: ")
-        if row.so_far:
-            head = f"Not settled, so far {row.so_far.removesuffix(' here')}: "
+        head = _HEADS[row.verdict]
         sentence = _lowered(row.claim) if head and row.claim[1:2].islower() else row.claim
         paper = f", paper {row.printed}" if row.printed != ledger.NONE else ""
-        return f"{head}{sentence}: {f'{what} {row.here}'.strip()}{paper}"
+        return f"{head}{sentence} ({f'{what} {row.here}'.strip()}{paper})"
     return None
 
 
-def finding(*claims: str, sentence: str, what: str = "", lowest: bool = False, write: Write = digits) -> Title:
-    """A rule: the first of some claims that was measured, else the best end of the lines that are drawn (`best`)."""
+def mark(run: Run, *models: str) -> str:
+    """Return why values of some models may still move: too little learned, still learning, or ""."""
+    if any(model in run.young for model in models):
+        return YOUNG
+    return LEARNING if any(unsettled(run.table, model) for model in models) else ""
+
+
+def finding(*claims: str, caption: str, what: str = "", lowest: bool = False, write: Write = digits) -> Title:
+    """Make a rule: the first of some claims that was judged, else a caption with the best two models' ends."""
 
     def title(run: Run, lines: Sequence[Any]) -> str:
         if told := claimed(run, *claims, what=what):
@@ -128,38 +143,30 @@ def finding(*claims: str, sentence: str, what: str = "", lowest: bool = False, w
             if line.name not in chosen or (line.end.value < chosen[line.name].end.value) == lowest:
                 chosen[line.name] = line
         values = {f"`{name}` {line.part}".replace(" all", "").rstrip(): line.end for name, line in chosen.items()}
-        return judged(run, [line.name for line in learned[:1]], best(values, sentence, lowest=lowest, write=write))
+        return best(values, caption, lowest=lowest, write=write, mark=mark(run, *chosen))
 
     return title
 
 
 def of_story(
-    sentence: str,
+    caption: str,
     points: Callable[[Sequence[Any]], Mapping[str, Point]],
     *claims: str,
     what: str = "",
     write: Write = digits,
 ) -> Title:
-    """A rule: the first of some claims that was measured, else the best of the story's model.
+    """Make a rule: the first of some claims that was judged, else a caption with the best two of the story's model.
 
-    sentence: with {} for the model. points: of what is drawn in its panel, by name.
+    caption: with {} for the model. points: of what is drawn in its panel, by name.
     """
 
     def title(run: Run, drawn: Sequence[Any]) -> str:
         model = story(run, [thing.panel for thing in drawn])
         values = points([thing for thing in drawn if thing.panel == model])
-        told = best(values, sentence.format(f"`{model}`"), write=write)
-        return claimed(run, *claims, what=what) or judged(run, [model], told)
+        told = best(values, caption.format(f"`{model}`"), write=write, mark=mark(run, model))
+        return claimed(run, *claims, what=what) or told
 
     return title
-
-
-def judged(run: Run, names: Sequence[str], title: str) -> str:
-    """The title, as what is seen so far if a model that it tells of has learned too little."""
-    young = next((name for name in names if name in run.young), None)
-    if young is None:
-        return title
-    return f"Not testable yet, `{young}` has learned too little; so far {_lowered(title)}"
 
 
 # ---- names ----
@@ -202,9 +209,12 @@ def at(lines: Sequence[Any], x: float) -> dict[str, Point]:
 # ---- a run ----
 
 
+def _two_digits(point: Point) -> str:
+    return f"{fixed(point.value, 2)} nats"
+
+
 def losses(run: Run, lines: Sequence[Any] = ()) -> str:
-    """Who left the unigram plateau, and who ends lowest, which is a finding only with several seeds and intervals
-    apart."""
+    """Return the title of the losses: who is on the unigram plateau, else the two lowest."""
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
     if not finals:
         return "Loss while training"
@@ -212,12 +222,12 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
     stuck = [m for m in finals if m in run.stuck]
     if level is not None and len(stuck) == len(finals):
         return f"No model leaves the unigram plateau of {fixed(level, 2)} nats"
-    sentence = "The loss ends lowest with"
-    end = best(coded(finals), sentence, lowest=True, write=lambda p: f"{fixed(p.value, 2)} nats")
+    still = mark(run, *(m for m in finals if m not in run.young))
+    end = best(coded(finals), "Loss of all held-out tokens", lowest=True, write=_two_digits, mark=still)
     if level is None or not stuck:
         return end
-    who = listed([f"`{m}`" for m in stuck])
-    return f"{who} {'stays' if len(stuck) == 1 else 'stay'} on the unigram plateau; {_lowered(end)}"
+    verb = "stays" if len(stuck) == 1 else "stay"
+    return f"{end}; {listed([f'`{m}`' for m in stuck])} {verb} on the unigram plateau"
 
 
 def caveats(run: Run) -> list[str]:
@@ -229,6 +239,9 @@ def caveats(run: Run) -> list[str]:
 
     def who(models: Sequence[str]) -> str:
         return "All" if len(models) == len(run.models) > 1 else named(models)
+
+    def are(models: Collection[str]) -> str:
+        return "are" if len(models) > 1 else "is"
 
     tokens = totals(run, "tokens")
     seeds = len(run.seeds)
@@ -247,12 +260,11 @@ def caveats(run: Run) -> list[str]:
     elif run.young:
         found.append(f"{named(run.young)} {have} learned too little beside the best.")
     if run.young:
-        found.append(f"{who(run.young)} {'are' if len(run.young) > 1 else 'is'} drawn grey.")
+        found.append(f"{who(run.young)} {are(run.young)} drawn grey.")
     if falls := {m: fall[0] for m in run.models if (fall := unsettled(run.table, m))}:
         sizes = " to ".join(dict.fromkeys(fixed(end(falls.values()), 2) for end in (min, max)))
-        verb = "learn" if len(falls) > 1 else "learns"
-        rest = f"({sizes} nats in the last tenth of the steps): more steps would settle it."
-        found.append(f"{who(list(falls))} still {verb} {rest}")
+        learners = "All models are" if who(list(falls)) == "All" else f"{named(list(falls))} {are(falls)}"
+        found.append(f"{learners} still learning ({sizes} nats in the last tenth of the steps): train longer.")
     # Without tokens, seeds are those of an evaluation, and its figures name them.
     if tokens and seeds == 1:
         found.append("One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those.")

@@ -15,7 +15,7 @@ from ..forms.curves import LEVEL, MOST, Curves, Line
 from ..forms.form import drawn, sample
 from ..forms.maps import Maps, heatmap, thinned
 from ..forms.rows import Row, Rows
-from ..titles import best, claimed, judged, of_story, share, story
+from ..titles import best, claimed, mark, of_story, share, story
 from .head_map import TOTAL, colour, heads, in_order, parts_of, seeds_of, short, where
 
 LOOKS = tuple(f"attention.{look}" for look in ("previous", "next", "self", "local", "special", "retrieval", "broad"))
@@ -48,21 +48,21 @@ def _panel_of(model: str, term: str, terms: int) -> str:
     return model if terms == 1 else f"{model}, {'all terms' if term == TOTAL else f'{short(term)} alone'}"
 
 
-def _best_by(run: Run, name: str, sentence: str, nothing: str) -> str:
+def _best_by(run: Run, name: str, caption: str, nothing: str) -> str:
     """The best head of the story's model by all terms together."""
     models = [m for m in run.models if heads(run, name, m, TOTAL)]
     if not models:
         return nothing
     model = story(run, models)
     values = {where(at): p for at, p in heads(run, name, model, TOTAL).items()}
-    return judged(run, [model], best(values, sentence.format(f"`{model}`"), write=share))
+    return best(values, caption.format(f"`{model}`"), write=share, mark=mark(run, model))
 
 
 @Curves(
     "attention-profile",
     "Mean attention weight by distance",
     lambda run, lines: _best_by(
-        run, "attention.local", "In {} the three nearest tokens on each side get most from", "Attention by distance"
+        run, "attention.local", "Weight in {} on the three nearest tokens of each side", "Attention by distance"
     ),
     y=Axis("", "log", floor=SMALLEST / 10),
     x=Axis("distance, tokens", "lags", word="distance"),
@@ -111,9 +111,7 @@ def _sampled(run: Run, panels: object) -> Mapping[str, str]:
     "What every head looks at",
     lambda run, panels: (
         claimed(run, "dstg-retrieval-heads", what="share of the weight")
-        or _best_by(
-            run, "attention.retrieval", "In {} the other copy of a token is found best by", "What heads look at"
-        )
+        or _best_by(run, "attention.retrieval", "Weight in {} on the other copy of a token", "What heads look at")
     ),
     columns=("Model", "Seed", "Term", "Layer", "Head", "Place", "Weight", "Low", "High", "Documents"),
     records=tuple(f"{look}: layer, head, part" for look in LOOKS),
@@ -163,7 +161,7 @@ def _terms_alone(lines: Sequence[Line]) -> dict[str, Point]:
 @Curves(
     "neighbours",
     "Weight on the eight tokens on each side, by step",
-    of_story("In {} the eight tokens on each side get most weight by", _terms_alone, write=share),
+    of_story("Weight in {} on the eight tokens of each side", _terms_alone, write=share),
     y=Axis("", "share", (0,)),
     x=Axis("training step", "steps", word="step"),
     columns=("Model", "Term"),
@@ -228,9 +226,7 @@ def correlations(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
     "Share of heads with each pattern",
     lambda run, rows: (
         claimed(run, "tupe-five-patterns", what="patterns")
-        or best(
-            {f"{r.name} in `{r.panel}`": r.points[""] for r in rows}, "The largest share of heads looks", write=share
-        )
+        or best({f"{r.name} in `{r.panel}`": r.points[""] for r in rows}, "Share of heads by pattern", write=share)
     ),
     x=Axis("share of heads", "share", (0, 1)),
     columns=("Model", "", "Pattern"),

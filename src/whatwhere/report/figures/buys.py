@@ -17,7 +17,7 @@ from ..forms.maps import Maps, heatmap
 from ..forms.rows import PAPER, Row, Rows
 from ..numbers import compact, duration, memory
 from ..style import CHARACTER, LABEL_LIMIT, plain
-from ..titles import best, claimed, judged, losses, per_cent, rounded, totals
+from ..titles import best, claimed, losses, mark, per_cent, rounded, totals
 
 PAPER_SHARE = 0.3  # TUPE 4.2: a better GLUE average than its baselines after 30 % of the steps
 # TUPE's models and its baselines of their own making.
@@ -80,8 +80,8 @@ def _soonest(run: Run, drawn: object) -> str:
     points = {f"`{row.name}` to the {row.panel[0].lower()}{row.panel[1:]}": row.value for row in rows if row.value}
     if not points:
         return "No model reaches the final loss of another before its own end"
-    told = best(points, "The shortest way is that of", lowest=True, write=rounded)
-    return judged(run, [m for m in run.young if any(row.panel.endswith(f"of {m}") for row in rows)][:1], told)
+    young = [m for m in run.young if any(row.panel.endswith(f"of {m}") for row in rows)]
+    return best(points, "Share of its own steps", lowest=True, write=rounded, mark=mark(run, *young))
 
 
 _SHARE = "Share of its steps to each baseline's final loss"

@@ -72,7 +72,7 @@ def _apart(run: Run, lines: Sequence[Line]) -> str:
         }
         return f"The distances of positions are not separable from chance: {each(both)}"
     how = "once noise is taken out" if kind == CLEAN else COUNTED
-    told = best(coded(values), f"Positions lie furthest apart {how} in")
+    told = best(coded(values), f"Mean distance of positions, {how}")
     return told + (f"; not separable from chance in {', '.join(f'`{n}`' for n in noise)}" if noise else "")
 
 
@@ -165,8 +165,8 @@ def support(run: Run) -> Iterator[Line]:
 
 def _lag_alone(run: Run, panels: object) -> str:
     points, kind = first(run, "toeplitz")
-    sentence = f"The lag alone accounts for the largest share of the distances ({kind}) in"
-    return best(coded(points), sentence, write=rounded) if points else "Distances between positions"
+    caption = f"Share of the distances that the lag alone explains, {kind}"
+    return best(coded(points), caption, write=rounded) if points else "Distances between positions"
 
 
 @Maps(
@@ -205,9 +205,7 @@ def matrix(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
 @Curves(
     "between",
     "Distance of two corpora by position",
-    lambda run, lines: best(
-        coded({x.name: x.end for x in lines}), "At the last position that both have, words differ most between"
-    ),
+    lambda run, lines: best(coded({x.name: x.end for x in lines}), "Distance at the last position that both have"),
     y=Axis("distance", include=(0,)),
     x=Axis("position"),
     columns=("Corpora", ""),
@@ -252,7 +250,7 @@ def maps_of(run: Run) -> Figure | None:
     columns = ["Corpus", "Kind", "Position", "Component 1", "Component 2", "Component 3"]
     return Figure(
         "map",
-        best(coded(shares), "Two components hold the largest share of the distances of", write=rounded),
+        best(coded(shares), "Share of two components of the distances", write=rounded),
         "Classical scaling of the distances: one point a position, joined in order, coloured from the first to the "
         "last; equal scales on both axes. As counted, noise puts every position at a place of its own; the corrected "
         "map has less of it.",
@@ -267,7 +265,7 @@ def maps_of(run: Run) -> Figure | None:
 @Curves(
     "spectrum",
     "Eigenvalues",
-    lambda run, lines: best(coded(first(run, "rank")[0]), "Most dimensions are needed by"),
+    lambda run, lines: best(coded(first(run, "rank")[0]), "Dimensions of the distances"),
     metric="mds.share",
     y=Axis("eigenvalue", "log", floor=1e-6),
     x=Axis("component"),

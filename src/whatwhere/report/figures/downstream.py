@@ -40,14 +40,14 @@ def _rows(run: Run, metric: str, part: str | None, paper: Mapping[Any, Any], **m
         yield from _row(run, metric, model, part, paper, **more)
 
 
-def _best_of_first(metric: str, sentence: str, write: Callable[[Point], str] = digits) -> Callable[[Run, object], str]:
+def _best_of_first(metric: str, caption: str, write: Callable[[Point], str] = digits) -> Callable[[Run, object], str]:
     """Which model is best on the first task, by the differences from the first model where they were drawn by rows, and
     what it has with weights drawn anew."""
 
     def title(run: Run, rows: object) -> str:
         first = str(run.table.distinct("part", metric)[0])
         points = run.values(metric, part=first)
-        words = best(coded(_paired(run, metric, first, points)), f"{sentence} {first} the best is", write=write)
+        words = best(coded(_paired(run, metric, first, points)), f"{caption} {first}", write=write)
         leader = max(points, key=lambda model: points[model].value, default=None)
         anew = run.table.point(metric, leader, part=first, step=0)
         return words if anew is None else f"{words}; its untrained self has {write(_plain(anew))}"
@@ -102,7 +102,7 @@ def ranks(run: Run) -> Iterator[Row]:
     "Score by task and model",
     lambda run, rows: (
         claimed(run, "dstg-costs-no-glue", "tupe-a-beats-bert-a-on-glue", "tupe-r-beats-bert-r-on-glue")
-        or _best_of_first("glue.score", "On")(run, rows)
+        or _best_of_first("glue.score", "Score on")(run, rows)
     ),
     x=SCORE,
     records=("glue.score: part = task, none: average; step = 0 untrained",),
@@ -119,7 +119,7 @@ def glue(run: Run) -> Iterator[Row]:
 
 def _rises(run: Run, lines: Sequence[Line]) -> str:
     ends = {each.name: each.end - each.points[min(each.points)] for each in lines if each.panel == lines[0].panel}
-    return best(coded(ends), f"On {lines[0].panel} training adds most to")
+    return best(coded(ends), f"Score that training adds on {lines[0].panel}")
 
 
 @Curves(
@@ -149,7 +149,7 @@ def courses(run: Run) -> Iterator[Line]:
 @_Tasks(
     "squad",
     "F1 and exact match by task and model",
-    _best_of_first("squad.f1", "By F1 on", write=rounded),
+    _best_of_first("squad.f1", "F1 on", write=rounded),
     x=Axis("share", "share", include=(0.0, 1.0)),
     columns=("Task", "Score", "Model"),
     records=("squad.f1, squad.exact: part = task, step = 0 untrained", "squad.unanswerable: F1 of no answer at all"),
@@ -171,7 +171,7 @@ def answers(run: Run) -> Iterator[Row]:
 @_Tasks(
     "blimp",
     "Share of pairs right by field and model",
-    lambda run, rows: best(coded(run.values("blimp")), "Of BLiMP's pairs most are right by", write=rounded),
+    lambda run, rows: best(coded(run.values("blimp")), "Share of BLiMP's pairs right", write=rounded),
     x=Axis("share of pairs right", "share", include=(0.4, 0.8)),
     columns=("Field", "", "Model"),
     records=(
@@ -203,7 +203,7 @@ def _best_vectors(run: Run, rows: object) -> str:
             found[name] = points
     most = max(len(points[None]) for points in found.values()) if found else 0
     averages = {name: average([*points[None].values()]) for name, points in found.items() if len(points[None]) == most}
-    title = best(coded(averages), f"On average over {most} tasks the best is" if most > 1 else "The best is")
+    title = best(coded(averages), f"Mean score over {most} tasks" if most > 1 else "Score")
     first = max(averages, key=lambda name: averages[name].value, default="")
     if first and len(anew := found[first][0]) == most:
         title += f"; its untrained self has {digits(average([*anew.values()]))}"
@@ -229,7 +229,7 @@ def vectors(run: Run) -> Iterator[Row]:
 @_Tasks(
     "mteb-types",
     "Mean score of text vectors by type of tasks and model",
-    _best_of_first("mteb.type", "Of"),
+    _best_of_first("mteb.type", "Mean score of"),
     x=SCORE,
     columns=("Type", "", "Model"),
     records=("mteb.type: part = type of tasks, step = 0 untrained",),
@@ -245,7 +245,7 @@ def types(run: Run) -> Iterator[Row]:
 @_Tasks(
     "linguistic",
     "Share right by task and model",
-    _best_of_first("linguistic.score", "On", write=rounded),
+    _best_of_first("linguistic.score", "Share right on", write=rounded),
     x=RIGHT,
     records=(
         "linguistic.score: part = task, step = 0 untrained",
@@ -266,7 +266,7 @@ def read_off(run: Run) -> Iterator[Row]:
 @_Tasks(
     "linguistic-streams",
     "Share right by task, model and stream",
-    _best_of_first("linguistic.score.semantic", "From the semantic stream alone, on", write=rounded),
+    _best_of_first("linguistic.score.semantic", "Share right from the semantic stream alone, on", write=rounded),
     x=RIGHT,
     columns=("Task", "Model", "Stream"),
     records=("linguistic.score.semantic, linguistic.score.position: part = task, step = 0 untrained",),
@@ -285,7 +285,7 @@ def _gained(run: Run, rows: Sequence[Row]) -> str:
     """Where a claim tells nothing the best on the first phenomenon; differences by rows are of accuracy, not of F1."""
     first = {row.name: row.points[""] for row in rows if row.panel == rows[0].panel and "" in row.points}
     of_claims = claimed(run, "dstg-keeps-more-syntax", "dstg-keeps-more-structure")
-    return of_claims or best(coded(first), f"On {rows[0].panel} the best is")
+    return of_claims or best(coded(first), f"Score on {rows[0].panel}")
 
 
 @_Tasks(
@@ -308,7 +308,7 @@ def gains(run: Run) -> Iterator[Row]:
 @Curves(
     "linguistic-layers",
     "Share right by task, model and layer",
-    _best_of_first("linguistic.score", "After the last layer, on", write=rounded),
+    _best_of_first("linguistic.score", "Share right after the last layer, on", write=rounded),
     y=RIGHT,
     records=("linguistic.layer: part = task, layer",),
 )
@@ -324,7 +324,7 @@ def layers(run: Run) -> Iterator[Line]:
 @_Tasks(
     "holmes",
     "Mean score by field and model",
-    _best_of_first("holmes.field", "Of the data sets of", write=rounded),
+    _best_of_first("holmes.field", "Mean score on data sets of", write=rounded),
     x=SCORE,
     columns=("Field", "", "Model"),
     records=("holmes.field: part = field, step = 0 untrained", "holmes.phenomenon, holmes.dataset"),
@@ -341,7 +341,7 @@ def fields(run: Run) -> Iterator[Row]:
 @_Tasks(
     "holmes-phenomena",
     "Mean score by phenomenon and model",
-    _best_of_first("holmes.phenomenon", "Of", write=rounded),
+    _best_of_first("holmes.phenomenon", "Mean score on", write=rounded),
     x=SCORE,
     columns=("Field", "Phenomenon", "Model"),
     records=("holmes.phenomenon: part = field: phenomenon, step = 0 untrained",),

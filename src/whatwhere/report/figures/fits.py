@@ -113,8 +113,7 @@ def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any
                 first = min(sign * p.value for p in known.values())
                 beaten = any(sign * points[e].value <= first for e in BLIND if e in points)
                 same = "; a table that knows no position comes as near" * beaten
-                _, unclear, values = best(known, "", lowest=lowest).rpartition("Not separable:")
-                fits[c.name] = values.strip().removesuffix("; no interval") + ", not separable" * bool(unclear) + same
+                fits[c.name] = best(known, "", lowest=lowest).removeprefix(": ").strip() + same
         return f"{sentence}: {each(fits)}" if fits else sentence
 
     return title
@@ -180,7 +179,7 @@ def violations(run: Run) -> Iterator[Row]:
 
 def _supported_rank(run: Run, lines: Sequence[Line]) -> str:
     ranks = {x.name: {f"rank {r}": p for r, p in x.points.items()} for x in lines}
-    fits = {name: best(points, "", lowest=True).strip().removesuffix("; no interval") for name, points in ranks.items()}
+    fits = {name: best(points, "", lowest=True).removeprefix(": ").strip() for name, points in ranks.items()}
     return f"The tables that fit other documents best: {each(fits)}"
 
 

@@ -17,7 +17,7 @@ from ..forms.form import dots, drawn, errors, note, sample, segments, shaded, sy
 from ..forms.rows import Row, Rows
 from ..numbers import interval, number, percent
 from ..style import TEXT_SIZE, axis, layout, plain
-from ..titles import best, claimed, judged, nats, of_story, story
+from ..titles import best, claimed, mark, of_story, rise, story
 
 # Term -> (colour, what a head that follows it looks for, the term in a few words).
 TERMS: dict[str, tuple[str, str, str]] = {
@@ -122,7 +122,7 @@ def _worth(run: Run, model: str, seed: Any = ...) -> dict[Head, tuple[str, Point
     }
 
 
-def _counts(run: Run, model: str) -> str:
+def _counts(run: Run, model: str, doubt: str = "") -> str:
     """How many heads follow which term, from the fewest to the most over seeds; by the change of attention alone where
     no head was ablated alone."""
     of_seeds = [list(labels(run.table, model, seed).values()) for seed in seeds_of(run, model)]
@@ -139,7 +139,7 @@ def _counts(run: Run, model: str) -> str:
         who = f"with {meaning(label)}" if label == NOTHING else meaning(label)
         size = f"{min(sizes)} to {max(sizes)}" if len(sizes) > 1 else f"{min(sizes)}"
         counts.append(f"{size}{f' of {len(of_seeds[0])} heads {verb}' * (not counts)} {who}")
-    return f"`{model}`: {', '.join(counts)}"
+    return f"`{model}`{f' ({doubt})' if doubt else ''}: {', '.join(counts)}"
 
 
 def taxonomy(run: Run) -> Figure | None:
@@ -168,10 +168,9 @@ def taxonomy(run: Run) -> Figure | None:
     if why:
         key.append(("paper", f"hollow: {', or '.join(why)}"))
     title = claimed(run, "dstg-most-heads-absolute", "dstg-few-semantic-heads", what="share of heads")
-    counts = judged(run, [told], _counts(run, told))
     return Figure(
         "heads",
-        f"{title}; {counts}" if title else counts,
+        title or _counts(run, told, mark(run, told)),
         subtitle + drawn(run.seeds, [seeds_of(run, told)[0]]),
         [_triangle(run, m) if m in three else _strip(run, m) for m in models],
         _taxonomy_table(run, models),
@@ -323,13 +322,13 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
 
 
 def _price(run: Run, rows: Sequence[Row]) -> str:
-    """What the story's model can do without least, of its streams where it has any."""
+    """Return the two terms without which the loss of the story's model rises most."""
     model = story(run, list(dict.fromkeys(each.panel for each in rows)))
     mine = [each for each in rows if each.panel == model]
-    chosen = [each for each in mine if each.name.endswith("stream")] or mine
-    points = {f"the {each.name}": each.points[""] for each in chosen}
-    told = best(points, f"`{model}` loses most masked words without", write=nats)
-    return claimed(run, "dstg-relative-least-needed") or judged(run, [model], told)
+    chosen = [each for each in mine if not each.name.endswith("stream")] or mine
+    points = {each.name: each.points[""] for each in chosen}
+    told = best(points, f"Loss of `{model}` without each term", write=rise, mark=mark(run, model))
+    return claimed(run, "dstg-relative-least-needed") or told
 
 
 @Rows(
@@ -356,9 +355,9 @@ def ablation(run: Run) -> Iterator[Row]:
     "ablation-layers",
     "Rise of the loss without one term in one block, nats",
     of_story(
-        "One block of {} needs most",
+        "Loss of {} without one term in one block",
         lambda lines: {f"{each.part} in layer {at}": p for each in lines for at, p in each.points.items()},
-        write=nats,
+        write=rise,
     ),
     y=Axis("rise of loss, nats", include=(0,)),
     columns=("Model", "Term"),
@@ -379,9 +378,9 @@ def by_layer(run: Run) -> Iterator[Line]:
     "ablation-heads",
     "Every head and term: change of attention and rise of the loss, nats",
     of_story(
-        "The one head that {} needs most is",
-        lambda dots: {f"layer {d.cells[2].text}, head {d.cells[3].text} without {d.group}": d.y for d in dots},
-        write=nats,
+        "Loss of {} without one term in one head",
+        lambda dots: {f"{d.group} in layer {d.cells[2].text}, head {d.cells[3].text}": d.y for d in dots},
+        write=rise,
     ),
     metric="ablation.remove",
     x=Axis("change of attention (KL), nats", "log", floor=LEAST),

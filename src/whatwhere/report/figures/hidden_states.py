@@ -16,7 +16,7 @@ from ..forms.form import Draw, beside, drawn, line, shaded, symbols
 from ..forms.maps import rounded
 from ..numbers import count
 from ..style import axis, layout
-from ..titles import ABOVE, BELOW, best, claimed, compare, digits, finding, judged, listed, share, story
+from ..titles import best, claimed, finding, listed, mark, share, story
 
 # Probe -> (its target in a few words, in many).
 TARGETS = {
@@ -58,7 +58,7 @@ def _asides(run: Run, metric: str, lines: Sequence[Line]) -> Iterator[Line]:
 def _read_best(run: Run, lines: Sequence[Line]) -> str:
     """A claim, else the best of what is drawn, and the streams that are not."""
     ids = ("dstg-position-kept", "ap-loses-position", "ap-keeps-position")
-    said = finding(*ids, sentence="At the end position is read best from", what="R²")(run, lines)
+    said = finding(*ids, caption="R² of position in the last trained layer", what="R²")(run, lines)
     drawn = {line.name for line in lines}
     left = [f"`{m}`" for m in run.models if m not in drawn and "position" in run.parts("r2.token", m)]
     return said if not left or claimed(run, *ids) else f"{said}; {listed(left)} not drawn"
@@ -94,7 +94,7 @@ def _probe(name: str, *claims: str) -> Draw:
     @Curves(
         f"probe-{name}",
         f"R² of {short} by model, stream and layer",
-        finding(*claims, sentence=f"At the end {short} is read best from", what="R²"),
+        finding(*claims, caption=f"R² of {short} in the last trained layer", what="R²"),
         y=R2,
         records=(
             f"{metric}: layer, part, index = split",
@@ -131,19 +131,20 @@ def probes(run: Run) -> list[Figure]:
 @Curves(
     "variance-position",
     "Share of the variance between positions, and R² of position",
-    finding(sentence="The largest share of the variance lies between positions in", write=share),
+    finding(caption="Share of the variance between positions, last trained layer", write=share),
     y=R2,
     records=("variance.position: part, layer",),
     width=250,
 )
 def variance(run: Run) -> Sequence[Line]:
     """Of the variance of a layer's states over tokens, the share that lies between positions, without what chance adds:
-    1 where the states are a function of position, straight or not."""
+    1 where the states are a function of position, straight or not. Dashed: R² of position, read by a line."""
     lines = of_models(run, "variance.position", streams=True, apart=True)
     many = schemes.many(run)
     read = []
-    for each in lines:
-        name = f"R² of position, `{each.name}`" if many else "R², by a line"
+    for each in (one for one in lines if one.kind == OURS):
+        name = "R² of position" if each.part == "all" else f"R², {each.part} stream"
+        name = f"R² of position, `{each.name}`" if many else name
         points = run.curve("r2.token", each.name, each.part)
         read.append(Line(points, name, each.part, kind=ASIDE if many else LEVEL, panel=each.panel))
     return [*lines, *read]
@@ -156,12 +157,13 @@ def _few(run: Run, lines: Sequence[Line]) -> str:
     *few, whole = [each for each in lines if each.panel == panel]
     if not few:
         return "R² of position from the first components"
-    sides = {BELOW: "less position than all", ABOVE: "more position than all"}
-    side = sides.get(compare(few[-1].end, whole.end), "no separably other position")
     part, _, components = few[-1].part.rpartition(", ")
-    where = f"`{model}`" + (f", {part}" if part else "")
-    values = f"R² {digits(few[-1].end)}, from all {digits(whole.end)}"
-    return judged(run, [model], f"The first {components} hold {side} at the end of {where}: {values}")
+    where = f"`{model}` {part}".rstrip()
+    return best(
+        {f"first {components}": few[-1].end, "all": whole.end},
+        f"R² of position in {where} by components",
+        mark=mark(run, model),
+    )
 
 
 @Curves(
@@ -202,7 +204,7 @@ def components(run: Run) -> Iterator[Line]:
     finding(
         "split-semantics-invariant",
         "nope-shift",
-        sentence="When positions shift, the states at the end change most in",
+        caption="Change of the states where positions shift, last trained layer",
         write=share,
     ),
     y=Axis("change of the states", "share", (0,)),
@@ -313,7 +315,7 @@ def _middle(x: Sequence[float], y: Sequence[float], members: Sequence[int]) -> t
     "How far apart sentences are, beside random cuts, by layer",
     lambda run, lines: (
         claimed(run, "dstg-sentences-beyond-contiguity", what="log ratio")
-        or finding(sentence="Beyond random cuts, sentences are at the end furthest apart in")(
+        or finding(caption="Sentences beyond random cuts, log ratio in the last trained layer")(
             run, [e for e in lines if not e.axis]
         )
     ),
@@ -383,7 +385,7 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
         values = {f"`{e.name}`": e.end for e in lines if e.part == "position" and e.name not in run.young}
         if not values:
             return f"What others hold of `{reference}`"
-        return judged(run, [reference], best(values, f"The position stream of `{reference}` is predicted best by"))
+        return best(values, f"R² onto the position stream of `{reference}`", mark=mark(run, reference))
 
     @Curves(
         f"regression-{number}" if number else "regression",

@@ -137,7 +137,7 @@ def gain(run: Run) -> Iterator[Row]:
     "Loss saved by a passage that comes again, by distance",
     lambda run, lines: best(
         coded({f"{e.panel} {e.name}": e.end for e in lines}),
-        "From the farthest passage most is taken by",
+        "Nats saved by the farthest passage",
         write=nats,
     ),
     y=Axis("nats saved", include=(0.0,)),
@@ -158,7 +158,7 @@ def copies(run: Run) -> Iterator[Line]:
     "Change of the states where positions move",
     lambda run, lines: best(
         coded({f"{e.panel} {e.name}": e.end for e in lines}),
-        "Where positions move farthest, states change least in",
+        "Change of the states where positions move farthest",
         lowest=True,
     ),
     y=Axis("share", "share", include=(0.0,)),
@@ -179,7 +179,7 @@ def drift(run: Run) -> Iterator[Line]:
     "length-probes",
     "R² of position beyond the trained length, by layer",
     lambda run, lines: best(
-        coded({f"{e.panel} {e.name}": e.end for e in lines}), "Beyond the training position is read best from"
+        coded({f"{e.panel} {e.name}": e.end for e in lines}), "R² of position beyond the trained length"
     ),
     y=Axis("R²", "r2", include=(0.0, 1.0), floor=-0.05),
     columns=("Way", ""),

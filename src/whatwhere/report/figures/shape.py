@@ -1,10 +1,11 @@
 """What shape position takes: the position tables, their spectra and waves, how flat states are, stress behind M."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from ...claims import UNTESTABLE
 from ...papers import DSTG_TABLES
 from ...records.gates import unplaced
 from ...records.metrics import UNIT
@@ -30,7 +31,7 @@ from ..forms.curves import (
 from ..forms.dots import path
 from ..forms.form import drawn
 from ..numbers import percent
-from ..titles import at, best, claimed, digits, finding, judged, per_cent, story
+from ..titles import best, claimed, coded, digits, finding, mark, per_cent, share, two_numbers
 
 COMPONENTS = 16  # of a spectrum that are drawn
 DASHES = ("solid", "6px,4px", "2px,3px")
@@ -64,8 +65,39 @@ def _waves(run: Run) -> Iterator[Line]:
                 yield Line(curve(column), model, str(i), mark=(dash, "circle"), panel=f"{model}, along the text")
 
 
-def _theirs(values: Mapping[str, Point]) -> dict[str, Point]:
-    return {f"`{model}`'s": p for model, p in values.items()}
+def _two_components(run: Run, models: Sequence[str]) -> str:
+    """Return the share of two components of the tables, `dstg`'s first, each beside the width of its table."""
+    shares = {m: p for m in models if (p := run.table.point("pca.top2", m)) is not None}
+    ranked = _told_first(run, shares)
+    written = {}
+    for model in ranked[:2]:
+        columns = schemes.table_columns(run, model)
+        chance = f" of {columns} columns ({share(Point.between(2 / columns))} by chance)" if columns else ""
+        written[f"`{model}`"] = f"{share(shares[model])}{chance}"
+    return two_numbers("Share of two components of the table", written, *_doubts(run, ranked))
+
+
+def _halves(run: Run, models: Sequence[str]) -> str:
+    """Return which share of a table's components holds half of its variance, `dstg`'s first."""
+    halves = {m: p for m in models if (p := run.table.point("n50", m)) is not None}
+    ranked = _told_first(run, halves)
+    written = {f"`{m}`": percent(halves[m].value / 100) for m in ranked[:2]}
+    return two_numbers("Share of components that hold half of the variance", written, *_doubts(run, ranked))
+
+
+def _told_first(run: Run, models: Collection[str]) -> list[str]:
+    """Return `dstg` first, those that have learned too little last."""
+    return sorted(models, key=lambda m: (m != run.named("dstg"), m in run.young))
+
+
+def _doubts(run: Run, ranked: Sequence[str]) -> list[str]:
+    """Return the mark of the first model: its claim is not testable, or it may still move."""
+    if not ranked:
+        return []
+    collapse = next((c for c in run.claims if c.get("id") == "dstg-2d-collapse"), {})
+    if ranked[0] == run.named("dstg") and collapse.get("verdict") == UNTESTABLE:
+        return ["not testable"]
+    return [doubt for doubt in [mark(run, ranked[0])] if doubt]
 
 
 def table_map(run: Run) -> Figure | None:
@@ -89,9 +121,8 @@ def table_map(run: Run) -> Figure | None:
         rows += [row(model, seed, i, *at[:3], *empty) for i, at in enumerate(scores)]
     title = "Tables on two principal components, of runs that differ" if run.apart else None
     title = title or claimed(run, "dstg-2d-collapse", what="share of two components")
-    if title is None and (top2 := {m: p for m, p in run.values("pca.top2").items() if m in tables}):
-        told = best(_theirs(top2), "Two components hold the largest share of the variance of", write=per_cent)
-        title = judged(run, [story(run, list(top2))], told)
+    if title is None and any(m in tables for m in run.values("pca.top2")):
+        title = _two_components(run, list(tables))
     rings = any(len(arrays.get("outliers", ())) for _, arrays in tables.values())
     subtitle = (
         "The position table of each model on its first two principal components; one point a position, joined in "
@@ -120,21 +151,23 @@ def shares_of(run: Run, model: str) -> dict[int, Point]:
     return {i + 1: p for i, p in run.table.points("pca.share", model, by="index").items()}
 
 
+def _cumulative(run: Run, lines: Sequence[Line]) -> str:
+    """Return the title of the spectra; with `dstg` of its table, which its section tells of first."""
+    names = list(dict.fromkeys(each.name for each in lines))
+    told = claimed(run, "ap-table-high-dimensional", what="share of two components")
+    told = told or claimed(run, "lowdim-few-dimensions", what="components of half of it")
+    if told is None or run.named("dstg") in names:
+        return _halves(run, names)
+    return told
+
+
 _NOISE = " Dashed: the part of it that is white noise, spread evenly over all columns."
 
 
 @Curves(
     "table-spectrum",
     "Cumulative share of the variance by number of components",
-    lambda run, lines: (
-        claimed(run, "ap-table-high-dimensional", what="share of two components")
-        or claimed(run, "lowdim-few-dimensions", what="components of half of it")
-        or judged(
-            run,
-            [each.name for each in lines][:1],
-            best(at(lines, 2), "Two components hold the largest share of the table of", write=per_cent),
-        )
-    ),
+    _cumulative,
     y=Axis("share of variance", "share", (0, 1)),
     x=Axis("number of components", "log", word="components"),
     columns=("Model", ""),
@@ -173,8 +206,8 @@ def white_floor(run: Run, model: str, components: int) -> dict[int, Point]:
 
 def _slowest(run: Run, lines: Sequence[Line]) -> str:
     what = "power in the four lowest frequencies"
-    values = _theirs(run.values("dct.low4", index=0))
-    told = best(values, "The first component is the slowest wave in", write=lambda p: f"{per_cent(p)} of its {what}")
+    values = coded(run.values("dct.low4", index=0))
+    told = best(values, f"First component, {what}", write=per_cent, mark=mark(run, *run.values("dct.low4", index=0)))
     return claimed(run, "dstg-low-frequency", what=what) or told
 
 
@@ -211,7 +244,10 @@ def frequencies(run: Run) -> Iterator[Line]:
     "hidden-flat",
     "Share of the first two components by layer",
     finding(
-        "dstg-hidden-two-dimensional", sentence="Two components hold most at the end in", what="share", write=per_cent
+        "dstg-hidden-two-dimensional",
+        caption="Share of two components in the last trained layer",
+        what="share",
+        write=per_cent,
     ),
     y=Axis("", "share", (0, 1)),
     records=("hidden.top2: part, layer",),
@@ -230,7 +266,7 @@ def flat(run: Run) -> list[Line]:
         claimed(run, "geom-layer-peak-optimal", "geom-layer-peak")
         or best(
             {f"`{each.name}` ({each.part})": each.end for each in lines if each.axis == lines[0].axis},
-            "Behind M of the last layer, stress is lowest in",
+            "Stress behind M of the last layer",
             lowest=True,
         )
     ),
@@ -269,9 +305,7 @@ def projected(run: Run) -> Iterator[Line]:
 @Curves(
     "hidden-stress",
     "Stress of the mean states of positions by layer",
-    finding(
-        "geom-states-peak", sentence="Positions lie most as in the corpus at the end in", what="ratio", lowest=True
-    ),
+    finding("geom-states-peak", caption="Stress of mean states in the last trained layer", what="ratio", lowest=True),
     y=Axis("stress at the best scale", include=(0,)),
     records=("hidden.stress: part, layer", "hidden.stress.level"),
     width=250,

@@ -50,8 +50,8 @@ def _halves(run: Run, lines: Sequence[Line]) -> str:
     for part, name, record in (("positions", "`{}`", None), ("words", "the words of `{}`", "words")):
         halves = {x.name: run.table.point("n50", x.name, part=record) for x in lines if x.part == part}
         points |= {name.format(model): p * 0.01 for model, p in halves.items() if p}
-    sentence = "Half of the variance lies in the smallest share of components of"
-    return best(points, sentence, lowest=True, write=per_cent)
+    caption = "Share of components that hold half of the variance"
+    return best(points, caption, lowest=True, write=per_cent)
 
 
 @Curves(
@@ -280,7 +280,7 @@ def equivariance(run: Run) -> Iterator[Row]:
 @Curves(
     "table-equivariance-first",
     "Equivariance by number of components",
-    lambda run, lines: best(at(lines, 2), "From two components, distance explains most in", write=rounded),
+    lambda run, lines: best(at(lines, 2), "Share that distance explains, from two components", write=rounded),
     y=Axis("share explained", "share", (0, 1)),
     x=Axis("first components", "log", word="components"),
     records=("equivariance.first: index",),
