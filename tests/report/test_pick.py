@@ -120,8 +120,8 @@ def test_the_collapse_is_said_or_why_it_is_not():
     (told,) = [each.sentence for each in pick(judged_run(flat={"verdict": "not testable here", "scale": why})).beside]
     assert told == (
         "Whether the position table of `dstg` collapses to two dimensions cannot be tested here: needs a table of dstg "
-        "that stands above its noise. The collapse is there where the table starts two-dimensional (`table_start: "
-        "half-turn`); from a random start it was not seen at this scale."
+        "that stands above its noise. Early in training the collapse is there where the table starts as `table_start: "
+        "half-turn`; from a random start it was not seen at this scale."
     )
     (held,) = [each.sentence for each in pick(judged_run(flat={"verdict": "holds here"})).beside]
     assert held == "The position table of `dstg` collapses to two dimensions: holds here."

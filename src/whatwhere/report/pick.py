@@ -234,7 +234,7 @@ def _collapse(run: Run) -> str:
     if verdict.verdict == HOLDS or tokens >= SMALL * PAPER_TOKENS:
         return told
     return (
-        f"{told} The collapse is there where the table starts two-dimensional (`table_start: half-turn`); from a "
+        f"{told} Early in training the collapse is there where the table starts as `table_start: half-turn`; from a "
         "random start it was not seen at this scale."
     )
 
