@@ -192,7 +192,7 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("reference", "--text", "a\udce7"), "Text 1 of --text and --pair is not UTF-8"),
         (("reference", "--text", "x", "--length", "129"), "length must be from 5 to 128 tokens"),
         (("reference", "--text", "x", "--length", "4"), "length must be from 5 to 128 tokens"),
-        (("reference", "--text", "x", "--text", "y", "--pair", "z"), "texts 2, second ones (--pair) 1"),
+        (("reference", "--text", "x", "--text", "y", "--pair", "z"), "2 texts have 1 second texts"),
         (("reference", "--text", "x", "--file", "y"), "Give --text or --file, not both"),
         (("reference", "--file", "nowhere.txt"), "No file nowhere.txt"),
         (("reference", "--pair-field", "b"), "--pair-field with --file"),

@@ -15,33 +15,46 @@ IGNORED = -100
 
 
 def drawn(*key: int) -> np.random.Generator:
-    """The random numbers that belong to a key."""
+    """Make the random generator that belongs to a key of integers, such as (seed, epoch, row)."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
 class Batches(ABC):
-    """`total` rows in another random order each epoch, dealt out to steps and processes; `_collate` makes a batch."""
+    """Rows in another random order each epoch, dealt out to steps and processes; `_collate` makes a batch.
+
+    total: rows of an epoch. seed: of the order, at least 0.
+
+    Raises:
+        ValueError: a negative seed.
+    """
 
     def __init__(self, total: int, seed: int) -> None:
         if seed < 0:
-            raise ValueError(f"seed={seed} must not be negative.")
-        self.total, self.seed = total, seed
+            raise ValueError(f"seed={seed} is negative. Use 0 or more.")
+        self.total = total
+        self.seed = seed
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0, np.int64))
 
     def __len__(self) -> int:
-        """Rows of one epoch."""
+        """Return the rows of one epoch."""
         return self.total
 
     def permutation(self, epoch: int) -> np.ndarray:
-        """The order of the rows in an epoch: (len,) int64."""
+        """Return the order of the rows in an epoch: (rows,) int64, a permutation."""
         if self._order[0] != epoch:
-            self._order = epoch, drawn(self.seed, epoch).permutation(self.total)
+            self._order = (epoch, drawn(self.seed, epoch).permutation(self.total))
         return self._order[1]
 
     def batch(self, step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
-        """The rows of process `rank` in optimizer step `step`; `batch_size` counts those of all `world` processes.
+        """Return the rows that process `rank` reads in an optimizer step, as tensors whose first axis is the rows.
 
         Global sample s = step * batch_size + row; process r takes the rows r, r + world, ...
+
+        Args:
+            batch_size: rows of all `world` processes together.
+
+        Raises:
+            ValueError: a batch size that is not a positive multiple of `world`.
         """
         if batch_size < 1 or batch_size % world:
             raise ValueError(
@@ -54,14 +67,17 @@ class Batches(ABC):
         return self._collate(chosen)
 
     def in_order(self, batch_size: int, limit: int | None = None) -> Iterator[dict[str, torch.Tensor]]:
-        """`limit` rows (default all), evenly spaced, in their order as in epoch 0; the last batch may be smaller."""
+        """Yield batches of evenly spaced rows in their order, as in epoch 0; the last batch may be smaller.
+
+        limit: number of rows, at most; None: all rows.
+        """
         chosen = np.linspace(0, self.total - 1, self.total if limit is None else min(limit, self.total), dtype=np.int64)
         for begin in range(0, len(chosen), batch_size):
             yield self._collate([(0, int(i)) for i in chosen[begin : begin + batch_size]])
 
     @abstractmethod
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
-        """The batch of (epoch, row) pairs: every entry a tensor whose first axis is the rows."""
+        """Make the batch of (epoch, row) pairs: every entry a tensor whose first axis is the rows."""
 
 
 class MaskedBatches(Batches):
@@ -101,17 +117,25 @@ class MaskedBatches(Batches):
                 "Use shorter windows or a longer table."
             )
         super().__init__(len(window_set), seed)
-        self.windows, self.mask_rate, self.masking = window_set, mask_rate, masking
-        self.max_positions, self.shift, self.subset = max_positions, shift, subset
+        self.windows = window_set
+        self.mask_rate = mask_rate
+        self.masking = masking
+        self.max_positions = max_positions
+        self.shift = shift
+        self.subset = subset
         ids = window_set.special_ids
-        self.pad_id, self.mask_id = ids["pad_token_id"], ids["mask_token_id"]
+        self.pad_id = ids["pad_token_id"]
+        self.mask_id = ids["mask_token_id"]
         self.special = np.zeros(window_set.vocab_size, bool)
         self.special[list(ids.values())] = True
         self.ordinary = np.flatnonzero(~self.special)
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
-        """input_ids, labels (-100 where not masked), attention_mask, position_ids, document_ids (-1 where padded) if
-        isolated: (b, n) int64, padded on the right to the longest."""
+        """Make a batch of masked windows: (b, n) int64 tensors, padded on the right to the longest window.
+
+        input_ids, labels (-100 where not masked), attention_mask, position_ids; document_ids (-1 where padded) if
+        documents are isolated.
+        """
         ids, labels, positions, documents = zip(*(self._masked(*row) for row in chosen), strict=True)
         batch = {
             "input_ids": padded(ids, self.pad_id),
@@ -124,7 +148,7 @@ class MaskedBatches(Batches):
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
     def _masked(self, epoch: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """input ids, labels, positions and document ids (n,) of one window."""
+        """Draw input ids, labels, positions and document ids of one window, each (n,) int64."""
         ids, marks = self.windows.row(index)
         ids = ids.astype(np.int64)
         generator = drawn(self.seed, epoch, index)
@@ -134,7 +158,8 @@ class MaskedBatches(Batches):
         if not masked.any() and maskable.any():
             masked[np.argmin(draw)] = True
         # Drawn whether or not they are used, so that models with and without a shift get the same tokens.
-        kind, other = generator.random(len(ids)), generator.integers(len(self.ordinary), size=len(ids))
+        kind = generator.random(len(ids))
+        other = generator.integers(len(self.ordinary), size=len(ids))
         documents, positions = places(marks, self.windows.join)
         if self.subset:
             positions = np.concatenate([self._some(generator, n) for n in np.bincount(documents)])
@@ -151,11 +176,12 @@ class MaskedBatches(Batches):
         return ids, labels, positions, documents
 
     def _some(self, generator: np.random.Generator, n: int) -> np.ndarray:
+        """Draw n of the positions of the table, in their order."""
         return np.sort(generator.choice(self.max_positions, n, replace=False))
 
 
 def in_pieces(batch: dict[str, torch.Tensor], n: int, special_ids: dict[str, int]) -> dict[str, torch.Tensor]:
-    """The windows of a batch of `MaskedBatches` cut into pieces of n tokens, each a row of its own.
+    """Cut the windows (b, n') of a batch of `MaskedBatches` into pieces of n tokens, each a row of its own.
 
     A piece keeps the positions of its tokens; its first and last become [CLS] and [SEP], which no loss is for. Pieces
     without a token between them are left out.
@@ -167,13 +193,14 @@ def in_pieces(batch: dict[str, torch.Tensor], n: int, special_ids: dict[str, int
     cut = {key: rows[tokens > 2] for key, rows in cut.items()}
     for name, at in (("cls_token_id", torch.tensor(0)), ("sep_token_id", tokens[tokens > 2] - 1)):
         place = torch.arange(len(cut["input_ids"])), at
-        cut["input_ids"][place], cut["labels"][place] = special_ids[name], IGNORED
+        cut["input_ids"][place] = special_ids[name]
+        cut["labels"][place] = IGNORED
     return cut
 
 
 def padded(rows: Sequence[np.ndarray], with_: int) -> np.ndarray:
-    """(rows, longest) int64, each row filled up at its end."""
-    found = np.full((len(rows), max(map(len, rows))), with_, np.int64)
+    """Stack rows of different lengths into (rows, longest) int64, filled up at the end with `with_`."""
+    filled = np.full((len(rows), max(map(len, rows))), with_, np.int64)
     for i, row in enumerate(rows):
-        found[i, : len(row)] = row
-    return found
+        filled[i, : len(row)] = row
+    return filled

@@ -1,4 +1,4 @@
-"""A corpus to counts of tokens by position (GEOM algorithm 1, line 3): straight from text, or from windows on disk.
+"""Counts of a corpus's tokens by position (GEOM algorithm 1, line 3), straight from text or from windows on disk.
 
 Text is read once, in order, in shards; worker processes and the processes of a launcher (accelerate, torchrun) count
 some each. Memory holds a few shards and a bounded part of the counts, whatever the size of the corpus: the rest of them
@@ -46,7 +46,7 @@ _SPACE = re.compile(r"\s")
 
 @dataclass(frozen=True)
 class CountJob:
-    """How the documents of a shard are counted."""
+    """Settings by which the documents of a shard are counted, equal in all processes."""
 
     vocab_size: int
     positions: int
@@ -57,10 +57,11 @@ class CountJob:
     keys: Mapping[str, str] | None = None  # the text whose hash gives a document its group, where that is not its own
 
     def tally(self) -> Tally:
+        """Start an empty tally with these settings."""
         return Tally(self.vocab_size, self.positions, self.special_ids, self.align, self.groups)
 
     def digest(self, texts: Sequence[str], groups: np.ndarray) -> str:
-        """Hash of all that decides the counts of a shard."""
+        """Hash everything that decides the counts of a shard: settings, groups and texts."""
         digest = hashlib.sha256(repr(replace(self, keys=None)).encode() + groups.tobytes())
         for text in texts:
             encoded = text.encode("utf-8")
@@ -80,7 +81,7 @@ def count_source(
     progress: bool = True,
     keep: Path | None = None,
 ) -> Counts:
-    """How often each token stands at each position of the documents of `source`, in `groups` groups of documents.
+    """Count how often each token stands at each position of a source's documents, in `groups` groups of documents.
 
     Position 0 is the first token of the document: no [CLS] is put before it, and special tokens written in the text are
     read as plain text. [UNK] is a token like others. A document's group is the CRC-32 of its text modulo `groups`, so
@@ -107,9 +108,11 @@ def count_source(
         raise ValueError(f"workers={workers} must be at least 1, this process itself.")
     most = LONGEST_TOKEN * positions if align == "start" else None
     keys = containing(source.beginnings(most)) if phrases else None
-    sha, special_ids = tokenizer_hash(tokenizer), _no_text(special_token_ids(tokenizer))
+    sha = tokenizer_hash(tokenizer)
+    special_ids = _no_text(special_token_ids(tokenizer))
     job = CountJob(len(tokenizer), positions, special_ids, align, groups, sha, keys)
-    tally, documents = job.tally(), np.zeros(groups, np.int64)
+    tally = job.tally()
+    documents = np.zeros(groups, np.int64)
     rank, world = _rank()
     read = done = 0
 
@@ -131,7 +134,9 @@ def count_source(
                 documents += counted
                 done += characters
                 show(done, read, source.share_read())
-    matrix, documents = _sum_over_processes(tally.total(), documents, job) if world > 1 else (tally.total(), documents)
+    matrix = tally.total()
+    if world > 1:
+        matrix, documents = _sum_over_processes(matrix, documents, job)
     if not documents.any():
         raise ValueError(f"Corpus {source.name} has no text to count. Give a corpus that has some.")
     facts = {
@@ -152,16 +157,19 @@ def count_windows(
     whole: bool = False,
     part: tuple[int, int] = (0, 1),
 ) -> Counts:
-    """The same from windows on disk: position 0 is the first token of a row, or of a piece in rows of join=isolate.
+    """Count how often each token stands at each position of windows on disk, in `groups` groups of documents.
 
-    A group is a run of neighbouring documents, each whole: a row belongs to the document that it begins in, a piece to
-    its own. `documents` counts those of each group. Fewer documents than `groups` leave some groups empty; a single
-    document is one group, of which no interval can be made.
+    Position 0 is the first token of a row, or of a piece in rows of join=isolate. A group is a run of neighbouring
+    documents, each whole: a row belongs to the document that it begins in, a piece to its own. `documents` of the
+    result counts the documents of each group. Fewer documents than `groups` leave some groups empty; a single document
+    is one group, of which no interval can be made.
 
     Args:
+        positions, align: see `geometry.positional_counts`.
         whole: position 0 is the first token of a document, whatever the rows: documents that run on are followed from
             row to row, and of other joins the first pieces count alone.
-        part: (k, n): of every n-th shard, from the k-th on, k from 0. The n parts, which as many processes or machines
+        part: (k, n): read every n-th shard, from the k-th on, k from 0. The n parts, which as many processes or
+            machines
             may count and `Counts.save`, add up to the whole (`+`). A document counts in the part that it begins in.
 
     Raises:
@@ -169,9 +177,11 @@ def count_windows(
     """
     check_part(part)
     manifest = Windows(window_set.folder).manifest
-    sha, special_ids = manifest["tokenizer_sha256"], _no_text(window_set.special_ids)
+    sha = manifest["tokenizer_sha256"]
+    special_ids = _no_text(window_set.special_ids)
     job = CountJob(window_set.vocab_size, positions, special_ids, align, groups, sha)
-    tally, documents = job.tally(), np.zeros(groups, np.int64)
+    tally = job.tally()
+    documents = np.zeros(groups, np.int64)
     begun = window_set.documents_begun()  # by the end of each shard
     for number, (ids, marks, starts) in zip(range(part[0], len(begun), part[1]), window_set.shards(part), strict=True):
         before = begun[number - 1] if number else 0
@@ -201,36 +211,44 @@ def count_windows(
 def count_texts(
     tokenizer: Tokenizer, job: CountJob, texts: Sequence[str], kept: Path | None = None
 ) -> tuple[csr_array, np.ndarray, int]:
-    """Counts, documents of each group (G,) and characters of some documents; may run in a worker process.
+    """Count the tokens of a shard's documents by position; may run in a worker process.
 
-    kept: the file that holds their counts afterwards, or did before.
+    Args:
+        kept: a file for the counts of the shard; counts of the same job and texts in it are read, not made again.
+
+    Returns:
+        Counts (groups, positions and tokens as `Tally.total`), documents of each group (groups,), and characters read.
     """
     keys = texts if job.keys is None else [job.keys.get(text, text) for text in texts]
     groups = np.array([zlib.crc32(key.encode("utf-8")) % job.groups for key in keys], np.int64)
-    digest, characters = job.digest(texts, groups) if kept else None, sum(map(len, texts))
+    digest = job.digest(texts, groups) if kept else None
+    characters = sum(map(len, texts))
     if kept:
         with suppress(ValueError):  # there is none, or a damaged one
             before = Counts.load(kept)
             if before.facts.get("digest") == digest:
                 return before.matrix, before.documents, characters
-    tally, encoder, done = job.tally(), _encoder(tokenizer), 0
+    tally = job.tally()
+    encoder = _encoder(tokenizer)
+    done = 0
     for batch in in_lists(texts, _BATCH):
         ids, starts = encoder.encode(batch, job.positions if job.align == "start" else None)
         tally.add(ids, starts, groups[done : done + len(batch)])
         done += len(batch)
-    matrix, documents = tally.total(), np.bincount(groups, minlength=job.groups)
+    matrix = tally.total()
+    documents = np.bincount(groups, minlength=job.groups)
     if kept:
         Counts(matrix, job.positions, job.groups, documents, job.align, {"digest": digest}).save(kept)
     return matrix, documents, characters
 
 
 def _no_text(special_ids: dict[str, int]) -> tuple[int, ...]:
-    """The ids that are no text; [UNK] stands for a word, so it is counted."""
+    """Return the ids of special tokens that are no text; [UNK] stands for a word, so it is counted."""
     return tuple(sorted({i for name, i in special_ids.items() if name != "unk_token_id"}))
 
 
 def _rank() -> tuple[int, int]:
-    """(number of this process, processes) of a launcher, joined together; (0, 1) without one."""
+    """Join the processes of a launcher; return (number of this process, processes), (0, 1) without a launcher."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return 0, 1
     state = PartialState(cpu=not torch.cuda.is_available())
@@ -238,9 +256,11 @@ def _rank() -> tuple[int, int]:
 
 
 def _sum_over_processes(matrix: csr_array, documents: np.ndarray, job: CountJob) -> tuple[csr_array, np.ndarray]:
-    """The sum of what the processes of a launcher counted, in each; one by one, so that two matrices are held."""
+    """Add up what the processes of a launcher counted, one by one, so that a process holds two matrices at most."""
     channel = torch.distributed.new_group(backend="gloo")  # counts are in this machine's memory, whatever the device
-    total, tally, rank = torch.from_numpy(documents.copy()), job.tally(), torch.distributed.get_rank()
+    total = torch.from_numpy(documents.copy())
+    tally = job.tally()
+    rank = torch.distributed.get_rank()
     torch.distributed.all_reduce(total, group=channel)
     for sender in range(torch.distributed.get_world_size()):
         packed = BytesIO()  # not an object: object collectives would pickle
@@ -256,7 +276,7 @@ def _sum_over_processes(matrix: csr_array, documents: np.ndarray, job: CountJob)
 
 
 def containing(texts: Iterable[str]) -> dict[str, str]:
-    """The longest document that each document stands in, word for word; itself where it stands in none.
+    """Map each document to the longest document that it stands in, word for word; to itself if there is none.
 
     Phrases of one sentence, quotes of one text are not independent of each other: of GLUE's SST-2, 67,349 rows, 6,885
     stand in no other, and random halves of the rows share nearly all their sentences. Words are what white space
@@ -265,41 +285,46 @@ def containing(texts: Iterable[str]) -> dict[str, str]:
     words = {text: f" {' '.join(text.split())} " for text in texts}
     frequency = Counter(word for padded in words.values() for word in set(padded.split()))
     holders: dict[str, list[str]] = defaultdict(list)  # word -> documents that stand in no other
-    found: dict[str, str] = {}
+    longest: dict[str, str] = {}
     for text in sorted(words, key=lambda text: (-len(words[text]), text)):
         padded = words[text]
         rarest = min(set(padded.split()), key=lambda word: (frequency[word], word), default=None)
         others = holders[rarest] if rarest is not None else []
-        found[text] = next((other for other in others if padded in words[other]), text)
-        if found[text] == text:
+        longest[text] = next((other for other in others if padded in words[other]), text)
+        if longest[text] == text:
             for word in set(padded.split()):
                 holders[word].append(text)
-    return found
+    return longest
 
 
 class BulkEncoder:
-    """Ids of texts as `tokenizer.encode_batch` gives them, special tokens written in the text read as plain text, none
-    added; without offsets, at a fraction of the cost.
+    """An encoder of many texts into token ids, faster than `tokenizer.encode_batch`, which also returns offsets.
 
-    Where a tokenizer treats what stands between two spaces on its own (BERT's does), each different word is tokenised
-    once and looked up after.
+    The ids are the same; special tokens written in the text are read as plain text, and none are added. Where a
+    tokenizer treats what stands between two spaces on its own (BERT's does), each different word is tokenised once and
+    looked up after.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = plain(tokenizer)
         self.by_word = splits_at_spaces(tokenizer)
         self._number: dict[str, int] = {}  # word -> its place in _starts
-        self._ids, self._starts = np.empty(0, np.uint32), np.zeros(1, np.int64)
+        self._ids = np.empty(0, np.uint32)
+        self._starts = np.zeros(1, np.int64)
 
     def encode(self, texts: Sequence[str], enough: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """ids (t,) uint32 end to end and starts (texts + 1,) int64: text i has ids[starts[i]:starts[i + 1]].
+        """Encode texts into ids (t,) uint32, one text after the other, and starts (texts + 1,) int64.
 
-        enough: so many tokens of each text are wanted; what comes after them may be left out.
+        Text i has ids[starts[i]:starts[i + 1]].
+
+        Args:
+            enough: tokens that are wanted of each text; further ones may be left out. None: all.
         """
         if enough is None or max(map(len, texts), default=0) <= 2 * _LIKELY_TOKEN * enough:
             return self._whole(texts)
         rows: list[np.ndarray] = [np.empty(0, np.uint32)] * len(texts)
-        left, characters = list(range(len(texts))), _LIKELY_TOKEN * enough
+        left = list(range(len(texts)))
+        characters = _LIKELY_TOKEN * enough
         while left:
             heads = [_head(texts[i], characters) for i in left]
             ids, starts = self._whole(heads)
@@ -325,7 +350,8 @@ class BulkEncoder:
         ids = self._ids[np.arange(bounds[-1]) + np.repeat(self._starts[number] - bounds[:-1], lengths)]
         if len(self._number) > MOST_WORDS:
             self._number.clear()
-            self._ids, self._starts = self._ids[:0], self._starts[:1]
+            self._ids = self._ids[:0]
+            self._starts = self._starts[:1]
         return ids, bounds[_bounds([len(row) for row in split])]
 
     def _learn(self, words: list[str]) -> None:
@@ -344,12 +370,12 @@ class BulkEncoder:
 
 @lru_cache(maxsize=1)
 def _encoder(tokenizer: Tokenizer) -> BulkEncoder:
-    """The same from shard to shard, as it remembers words."""
+    """Return the encoder of a tokenizer, the same for all shards, because it remembers words."""
     return BulkEncoder(tokenizer)
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether the ids of a text are certainly those of what stands between its spaces and line ends, in turn."""
+    """Tell if a tokenizer certainly encodes each run of text between spaces and line ends on its own."""
     about = json.loads(tokenizer.to_str())
     kinds = tuple((about[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model"))
     # These split at a space, whatever stands on either side, and look at nothing beyond it.
@@ -363,7 +389,7 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 
 def _head(text: str, characters: int) -> str:
-    """The text up to the first white space after so many characters, or a thousand more; all if little is left."""
+    """Cut a text at the first white space after so many characters, or a thousand later; return all of a short one."""
     if len(text) <= 2 * characters:
         return text
     space = _SPACE.search(text, characters, characters + 1000)

@@ -19,7 +19,7 @@ MOST_LABELS = 1000
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Texts, perhaps pairs of texts, and the label of each as it stands in the file."""
+    """Labelled texts, or pairs of texts, with each label as it stands in the file."""
 
     texts: list[str]
     pairs: list[str] | None
@@ -27,7 +27,9 @@ class LabelledTexts:
 
 
 def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str | None = None) -> LabelledTexts:
-    """The rows of a table with a header (.tsv without quoting, .csv with) or of a JSON-lines file, plain or packed.
+    """Read labelled texts from a table with a header (.tsv, .csv) or from JSON lines, plain or packed.
+
+    A .tsv file has no quotes, a .csv file may quote.
 
     Args:
         text, text_pair, label: names of the columns or fields; a label may be a word or a whole number; None: no labels
@@ -36,24 +38,25 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
     Raises:
         ValueError: no such file or column, an unknown ending, a row of another width or without a label, or no rows.
     """
-    path, data = Path(path), LabelledTexts([], [] if text_pair else None, [])
+    path = Path(path)
+    data = LabelledTexts([], [] if text_pair else None, [])
     columns = [(text, data.texts)]
     if text_pair and data.pairs is not None:
         columns.append((text_pair, data.pairs))
     for place, row in _rows(path):
-        if lacking := [name for name in (text, label, text_pair) if name and name not in row]:
+        if missing := [name for name in (text, label, text_pair) if name and name not in row]:
             raise ValueError(
-                f"{place}: no column {lacking[0]!r}. Columns there: {some_names([*row])}. Choose with --text, "
+                f"{place}: no column {missing[0]!r}. Columns there: {some_names([*row])}. Choose with --text, "
                 "--text-pair, --label."
             )
         if label and (not isinstance(row[label], str | int) or not str(row[label]).strip()):
             raise ValueError(
                 f"{place}: the label {repr(row[label])[:60]} is neither a word nor a whole number. Leave such rows out."
             )
-        for name, found in columns:
+        for name, values in columns:
             if not isinstance(row[name], str):
-                raise ValueError(f"{place}: {name!r} holds {type(row[name]).__name__}, not text.")
-            found.append(row[name])
+                raise ValueError(f"{place}: {name!r} holds {type(row[name]).__name__}, not text. Choose with --text.")
+            values.append(row[name])
         if label:
             data.labels.append(str(row[label]).strip())
     if not data.texts:
@@ -62,7 +65,7 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, row) of a table."""
+    """Yield (place, row) of a table; the place names file and line."""
     if not path.is_file():
         raise ValueError(f"No labelled table {str(path)!r}: no such file. Give a {', '.join(KINDS)} file.")
     kind = next((end for end in path.suffixes if end in KINDS), None)
@@ -80,15 +83,18 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def packed(path: Path) -> Path | None:
-    """A file or its packed copy, .xz, .gz or .zst; None where there is neither."""
+    """Find a file or its packed copy (.xz, .gz, .zst); None if neither exists."""
     return next((p for end in ("", ".xz", ".gz", ".zst") if (p := path.with_name(path.name + end)).is_file()), None)
 
 
 def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -> Iterator[tuple[str, list[str]]]:
-    """(place, fields) of each row of a table, plain or packed: .csv with quotes, any other with tabs and none.
+    """Yield (place, fields) for each row of a table, plain or packed; the place names file and line.
 
-    columns: by name, where the table has a header, or by place, where it has none; rows may be wider. gaps: what a
-    short row lacks is empty.
+    A .csv file may quote; any other has tabs and no quotes.
+
+    Args:
+        columns: by name, where the table has a header, or by number from 0, where it has none; rows may be wider.
+        gaps: read columns that a short row lacks as empty.
 
     Raises:
         ValueError: an empty file, no such column, or a row that is too short.
@@ -102,8 +108,8 @@ def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -
     places: dict[str, int] = {}
     if any(isinstance(column, str) for column in columns):
         places = {name.lstrip("\ufeff").strip(): i for i, name in enumerate(next(rows)[1])}
-        if lacking := [name for name in columns if name not in places]:
-            raise ValueError(f"{path} has no column {lacking[0]!r}. Columns there: {some_names([*places])}.")
+        if missing := [name for name in columns if name not in places]:
+            raise ValueError(f"{path} has no column {missing[0]!r}. Columns there: {some_names([*places])}.")
     at = [places[column] if isinstance(column, str) else column for column in columns]
     wide = max(at) + 1
     for number, row in rows:
@@ -114,9 +120,9 @@ def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -
 
 
 def label_names(labels: list[str], place: str = "the rows") -> list[str]:
-    """The different labels, numbers by size and words by the alphabet: the class number of a label is its place.
+    """List the different labels, numbers by size and words by the alphabet; a label's place is its class number.
 
-    place: where they stand.
+    place: name of their file, for messages.
 
     Raises:
         ValueError: only one, or more than a thousand (then the column holds texts or measurements).
@@ -135,13 +141,14 @@ def label_names(labels: list[str], place: str = "the rows") -> list[str]:
 
 
 class LabelledBatches(Batches):
-    """Batches of encoded texts with class numbers: `[CLS] text [SEP]`, or `[CLS] text [SEP] pair [SEP]`, padded to the
-    longest.
+    """Batches of encoded texts, or pairs of texts, with class numbers or numbers to regress.
+
+    A row is `[CLS] text [SEP]`, or `[CLS] text [SEP] pair [SEP]`, padded to the longest of its batch.
 
     names: the classes; a label's number is its place there; None: labels are numbers to regress. length: most tokens of
-    a row, special ones included; of longer rows the end is cut (of pairs, that of the longer text). types: also
+    a row, special ones included; longer rows lose their end (pairs, that of the longer text). types: also
     token_type_ids, which tell the texts of a pair apart (BERT). truncated: the number of rows that are cut. share_cut:
-    how much of their tokens is cut away, in [0, 1).
+    share of their tokens that is cut away, in [0, 1).
 
     Raises:
         ValueError: a label that is not among `names`.
@@ -160,7 +167,8 @@ class LabelledBatches(Batches):
         super().__init__(len(data.labels), seed)
         if names is not None and (strange := sorted(set(data.labels) - set(names))):
             raise ValueError(
-                f"The label {strange[0]!r} does not occur in the training data. Labels there: {', '.join(names)}."
+                f"The label {strange[0]!r} does not occur in the training data. Labels there: "
+                f"{', '.join(names)}. Leave such rows out."
             )
         backend = tokenizer.backend_tokenizer
         backend.no_padding()
@@ -184,23 +192,23 @@ class LabelledBatches(Batches):
 
     @property
     def mean_length(self) -> float:
-        """Tokens of a row, special ones included, on average."""
+        """Mean number of tokens in a row, special ones included."""
         return sum(map(len, self.ids)) / len(self.ids)
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest row."""
+        """Number of tokens in the longest row, special ones included."""
         return max(map(len, self.ids))
 
     def digest(self) -> str:
-        """SHA-256 of all ids and class numbers in order."""
-        found = hashlib.sha256(self.labels.tobytes())
+        """Return the SHA-256 of all token ids and labels in their order."""
+        digest = hashlib.sha256(self.labels.tobytes())
         for row in self.ids:
-            found.update(len(row).to_bytes(4, "little") + row.tobytes())
-        return found.hexdigest()
+            digest.update(len(row).to_bytes(4, "little") + row.tobytes())
+        return digest.hexdigest()
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
-        """input_ids, attention_mask, perhaps token_type_ids (b, n), labels (b,): int64, numbers to regress float32."""
+        """Make a batch: input_ids, attention_mask, maybe token_type_ids (b, n) int64; labels (b,) int64 or float32."""
         numbers = [index for _, index in chosen]
         input_ids = padded([self.ids[i] for i in numbers], self.pad_id)
         attention_mask = padded([np.ones(len(self.ids[i])) for i in numbers], 0)

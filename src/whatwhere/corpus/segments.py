@@ -22,7 +22,7 @@ _ABBREVIATIONS = frozenset(
 
 
 def segment_starts(text: str) -> np.ndarray:
-    """Character offsets at which the second, third, ... segment of `text` begins: int64, ascending.
+    """Find the character offsets at which the second, third, ... segment of a text begins: (k,) int64, ascending.
 
     A segment ends at a line break, or at a run of . ! ? … with closing quotes and brackets and white space after it. So
     a full stop inside a number or name ("3.14", "numpy.ndarray") ends none; nor does one after a capital on its own or
@@ -38,7 +38,7 @@ def segment_starts(text: str) -> np.ndarray:
 
 
 def _inside(text: str, stop: int, after: int, end: int) -> bool:
-    """Whether the full stop at `stop` belongs to a word; the next segment would begin at `end`."""
+    """Tell if the full stop at `stop` belongs to a word; the next segment would begin at `end`."""
     if _BREAK.search(text, after, end) is not None:
         return False
     begin = stop
@@ -54,7 +54,7 @@ def _inside(text: str, stop: int, after: int, end: int) -> bool:
 
 
 def token_segments(marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Segment index and progress of the tokens of one window from their marks (n,).
+    """Compute each token's segment and its progress in it for one window from the marks (n,) of the tokens.
 
     Returns:
         segments (n,) int32: counted from 0 in the window, -1 at special tokens.

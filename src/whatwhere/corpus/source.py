@@ -1,4 +1,4 @@
-"""What a source of text is: documents in a fixed order, the long ones in pieces."""
+"""Sources of text: documents in a fixed order, the long ones in pieces."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
@@ -14,7 +14,7 @@ KINDS = (  # what a corpus argument may name: sources.open_source
 
 
 class Source:
-    """A text of documents in a fixed order that can be read more than once.
+    """A readable text of documents in a fixed order, which can be read more than once.
 
     A source gives `documents()`, or `parts()` where a document may be too long to hold in memory. White space round a
     document is no part of it, empty documents are passed over, and lone surrogates (JSON can carry them) become U+FFFD.
@@ -23,35 +23,37 @@ class Source:
     name: str = ""
 
     def documents(self) -> Iterator[str]:
+        """Yield the documents in their order."""
         raise NotImplementedError
 
     def fingerprint(self) -> dict[str, Any]:
-        """What identifies the text, as plain JSON values."""
+        """Return plain JSON values that identify the text, such as hashes of its files."""
         raise NotImplementedError
 
     def share_read(self) -> float | None:
-        """How much of the text the latest pass has read, in [0, 1], about; None if that cannot be told."""
+        """Estimate the share of the text that the latest pass has read, in [0, 1]; None if it is not known."""
         return None
 
     def files(self) -> Sequence["Source"]:
-        """Sources that make up this one in their order, each of which can be read without the others."""
+        """List the sources that make up this one in their order, each readable without the others."""
         return [self]
 
     def parts(self) -> Iterator[tuple[bool, str]]:
-        """(opens a document, text): the documents, the long ones in pieces of at most PART_CHARACTERS."""
+        """Yield (opens a document, text) for the documents; long ones come in pieces of at most PART_CHARACTERS."""
         return split_long(self.documents())
 
     def __iter__(self) -> Iterator[str]:
         return self.beginnings(None)
 
     def beginnings(self, most: int | None) -> Iterator[str]:
-        """Of each document the pieces that begin in its first `most` characters; None: all of it."""
+        """Yield the beginning of each document, up to the piece that passes `most` characters; None: all of it."""
         pieces: list[str] = []
         size = 0
         for first, text in self.parts():
             if first and pieces:
                 yield "".join(pieces)
-                pieces, size = [], 0
+                pieces = []
+                size = 0
             if most is None or size < most:
                 pieces.append(text)
                 size += len(text)
@@ -62,33 +64,41 @@ class Source:
 def lists_of_part(
     source: Source, part: tuple[int, int], lists: Callable[[Source], Iterable[T]]
 ) -> Iterator[tuple[int, T]]:
-    """What `lists` makes of the files of a source, each with its number in the whole: of part (k, n) every n-th file
-    from the k-th on, where there are n; else every n-th list, for which all is read."""
-    (k, n), files, turn = part, source.files(), count()
+    """Yield (number, list) for one part of a source, where `lists` splits each of its files into lists.
+
+    Args:
+        part: (k, n): every n-th file from the k-th on, where there are at least n; else every n-th list, for which all
+            files are read.
+        lists: makes lists of documents, or any values, of a file; each gets its number in the whole source.
+    """
+    (k, n) = part
+    files = source.files()
+    turn = count()
     apart = len(files) >= n
     for number, file in enumerate(files):
         if apart and number % n != k:
             continue
-        for i, each in enumerate(lists(file)):
+        for i, part_list in enumerate(lists(file)):
             if apart or next(turn) % n == k:
-                yield number * MOST_LISTS + i, each
+                yield number * MOST_LISTS + i, part_list
 
 
 def split_long(documents: Iterable[str]) -> Iterator[tuple[bool, str]]:
-    """Documents as `Source.parts` wants them."""
+    """Split documents into (opens a document, text) as `Source.parts` yields them."""
     for document in documents:
         text = valid_unicode(document).strip()
         first = True
         while len(text) > PART_CHARACTERS:
             at = cut_point(text)
             yield first, text[:at]
-            first, text = False, text[at:]
+            first = False
+            text = text[at:]
         if text:
             yield first, text
 
 
 def cut_point(text: str) -> int:
-    """Where to cut a longer text: after the last white space of the thousand characters before, else there."""
+    """Find where to cut a long text: after the last white space in the thousand characters before PART_CHARACTERS."""
     for at in range(PART_CHARACTERS, PART_CHARACTERS - 1000, -1):
         if text[at - 1].isspace():
             return at
@@ -96,7 +106,7 @@ def cut_point(text: str) -> int:
 
 
 def valid_unicode(text: str) -> str:
-    """`text` with surrogate pairs joined and lone surrogates replaced by U+FFFD, so that it can be encoded."""
+    """Join surrogate pairs of a text and replace lone surrogates by U+FFFD, so that it can be encoded."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -105,5 +115,5 @@ def valid_unicode(text: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What a library's error says, in a line."""
+    """Return the first line of a library's error, or the name of its class if it has no text."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -12,10 +12,11 @@ from .text_files import Files, text_field
 
 
 def open_source(spec: str | Path, field: str = "text", document: str = "auto") -> Source:
-    """The source that a corpus argument names.
+    """Open the source that a corpus argument names, such as `python-docs`, a file, a folder or `hub:NAME`.
 
-    field: the field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text.
-    document: what a document of a text file is, see `text_files.Files`.
+    Args:
+        field: the field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text.
+        document: rule for documents of a text file, see `text_files.Files`.
 
     Raises:
         ValueError: nothing of that name, an unknown kind or file ending, an unknown `document` rule.
@@ -39,12 +40,11 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
 
 
 class Hub(Source):
-    """`hub:NAME[:CONFIG]`: the rows of the split "train" (or of the first split) in their order, each a document, its
-    text in `field`.
+    """Text of a data set on the Hugging Face Hub, `hub:NAME[:CONFIG]`: each row a document, its text in `field`.
 
-    Streamed through `datasets`, so nothing of it is kept on disk; the revision is fixed at the first look, so later
-    passes read the same text. Its `files` are those of the data set, as far as `datasets` can read them apart. Needs
-    the network.
+    The rows of the split "train" (or of the first split) come in their order, streamed through `datasets`, so nothing
+    of it is kept on disk; the revision is fixed at the first look, so later passes read the same text. Its `files` are
+    those of the data set, as far as `datasets` can read them apart. Needs the network.
 
     Raises:
         ValueError: no name. While reading: the Hub cannot be reached, has no such data set, configuration or field.
@@ -57,11 +57,14 @@ class Hub(Source):
                 f"Corpus {spec!r} names no data set. Write hub:NAME or hub:NAME:CONFIG, for example "
                 "hub:HuggingFaceFW/fineweb:sample-10BT."
             )
-        self.name, self.field = spec, field
-        self.dataset, self.config = parts[0], parts[1] if len(parts) == 2 else None
+        self.name = spec
+        self.field = field
+        self.dataset = parts[0]
+        self.config = parts[1] if len(parts) == 2 else None
         self._rows: Any = None
         self._about: dict[str, Any] = {}
-        self._seen, self._total = 0, None
+        self._seen = 0
+        self._total = None
 
     def _open(self) -> Any:
         if self._rows is None:
@@ -93,7 +96,8 @@ class Hub(Source):
             yield text_field(row, self.field, f"{name}, row {number}")
 
     def files(self) -> Sequence[Source]:
-        self._seen, count = 0, self._open().num_shards
+        self._seen = 0
+        count = self._open().num_shards
         return [_HubFile(self, number, count) for number in range(count)] if count > 1 else [self]
 
     def fingerprint(self) -> dict[str, Any]:
@@ -105,10 +109,11 @@ class Hub(Source):
 
 
 class _HubFile(Source):
-    """One of the files of a data set of the Hub."""
+    """One file of a data set on the Hub."""
 
     def __init__(self, whole: Hub, number: int, count: int):
-        self.name, self._whole = f"{whole.name}, file {number + 1} of {count}", whole
+        self.name = f"{whole.name}, file {number + 1} of {count}"
+        self._whole = whole
         self._rows = whole._open().shard(count, number)
 
     def documents(self) -> Iterator[str]:
@@ -116,10 +121,13 @@ class _HubFile(Source):
 
 
 def hub_rows(name: str, config: str | None, split: str, way_out: str) -> Any:
-    """The rows of a split of a data set, kept by `datasets` in its cache; each a mapping by column.
+    """Fetch the rows of a split of a Hub data set, which `datasets` caches; each row maps columns to values.
+
+    Args:
+        way_out: advice that ends an error message.
 
     Raises:
-        ValueError: it cannot be fetched; the message ends with `way_out`.
+        ValueError: the data set cannot be fetched.
     """
     import datasets  # a second, which only the Hub is worth
 
@@ -128,7 +136,7 @@ def hub_rows(name: str, config: str | None, split: str, way_out: str) -> Any:
 
 
 def hub_configs(name: str, way_out: str) -> Sequence[str]:
-    """The configurations of a data set.
+    """Fetch the names of the configurations of a Hub data set.
 
     Raises:
         ValueError: as `hub_rows`.

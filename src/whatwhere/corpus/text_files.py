@@ -37,11 +37,12 @@ _ZSTD_BLOCK = 2048  # bytes that are unpacked at once: at most some 60 MB of the
 
 
 class Files(Source):
-    """A file, or all files of known endings below a folder in the order of their sorted paths. A file of another ending
-    is read as text if it is; such files of a folder are passed over, unless it has no other.
+    """Documents of a file, or of all files with known endings below a folder in the order of their sorted paths.
 
-    `document` says what a document of a text file is: "file", the whole file; "blank-line", a block between empty
-    lines; "heading", from one line "= Title =" to the next (WikiText); "line", a line. "auto" looks at the first
+    A file of another ending is read as text if it is; such files of a folder are passed over, unless it has no other.
+
+    `document` is the rule that finds documents in a text file: "file", the whole file; "blank-line", a block between
+    empty lines; "heading", from one line "= Title =" to the next (WikiText); "line", a line. "auto" looks at the first
     megabyte of the first text file: "heading" if its first line that is not empty is a heading; else "file" in a
     folder; else "blank-line" if there is an empty line between others; else "line". A JSON line, a row of a table or a
     parquet row is a document, its text in `field`. The first line of a table names its fields; .csv has commas and may
@@ -49,7 +50,7 @@ class Files(Source):
 
     Raises:
         ValueError: nothing there, an unknown ending and no text, no such file in a folder, an unknown rule. While
-        reading: bytes that are not UTF-8, a damaged file, a field that is not there.
+            reading: bytes that are not UTF-8, a damaged file, a field that is not there.
     """
 
     def __init__(self, path: Path, field: str = "text", document: str = "auto"):
@@ -74,7 +75,8 @@ class Files(Source):
             )
         else:
             self.paths = [path]
-        self.path, self.field = path, field
+        self.path = path
+        self.field = field
         self.name = path.resolve().name
         self._sizes = [p.stat().st_size for p in self.paths]
         self._done = 0
@@ -84,7 +86,7 @@ class Files(Source):
         self.document = document if document != "auto" or text is None else _guess_rule(text, path.is_dir())
 
     def fingerprint(self) -> dict[str, Any]:
-        """Names, sizes and SHA-256 of the files as stored, and how they are read."""
+        """Return names, sizes and SHA-256 of the files as stored, and the rule and field by which they are read."""
         if self._fingerprint is None:
             base = self.path if self.path.is_dir() else self.path.parent
             files = []
@@ -114,12 +116,12 @@ class Files(Source):
 
 
 def _kind(path: Path) -> str | None:
-    """Kind of a file by the ending below a compression's; None if unknown, then text."""
+    """Return the kind of a file by the ending below a compression's; None if unknown, then text."""
     return _KINDS.get(_ending(path))
 
 
 def _is_text(path: Path) -> bool:
-    """Whether a file of an unknown ending begins as text in UTF-8 does."""
+    """Tell if a file of an unknown ending begins as text in UTF-8 does."""
     try:
         with open(path, "rb") as raw:
             return "\0" not in next(_characters(path, raw), "")
@@ -128,7 +130,7 @@ def _is_text(path: Path) -> bool:
 
 
 def _ending(path: Path) -> str:
-    """The ending below a compression's."""
+    """Return the ending of a file's name below that of a compression."""
     name = path.name.lower()
     for packed in _PACKED:
         name = name.removesuffix(packed)
@@ -136,7 +138,7 @@ def _ending(path: Path) -> str:
 
 
 def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
-    """The unpacked bytes of a file, about a megabyte at a time.
+    """Yield the unpacked bytes of a file, about a megabyte at a time.
 
     Raises:
         ValueError: it is damaged, or unpacks to more than any text does.
@@ -169,7 +171,7 @@ def _unpacked(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
 
 
 def _unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
-    """By hand, because the library's reader takes a file that was cut off for a whole one."""
+    """Unpack by hand, because the library's reader takes a file that was cut off for a whole one."""
     frame = zstandard.ZstdDecompressor().decompressobj()
     begun = False
     while block := raw.read(_ZSTD_BLOCK):
@@ -178,7 +180,8 @@ def _unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
             yield frame.decompress(block)
             block = frame.unused_data
             if frame.eof:
-                frame, begun = zstandard.ZstdDecompressor().decompressobj(), False
+                frame = zstandard.ZstdDecompressor().decompressobj()
+                begun = False
     if begun:
         raise EOFError("it ends inside a frame")
 
@@ -191,9 +194,11 @@ def _not_utf8(path: Path, at: int, byte: int) -> ValueError:
 
 
 def _characters(path: Path, raw: IO[bytes]) -> Iterator[str]:
-    """The text of a file in pieces, line ends as \\n, without a byte-order mark."""
+    """Yield the text of a file in pieces, line ends as \\n, without a byte-order mark."""
     newlines = io.IncrementalNewlineDecoder(None, translate=True)
-    rest, offset, start = b"", 0, True
+    rest = b""
+    offset = 0
+    start = True
     for block in _blocks(path, raw):
         data = rest + block
         try:
@@ -203,7 +208,8 @@ def _characters(path: Path, raw: IO[bytes]) -> Iterator[str]:
         rest = data[used:]
         offset += used
         if start and text:
-            text, start = text.removeprefix("\ufeff"), False
+            text = text.removeprefix("\ufeff")
+            start = False
         yield newlines.decode(text)
     if rest:
         raise _not_utf8(path, offset, rest[0])
@@ -211,8 +217,9 @@ def _characters(path: Path, raw: IO[bytes]) -> Iterator[str]:
 
 
 def _lines(chunks: Iterator[str]) -> Iterator[tuple[bool, str]]:
-    """(opens a line, text): lines with their \\n, the endless ones in pieces."""
-    rest, first = "", True
+    """Yield (opens a line, text): lines with their \\n, endless ones in pieces."""
+    rest = ""
+    first = True
     for chunk in chunks:
         rest += chunk
         *whole, rest = rest.split("\n")
@@ -222,28 +229,34 @@ def _lines(chunks: Iterator[str]) -> Iterator[tuple[bool, str]]:
         while len(rest) > PART_CHARACTERS:
             at = cut_point(rest)
             yield first, rest[:at]
-            first, rest = False, rest[at:]
+            first = False
+            rest = rest[at:]
     if rest:
         yield first, rest
 
 
 def _text_parts(lines: Iterator[tuple[bool, str]], rule: str) -> Iterator[tuple[bool, str]]:
-    """(opens a document, text) from the lines of a file."""
-    held: list[str] = []
-    size, opens = 0, True
+    """Yield (opens a document, text) from the lines of a file."""
+    lines_of_part: list[str] = []
+    size = 0
+    opens = True
     for line_opens, line in lines:
         blank = line_opens and not line.strip()
         begins = line_opens and (rule == "line" or (rule == "heading" and _HEADING.match(line) is not None))
         if begins or (rule == "blank-line" and blank):
-            yield from _part(opens, "".join(held).rstrip())
-            held, size, opens = [], 0, True
-        elif size + len(line) > PART_CHARACTERS and held:
-            yield from _part(opens, "".join(held))
-            held, size, opens = [], 0, False
-        if held or not blank or not opens:
-            held.append(line)
+            yield from _part(opens, "".join(lines_of_part).rstrip())
+            lines_of_part = []
+            size = 0
+            opens = True
+        elif size + len(line) > PART_CHARACTERS and lines_of_part:
+            yield from _part(opens, "".join(lines_of_part))
+            lines_of_part = []
+            size = 0
+            opens = False
+        if lines_of_part or not blank or not opens:
+            lines_of_part.append(line)
             size += len(line)
-    yield from _part(opens, "".join(held).rstrip())
+    yield from _part(opens, "".join(lines_of_part).rstrip())
 
 
 def _part(opens: bool, text: str) -> Iterator[tuple[bool, str]]:
@@ -253,7 +266,7 @@ def _part(opens: bool, text: str) -> Iterator[tuple[bool, str]]:
 
 
 def _guess_rule(path: Path, folder: bool) -> str:
-    """What "auto" means for a text file; see `Files`."""
+    """Choose the rule that "auto" means for a text file; see `Files`."""
     with open(path, "rb") as raw:
         text = next((t for t in _characters(path, raw) if t.strip()), "").strip()
     if _HEADING.match(text.partition("\n")[0]):
@@ -271,7 +284,11 @@ def _json_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
 def json_rows(
     path: Path, raw: IO[bytes] | None = None, wanted: str = "an object"
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(place, object) of each line of a JSON-lines file, plain or packed, that is not empty.
+    """Yield (place, object) for each line of a JSON-lines file, plain or packed, that is not empty.
+
+    Args:
+        raw: the open file; None: open `path`, and refuse one without data.
+        wanted: name of the wanted object, for messages.
 
     Raises:
         ValueError: a line that is no object; without `raw`, as `data_lines`.
@@ -282,11 +299,11 @@ def json_rows(
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise ValueError(f"{place}: not JSON ({error}).") from error
+                raise ValueError(f"{place}: not JSON ({error}). Mend the line.") from error
             except RecursionError as error:
-                raise ValueError(f"{place}: JSON nested too deeply.") from error
+                raise ValueError(f"{place}: JSON nested too deeply. Leave the line out.") from error
             if not isinstance(row, dict):
-                raise ValueError(f"{place}: {wanted} is wanted, this is a {type(row).__name__}.")
+                raise ValueError(f"{place}: {wanted} is wanted, this is a {type(row).__name__}. Mend the line.")
             if "\\ud" in line.lower():  # only as an escape can half a character stand there
                 row = {key: valid_unicode(value) if isinstance(value, str) else value for key, value in row.items()}
             yield place, row
@@ -296,18 +313,17 @@ def _table_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     rows = table_rows(path, whole_lines(path, raw))
     _, names = next(rows, (0, []))
     if names and field not in names:
-        there = f"Its first line must name the fields, there: {some_names(names)}"
-        raise _no_field(path, field, there)
+        columns = f"Its first line must name the fields, there: {some_names(names)}"
+        raise _no_field(path, field, columns)
     for _, row in rows:
         yield row[names.index(field)]
 
 
 def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """(number of its last line, fields) of each row of the lines of a .tsv or .csv file, the header first; all are as
-    wide as it.
+    """Yield (number of its last line, fields) for each row of a .tsv or .csv file, the header first.
 
     Raises:
-        ValueError: a row of another width, or broken quotes.
+        ValueError: a row that is not as wide as the header, or broken quotes.
     """
     csv.field_size_limit(_LONGEST_ROW)  # the module's own limit, 131,072, is less than some documents have
     tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if _ending(path) == ".tsv" else {}
@@ -332,7 +348,11 @@ def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str
 
 
 def whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
-    """The lines of a table or a JSON-lines file, with their \\n."""
+    """Yield the lines of a table or a JSON-lines file, each with its \\n, however long.
+
+    Raises:
+        ValueError: a line of more than 2^27 characters, or as `Files` while it reads.
+    """
     pieces: list[str] = []
     for number, (_, text) in enumerate(_lines(_characters(path, raw)), 1):
         pieces.append(text)
@@ -342,17 +362,17 @@ def whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
         elif len(pieces) * PART_CHARACTERS > _LONGEST_ROW:
             raise ValueError(
                 f"{path}: a line of more than {_LONGEST_ROW:,} characters after {number - len(pieces):,} others: no "
-                "table."
+                "table. Give a file of shorter lines."
             )
     if pieces:
         yield "".join(pieces)
 
 
 def data_lines(path: Path) -> Iterator[str]:
-    """The lines of a file without which there is nothing to do, plain or packed, as `whole_lines`.
+    """Yield the lines of a data file, plain or packed, that must not be empty; otherwise as `whole_lines`.
 
     Raises:
-        ValueError: all are empty.
+        ValueError: all lines are empty, or as `whole_lines`.
     """
     empty = True
     with path.open("rb") as raw:
@@ -364,28 +384,33 @@ def data_lines(path: Path) -> Iterator[str]:
 
 
 def empty_file(path: Path) -> ValueError:
-    """What is said of a file with nothing in it."""
+    """Build the error that refuses a file with nothing in it."""
     return ValueError(f"{path} is empty. Bring a complete copy.")
 
 
 def text_field(row: dict[str, Any], field: str, place: str) -> str:
-    """The text of a field; null is an empty text."""
+    """Return the text of a field in a row; null is an empty text.
+
+    Raises:
+        ValueError: no such field, or a value that is no text; the message begins with `place`.
+    """
     if field not in row:
         raise _no_field(place, field, f"Fields there: {some_names([*row]) or 'none'}")
     value = row[field]
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{place}: field {field!r} is of type {type(value).__name__}, not text.")
+        kind = type(value).__name__
+        raise ValueError(f"{place}: field {field!r} is of type {kind}, not text. Name one of text: --field NAME.")
     return value or ""
 
 
 def some_names(names: Sequence[Any]) -> str:
-    """The first names of columns, in a line."""
+    """Join the first 20 names of columns in one line, and count the rest."""
     more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
     return ", ".join(str(name)[:40] for name in names[:20]) + more
 
 
-def _no_field(place: str | Path, field: str, there: str) -> ValueError:
-    return ValueError(f"{place}: no field {field!r}. {there}. Name the one that holds the text: --field NAME.")
+def _no_field(place: str | Path, field: str, known: str) -> ValueError:
+    return ValueError(f"{place}: no field {field!r}. {known}. Name the one that holds the text: --field NAME.")
 
 
 def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
@@ -395,7 +420,9 @@ def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
                 plain.write(block)
             plain.seek(0)
         try:
-            file, row, size = pq.ParquetFile(plain), 0, path.stat().st_size
+            file = pq.ParquetFile(plain)
+            row = 0
+            size = path.stat().st_size
             names = file.schema_arrow.names
             if field not in names:
                 raise _no_field(path, field, f"Fields there: {some_names(names)}")
@@ -413,4 +440,6 @@ def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
                 f"{path} is no readable parquet file ({first_line(error)[:200]}). Get the file again."
             ) from error
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: field {field!r} holds bytes that are not UTF-8 after row {row}.") from error
+            raise ValueError(
+                f"{path}: field {field!r} holds bytes that are not UTF-8 after row {row}. Write it again in UTF-8."
+            ) from error

@@ -28,7 +28,8 @@ NEWLINE_TOKEN = "[NL]"
 _LINE_BREAKS = Regex("\\s*[\\n\\r\u2028\u2029]\\s*")
 TRAINING_CHARACTERS = 50_000_000  # held in memory while a tokenizer is trained
 _GIVE_A_TOKENIZER = "Give a vocabulary file, a tokenizer folder or a Hub name such as bert-base-uncased."
-_LONGEST_WORD, _LONGEST_TRAINED = 100, 1000  # characters of a word that is not [UNK], and of one that is trained on
+_LONGEST_WORD = 100  # characters of a word that is not [UNK], and of one that is trained on
+_LONGEST_TRAINED = 1000
 _MOST_CHARACTERS = 1000  # different characters of a trained vocabulary
 # Tokenizers that are made from a corpus by name: what a token is, for text that is no prose (code, tags, protein
 # strings).
@@ -42,31 +43,35 @@ MOST_UNITS = 50_000
 def build_tokenizer(
     spec: str | Path | None, texts: Iterable[str], vocab_size: int | None = None, newline_token: bool = False
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer that an argument names: one to load, "words" or "characters" of `texts`, or none: a WordPiece.
+    """Load the tokenizer that an argument names, or build one from texts: words, characters, or a WordPiece.
 
-    vocab_size: entries of one that is made; default 4,096 for a WordPiece, 50,000 for words and characters.
-        newline_token: it carries [NL].
+    Args:
+        spec: as `load_tokenizer`; "words" or "characters": as `unit_tokenizer`; None: train a WordPiece.
+        vocab_size: entries of one that is built; default 4,096 for a WordPiece, 50,000 for words and characters.
+        newline_token: make it turn line breaks into [NL].
 
     Raises:
         ValueError: as `train_tokenizer`, `unit_tokenizer` and `load_tokenizer`.
     """
     if spec is None:
         return train_tokenizer(texts, vocab_size or 4096, newline_token=newline_token)
-    made = str(spec) in UNITS
-    tokenizer = unit_tokenizer(str(spec), texts, vocab_size or MOST_UNITS) if made else load_tokenizer(spec)
+    builds = str(spec) in UNITS
+    tokenizer = unit_tokenizer(str(spec), texts, vocab_size or MOST_UNITS) if builds else load_tokenizer(spec)
     return add_newline_token(tokenizer) if newline_token else tokenizer
 
 
 def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
-    """A tokenizer from a vocabulary file, a tokenizer folder, a Hub name (needs the network), or `reference` (shipped).
+    """Load a fast tokenizer from a vocabulary file, a tokenizer folder, a Hub name, or `reference` (shipped).
 
-    A vocabulary file (one token a line) gives BERT's tokenizer, lower-cased unless it has upper-case letters itself.
+    A vocabulary file (one token a line) gives BERT's tokenizer, lower-cased unless it has upper-case letters itself. A
+    Hub name needs the network.
 
     Raises:
         ValueError: nothing is there, the vocabulary lacks a special token, or the tokenizer is no fast one.
     """
     spec = model_source(spec)
-    path, name = Path(spec), str(spec)
+    path = Path(spec)
+    name = str(spec)
     looks_like_path = (
         path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1 or path.suffix in (".txt", ".json")
     )
@@ -79,15 +84,15 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
         try:
             tokenizer = _from_files(name)
         except Exception as error:  # the library of tokenizers raises no class of its own
-            if path.is_dir() and (lacking := without_file(path)):
-                raise ValueError(lacking) from None
+            if path.is_dir() and (problem := without_file(path)):
+                raise ValueError(problem) from None
             raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {_GIVE_A_TOKENIZER}") from error
     check_tokenizer(tokenizer, name)
     return tokenizer  # type: ignore[no-any-return]
 
 
 def open_tokenizer(source: str) -> Any:
-    """Open the tokenizer that was saved with a model: its folder or Hub name; of a checkpoint, that of its run.
+    """Open the tokenizer saved with a model, from its folder or Hub name; of a checkpoint, that of its run.
 
     Raises:
         ValueError: there is none, or a damaged one.
@@ -105,8 +110,8 @@ def open_tokenizer(source: str) -> Any:
     try:
         return _from_files(source)
     except Exception as error:  # the library of tokenizers raises no class of its own
-        if local and (lacking := without_file(Path(source))):
-            raise ValueError(lacking) from None
+        if local and (problem := without_file(Path(source))):
+            raise ValueError(problem) from None
         raise ValueError(f"The tokenizer of {source} does not load ({shortly(error)}). Use a complete copy.") from None
 
 
@@ -116,7 +121,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 
 def _from_files(name: str) -> Any:
-    """Open a tokenizer of transformers, without code of its folder; the Hub is asked for what is no folder alone."""
+    """Open a tokenizer of transformers, without code of its folder; ask the Hub only for what is no folder."""
     local = Path(name).is_dir()
     if not local:
         ask_once(name, "tokenizer_config.json", "tokenizer.json", "vocab.txt")
@@ -146,7 +151,7 @@ def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
         tokens = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path} is not UTF-8 (byte {error.start}), so it is no vocabulary file of one token a line."
+            f"{path} is not UTF-8 (byte {error.start}), so it is no vocabulary file of one token a line. Convert it."
         ) from error
     while tokens and not tokens[-1]:
         tokens.pop()
@@ -157,13 +162,15 @@ def _from_vocabulary(path: Path) -> PreTrainedTokenizerFast:
             f"{' '.join(SPECIAL_TOKENS)}."
         )
     if len(vocabulary) != len(tokens):
-        raise ValueError(f"{path} names a token twice: {len(tokens)} lines, {len(vocabulary)} different tokens.")
+        raise ValueError(
+            f"{path} names a token twice: {len(tokens)} lines, {len(vocabulary)} different tokens. Leave one out."
+        )
     lowercase = not any(t != t.lower() for t in vocabulary if not (t.startswith("[") and t.endswith("]")))
     return _wordpiece(vocabulary, lowercase, newline_token=False)
 
 
 def _wordpiece(vocabulary: dict[str, int], lowercase: bool, newline_token: bool) -> PreTrainedTokenizerFast:
-    """BERT's tokenizer round a vocabulary."""
+    """Build BERT's tokenizer round a vocabulary."""
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD))
     backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -174,7 +181,7 @@ def _wordpiece(vocabulary: dict[str, int], lowercase: bool, newline_token: bool)
 
 
 def without_file(folder: Path) -> str:
-    """What is said of a folder whose files make no tokenizer, for want of tokenizer.json; "" where that is there."""
+    """Write the message that refuses a folder without tokenizer.json whose other files make no tokenizer; else ""."""
     if (folder / "tokenizer.json").is_file():
         return ""
     return f"{folder} lacks tokenizer.json, and its other files make no tokenizer. Use a complete copy."
@@ -185,7 +192,7 @@ def _named(texts: Iterable[str]) -> str:
 
 
 def _finished(backend: Tokenizer) -> PreTrainedTokenizerFast:
-    """`backend` with BERT's special tokens and its [CLS] ... [SEP] template."""
+    """Add BERT's special tokens and its [CLS] ... [SEP] template to a backend."""
     backend.add_special_tokens(list(SPECIAL_TOKENS))
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
@@ -196,7 +203,7 @@ def _finished(backend: Tokenizer) -> PreTrainedTokenizerFast:
 
 
 def _see_line_breaks(backend: Tokenizer) -> None:
-    """Makes `backend` turn each run of line breaks into [NL]: an ordinary token, masked and predicted as others."""
+    """Make a backend turn each run of line breaks into [NL]: an ordinary token, masked and predicted as others."""
     before = [backend.normalizer] if backend.normalizer is not None else []
     backend.normalizer = normalizers.Sequence([normalizers.Replace(_LINE_BREAKS, NEWLINE_TOKEN), *before])
     # normalized=True: the token is looked for after lower-casing, where "[NL]" reads "[nl]".
@@ -204,7 +211,7 @@ def _see_line_breaks(backend: Tokenizer) -> None:
 
 
 def add_newline_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """A copy of `tokenizer` that turns each run of line breaks into [NL]; a new id at the end unless it has that."""
+    """Copy a tokenizer and make the copy turn each run of line breaks into [NL], with a new id at the end if needed."""
     if has_newline_token(tokenizer):
         return tokenizer
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -213,13 +220,13 @@ def add_newline_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizer
 
 
 def has_newline_token(tokenizer: PreTrainedTokenizerFast) -> bool:
-    """Whether line breaks reach the model as [NL]."""
+    """Tell if a tokenizer turns line breaks into [NL]."""
     encoding = tokenizer.backend_tokenizer.encode("a\nb", add_special_tokens=False)
     return tokenizer.get_vocab().get(NEWLINE_TOKEN) in encoding.ids
 
 
 def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
-    """The five ids that EncoderConfig wants: pad, unk, cls, sep and mask `_token_id`.
+    """Return the five ids that EncoderConfig wants: pad, unk, cls, sep and mask `_token_id`.
 
     Raises:
         ValueError: the tokenizer lacks one of them.
@@ -235,8 +242,10 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
 
 
 def _without_long_words(text: str, backend: Tokenizer) -> str:
-    """A text without words that are too long for the trainer, which takes longer over them than in proportion, half a
-    minute over one of 200,000 characters; to the tokenizer they are [UNK] in any case."""
+    """Drop words of more than a thousand characters, over which the trainer takes far longer than in proportion.
+
+    A word of 200,000 characters takes it half a minute; to the tokenizer such words are [UNK] in any case.
+    """
 
     def short(run: re.Match[str]) -> str:
         words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(run.group()))
@@ -248,10 +257,11 @@ def _without_long_words(text: str, backend: Tokenizer) -> str:
 def train_tokenizer(
     texts: Iterable[str], vocab_size: int = 4096, newline_token: bool = True, max_characters: int = TRAINING_CHARACTERS
 ) -> PreTrainedTokenizerFast:
-    """A lower-casing WordPiece trained on `texts`: ids [PAD] 0 [UNK] 1 [CLS] 2 [SEP] 3 [MASK] 4, then [NL] 5 if asked.
+    """Train a lower-casing WordPiece on texts; the same texts give the same ids.
 
-    The same texts give the same ids: after the special tokens come single characters, then longer pieces, each sorted.
-    Reading stops after `max_characters`: a vocabulary of some thousand pieces hardly changes after ten million.
+    Ids are [PAD] 0 [UNK] 1 [CLS] 2 [SEP] 3 [MASK] 4, then [NL] 5 if asked, then single characters, then longer pieces,
+    each sorted. Reading stops after `max_characters`: a vocabulary of some thousand pieces hardly changes after ten
+    million.
 
     Raises:
         ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
@@ -260,16 +270,18 @@ def train_tokenizer(
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    held = [_without_long_words(text, backend) for text in _beginning(texts, max_characters, vocab_size, len(special))]
-    if not any(held):
+    read_texts = [
+        _without_long_words(text, backend) for text in _beginning(texts, max_characters, vocab_size, len(special))
+    ]
+    if not any(read_texts):
         why = f"it is empty, or its words all have more than {_LONGEST_TRAINED:,} characters"
         raise ValueError(f"No text to train a tokenizer on in {_named(texts)}: {why}. Give a corpus that has some.")
     # Left alone, the trainer numbers continuations in the order of a hash map and breaks ties by these numbers, so that
     # two runs differ. Named in advance they have a fixed order.
-    characters = backend.normalizer.normalize_str(" ".join(sorted(set().union(*map(set, held)))))
+    characters = backend.normalizer.normalize_str(" ".join(sorted(set().union(*map(set, read_texts)))))
     alphabet = sorted(set(characters) - set(" "))
     if len(alphabet) > _MOST_CHARACTERS:  # of characters that are equally rare it would keep some by chance
-        counts = Counter(backend.normalizer.normalize_str("\n".join(held)))
+        counts = Counter(backend.normalizer.normalize_str("\n".join(read_texts)))
         alphabet = sorted(alphabet, key=lambda c: (-counts[c], c))[:_MOST_CHARACTERS]
     continuations = [f"##{c}" for c in sorted(set(characters)) if _inside_words(c)][:_MOST_CHARACTERS]
     trainer = trainers.WordPieceTrainer(
@@ -279,7 +291,7 @@ def train_tokenizer(
         initial_alphabet=alphabet,
         show_progress=False,
     )
-    backend.train_from_iterator(held, trainer)
+    backend.train_from_iterator(read_texts, trainer)
     pieces = sorted(
         set(backend.get_vocab()) - set(special), key=lambda t: (len(t.removeprefix("##")), t.startswith("##"), t)
     )
@@ -289,10 +301,13 @@ def train_tokenizer(
 def unit_tokenizer(
     unit: str, texts: Iterable[str], vocab_size: int = MOST_UNITS, max_characters: int = TRAINING_CHARACTERS
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer of the most frequent words (between white space) or characters of `texts`; others are [UNK].
+    """Build a tokenizer of the most frequent words (between white space) or characters of texts; others are [UNK].
 
     Special tokens as in `train_tokenizer`, then by falling count, equal counts by the alphabet. White space is a
     character too.
+
+    Args:
+        unit: "words" or "characters".
 
     Raises:
         ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
@@ -301,18 +316,18 @@ def unit_tokenizer(
     backend.pre_tokenizer = UNITS[unit]
     trainer = trainers.WordLevelTrainer(vocab_size=vocab_size, special_tokens=[], show_progress=False)
     backend.train_from_iterator(_beginning(texts, max_characters, vocab_size, len(SPECIAL_TOKENS)), trainer)
-    found = backend.get_vocab()
-    if not found:
+    counts = backend.get_vocab()
+    if not counts:
         raise ValueError(f"No text to take {unit} from in {_named(texts)}: it is empty. Give a corpus that has some.")
     # A text may hold the names of special tokens.
-    units = [token for token in sorted(found, key=found.__getitem__) if token not in SPECIAL_TOKENS]
+    units = [token for token in sorted(counts, key=counts.__getitem__) if token not in SPECIAL_TOKENS]
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *units][:vocab_size])}
     backend.model = models.WordLevel(vocabulary, unk_token="[UNK]")
     return _finished(backend)
 
 
 def _beginning(texts: Iterable[str], characters: int, vocab_size: int, special: int) -> Iterator[str]:
-    """The first texts, about so many characters."""
+    """Yield the first texts, about so many characters."""
     if vocab_size <= special:
         raise ValueError(f"vocab_size={vocab_size} leaves no room beside {special} special tokens. Use 1000 or more.")
     for _, text in texts.parts() if isinstance(texts, Source) else split_long(texts):
@@ -323,7 +338,7 @@ def _beginning(texts: Iterable[str], characters: int, vocab_size: int, special: 
 
 
 def _inside_words(character: str) -> bool:
-    """Whether BERT's pre-tokeniser can leave the character inside a word: no space, punctuation, Chinese character."""
+    """Tell if BERT's pre-tokeniser can leave the character inside a word: no space, punctuation, Chinese character."""
     return not (
         character.isspace()
         or character in string.punctuation
@@ -333,11 +348,11 @@ def _inside_words(character: str) -> bool:
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerFast) -> str:
-    """sha256 of the tokenizer as its library writes it: rules, vocabulary, and how a call cuts and fills texts."""
+    """Return the SHA-256 of a tokenizer as its library writes it: rules, vocabulary, how it cuts and fills texts."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
 
 
 def tokenizer_rules(backend: Tokenizer) -> dict[str, Any]:
-    """What decides the ids of a text; how it is cut or filled up does not, and a call may have changed that."""
+    """Return the rules of a tokenizer that decide the ids of a text, without those that cut it or fill it up."""
     rules: dict[str, Any] = json.loads(backend.to_str())
     return {key: value for key, value in rules.items() if key not in ("version", "truncation", "padding")}

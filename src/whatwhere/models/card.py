@@ -1,4 +1,4 @@
-"""What a trained folder says about itself: a model card (README.md), and a few lines inside the weights' files."""
+"""Model cards (README.md) of trained folders, and the metadata in the header of their weights."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from ..papers import bibtex
 from ..version import VERSION
 from .lengths import most_tokens
 
-# Who published which part of a scheme: (field, value) of the configuration → source. An own scheme has none here.
+# Who published which part of a scheme: (field, value) of the configuration → source. A user's scheme has none here.
 PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("block", "neobert"): ("neobert",),
     ("block", "bert"): ("bert",),
@@ -37,12 +37,27 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("relative_special", "each"): ("dstg",),
     ("rotation", "rope"): ("rope",),
 }
-# What a card and the weights' files say of a scheme, where it is not the default.
+# Fields of a scheme that a card and the metadata name where they differ from the default.
 SCHEME_FIELDS = (
-    *("absolute", "absolute_special", "untied"),
-    *("table_width", "table_rank", "table_file", "table_start", "table_scale"),
-    *("relative", "relative_shared", "relative_special", "alibi_slopes", "rotation", "reset"),
-    *("stream_qk", "stream_feed_forward", "stream_values", "mlm_head", "residual"),
+    "absolute",
+    "absolute_special",
+    "untied",
+    "table_width",
+    "table_rank",
+    "table_file",
+    "table_start",
+    "table_scale",
+    "relative",
+    "relative_shared",
+    "relative_special",
+    "alibi_slopes",
+    "rotation",
+    "reset",
+    "stream_qk",
+    "stream_feed_forward",
+    "stream_values",
+    "mlm_head",
+    "residual",
 )
 
 _ROWS = {  # what a window of `join` and `pieces` holds
@@ -55,23 +70,23 @@ _ROWS = {  # what a window of `join` and `pieces` holds
 
 
 def sources(config: EncoderConfig) -> list[str]:
-    """Keys of `CITATIONS` that a configuration is made of: the scheme's first, the block's last."""
-    found: list[str] = []
+    """List the keys of `CITATIONS` for the parts of a configuration: those of the scheme first, of the block last."""
+    names: list[str] = []
     for (field, value), keys in PARTS.items():
         if getattr(config, field) == value and (config.position_size or field != "stream_qk"):
-            found += keys
+            names += keys
     block = PARTS["block", config.block]
-    return [key for key in dict.fromkeys(found) if key not in block] + list(block)
+    return [key for key in dict.fromkeys(names) if key not in block] + list(block)
 
 
 def corpus_name(corpus: str) -> str:
-    """How a corpus may be named in public: a file or folder by its last name only."""
+    """Return the name of a corpus that may be published: of a file or folder only its last part."""
     known = corpus == "python-docs" or re.match(r"(hub|synthetic):", corpus)
     return re.sub(r"[`|\s]+", " ", corpus if known else Path(corpus).name)
 
 
 def weights_metadata(config: Any, run: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, str]:
-    """The head of every weights file: texts only, and nothing that another run of the same settings would change."""
+    """Build the metadata in the header of a weights file: texts only, equal for every run of the same settings."""
     scheme = ("preset", "block", *(field for field in SCHEME_FIELDS if field not in ("table_file", "table_start")))
     sizes = "hidden_size position_size num_hidden_layers num_attention_heads vocab_size max_position_embeddings".split()
     measured = ("size", "parameters", "seed", "steps", "tokens", "validation_loss", "validation_accuracy")
@@ -86,7 +101,7 @@ def _rows(rows: Mapping[str, Any]) -> str:
 
 
 def _own_parts(config: Any) -> list[str]:
-    """The fields that name a part which no source here published."""
+    """Name the fields whose part none of the cited papers published."""
     if not isinstance(config, EncoderConfig):
         return []
     parts = [(field, getattr(config, field)) for field in ("absolute", "relative", "rotation")]
@@ -96,7 +111,8 @@ def _own_parts(config: Any) -> list[str]:
 def _scheme(config: Any) -> dict[str, Any]:
     if not isinstance(config, EncoderConfig):
         return {"architecture": f"`{config.model_type}`, of transformers"}
-    d_pos, width = config.position_size, config.hidden_size
+    d_pos = config.position_size
+    width = config.hidden_size
     streams = f"two: columns 0 to {d_pos - 1} position, {d_pos} to {width - 1} meaning" if d_pos else "one"
     source = SOURCES.get(config.preset)
     name = f"`{config.preset}`" + (f" ({source})" if source else "")
@@ -134,19 +150,20 @@ def _page(
     tags: Sequence[str] = (),
     **words: Any,
 ) -> str:
-    """A card of `card.md.j2`: `kind` chooses its sections, `words` fill those of one kind alone."""
+    """Render a card with `card.md.j2`: `kind` chooses its sections, `words` fill the sections of one kind alone."""
     ours = isinstance(config, EncoderConfig)
     name = config.preset if ours else config.model_type
-    own = ["whatwhere", "encoder", "positional-encoding", name, "custom_code"] if ours else ["whatwhere", name]
+    general_tags = ["whatwhere", "encoder", "positional-encoding", name, "custom_code"] if ours else ["whatwhere", name]
     head = {
         "library_name": "transformers",
         "pipeline_tag": task,
         "language": language,
-        "tags": [*own, *tags],
+        "tags": [*general_tags, *tags],
     }
     most = most_tokens(config)
     longest = f"{most} tokens" if most else f"not limited by the scheme; trained on {run['length']} tokens"
-    width, d_ff = config.hidden_size, getattr(config, "intermediate_size", "–")
+    width = config.hidden_size
+    d_ff = getattr(config, "intermediate_size", "–")
     size = {
         "parameters": f"{summary['parameters']:,}, {summary['embedding_parameters']:,} of them word embeddings",
         "layers, heads": f"{config.num_hidden_layers}, {config.num_attention_heads}",
@@ -178,9 +195,11 @@ def _page(
 
 
 def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str) -> dict[str, Any]:
-    """The rows that say how an encoder was pretrained."""
+    """Build the rows of a card that tell how an encoder was pretrained."""
     masking = "all of them masked" if run["masking"] == "all" else "80 % masked, 10 % replaced, 10 % kept"
-    loss, accuracy, held_out = summary["validation_loss"], summary["validation_accuracy"], "no held-out text"
+    loss = summary["validation_loss"]
+    accuracy = summary["validation_accuracy"]
+    held_out = "no held-out text"
     if loss is not None:
         held_out = f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
     windows = f"{run['batch_size']} windows of {run['length']} tokens"
@@ -199,7 +218,7 @@ def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str
 
 
 def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
-    """The card of a pretrained encoder, as Markdown with the hub's YAML head.
+    """Write the model card of a pretrained encoder, as Markdown with the YAML head that the Hub reads.
 
     Args:
         run: the settings of the pretraining, as a `PretrainConfig` dumps them.
@@ -214,8 +233,9 @@ def model_card(config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[s
 
 
 def rows_cut(summary: Mapping[str, Any], length: int) -> str:
-    """How many rows of a fine-tuning were longer than `length` tokens, and how much of them is gone; empty if none."""
-    cut, share = summary["truncated"], summary.get("share_cut")
+    """Tell how many rows of a fine-tuning were longer than `length` tokens, and what they lost; "" if none."""
+    cut = summary["truncated"]
+    share = summary.get("share_cut")
     parts = [f"{cut:,} of {summary['rows']:,} training rows ({cut / summary['rows']:.0%})"] if cut else []
     if dev := summary.get("dev_truncated"):
         parts.append(f"{dev:,} of {summary['dev_rows']:,} dev rows ({dev / summary['dev_rows']:.0%})")
@@ -224,12 +244,13 @@ def rows_cut(summary: Mapping[str, Any], length: int) -> str:
 
 
 def classifier_card(config: Any, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
-    """The card of a fine-tuned classifier, as `model_card` makes that of an encoder.
+    """Write the model card of a fine-tuned classifier, as Markdown with the YAML head that the Hub reads.
 
     Args:
         run: the settings, as a `FinetuneConfig` dumps them. summary: what `finetune` returns.
     """
-    data, dev = corpus_name(run["data"]), corpus_name(run["dev"])
+    data = corpus_name(run["data"])
+    dev = corpus_name(run["dev"])
     columns = [f"`{run[key]}`" for key in ("text", "text_pair", "label") if run[key]]
     classes = [f"`{name}`" for name in summary["labels"]]
     steps = f"{summary['steps']:,} steps of {run['batch_size']}, at most {run['length']} tokens each"
@@ -252,26 +273,27 @@ def classifier_card(config: Any, run: Mapping[str, Any], summary: Mapping[str, A
 def reference_card(
     config: EncoderConfig, run: Mapping[str, Any], summary: Mapping[str, Any], *, text: str, licence: str
 ) -> str:
-    """The card of the model that comes with the package.
+    """Write the model card of the reference model, which is installed with the package.
 
     Args:
         run, summary: as for `model_card`; `summary["reference"]` holds what `examples/make_reference.py` measured.
         text, licence: what the model read, and under which licence that text is.
     """
-    found = summary["reference"]
+    facts = summary["reference"]
     storage = {
         "stored as": "bfloat16; it opens and computes in float32, as `config.json` says",
-        "size of the folder": f"{found['bytes']:,} bytes",
-        "held-out loss": f"{found['loss']:.4f} nats per masked token in {found['windows']} windows, "
-        f"{found['loss_float32']:.4f} before",
-        "logits": f"at most {found['largest_logit_difference']:.3f} from those of the unrounded model on these windows",
+        "size of the folder": f"{facts['bytes']:,} bytes",
+        "held-out loss": f"{facts['loss']:.4f} nats per masked token in {facts['windows']} windows, "
+        f"{facts['loss_float32']:.4f} before",
+        "logits": f"at most {facts['largest_logit_difference']:.3f} from those of the unrounded model on these windows",
     }
     streams = {"all": "the whole state", "position": "the position stream", "semantic": "the semantic stream"}
     measured = {
         f"R² of position in {streams[part]}": ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in r2)
-        for part, r2 in found["r2"].items()
+        for part, r2 in facts["r2"].items()
     }
-    measured["two components of the position table"] = f"{found['two_components']:.0%} of its variance"
-    training, words = _pretraining(run, summary, f"{text} ({licence})"), {"text": text, "licence": licence}
-    words |= {"storage": _rows(storage), "measured": _rows(measured), "documents": found["documents"]}
+    measured["two components of the position table"] = f"{facts['two_components']:.0%} of its variance"
+    training = _pretraining(run, summary, f"{text} ({licence})")
+    words = {"text": text, "licence": licence}
+    words |= {"storage": _rows(storage), "measured": _rows(measured), "documents": facts["documents"]}
     return _page("reference", config, run, summary, training, language="en", **words)

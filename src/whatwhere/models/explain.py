@@ -1,4 +1,4 @@
-"""What an encoder is, in words and numbers: its resolved configuration, the formula of its scores, costs, backends.
+"""Facts about an encoder, in words and numbers: its configuration, the formula of its scores, its costs, backends.
 
 Costs are read off the model itself, built on torch's meta device (shapes without numbers): they hold for any scheme.
 """
@@ -23,10 +23,15 @@ from ..run.files import write_text
 from .preset_table import KEPT
 from .tensors import not_finite
 
-TRIED = 64  # most tokens of a text that an own scheme is tried on
+TRIED = 64  # most tokens of a text that a user's scheme is tried on
 SIZE_FIELDS = (
-    *("vocab_size", "hidden_size", "position_size", "num_hidden_layers", "num_attention_heads"),
-    *("intermediate_size", "max_position_embeddings"),
+    "vocab_size",
+    "hidden_size",
+    "position_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
 )
 # Which part a module belongs to, by the first of these names that its path holds.
 _PART_OF = {
@@ -51,7 +56,7 @@ TERMS = ("semantic", "mixed", "semantic_to_absolute", "absolute_to_semantic", "a
 
 @dataclass(frozen=True)
 class Costs:
-    """What `costs` found.
+    """Numbers of parameters and of operations of an encoder, part by part, as `costs` counts them.
 
     parameters: numbers of each part; shared ones count once (a tied vocabulary head has its bias only).
     operations: multiplications and additions of each part's matrix products, per token of a forward pass over one row
@@ -67,13 +72,13 @@ class Costs:
     terms: tuple[str, ...]
 
     def of(self, what: str) -> float:
-        """The total of "parameters" or "operations"."""
+        """Sum "parameters" or "operations" over all parts of the encoder."""
         return sum((self.parameters if what == "parameters" else self.operations).values())
 
 
 def _part(path: str) -> str:
     words = path.split(".")
-    # What an own scheme computes outside of these modules is counted where schemes are.
+    # A user's scheme may have modules of other names: they count as positional terms.
     return next((part for name, part in _PART_OF.items() if name in words), "positional_terms")
 
 
@@ -91,7 +96,7 @@ def _meta_model(config: EncoderConfig) -> EncoderForMaskedLM:
 
 
 def _own(counts: dict[str, float]) -> Iterator[tuple[str, float]]:
-    """Each module's operations without those of the modules below it."""
+    """Yield the operations of each module without those of the modules below it."""
     for path, total in counts.items():
         below = [other for other in counts if other.startswith(path + ".")]
         children = [p for p in below if not any(p.startswith(other + ".") for other in below)]
@@ -99,7 +104,7 @@ def _own(counts: dict[str, float]) -> Iterator[tuple[str, float]]:
 
 
 def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.15) -> Costs:
-    """Parameters, and operations per token of a forward pass, of the model with a masked-language head.
+    """Count the parameters of an encoder with a masked-language head, and the operations per token of a forward pass.
 
     Args:
         config: any encoder.
@@ -127,10 +132,13 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
             f"device, where tensors have shapes but no numbers ({' '.join(str(error).split())[:120]}). An own scheme "
             "is counted if it reads no values of tensors."
         ) from None
-    parameters, operations = dict.fromkeys(PARTS, 0), dict.fromkeys(PARTS, 0.0)
+    parameters = dict.fromkeys(PARTS, 0)
+    operations = dict.fromkeys(PARTS, 0.0)
     for name, parameter in model.named_parameters():
         parameters[_part(name)] += parameter.numel()
-    counts = {path: float(sum(found.values())) for path, found in counter.get_flop_counts().items() if path != "Global"}
+    counts = {
+        path: float(sum(numbers.values())) for path, numbers in counter.get_flop_counts().items() if path != "Global"
+    }
     for path, count in _own(counts):
         operations[_part(path)] += count / length
     operations["vocabulary_head"] *= labelled
@@ -138,7 +146,9 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
 
 
 def matched_width(config: EncoderConfig, what: str, target: float, length: int, labelled: float) -> int:
-    """The `intermediate_size` at which a model comes nearest to costing `target` (`what` as in `Costs.of`).
+    """Find the `intermediate_size` at which a model comes nearest to a target number of parameters or operations.
+
+    what: "parameters" or "operations", as `Costs.of`.
 
     Raises:
         ValueError: even without a feed-forward the model costs more.
@@ -151,8 +161,8 @@ def matched_width(config: EncoderConfig, what: str, target: float, length: int, 
         return costs(other, length, labelled).of(what)
 
     first = cost(step)
-    each = cost(2 * step) - first  # both costs grow by the same for every step of the width
-    steps = 1 + (target - first) / each
+    growth = cost(2 * step) - first  # both costs grow by the same for every step of the width
+    steps = 1 + (target - first) / growth
     if steps < 0.5:
         raise ValueError(
             f"{config.preset} cannot be made to cost {target:,.0f} {what}: with the narrowest feed-forward, "
@@ -163,7 +173,7 @@ def matched_width(config: EncoderConfig, what: str, target: float, length: int, 
 
 
 def differing(config: EncoderConfig) -> dict[str, Any]:
-    """The sizes, and every other field whose value is not `EncoderConfig`'s default."""
+    """Collect the sizes of a configuration, and every other field that differs from the default of `EncoderConfig`."""
     plain = EncoderConfig()
     keys = [key for key in EncoderConfig.__annotations__ if hasattr(plain, key) and key not in ("model_type", "preset")]
     shown = [key for key in keys if key in SIZE_FIELDS or getattr(config, key) != getattr(plain, key)]
@@ -171,7 +181,7 @@ def differing(config: EncoderConfig) -> dict[str, Any]:
 
 
 def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
-    """How query i and key j of each kind are written."""
+    """Return how query i and key j of each kind are written in a formula."""
     if config.position_size:
         return {"semantic": ("q_sem_i", "k_sem_j"), "absolute": ("q_pos_i", "k_pos_j")}
     words = ("(R_i q_i)", "(R_j k_j)") if config.rotation != "none" else ("q_i", "k_j")
@@ -186,12 +196,17 @@ _AT_SPECIAL = {  # what stands in place of the bias of the distance
 
 
 def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
-    """The score of query i and key j as one line; `terms` are the names that `attention_terms` gives.
+    """Write the attention score of query i and key j as one line of text.
 
     q, k: queries and keys of a head, from words (and positions added to them), or from a stream; p: the position table.
+
+    Args:
+        terms: names of the terms of the score, as `attention_terms` gives them.
     """
-    written, reset = _products(config), config.reset != "none"
-    products, biases = [], []
+    written = _products(config)
+    reset = config.reset != "none"
+    products = []
+    biases = []
     for name in terms:
         if name == "relative":
             bias = f"{config.relative}(j - i)"
@@ -216,7 +231,7 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
 
 
 def trains_with(config: EncoderConfig, device: torch.device) -> list[str]:
-    """The attention backends that can train this encoder on such a device."""
+    """List the attention backends that can train this encoder on a device."""
     return [name for name in BACKENDS if not _refusal(name, device, True, config.dropout)]
 
 
@@ -229,15 +244,17 @@ def _refusal(name: str, device: torch.device, training: bool, dropout: float) ->
 
 
 def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]:
-    """For each attention backend, what runs on this device, and why."""
+    """Tell for each attention backend which implementation runs on this device, and why."""
     biased = config.relative != "none" or config.untied in ("position", "free")
     kernel = "torch's scaled_dot_product_attention"
-    own = "our own function (encoder/biased.py)"
+    function = "our own function (encoder/biased.py)"
     if device.type == "cpu" and biased:
-        sdpa = f"{own}: on a CPU {kernel} leaves its fast path for a bias that is trained"
+        sdpa = f"{function}: on a CPU {kernel} leaves its fast path for a bias that is trained"
     elif device.type == "cpu":
-        both = f"{kernel}; with bfloat16 or dropout of {config.dropout} {own}, because both are slow there on a CPU"
-        sdpa = both if config.dropout else f"{kernel}; in bfloat16 {own}"
+        both = (
+            f"{kernel}; with bfloat16 or dropout of {config.dropout} {function}, because both are slow there on a CPU"
+        )
+        sdpa = both if config.dropout else f"{kernel}; in bfloat16 {function}"
     else:
         sdpa = kernel + (", the bias as its mask" if biased else "")
     flex = "torch's FlexAttention" + (", the bias looked up inside the kernel" if biased else "")
@@ -250,7 +267,10 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
 
 
 def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
-    """A forward and a backward pass of a new model over two made-up texts: its loss, and what is not finite, if any.
+    """Run a forward and a backward pass of a new model over two made-up texts.
+
+    Returns:
+        tokens: of each text; loss: in nats; not_finite: parameters or gradients that are not finite, "" if all are.
 
     Raises:
         ValueError: the program of an own scheme fails; the message names its file and line.
@@ -267,7 +287,7 @@ def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
             loss.backward()
     except MemoryError:
         raise
-    except Exception as error:  # whatever a program of somebody else raises
+    except Exception as error:  # a user's program can raise any class
         if not (files := own_schemes(config)):
             raise
         raise ValueError(_blamed(error, files, str(config.preset))) from None
@@ -275,18 +295,18 @@ def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
 
 
 def _blamed(error: Exception, files: Mapping[Path, str], preset: str) -> str:
-    """One line on an error of an own scheme: where in its file, and what its parts have to give."""
+    """Describe an error of a user's scheme in one line: the place in its file, and what its parts have to return."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) in files]
     where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else " and ".join(map(str, files))
-    said = f"{type(error).__name__}: {shortly(error).removesuffix('.')}"
+    problem = f"{type(error).__name__}: {shortly(error).removesuffix('.')}"
     return (
-        f"A step of {preset} fails in the scheme {where}: {said}. A table's forward() gives (rows, width), a bias's "
+        f"A step of {preset} fails in the scheme {where}: {problem}. A table's forward() gives (rows, width), a bias's "
         "forward(distance) (..., heads), a rotation (b, n, d_head / 2)."
     )
 
 
 def try_scheme(config: EncoderConfig, length: int) -> None:
-    """Refuse an encoder of an own scheme that cannot be trained, by `trial`; of others nothing is tried.
+    """Refuse a user's scheme that cannot be trained, by one `trial` step; other encoders are not tried.
 
     Raises:
         ValueError: its program fails, or a number of its first step is not finite.
@@ -296,44 +316,51 @@ def try_scheme(config: EncoderConfig, length: int) -> None:
 
 
 def stops(preset: str, bad: str, file: str) -> str:
-    """What is said of an own scheme whose first step is not finite."""
+    """Write the message that refuses a user's scheme whose first step is not finite."""
     return f"A training of {preset} would stop at its first step: {bad} is not finite. Mend {file}."
 
 
 def explain(
     config: EncoderConfig, length: int | None, labelled: float, backend: str, tried: bool = False
 ) -> dict[str, Any]:
-    """Everything `whatwhere explain` prints; with `tried`, what `trial` finds, for schemes that nobody has trained yet.
+    """Collect everything that `whatwhere explain` prints of an encoder, as a dictionary of plain values.
+
+    Args:
+        length: tokens of a row; None: max_position_embeddings.
+        labelled: share of the tokens that are predicted, in [0, 1].
+        backend: name of the attention backend that runs.
+        tried: also run a `trial` step, for schemes that nobody has trained yet.
 
     Raises:
-        ValueError: the length is not possible, an own scheme fails, or the costs cannot be counted (see `costs`).
+        ValueError: the length is not possible, a user's scheme fails, or the costs cannot be counted (see `costs`).
     """
-    found_by_trial = trial(config, length or config.max_position_embeddings) if tried else None  # first: it says where
-    found = costs(config, length, labelled)
+    first_step = trial(config, length or config.max_position_embeddings) if tried else None  # first: it says where
+    cost = costs(config, length, labelled)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return {
         "preset": config.preset,
         "source": SOURCES.get(config.preset),
         "config": differing(config),
         "streams": list(config.stream_sizes),
-        "terms": list(found.terms),
-        "formula": formula(config, found.terms),
+        "terms": list(cost.terms),
+        "formula": formula(config, cost.terms),
         "longest": config.longest,
-        "length": found.length,
-        "labelled": found.labelled,
-        "parameters": {**found.parameters, "total": found.of("parameters")},
-        "operations": {**found.operations, "total": found.of("operations")},
+        "length": cost.length,
+        "labelled": cost.labelled,
+        "parameters": {**cost.parameters, "total": cost.of("parameters")},
+        "operations": {**cost.operations, "total": cost.of("operations")},
         "device": device.type,
         "backend": backend,
         "backends": backend_notes(config, device),
-        "trial": found_by_trial,
+        "trial": first_step,
     }
 
 
 def as_text(facts: dict[str, Any]) -> str:
-    """The facts of `explain` for a reader."""
+    """Format the dictionary of `explain` as the text that the command prints."""
     name = facts["preset"] or "an encoder without a preset"
-    rows, numbered = facts["longest"], "any length; positions are not numbered by a table"
+    rows = facts["longest"]
+    numbered = "any length; positions are not numbered by a table"
     longest = f"{rows} tokens (rows of the table)" if rows else numbered
     width = max(map(len, [*facts["config"], *facts["parameters"]])) + 2
     read = f"{facts['length']} tokens, {facts['labelled']:.0%} of them predicted"
@@ -358,16 +385,16 @@ def as_text(facts: dict[str, Any]) -> str:
         f"{here}; output_attentions=True takes eager",
         *(f"  {key:16}{note}" for key, note in facts["backends"].items()),
     ]
-    if tried := facts["trial"]:
-        bad = tried["not_finite"]
-        found = f"NOT FINITE: {bad}" if bad else "all gradients finite"
-        text = f"One forward and backward pass over 2 texts of {tried['tokens']} tokens: loss {tried['loss']:.3f}"
-        lines += ["", f"{text}, {found}"]
+    if step := facts["trial"]:
+        bad = step["not_finite"]
+        verdict = f"NOT FINITE: {bad}" if bad else "all gradients finite"
+        text = f"One forward and backward pass over 2 texts of {step['tokens']} tokens: loss {step['loss']:.3f}"
+        lines += ["", f"{text}, {verdict}"]
     return "\n".join(lines)
 
 
 def preset_rows(size: str) -> list[dict[str, Any]]:
-    """What each preset is and costs at a size; `backends` are those that train it where there is a CUDA device.
+    """List each preset with its terms and costs at a size; `backends` are those that train it on a CUDA device.
 
     Raises:
         ValueError: unknown size, or a preset of an own scheme that cannot be built.

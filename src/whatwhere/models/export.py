@@ -21,17 +21,19 @@ from .lengths import most_tokens
 from .predict import Predictor
 from .sentence import pooled
 
-MODEL, FACTS = "model.onnx", "export.json"
+MODEL = "model.onnx"
+FACTS = "export.json"
 TOLERANCE = 1e-4  # of the largest value that torch gives: float32, sums in another order
 NEEDED = ("onnx", "onnxruntime", "onnxscript")
 
 
 class _Graph(nn.Module):
-    """What is exported: ids and masks in, logits or one vector a text out."""
+    """The module that is exported: ids and masks in, logits or one vector of each text out."""
 
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
-        self.model, self.what = predictor.model, predictor.what
+        self.model = predictor.model
+        self.what = predictor.what
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
@@ -43,21 +45,25 @@ class _Graph(nn.Module):
 
 
 def export(model: str | Path, out: str | Path, *, what: str | None = None) -> dict[str, Any]:
-    """Write a folder that onnxruntime opens: model.onnx, the tokenizer, the configuration, and export.json, which is
-    returned.
+    """Write a folder that onnxruntime opens, with model.onnx, the tokenizer, the configuration and export.json.
 
     Inputs of the graph: `input_ids` and `attention_mask` (batch, length) int64, also `token_type_ids` where the model
     has them. Padding may stand on either side of a text, not inside. Output: `logits` (batch, length, V) of words or
-    (batch, labels), or `vectors` (batch, width), the mean of the states. The graph is run at other shapes than it was
-    made of, padded, before anything is left at `out`.
+    (batch, labels), or `vectors` (batch, width), the mean of the states; float32. The graph is compared with torch at
+    other, padded shapes before the folder appears at `out`.
 
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
         what: "words", "labels" or "vectors"; None: labels of a classifier, else words, or vectors of a bare encoder.
 
+    Returns:
+        The content of export.json: what, inputs, output, longest input in tokens, largest relative difference from
+            torch.
+
     Raises:
-        ValueError: a package is missing, no such model or head, `out` holds something else, or the graph says something
-            else than torch.
+        ValueError: a package is missing, no such model or head, `out` holds something else, or the graph and torch
+            differ
+            by more than `TOLERANCE`.
     """
     out = Path(out)
     if lacking := [name for name in NEEDED if find_spec(name) is None]:
@@ -67,13 +73,15 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
     if out.exists() and not (out / FACTS).is_file() and any(out.iterdir()):
         raise ValueError(f"{out} holds something else than an earlier export. Choose another --out.")
     predictor = Predictor(model, what)
-    graph, longest = _Graph(predictor).eval(), most_tokens(predictor.model.config)
+    graph = _Graph(predictor).eval()
+    longest = most_tokens(predictor.model.config)
     inputs = _inputs(predictor, 2, min(17, longest or 17))
     output = "vectors" if predictor.what == "vectors" else "logits"
     sweep_beside(out)
     with new_folder(out) as folder:
         with _silent(str(model)), _eager(predictor.model):
-            batch, length = torch.export.Dim("batch", min=1), torch.export.Dim("length", min=2, max=longest)
+            batch = torch.export.Dim("batch", min=1)
+            length = torch.export.Dim("length", min=2, max=longest)
             program = torch.onnx.export(
                 graph,
                 kwargs=inputs,
@@ -100,9 +108,9 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
 
 
 def _inputs(predictor: Predictor, batch: int, length: int) -> dict[str, Tensor]:
-    """Words at random between the special tokens, padded on the right in the last text, on the left in the first of
-    three."""
-    generator, tokenizer = torch.Generator().manual_seed(0), predictor.tokenizer
+    """Draw words between special tokens, padded on the right in the last text, on the left in the first of three."""
+    generator = torch.Generator().manual_seed(0)
+    tokenizer = predictor.tokenizer
     ids = torch.randint(0, predictor.model.config.vocab_size, (batch, length), generator=generator)
     for place, token in ((0, tokenizer.cls_token_id), (-1, tokenizer.sep_token_id)):
         if token is not None:
@@ -121,24 +129,28 @@ def _inputs(predictor: Predictor, batch: int, length: int) -> dict[str, Tensor]:
 
 @torch.inference_mode()
 def _check(graph: nn.Module, predictor: Predictor, path: Path, longest: int | None) -> float:
-    """The largest difference between onnxruntime and torch, relative to the largest value, at three shapes.
+    """Return the largest difference between onnxruntime and torch, relative to the largest value, at three shapes.
 
     Raises:
         ValueError: it is above the tolerance.
     """
     import onnxruntime
 
-    session, worst = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]), 0.0
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    worst = 0.0
     for batch, length in ((1, 5), (3, 2), (4, min(longest or 64, 64))):
         inputs = _inputs(predictor, batch, min(length, longest or length))
         expected = graph(**inputs).numpy()
-        (found,) = session.run(None, {name: value.numpy() for name, value in inputs.items()})
-        if found.shape != expected.shape:
-            raise ValueError(f"The graph of {predictor.name} gives {found.shape}, torch {expected.shape}. Report this.")
+        (actual,) = session.run(None, {name: value.numpy() for name, value in inputs.items()})
+        if actual.shape != expected.shape:
+            raise ValueError(
+                f"The graph of {predictor.name} gives {actual.shape}, torch {expected.shape}. Report this."
+            )
         if expected.ndim == 3:
             seen = inputs["attention_mask"].bool().numpy()
-            expected, found = expected[seen], found[seen]
-        worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
+            expected = expected[seen]
+            actual = actual[seen]
+        worst = max(worst, float(np.abs(actual - expected).max() / np.abs(expected).max()))
     if not worst <= TOLERANCE:
         raise ValueError(
             f"The graph of {predictor.name} differs from torch by {worst:.2g} of the largest value, more than "
@@ -149,7 +161,7 @@ def _check(graph: nn.Module, predictor: Predictor, path: Path, longest: int | No
 
 @contextlib.contextmanager
 def _silent(model: str) -> Iterator[None]:
-    """Without the exporter's remarks; its errors in one line that names the model."""
+    """Silence the exporter's remarks, and turn its errors into one line that names the model."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -160,7 +172,9 @@ def _silent(model: str) -> Iterator[None]:
             yield
     except (torch.onnx.OnnxExporterError, RuntimeError, TypeError) as error:
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        raise ValueError(f"{model} does not become one graph of any length ({shortly(cause)}).") from None
+        raise ValueError(
+            f"{model} does not become one graph of any length ({shortly(cause)}). Run it here: whatwhere predict."
+        ) from None
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
@@ -168,9 +182,13 @@ def _silent(model: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _eager(model: Any) -> Iterator[None]:
-    """With attention as products and a softmax: of the fused call torch 2.13 exports strides that its graph has not.
-    Padding is taken to stand on one side, or both, of a text."""
-    before, body = model.config._attn_implementation, model.base_model
+    """Compute attention as products and a softmax while the model is exported.
+
+    torch 2.13 exports strides of the fused call that the graph has not. Padding must stand on one side of a text, or
+    both.
+    """
+    before = model.config._attn_implementation
+    body = model.base_model
     model.set_attn_implementation("eager")
     body.contiguous = True  # which ours read
     try:

@@ -1,4 +1,4 @@
-"""How long a text a model reads, and was trained on, by the files of its folder."""
+"""Lengths of the texts that a model can read and was trained on, from the files of its folder."""
 
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,20 @@ EXTENSION = "extension.json"  # in a copy: how it was made
 # Model types whose first rows of positions belong to none: RoBERTa's count from the padding id + 1, MPNet's and BART's
 # from 2.
 _FROM_PADDING = (
-    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl"),
-    *("camembert", "longformer", "data2vec-text"),
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "camembert",
+    "longformer",
+    "data2vec-text",
 )
 _FROM_TWO = ("mpnet", "bart", "mbart", "opt")
 _BESIDE_THE_ROWS = ("bart", "mbart", "opt")  # whose tables have these rows beyond max_position_embeddings
 
 
 def rows_of_no_position(config: dict[str, Any]) -> int:
-    """Count the first rows of the position table of a model of transformers that belong to no position, by its
-    config.json.
+    """Count the first rows of a position table that belong to no position, from a transformers model's config.json.
 
     Raises:
         ValueError: a padding id that is no row.
@@ -40,8 +44,7 @@ def rows_of_no_position(config: dict[str, Any]) -> int:
 
 
 def most_tokens(config: Any) -> int | None:
-    """Return the most tokens that a model of this configuration, ours or of transformers, reads; None: nothing bounds
-    them."""
+    """Return the most tokens that a model, ours or of transformers, can read in one text; None if nothing bounds it."""
     if config.model_type == EncoderConfig.model_type:
         return config.longest  # type: ignore[no-any-return]
     most = getattr(config, "max_position_embeddings", None)
@@ -52,20 +55,21 @@ def most_tokens(config: Any) -> int | None:
 
 
 def reads(config: dict[str, Any]) -> int:
-    """Tokens of the longest text that a model can be given, by its config.json; 0 where that does not say it."""
+    """Return how many tokens a model can read by its config.json; 0 where the file does not tell."""
     return next((int(config[name]) for name in LENGTHS if name in config), 0) - rows_of_no_position(config)
 
 
 def trained_on(folder: Path, config: dict[str, Any]) -> int:
-    """Tokens of the longest text of a model's training: as its folder says, else as many as it reads."""
-    made, settings = folder / EXTENSION, [folder / name for name in ("pretrain.yaml", "finetune.yaml")]
-    if made.is_file():
-        return int(read_object(made, "trained")["trained"])
-    found: dict[str, Any] = next((read_yaml(kept) for kept in settings if kept.is_file()), {})
-    return min(reads(config), int(found.get("length", reads(config))))
+    """Return the tokens of the longest text in a model's training, else how many the model can read."""
+    extension = folder / EXTENSION
+    settings = [folder / name for name in ("pretrain.yaml", "finetune.yaml")]
+    if extension.is_file():
+        return int(read_object(extension, "trained")["trained"])
+    saved: dict[str, Any] = next((read_yaml(path) for path in settings if path.is_file()), {})
+    return min(reads(config), int(saved.get("length", reads(config))))
 
 
 def read_at_once(folder: Path, config: dict[str, Any]) -> int:
-    """Tokens of a text that a model of ours is known to read: those of its training, or what a copy was made for."""
-    made = folder / EXTENSION
-    return int(read_object(made, "length")["length"]) if made.is_file() else trained_on(folder, config)
+    """Return how many tokens our model reads at once: the length of its training, or of its longer copy."""
+    extension = folder / EXTENSION
+    return int(read_object(extension, "length")["length"]) if extension.is_file() else trained_on(folder, config)

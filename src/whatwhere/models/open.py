@@ -47,14 +47,14 @@ _MODULES = "modules.json"  # of a sentence-transformers folder: its parts, each 
 
 
 class WeightsMisfit(ValueError):
-    """Weights of other shapes than the configuration that was asked for."""
+    """Error raised for weights whose shapes differ from those of the requested configuration."""
 
 
 @dataclass(frozen=True, eq=False)
 class OpenModel:
-    """A model that was opened.
+    """An opened model: its configuration, the network in evaluation mode, its tokenizer and its folder.
 
-    config: its configuration. model: the encoder with the head asked for, in evaluation mode. folder: where its files
+    config: its configuration. model: the encoder with the requested head, in evaluation mode. folder: where its files
     are; of a model on the Hub a path that is only its name.
     """
 
@@ -64,7 +64,7 @@ class OpenModel:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokenizer saved with the model; of a checkpoint, with its run. It is opened at the first use.
+        """The tokenizer saved with the model, or of a checkpoint with its run; opened at the first use.
 
         Raises:
             ValueError: there is none, or a damaged one.
@@ -73,19 +73,21 @@ class OpenModel:
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of an input, special ones included; None where nothing bounds them."""
+        """The most tokens of an input, special ones included; None where nothing bounds them."""
         return most_tokens(self.config)
 
     @property
     def token_types(self) -> bool:
-        """Whether the model tells the two texts of a pair by token types: its tokenizer gives and its class takes them,
-        which a DistilBERT with BERT's tokenizer does not."""
+        """True if token types tell the two texts of a pair apart for this model.
+
+        Its tokenizer must give them and its class take them, which a DistilBERT with BERT's tokenizer does not.
+        """
         given = "token_type_ids" in self.tokenizer.model_input_names
         taken = "token_type_ids" in signature(self.model.forward).parameters
         return given and taken and self.config.model_type != EncoderConfig.model_type
 
     def fitting(self, length: int) -> int:
-        """Return `length`, or as many tokens as the model reads if these are fewer."""
+        """Return the smaller of `length` and the most tokens that the model reads."""
         return min(length, self.max_tokens or length)
 
 
@@ -162,8 +164,10 @@ def open_config(source: str | Path, head: str | None = None) -> Any:
 
 
 def model_folder(source: str | Path) -> Path:
-    """Find the folder of a model's config.json and weights: the one given, that of `reference`, or the encoder's in an
-    older folder of sentence-transformers; of a model on the Hub a path that is only its name.
+    """Find the folder that holds a model's config.json and weights.
+
+    It is the folder given, that of `reference`, or the encoder's in an older folder of sentence-transformers; of a
+    model on the Hub a path that is only its name.
 
     Raises:
         ValueError: as `model_source`, or a list of parts that names other folders.
@@ -178,7 +182,7 @@ def model_folder(source: str | Path) -> Path:
 
 
 def _place(source: str | Path) -> tuple[str, bool]:
-    """Return what transformers opens, and whether it is a folder; one that holds no finished model is refused."""
+    """Return the name that transformers opens, and True if it is a folder; refuse a folder without a finished model."""
     folder = model_folder(source)
     if folder.is_dir():
         check_folder(folder)
@@ -203,9 +207,9 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
     if not any(folder.glob("*.safetensors")):
         finish = f"Finish its training: whatwhere pretrain --out {folder}."
-        way_out = finish if is_ours(folder) else "Bring its weights."
+        advice = finish if is_ours(folder) else "Bring its weights."
         raise ValueError(
-            f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. {way_out}"
+            f"{folder} holds no finished model: model.safetensors is missing, and a pickle is never read. {advice}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a trained model says of texts: words for masks, labels, vectors; of texts of any length."""
+"""Predictions of a trained model for texts of any length: words for masks, labels, or vectors."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,14 +18,14 @@ from .open import open_config, open_model
 from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from .tensors import device_of
 
-KINDS = {"labels": "labels", "words": "masked", "vectors": None}  # what is said -> the head that says it
+KINDS = {"labels": "labels", "words": "masked", "vectors": None}  # what is predicted -> the head that predicts it
 BATCH_TOKENS = 4096  # of a forward pass, padding included
 UNBOUNDED = 512  # tokens of a window where nothing bounds what a model reads
 
 
 @dataclass(frozen=True)
 class _Window:
-    """Tokens of a text that are read at once.
+    """A run of tokens of a text that the model reads at once.
 
     types: which text of a pair a token is of. counted: 1 for a token that no earlier window has, special ones too.
     starts: characters in the text, -1 of special tokens.
@@ -39,7 +39,7 @@ class _Window:
 
 
 class Predictor:
-    """A model, opened once, and its tokenizer.
+    """An opened model with its tokenizer that predicts words, labels or vectors of texts of any length.
 
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
@@ -48,21 +48,22 @@ class Predictor:
             or as a longer copy was made for; of transformers' models as many as they can, 512 where nothing bounds it.
 
     Raises:
-        ValueError: no model, one without that head, there is no such thing, or a length that it cannot read.
+        ValueError: no such model, a model without that head, an unknown `what`, or a length that it cannot read.
     """
 
     def __init__(self, model: str | Path, what: str | None = None, length: int | None = None) -> None:
-        self.name, self.remark = str(model), ""  # what a reader may wonder at
+        self.name = str(model)
+        self.remark = ""  # what the output does not show, such as vectors in place of words
         config = open_config(model)
         head = str((getattr(config, "architectures", None) or [""])[0])
         has = {"labels": "ForSequenceClassification" in head, "words": "ForMaskedLM" in head, "vectors": True}
-        self.what = what or next(name for name, there in has.items() if there)
+        self.what = what or next(name for name, given in has.items() if given)
         if self.what not in KINDS:
             raise ValueError(f"what must be one of {', '.join(KINDS)}; got {what!r}.")
         if not has[self.what]:
-            there = " and ".join(name for name in has if has[name])
+            given = " and ".join(name for name in has if has[name])
             raise ValueError(
-                f"{model} ({head or 'without a head'}) gives {there}; what={self.what} needs another model."
+                f"{model} ({head or 'without a head'}) gives {given}; what={self.what} needs another model."
             )
         opened = open_model(model, KINDS[self.what])
         self.model = opened.model
@@ -89,19 +90,24 @@ class Predictor:
         stride: int | None = None,
         show: Callable[[int, int], None] = lambda done, total: None,
     ) -> Any:
-        """Words: for each text a list of its masks, of each the `top` likeliest as {"word": ..., "probability": ...}.
-        Labels: for each text {label: probability}, likeliest first (of a regression: its number). Vectors: (texts,
-        width) float32.
+        """Predict words for masks, labels or vectors of texts, read in overlapping windows where they are long.
 
         A text longer than the model reads is read in windows, each beginning with the last `stride` tokens of the one
         before (default: a quarter of a window). Logits and vectors are the means over windows, weighted by the tokens
         that no earlier window has, so that a mean vector counts every token of the text once; a mask is filled in the
-        window in which it is farthest from both ends. Of a pair that is too long the longer text is cut. How many
-        are too long is said on stderr.
+        window in which it is farthest from both ends. Of a pair that is too long the longer text is cut. A line on
+        stderr counts the texts that are too long.
 
         Args:
             pairs: the second text of each pair.
+            top: number of words for each mask.
             pooling: as `models.sentence.pooled`.
+            stride: tokens that two neighbouring windows share.
+
+        Returns:
+            Words: for each text a list of its masks, of each the `top` likeliest as {"word": ..., "probability": ...}.
+            Labels: for each text {label: probability}, likeliest first (of a regression: its number). Vectors: (texts,
+            width) float32.
 
         Raises:
             ValueError: no text, one without tokens or (for words) without a mask, another number of pairs than of
@@ -109,8 +115,8 @@ class Predictor:
         """
         streams = int(getattr(self.model.config, "position_size", 0))
         if pooling not in POOLINGS or (pooling in OF_STREAMS and not streams):
-            there = ", ".join(name for name in POOLINGS if streams or name not in OF_STREAMS)
-            raise ValueError(f"pooling must be one of {there} for {self.name}; got {pooling!r}.")
+            known = ", ".join(name for name in POOLINGS if streams or name not in OF_STREAMS)
+            raise ValueError(f"pooling must be one of {known} for {self.name}; got {pooling!r}.")
         if not texts:
             raise ValueError("There is no text. Give one or more.")
         if top < 1:
@@ -122,8 +128,10 @@ class Predictor:
             print(f"{seen} {self.longest:,} tokens that {self.name} reads at once; {done}.", file=sys.stderr)
         if self.what == "words":
             return self._words(len(texts), windows, top, show)
-        weights, found = np.zeros(len(texts)), np.zeros((len(texts), 0))
-        config, early = self.model.config, self.what == "vectors" and reads_early(self.model.config, pooling)
+        weights = np.zeros(len(texts))
+        sums = np.zeros((len(texts), 0))
+        config = self.model.config
+        early = self.what == "vectors" and reads_early(self.model.config, pooling)
         for rows, mask, output in self._passes(windows, show, output_hidden_states=early):
             if self.what == "labels":
                 values = output.logits
@@ -131,18 +139,18 @@ class Predictor:
                 counted = torch.from_numpy(padded([w.counted for w in rows], 0)).to(mask)
                 states = trained_states(output.hidden_states, config) if early else output.last_hidden_state
                 values = pooled(states, counted, pooling, streams)
-            if not found.size:
-                found = np.zeros((len(texts), values.shape[1]))
+            if not sums.size:
+                sums = np.zeros((len(texts), values.shape[1]))
             for window, value in zip(rows, values.double().cpu().numpy(), strict=True):
                 weights[window.text] += window.counted.sum()
-                found[window.text] += window.counted.sum() * value
-        found /= weights[:, None]
-        return found.astype(np.float32) if self.what == "vectors" else self._labels(torch.from_numpy(found))
+                sums[window.text] += window.counted.sum() * value
+        sums /= weights[:, None]
+        return sums.astype(np.float32) if self.what == "vectors" else self._labels(torch.from_numpy(sums))
 
     def _longer(self, texts: Sequence[str], pairs: Sequence[str] | None) -> int:
-        """How many texts (or pairs) are longer than the model reads at once."""
+        """Count the texts (or pairs) that are longer than the model reads at once."""
         ids = self.tokenizer(list(texts), None if pairs is None else list(pairs), verbose=False)["input_ids"]
-        return sum(len(each) > self.longest for each in ids)
+        return sum(len(row) > self.longest for row in ids)
 
     def _windows(self, texts: Sequence[str], stride: int | None) -> Iterator[_Window]:
         room = self.longest - self.tokenizer.num_special_tokens_to_add()
@@ -159,8 +167,9 @@ class Predictor:
 
     def _pairs(self, texts: Sequence[str], pairs: Sequence[str]) -> Iterator[_Window]:
         if len(texts) != len(pairs):
-            seen = f"texts {len(texts)}, second ones (--pair) {len(pairs)}"
-            raise ValueError(f"Every text needs its second one: {seen}.")
+            raise ValueError(
+                f"{len(texts)} texts have {len(pairs)} second texts. Give every text its second one: --pair."
+            )
         yield from self._encoded(list(texts), list(pairs), truncation="longest_first", max_length=self.longest)
 
     def _encoded(self, texts: list[str], pairs: list[str] | None, **how: Any) -> Iterator[_Window]:
@@ -187,9 +196,12 @@ class Predictor:
     def _passes(
         self, windows: Sequence[_Window], show: Callable[[int, int], None], **how: Any
     ) -> Iterator[tuple[list[_Window], torch.Tensor, Any]]:
-        """The model's output of batches of windows of nearly one length, the longest first; `how`: what else it is
-        called with."""
-        order, at = sorted(windows, key=lambda w: -len(w.ids)), 0
+        """Yield windows, attention mask and output of batches of windows of nearly one length, the longest first.
+
+        how: further arguments of the model.
+        """
+        order = sorted(windows, key=lambda w: -len(w.ids))
+        at = 0
         while at < len(order):
             rows = order[at : at + max(1, BATCH_TOKENS // len(order[at].ids))]
             batch = {
@@ -225,12 +237,14 @@ class Predictor:
                     likely = logits[place].softmax(-1).topk(min(top, logits.shape[-1]))
                     pairs = zip(likely.indices.tolist(), likely.values.tolist(), strict=True)
                     best[key] = room, [{"word": self.tokenizer.decode([i]).strip(), "probability": p} for i, p in pairs]
-        found: list[list[list[dict[str, Any]]]] = [[] for _ in range(texts)]
-        for (text, *_), (_, said) in sorted(best.items(), key=lambda each: each[0]):
-            found[text].append(said)
-        if not all(found):
-            raise ValueError(f"Words are said for {self.tokenizer.mask_token}; text {found.index([]) + 1} has none.")
-        return found
+        words: list[list[list[dict[str, Any]]]] = [[] for _ in range(texts)]
+        for (text, *_), (_, likeliest) in sorted(best.items(), key=lambda entry: entry[0]):
+            words[text].append(likeliest)
+        if not all(words):
+            raise ValueError(
+                f"Text {words.index([]) + 1} has no {self.tokenizer.mask_token} to fill in. Add one, or leave it out."
+            )
+        return words
 
 
 def predict(
@@ -242,15 +256,21 @@ def predict(
     length: int | None = None,
     **how: Any,
 ) -> Any:
-    """Words for the masks of texts, labels of a classifier, or vectors: what `Predictor` returns.
+    """Predict words for the masks of texts, labels of a classifier, or vectors, with a model that is opened once.
 
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
         pairs: the second text of each pair.
         what: "words", "labels", "vectors"; None: labels of a classifier; else words where every text has a mask, else
             vectors.
-        length: as of `Predictor`.
+        length: tokens that the model reads at once, as in `Predictor`.
         how: `top`, `pooling`, `stride` of `Predictor.__call__`.
+
+    Returns:
+        As `Predictor.__call__`: words or labels of each text, or vectors (texts, width) float32.
+
+    Raises:
+        ValueError: as `Predictor` and `Predictor.__call__`.
     """
     first = several(texts, str, "A text is a string, several are a list of strings")
     second = None if pairs is None else several(pairs, str, "A second text is a string, several are a list of strings")
@@ -258,11 +278,18 @@ def predict(
 
 
 def opened(model: str | Path, texts: Sequence[str], what: str | None = None, length: int | None = None) -> Predictor:
-    """The model for what is wanted of some texts."""
-    found = Predictor(model, what, length)
-    if what is None and found.what == "words" and not all(found.tokenizer.mask_token in text for text in texts):
-        without = "No text" if not any(found.tokenizer.mask_token in text for text in texts) else "Not every text"
-        remark = f"{without} has a {found.tokenizer.mask_token} to fill in: these are their vectors."
-        found = Predictor(model, "vectors", length)
-        found.remark = remark
-    return found
+    """Open the predictor that suits the texts: vectors in place of words where a text has no mask.
+
+    Args:
+        what: "words", "labels", "vectors"; None: as `predict`.
+
+    Raises:
+        ValueError: as `Predictor`.
+    """
+    predictor = Predictor(model, what, length)
+    if what is None and predictor.what == "words" and not all(predictor.tokenizer.mask_token in text for text in texts):
+        without = "No text" if not any(predictor.tokenizer.mask_token in text for text in texts) else "Not every text"
+        remark = f"{without} has a {predictor.tokenizer.mask_token} to fill in: these are their vectors."
+        predictor = Predictor(model, "vectors", length)
+        predictor.remark = remark
+    return predictor

@@ -1,4 +1,4 @@
-"""The table of `whatwhere presets`: what the package's presets are and cost, kept, because counting takes seconds.
+"""The table of `whatwhere presets`: facts and costs of the package's presets, stored, because counting takes seconds.
 
 `python -m whatwhere.models.explain` writes presets.jsonl, a line for each size and preset; a test counts them again.
 """
@@ -12,14 +12,15 @@ VOCABULARY = 30522  # of `EncoderConfig`: what the costs are counted with
 
 
 def kept_rows(size: str) -> list[dict[str, Any]]:
-    """The rows that `explain.preset_rows` gives for the presets of this package; none for an unknown size."""
+    """Read the stored rows of `explain.preset_rows` for the package's presets at a size; none for an unknown size."""
     rows = map(json.loads, KEPT.read_text(encoding="utf-8").splitlines())
     return [row for row in rows if row.pop("size") == size]
 
 
 def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:
-    """Rows of presets as a table."""
-    left, right = ("name", "streams", "terms"), ("parameters", "operations", "longest")
+    """Format rows of presets as the table that `whatwhere presets` prints."""
+    left = ("name", "streams", "terms")
+    right = ("parameters", "operations", "longest")
     table = [{key: key for key in (*left, *right, "backends", "source")}]
     for r in rows:
         joined = {"streams": " + ".join(map(str, r["streams"])), "terms": " + ".join(r["terms"])}

@@ -21,12 +21,11 @@ _DENSE = "2_Dense"
 
 
 def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
-    """Return the last hidden state (b, n, hidden_size), with each stream taken after the last block that trains it
-    (`last_trained`).
+    """Return the last hidden states (b, n, hidden_size), each stream taken after the last block that trains it.
 
     Args:
-        hidden: the num_hidden_layers + 1 hidden states of an encoder, before its final norm.
-        config: of that encoder.
+        hidden: the num_hidden_layers + 1 hidden states (b, n, hidden_size) of an encoder, before its final norm.
+        config: of that encoder; `last_trained` reads the block of each stream from it.
     """
     late = last_trained(config, "position")
     d_pos = getattr(config, "position_size", 0)
@@ -36,17 +35,19 @@ def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
 
 
 def reads_early(config: Any, pooling: str) -> bool:
-    """Tell if a pooling reads an earlier hidden state than the output, so that it needs all hidden states."""
+    """Tell if a pooling needs all hidden states, because it reads one before the output."""
     return pooling == "position" and last_trained(config, "position") < config.num_hidden_layers
 
 
 def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str, position_size: int = 0) -> Tensor:
-    """Return one vector (b, width) of each text from hidden states (b, n, hidden_size) and a mask (b, n), padded on the
-    right.
+    """Pool hidden states into one vector (b, width) of each text.
 
-    pooling: "mean" over the tokens, special ones included; "cls", the first token; "semantic" or "position", the
-    columns of one stream in that mean. position_size: columns of the position stream, the first ones. Where
-    `reads_early`, the position stream is that of `trained_states`.
+    Args:
+        hidden: (b, n, hidden_size), where `reads_early` those of `trained_states`.
+        attention_mask: (b, n), 1 at tokens and 0 at padding.
+        pooling: "mean" over the tokens, special ones included; "cls", the first token; "semantic" or "position", the
+            columns of one stream in that mean.
+        position_size: columns of the position stream, the first ones.
     """
     if pooling == "cls":
         return hidden[:, 0]
@@ -68,8 +69,8 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
 
     Args:
         folder: a saved model with its tokenizer, ours or of transformers.
-        pooling: as `pooled`; streams are taken by a `Dense` module whose fixed weights are zeros and ones, of the last
-            hidden state, which is why "position" is for models that train it there. "semantic" is the mean for a model
+        pooling: as `pooled`. A `Dense` module whose fixed weights are zeros and ones takes the columns of a stream from
+            the last hidden state, so "position" is for models that train it there. "semantic" is the mean for a model
             of one stream. Longer texts are cut to `max_position_embeddings` tokens; for a model of another package
             sentence-transformers chooses the length.
 

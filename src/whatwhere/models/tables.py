@@ -23,14 +23,14 @@ _OWN = "position_embeddings."  # the module of all our tables
 
 
 def read_table(source: str | Path, words: bool = False) -> Tensor:
-    """Read a position table of a .npy file or a model's folder: (rows, width) in float64, row i is position i.
+    """Read a position table (rows, width) in float64 from a .npy file or a model's folder; row i is position i.
 
     Of a model folder one tensor is read by its name, from safetensors alone, and no model is built: BERT, ALBERT,
-    RoBERTa, ELECTRA, GPT-2, ViT and what names its table as they do; of a model of ours, the table as the model uses
-    it, whatever its kind.
+    RoBERTa, ELECTRA, GPT-2, ViT and models that name their table as these do; of a model of ours, the table as the
+    model uses it, whatever its kind.
 
     Args:
-        words: the table of words instead, row i token id i, all rows; a .npy file has none.
+        words: read the table of words instead, row i token id i, all rows; a .npy file has none.
 
     Raises:
         ValueError: no such file or table, weights in pickle files alone, not two dimensions, or NaN or infinity.
@@ -39,8 +39,8 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
     if path.is_dir():
         table = _table_of_model(path, words)
     elif words:
-        way_out = "Give the folder of a model, or the words as a source of their own."
-        raise ValueError(f"{path} is one table and has no words beside it. {way_out}")
+        advice = "Give the folder of a model, or the words as a source of their own."
+        raise ValueError(f"{path} is one table and has no words beside it. {advice}")
     else:
         return read_array(path)
     check_table(table, path)
@@ -58,8 +58,8 @@ def _table_of_model(folder: Path, words: bool) -> Tensor:
     key = _called(tensors, names)
     if key is None:
         whose = f"model type {kind!r} keeps none" if kind else "no config.json says what model it is"
-        way_out = "Leave --words out." if words else "Give a model with absolute positions, or a .npy file."
-        raise ValueError(f"No {what} table in {folder}: {whose} under the names {', '.join(names)}. {way_out}")
+        advice = "Leave --words out." if words else "Give a model with absolute positions, or a .npy file."
+        raise ValueError(f"No {what} table in {folder}: {whose} under the names {', '.join(names)}. {advice}")
     table = read_tensor(tensors[key], key).double()
     if words:
         return table
@@ -88,8 +88,8 @@ def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
     config = own_config(folder)
     if config.absolute == "none":
         scheme = config.preset or "unnamed"
-        way_out = "Try a dstg or ap model."
-        raise ValueError(f"No position table in {folder}: its scheme, {scheme}, keeps no position in one. {way_out}")
+        advice = "Try a dstg or ap model."
+        raise ValueError(f"No position table in {folder}: its scheme, {scheme}, keeps no position in one. {advice}")
     parts = {key.rpartition(_OWN)[2]: read_tensor(path, key) for key, path in tensors.items() if _OWN in key}
     module = PositionTable(config)
     try:
@@ -102,7 +102,7 @@ def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
 
 
 def check_table_files(config: EncoderConfig) -> None:
-    """Read the files that a new model's table comes from, to refuse them early; a saved model needs them no more.
+    """Read the files that a new model's table comes from, so that unusable ones are refused before the training.
 
     Raises:
         ValueError: a file is missing, is no table, or does not fit.

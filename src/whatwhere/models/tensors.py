@@ -10,12 +10,12 @@ from torch.distributed.tensor import DTensor
 
 
 def whole(value: Tensor) -> Tensor:
-    """A tensor of which this process may have a share only: all of it. All processes must ask for it."""
+    """Gather a tensor that several processes share; every process must call it for the same tensor."""
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
 def not_finite(model: torch.nn.Module) -> str:
-    """Which parameters of a model, or else their gradients, are not finite: a few by name; empty if none.
+    """Name a few parameters of a model, or else gradients, that are not finite; "" if all are.
 
     The last ones of the model come first, as what is not finite spreads backwards from there.
     """
@@ -34,7 +34,7 @@ def device_of(model: Any) -> torch.device:
 
 
 def named_tensors(folder: Path) -> dict[str, Path]:
-    """Name every tensor in the safetensors files of a folder, and the file that holds it.
+    """Map the name of every tensor in the safetensors files of a folder to the file that holds it.
 
     Raises:
         ValueError: a damaged file, no weights, or weights in pickles alone.
@@ -49,8 +49,8 @@ def named_tensors(folder: Path) -> dict[str, Path]:
     if not files:
         pickles = sorted(p.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for p in folder.glob(pattern))
         if not pickles:
-            way_out = "Give the folder of a finished model, or a .npy file."
-            raise ValueError(f"No weights in {folder}: no .safetensors file. {way_out}")
+            advice = "Give the folder of a finished model, or a .npy file."
+            raise ValueError(f"No weights in {folder}: no .safetensors file. {advice}")
         raise ValueError(
             f"{folder} has its weights as pickle alone ({pickles[0]}), which runs code when opened and is never read "
             "here. Convert it where you trust it: model.save_pretrained writes safetensors."
