@@ -31,9 +31,8 @@ _DISTRIBUTIONS = {"sklearn": "scikit-learn"}
 _LEFT_OUT = frozenset(
     "test tests testing conftest.py site-packages dist-packages idlelib lib2to3 turtledemo vendored".split()
 )
-_PUBLIC = frozenset(
-    ["_core"]
-)  # folders with a leading underscore are private, but numpy documents its public functions here
+# Folders with a leading underscore are private, but numpy documents its public functions in this one.
+_PUBLIC = frozenset(["_core"])
 
 SHORTEST = 120  # characters of a document: less is a label, not a text
 MOST_SYMBOLS = 0.15  # share of brackets, digits, operators ... above which a paragraph is code, a formula or a table
@@ -62,12 +61,12 @@ _HEADINGS = frozenset(
 
 
 class PythonDocs(Source):
-    """Docstrings as documents of unwrapped paragraphs, one a line, in the order of PACKAGES, of the file names, and of
-    the files.
+    """Docstrings of Python packages as documents of unwrapped paragraphs, one a line.
 
-    Left out: tests and vendored code, private folders, functions and classes; doctests, code blocks and paragraphs that
-    are mostly symbols; documents under SHORTEST characters; and documents most of whose text was there before. What is
-    read stays in memory, some twenty MB, so that a second pass costs nothing.
+    Documents come in the order of PACKAGES, of the file names, and of the files. Left out: tests and vendored code,
+    private folders, functions and classes; doctests, code blocks and paragraphs that are mostly symbols; documents
+    under SHORTEST characters; and documents most of whose text was there before. What is read stays in memory, some
+    twenty MB, so that a second pass costs nothing.
 
     every: read one file of so many, evenly over all packages, where little text will do.
     """
@@ -96,12 +95,12 @@ class PythonDocs(Source):
 
 
 def _folders() -> list[tuple[str, Path]]:
-    found = [("python", Path(sysconfig.get_path("stdlib")))]
+    folders = [("python", Path(sysconfig.get_path("stdlib")))]
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations:
-            found.append((name, Path(list(spec.submodule_search_locations)[0])))
-    return found
+            folders.append((name, Path(list(spec.submodule_search_locations)[0])))
+    return folders
 
 
 def _version(name: str) -> str:
@@ -112,8 +111,10 @@ def _version(name: str) -> str:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Syntax trees have no cycles, but their many nodes set off the cycle collector again and again: three times
-    slower."""
+    """Switch the cycle collector off, which makes parsing three times slower.
+
+    Syntax trees have no cycles, but their many nodes set it off again and again.
+    """
     before = gc.isenabled()
     gc.disable()
     try:
@@ -124,7 +125,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def _gather(every: int = 1) -> Iterator[str]:
-    """The documents of every so many files of all packages without those that mostly repeat others."""
+    """Yield the documents of every so many files of all packages without those that mostly repeat others."""
     seen: set[str] = set()
     for _, folder in _folders():
         for path in islice(_files(folder), 0, None, every):
@@ -140,7 +141,7 @@ def _gather(every: int = 1) -> Iterator[str]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The public source files below `folder`, in sorted order."""
+    """Yield the public source files below `folder`, in sorted order."""
     for path in sorted(folder.iterdir()):
         name = path.name
         if name in _LEFT_OUT or name.startswith("test_"):
@@ -153,7 +154,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _docstrings(path: Path) -> Iterator[str]:
-    """The docstrings of a file's module, public classes and public functions; none if the file does not parse."""
+    """Yield the docstrings of a file's module, public classes and public functions; none if the file does not parse."""
     source = path.read_bytes()
     if b'"""' not in source:
         return
@@ -176,7 +177,7 @@ def _docstrings(path: Path) -> Iterator[str]:
 
 
 def _added(module: ast.Module) -> Iterator[str]:
-    """Docstrings of compiled functions, given as arguments of calls such as add_newdoc(place, name, text)."""
+    """Yield docstrings of compiled functions, given as arguments of calls such as add_newdoc(place, name, text)."""
     for statement in module.body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             for argument in statement.value.args:
@@ -186,8 +187,10 @@ def _added(module: ast.Module) -> Iterator[str]:
 
 
 def prose(docstring: str) -> list[str]:
-    """The paragraphs of a docstring, each on one line, without markup, code, formulas, tables, and headings of
-    nothing."""
+    """Extract the paragraphs of a docstring, each on one line.
+
+    Markup, code, formulas, tables and headings of nothing are left out.
+    """
     text = inspect.cleandoc(docstring)
     text = _UNDERLINE.sub("\n", _CODE.sub("", text))
     text = _DIRECTIVE.sub(lambda m: m[1] + m[2].replace("::", ":"), text)
@@ -210,9 +213,10 @@ def _is_heading(paragraph: str) -> bool:
 
 
 def _unwrap(block: str) -> list[str]:
-    """Lines of a block to paragraphs: a new one where the indent changes, an item begins, or after a heading."""
+    """Join the lines of a block to paragraphs; a new one begins at a change of indent, an item, or after a heading."""
     out: list[list[str]] = []
-    last, hangs = 0, False
+    last = 0
+    hangs = False
     for line in block.splitlines():
         bare = line.strip()
         if not bare:

@@ -29,7 +29,13 @@ _PLACES = (
 
 
 class RepeatedDocuments(Source):
-    """`synthetic:repeat`: a document is a text A of a few sentences, another text B, and A again, each on a line."""
+    """Synthetic corpus `synthetic:repeat`: a document is a text A of a few sentences, another text B, and A again.
+
+    Each text stands on a line.
+
+    Raises:
+        ValueError: fewer than one document or sentence.
+    """
 
     name = "synthetic:repeat"
 
@@ -38,7 +44,9 @@ class RepeatedDocuments(Source):
             raise ValueError(
                 f"synthetic:repeat needs at least one document and one sentence, got {documents} and {sentences}."
             )
-        self.count, self.sentences, self.seed = documents, sentences, seed
+        self.count = documents
+        self.sentences = sentences
+        self.seed = seed
         self._read = 0
 
     def documents(self) -> Iterator[str]:
@@ -65,12 +73,15 @@ class RepeatedDocuments(Source):
 
 @dataclass(frozen=True)
 class Regimes:
-    """The three-regime corpus: what may follow `synthetic:three-regimes:`, as key=value with commas.
+    """Settings of the three-regime corpus, written as key=value with commas behind `synthetic:three-regimes:`.
 
     n: words of a document. vocabulary: different words. documents: how many. seed: of all random numbers. initial,
     terminal: positions of the first and the last regime; those between are the medial one. own, other: Dirichlet
     concentrations at a position of the words that belong to its regime, a third of the vocabulary, and of the others: a
     large `own` makes the positions of a regime alike, a small `other` keeps the regimes apart.
+
+    Raises:
+        ValueError: a number out of its range, or regimes that are longer than a document.
     """
 
     n: int = 32
@@ -95,12 +106,16 @@ class Regimes:
         if self.initial + self.terminal > self.n:
             raise ValueError(
                 f"synthetic:three-regimes: initial={self.initial} and terminal={self.terminal} are more than "
-                f"n={self.n} positions."
+                f"n={self.n} positions. Use a larger n."
             )
 
     @classmethod
     def parse(cls, options: str) -> "Regimes":
-        """From "n=32,seed=1"; the empty text gives the defaults."""
+        """Parse settings such as "n=32,seed=1"; the empty text gives the defaults.
+
+        Raises:
+            ValueError: an unknown key, or a value that is no number.
+        """
         kinds = {f.name: f.type for f in fields(cls)}
         given: dict[str, Any] = {}
         for option in filter(None, options.split(",")):
@@ -117,7 +132,7 @@ class Regimes:
 
 
 class ThreeRegimes(Source):
-    """`synthetic:three-regimes[:OPTIONS]`: documents of n words, each drawn from the distribution of its position.
+    """Synthetic corpus `synthetic:three-regimes[:OPTIONS]` of documents whose distribution at each position is known.
 
     GEOM 6.1 gives n = 32, V = 200, N = 5,000 and three regimes, initial, medial and terminal, and leaves the rest open.
     Here each position has a Dirichlet draw of its own, most of it on the third of the vocabulary that belongs to its
@@ -136,7 +151,7 @@ class ThreeRegimes(Source):
         self._read = 0
 
     def distributions(self) -> np.ndarray:
-        """The truth: (n, V), row i the distribution at position i; word v is `word(v)`."""
+        """Compute the true distributions: (n, V), row i the distribution at position i; word v is `word(v)`."""
         r = self.regimes
         regime = np.where(np.arange(r.n) < r.initial, 0, np.where(np.arange(r.n) < r.n - r.terminal, 1, 2))
         third = np.arange(r.vocabulary) * 3 // r.vocabulary
@@ -157,7 +172,7 @@ class ThreeRegimes(Source):
 
     @staticmethod
     def word(v: int) -> str:
-        """The word of number v."""
+        """Return the word of number v."""
         return f"w{v:03}"
 
     def fingerprint(self) -> dict[str, Any]:
