@@ -169,8 +169,8 @@ def count_windows(
         whole: position 0 is the first token of a document, whatever the rows: documents that run on are followed from
             row to row, and of other joins the first pieces count alone.
         part: (k, n): read every n-th shard, from the k-th on, k from 0. The n parts, which as many processes or
-            machines
-            may count and `Counts.save`, add up to the whole (`+`). A document counts in the part that it begins in.
+            machines may count and `Counts.save`, add up to the whole (`+`). A document counts in the part that it
+            begins in.
 
     Raises:
         ValueError: an option out of range, or no such part.

@@ -62,8 +62,7 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
 
     Raises:
         ValueError: a package is missing, no such model or head, `out` holds something else, or the graph and torch
-            differ
-            by more than `TOLERANCE`.
+            differ by more than `TOLERANCE`.
     """
     out = Path(out)
     if lacking := [name for name in NEEDED if find_spec(name) is None]:
