@@ -185,7 +185,7 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("nowhere", "--text", "x"), "nowhere is no folder here"),
         (("reference", "--text", "x", "--what", "labels"), "EncoderForMaskedLM) gives words and vectors"),
         (("reference", "--text", "x", "--what", "verbs"), "must be one of labels, words, vectors; got 'verbs'"),
-        (("reference", "--text", "x", "--what", "words"), "[MASK]; text 1 has none"),
+        (("reference", "--text", "x", "--what", "words"), "Text 1 has no [MASK] to fill in"),
         (("reference", "--text", "x", "--pooling", "max"), "pooling must be one of mean, cls, semantic, position"),
         (("reference", "--text", "x", "--stride", "500"), "stride must be from 0 to 125"),
         (("reference", "--text", "x " * 200, "--stride", "500"), "stride must be from 0 to 125"),  # no remark first

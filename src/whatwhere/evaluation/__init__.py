@@ -1,2 +1,4 @@
-"""What a model is good for: fine-tuning on GLUE, answers in SQuAD, sentence vectors, linguistic probes; a file a family
-of tasks. Each measures one model on one task; `study` puts them in order."""
+"""Benchmarks of trained models: fine-tuning on GLUE, answers in SQuAD, sentence vectors, linguistic probes.
+
+A file for each family of tasks. Each measures one model on one task; `study` puts them in order.
+"""

@@ -7,38 +7,41 @@ import numpy as np
 Score = Callable[[np.ndarray, np.ndarray], float]
 
 
-def _f1(said: np.ndarray, right: np.ndarray) -> float:
+def _f1(predicted: np.ndarray, right: np.ndarray) -> float:
     from sklearn.metrics import f1_score
 
-    return float(f1_score(right, said, zero_division=0.0))
+    return float(f1_score(right, predicted, zero_division=0.0))
 
 
-def _accuracy(said: np.ndarray, right: np.ndarray) -> float:
-    return float((said == right).mean())
+def _accuracy(predicted: np.ndarray, right: np.ndarray) -> float:
+    return float((predicted == right).mean())
 
 
-def _spearman(said: np.ndarray, right: np.ndarray) -> float:
+def _spearman(predicted: np.ndarray, right: np.ndarray) -> float:
     from scipy import stats
 
-    if np.ptp(said) == 0 or np.ptp(right) == 0:  # one answer for all goes with nothing
+    if np.ptp(predicted) == 0 or np.ptp(right) == 0:  # one answer for all goes with nothing
         return 0.0
-    return float(stats.spearmanr(said, right).statistic)
+    return float(stats.spearmanr(predicted, right).statistic)
 
 
-def macro_f1(said: np.ndarray, right: np.ndarray) -> float:
-    """Mean over classes, of those that occur in either, of the F1 score: Holmes' metric, scikit-learn's `macro`."""
-    low = min(int(said.min()), int(right.min()))
-    size = max(int(said.max()), int(right.max())) - low + 1
-    hits = np.bincount(right[said == right] - low, minlength=size)
-    whole = np.bincount(said - low, minlength=size) + np.bincount(right - low, minlength=size)
-    return float(np.mean(2 * hits[whole > 0] / whole[whole > 0]))
+def macro_f1(predicted: np.ndarray, right: np.ndarray) -> float:
+    """Return the mean F1 score over the classes that occur in predictions or answers (n,), as scikit-learn's `macro`.
+
+    It is Holmes' metric of classes.
+    """
+    low = min(int(predicted.min()), int(right.min()))
+    size = max(int(predicted.max()), int(right.max())) - low + 1
+    hits = np.bincount(right[predicted == right] - low, minlength=size)
+    totals = np.bincount(predicted - low, minlength=size) + np.bincount(right - low, minlength=size)
+    return float(np.mean(2 * hits[totals > 0] / totals[totals > 0]))
 
 
-def pearson(said: np.ndarray, right: np.ndarray) -> float:
-    """Pearson's correlation, 0 where one of both does not vary."""
-    if np.ptp(said) == 0 or np.ptp(right) == 0:
+def pearson(predicted: np.ndarray, right: np.ndarray) -> float:
+    """Return Pearson's correlation of predictions and answers (n,), 0 where either does not vary."""
+    if np.ptp(predicted) == 0 or np.ptp(right) == 0:
         return 0.0
-    return float(np.corrcoef(said.astype(float), right.astype(float))[0, 1])
+    return float(np.corrcoef(predicted.astype(float), right.astype(float))[0, 1])
 
 
 METRICS: dict[str, Score] = {

@@ -27,8 +27,11 @@ FIELDS = ("sentence_good", "sentence_bad", "field", "UID")
 
 @dataclass(frozen=True)
 class Pair:
-    """A minimal pair. field: syntax, morphology, semantics or syntax_semantics; paradigm: one of 67; term: the
-    phenomenon that it shows, one of 13 such as island_effects; "" where the file does not say."""
+    """Minimal pair of BLiMP: two sentences that differ in what makes one of them wrong.
+
+    field: syntax, morphology, semantics or syntax_semantics; paradigm: one of 67; term: the phenomenon that it shows,
+    one of 13 such as island_effects; "" where the file does not tell.
+    """
 
     good: str
     bad: str
@@ -38,14 +41,17 @@ class Pair:
 
 
 def blimp_files(data: Path) -> list[Path]:
-    """The files of JSON lines of a folder, or of its folder `blimp`."""
+    """List the files of JSON lines in a folder, or in its folder `blimp`."""
     folder = data / "blimp" if (data / "blimp").is_dir() else data
     return sorted(p for p in folder.glob("*") if p.name.endswith(ENDINGS) and p.is_file()) if folder.is_dir() else []
 
 
 def read_blimp(data: Path | None, limit: int | None = None) -> list[Pair]:
-    """All pairs of a folder of JSON lines, one file or one a paradigm, plain or packed, or of the Hub (None); of each
-    paradigm the first `limit`.
+    """Read the pairs of BLiMP from a folder of JSON lines, plain or packed, or from the Hub.
+
+    Args:
+        data: a folder with one file, or one of each paradigm; None: the Hub.
+        limit: read the first so many pairs of each paradigm.
 
     Raises:
         ValueError: no such file, a line without a field or with an empty sentence, or the Hub cannot be reached.
@@ -53,8 +59,8 @@ def read_blimp(data: Path | None, limit: int | None = None) -> list[Pair]:
     pairs = []
     seen = dict[str, int]()
     for place, row in _of_hub() if data is None else _of_files(data):
-        if lacking := [name for name in FIELDS if not isinstance(row.get(name), str) or not row[name].strip()]:
-            raise ValueError(f"{place}: no text in {lacking[0]!r}. Bring a complete copy of BLiMP.")
+        if missing := [name for name in FIELDS if not isinstance(row.get(name), str) or not row[name].strip()]:
+            raise ValueError(f"{place}: no text in {missing[0]!r}. Bring a complete copy of BLiMP.")
         paradigm = row["UID"]
         seen[paradigm] = seen.get(paradigm, 0) + 1
         if limit is None or seen[paradigm] <= limit:
@@ -74,12 +80,12 @@ def _of_files(data: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 @cache
 def _of_hub() -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """The rows of all paradigms, each a configuration; once a process, as there are 67 of them."""
-    way_out = f"Without a network: {_BRING} and give the folder: --data FOLDER."
+    """Fetch the rows of all paradigms, each a configuration; once a process, as there are 67 of them."""
+    advice = f"Without a network: {_BRING} and give the folder: --data FOLDER."
     return [
         (f"{HUB}, {paradigm}, row {number}", row)
-        for paradigm in hub_configs(HUB, way_out)
-        for number, row in enumerate(hub_rows(HUB, paradigm, "train", way_out))
+        for paradigm in hub_configs(HUB, advice)
+        for number, row in enumerate(hub_rows(HUB, paradigm, "train", advice))
     ]
 
 
@@ -92,8 +98,9 @@ def pseudo_log_likelihoods(
     batch_tokens: int = BATCH_TOKENS,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> np.ndarray:
-    """Sum over the tokens of each sentence of the log-probability of a token in nats where it alone is masked: (n,).
+    """Compute the pseudo-log-likelihood of each sentence in nats: (n,), by masking its tokens one at a time.
 
+    It is the sum over the tokens of the log-probability of a token where it alone is masked (Salazar et al. 2020).
     Special tokens are neither masked nor counted. One row a token, in batches of rows of nearly one length.
 
     Raises:
@@ -107,28 +114,28 @@ def pseudo_log_likelihoods(
     if empty := [i for i, at in enumerate(places) if not len(at)]:
         raise ValueError(f"The sentence {sentences[empty[0]]!r} has no token. Leave it out.")
     rows = [(i, int(at)) for i in sorted(range(len(ids)), key=lambda i: len(ids[i])) for at in places[i]]
-    found = np.zeros(len(ids))
+    sums = np.zeros(len(ids))
     for done, part in _batches(rows, ids, batch_tokens):
-        which = np.array([i for i, _ in part])
+        sentence_numbers = np.array([i for i, _ in part])
         at = torch.tensor([place for _, place in part])
-        input_ids = padded([ids[i] for i in which], tokenizer.pad_token_id)
-        lengths = np.array([len(ids[i]) for i in which])
+        input_ids = padded([ids[i] for i in sentence_numbers], tokenizer.pad_token_id)
+        lengths = np.array([len(ids[i]) for i in sentence_numbers])
         inputs = torch.from_numpy(input_ids)
         here = torch.arange(len(part)), at
         targets = inputs[here].clone()
         inputs[here] = tokenizer.mask_token_id
         mask = torch.from_numpy((np.arange(inputs.shape[1]) < lengths[:, None]).astype(np.int64))
         logits = _logits(model, inputs, mask, here, targets)
-        said = torch.log_softmax(logits.double(), -1)[here[0], targets]
-        np.add.at(found, which, said.cpu().numpy())
+        log_probabilities = torch.log_softmax(logits.double(), -1)[here[0], targets]
+        np.add.at(sums, sentence_numbers, log_probabilities.cpu().numpy())
         show(done, len(rows))
-    return found
+    return sums
 
 
 def _batches(
     rows: Sequence[tuple[int, int]], ids: Sequence[np.ndarray], tokens: int
 ) -> Iterator[tuple[int, Sequence[tuple[int, int]]]]:
-    """Rows that are sorted by length in pieces of so many tokens, and how many are done after each."""
+    """Yield rows, sorted by length, in pieces of so many tokens, and the number of rows up to the end of each piece."""
     begin = 0
     while begin < len(rows):
         end = begin + 1
@@ -139,7 +146,7 @@ def _batches(
 
 
 def _logits(model: Any, inputs: torch.Tensor, mask: torch.Tensor, here: tuple[Any, Any], targets: torch.Tensor) -> Any:
-    """Logits at the masked places: (rows, vocabulary). Ours projects the vocabulary there alone."""
+    """Compute logits at the masked places: (rows, vocabulary). Ours projects the vocabulary there alone."""
     device = model.device
     if model.config.model_type == "whatwhere":
         labels = torch.full_like(inputs, -100)
@@ -149,7 +156,11 @@ def _logits(model: Any, inputs: torch.Tensor, mask: torch.Tensor, here: tuple[An
 
 
 def right(model: Any, tokenizer: Any, pairs: Sequence[Pair], **how: Any) -> np.ndarray:
-    """Whether the good sentence of each pair is the likelier one, half right where both are equal: (n,)."""
+    """Judge each pair with a model: 1 where the good sentence is the likelier one, 0.5 at a tie, else 0; (n,).
+
+    Raises:
+        ValueError: as `pseudo_log_likelihoods`.
+    """
     values = pseudo_log_likelihoods(model, tokenizer, [s for pair in pairs for s in (pair.good, pair.bad)], **how)
     good = values[::2]
     bad = values[1::2]
@@ -158,41 +169,48 @@ def right(model: Any, tokenizer: Any, pairs: Sequence[Pair], **how: Any) -> np.n
 
 @dataclass(frozen=True)
 class Acceptability:
-    """BLiMP as a probe: is this sentence, alone, the good one of its pair? One probe reads the mean state of sentences
-    of all paradigms; of each paradigm eight of ten pairs train, one is of the development part, one of the test."""
+    """Probing task made of BLiMP: is this sentence, alone, the good one of its pair?
+
+    One probe reads the mean state of sentences of all paradigms; of each paradigm eight of ten pairs train, one is of
+    the development part, one of the test.
+    """
 
     words: bool = False
     most: int | None = None
     number: bool = False
 
     def there(self, data: Path | None) -> bool:
-        """Whether a folder has files of BLiMP, be they whole or not; the Hub has."""
+        """Tell if a folder has files of BLiMP, whole or not; the Hub always has."""
         return data is None or bool(blimp_files(data))
 
     def check(self, data: Path | None) -> None:
-        """Raises ValueError where there is no BLiMP, a damaged one, or one with fewer than 10 pairs of a paradigm."""
+        """Refuse a missing or damaged BLiMP.
+
+        Raises:
+            ValueError: as `read_blimp`, or fewer than 10 pairs of a paradigm.
+        """
         counts = Counter(pair.paradigm for pair in read_blimp(data, 10))
         if few := [name for name, count in counts.items() if count < 10]:
             raise ValueError(f"{few[0]} has {counts[few[0]]} pairs; a probe needs 10. Bring a complete copy of BLiMP.")
 
     def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
-        """Both sentences of the pairs of a split, of all paradigms in turn.
+        """Read both sentences of the pairs of a split, of all paradigms in turn.
 
         Raises:
             ValueError: as `read_blimp`.
         """
         place = {"train": range(8), "dev": (8,), "test": (9,)}[split]
         seen: dict[str, int] = defaultdict(int)
-        found = []
+        numbered_pairs = []
         for pair in read_blimp(data):
             if seen[pair.paradigm] % 10 in place:
-                found.append((seen[pair.paradigm], pair))
+                numbered_pairs.append((seen[pair.paradigm], pair))
             seen[pair.paradigm] += 1
-        found.sort(key=lambda numbered: numbered[0])
+        numbered_pairs.sort(key=lambda numbered: numbered[0])
         return examples(
             (
                 Row(text, ((0, -1),), label, pair.paradigm)
-                for _, pair in found
+                for _, pair in numbered_pairs
                 for text, label in ((pair.good, "good"), (pair.bad, "bad"))
             ),
             limit,
@@ -200,20 +218,29 @@ class Acceptability:
 
 
 def paradigm_mean(shares: np.ndarray, paradigms: np.ndarray) -> float:
-    """Mean over paradigms of the share of pairs that are right, of (n,) right and the number of each one's paradigm."""
+    """Return the mean over paradigms of the share of pairs that are right, in [0, 1].
+
+    Args:
+        shares: (n,) what `right` gives. paradigms: (n,) the number of each pair's paradigm, from 0.
+    """
     counts = np.bincount(paradigms)
     return float((np.bincount(paradigms, shares)[counts > 0] / counts[counts > 0]).mean())
 
 
 def paradigm_numbers(pairs: Sequence[Pair]) -> np.ndarray:
-    """(n,) the number of the paradigm of each pair, in the order in which they come."""
+    """Number the paradigms in the order in which they come; return the number of each pair's paradigm, (n,)."""
     number: dict[str, int] = {}
     return np.array([number.setdefault(pair.paradigm, len(number)) for pair in pairs], int)
 
 
 def blimp_records(who: Who, pairs: Sequence[Pair], found: np.ndarray) -> list[Record]:
-    """The share of pairs that a model has right: of each paradigm, of each field and term (means of paradigms) and of
-    all."""
+    """Write the records of BLiMP: the share of pairs that a model has right, by paradigm, field, term and over all.
+
+    Shares of fields, terms and of all are means of paradigms.
+
+    Args:
+        found: (n,) what `right` gives for the pairs.
+    """
     of: dict[str, list[float]] = defaultdict(list)
     for pair, share in zip(pairs, found, strict=True):
         of[pair.paradigm].append(float(share))
@@ -227,7 +254,7 @@ def blimp_records(who: Who, pairs: Sequence[Pair], found: np.ndarray) -> list[Re
         ("blimp.term", {pair.paradigm: pair.term for pair in pairs if pair.term}),
     ):
         for group in dict.fromkeys(group_of.values()):
-            within = [paradigm for paradigm, each in group_of.items() if each == group]
+            within = [paradigm for paradigm, name in group_of.items() if name == group]
             mean = float(np.mean([shares[paradigm] for paradigm in within]))
             records.append(who.record(metric, mean, part=group, n=sum(len(of[paradigm]) for paradigm in within)))
     return [*records, who.record("blimp", float(np.mean(list(shares.values()))), n=len(pairs))]

@@ -15,8 +15,11 @@ OTHER = "other"
 
 
 class Row(NamedTuple):
-    """A row as a task makes it. spans: of each place first and last character + 1. label: a class, or a number. key:
-    what the surface shows of it, without any model: a word, a length."""
+    """Labelled place, or places, in one text, as a probing task makes it.
+
+    spans: of each place first and last character + 1. label: a class, or a number. key: what the surface shows of the
+    row, without any model: a word, a length.
+    """
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -26,8 +29,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Examples:
-    """The rows of a split. slots: of each row the places whose states stand one after the other. groups: of each row
-    the number of its sentence or document, as rows of one are not independent."""
+    """Rows of a split of a probing task, each text stored once.
+
+    slots: of each row the places whose states are put one after the other.
+    """
 
     texts: list[str] = field(default_factory=list)
     slots: list[tuple[Slot, ...]] = field(default_factory=list)
@@ -39,13 +44,16 @@ class Examples:
 
     @property
     def groups(self) -> np.ndarray:
-        """(n,) the number of the text that each row begins in."""
+        """Number of the text that each row begins in, (n,): rows of one text are not independent."""
         return np.array([slots[0].text for slots in self.slots], int)
 
 
 class Task(Protocol):
-    """A question to probe. words: whether a row is one word, which can have a control task. most: classes beside
-    `other`. number: whether labels are numbers."""
+    """Protocol of a probing task: a question about places in texts, with rows of three splits.
+
+    words: true if a row is one word, which can have a control task. most: classes beside `other`. number: true if
+    labels are numbers.
+    """
 
     @property
     def words(self) -> bool: ...
@@ -55,50 +63,60 @@ class Task(Protocol):
     def number(self) -> bool: ...
 
     def there(self, data: Path | None) -> bool:
-        """Whether a folder has files of the task, be they whole or not; None: whether the Hub has them."""
+        """Tell if a folder, or the Hub (None), has files of the task, whole or not."""
         ...
 
     def check(self, data: Path | None) -> None:
-        """Raises ValueError where files are missing or damaged."""
+        """Refuse missing or damaged files of the task.
+
+        Raises:
+            ValueError: the first file that is missing or damaged.
+        """
 
     def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
-        """The rows of "train", "dev" or "test"."""
+        """Read the rows of "train", "dev" or "test"."""
         ...
 
 
 def examples(rows: Iterable[Row], limit: int | None = None, balanced: bool = False) -> Examples:
-    """Rows as examples, each text once.
+    """Collect rows as `Examples`, in which each text stands once.
 
-    balanced: of each class as many as of the rarest, the first; limit: of all rows the first so many.
+    Args:
+        limit: keep the first so many rows.
+        balanced: first keep, of each class, as many rows as the rarest class has.
     """
     if balanced:
         rows = list(rows)
         counts = Counter(row.label for row in rows)
         fewest = min(counts.values(), default=0)
         seen = Counter[str | float]()
-        kept = []
+        balanced_rows = []
         for row in rows:
             seen[row.label] += 1
             if seen[row.label] <= fewest:
-                kept.append(row)
-        rows = kept
-    found = Examples()
+                balanced_rows.append(row)
+        rows = balanced_rows
+    collected = Examples()
     numbers = dict[str, int]()
     for text, spans, label, key in islice(rows, limit):
         number = numbers.setdefault(text, len(numbers))
-        if number == len(found.texts):
-            found.texts.append(text)
-        found.slots.append(tuple(Slot(number, *span) for span in spans))
-        found.labels.append(label)
-        found.keys.append(key)
-    return found
+        if number == len(collected.texts):
+            collected.texts.append(text)
+        collected.slots.append(tuple(Slot(number, *span) for span in spans))
+        collected.labels.append(label)
+        collected.keys.append(key)
+    return collected
 
 
 def numbered(splits: Mapping[str, Examples], most: int | None = None) -> tuple[list[str], dict[str, np.ndarray]]:
-    """The classes of the training rows, the commonest first, and the class number of each row of each split: -1 where
-    training has no such class.
+    """Number the classes of the training rows, the commonest first, and label the rows of every split by number.
 
-    most: so many classes at most; all others are one more, `other`.
+    Args:
+        most: keep so many classes; all others become one more, `other`.
+
+    Returns:
+        The names of the classes, and for each split the class number of each row, (n,) int64; -1 where training has no
+        such class.
     """
     counts = Counter(str(label) for label in splits["train"].labels)
     names = sorted(counts, key=lambda name: (-counts[name], name))

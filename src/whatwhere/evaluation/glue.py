@@ -30,13 +30,13 @@ FEW_CUT = 0.05  # share of the training rows; less is not worth a note
 
 @dataclass(frozen=True)
 class Task:
-    """One task. folder: of the official release; hub: its configuration on the Hub.
+    """GLUE task: its files, columns, metrics and splits.
 
-    texts, label: columns of the release, by name, or by place where its tables have no header; hub_texts: of the Hub
-    (whose label is `label`). metrics: the first decides. splits: of its development rows. regression: whether labels
-    are numbers. gaps: whether the release itself has rows that lack a text, which are left out. classes: how many
-    labels there are, where they are no numbers. words: labels of the release by their numbers on the Hub, where they
-    are words.
+    folder: of the official release; hub: its configuration on the Hub. texts, label: columns of the release, by name,
+    or by place where its tables have no header; hub_texts: of the Hub (whose label is `label`). metrics: the first
+    decides. splits: of its development rows. regression: true if labels are numbers. gaps: true if the release itself
+    has rows that lack a text, which are left out. classes: number of labels, where they are no numbers. words: labels
+    of the release by their numbers on the Hub, where they are words.
     """
 
     name: str
@@ -112,12 +112,12 @@ RECIPES: dict[str, Recipe] = {
 
 
 def read_task(task: Task, data: Path | None, split: str, limit: int | None = None) -> LabelledTexts:
-    """The rows of a split, "train" or one of `task.splits`.
+    """Read the labelled texts of a split, "train" or one of `task.splits`, from files or the Hub.
 
     Args:
         data: a folder laid out as the official release, its tables plain or packed, or one that holds it as glue/;
             None: the Hub.
-        limit: so many rows, evenly spaced, as some tables are sorted by source.
+        limit: read so many rows, evenly spaced, as some tables are sorted by source.
 
     Raises:
         ValueError: no such split, column or row, a label missing or out of range, or no network.
@@ -150,17 +150,17 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
 
 
 def similarity(score: str, place: str) -> float:
-    """People's score of a pair of sentences, from 0 to 5 as in all STS.
+    """Read people's score of a pair of sentences, from 0 to 5 as in all STS tasks.
 
     Raises:
-        ValueError: no such number.
+        ValueError: no number from 0 to 5; the message begins with `place`.
     """
     try:
         value = float(score)
     except ValueError:
-        raise ValueError(f"{place}: the score {score[:60]!r} is no number.") from None
+        raise ValueError(f"{place}: the score {score[:60]!r} is no number. Correct the row.") from None
     if not 0 <= value <= 5:
-        raise ValueError(f"{place}: the score {value:g} is out of range, from 0 to 5.")
+        raise ValueError(f"{place}: the score {value:g} is out of range, from 0 to 5. Correct the row.")
     return value
 
 
@@ -178,10 +178,10 @@ def _of_release(task: Task, data: Path, split: str) -> Iterator[tuple[str, tuple
 
 
 def _of_hub(task: Task, split: str) -> Iterator[tuple[str, tuple[list[str], str]]]:
-    way_out = (
+    advice = (
         f"Without a network, bring the file {task.folder}/{split}.tsv of GLUE's release and give its folder: --data "
     )
-    rows = hub_rows(HUB, task.hub, _HUB_SPLITS.get(split, split), f"{way_out}FOLDER.")
+    rows = hub_rows(HUB, task.hub, _HUB_SPLITS.get(split, split), f"{advice}FOLDER.")
     words = dict(enumerate(task.words))
     for number, row in enumerate(rows):
         label = str(words.get(row["label"], row["label"]))
@@ -208,10 +208,13 @@ class Texts:
 
 
 def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts:
-    """All rows of a task; limit: of training rows.
+    """Read the training and development rows of a task, with the names of its classes.
+
+    Args:
+        limit: most training rows, evenly spaced.
 
     Raises:
-        ValueError: as `read_task`.
+        ValueError: as `read_task`; too few development rows, or more labels than the task has.
     """
     train = read_task(task, data, "train", limit)
     dev = {split: read_task(task, data, split) for split in task.splits}
@@ -245,8 +248,10 @@ def _check(config: GlueConfig) -> None:
 
 
 def fine_tune(out: str, piece: Piece, show: Show) -> None:
-    """One fine-tuning of a run in the folder `out`: its evaluations as .json, its predictions as .npz, the former
-    last."""
+    """Fine-tune one model on one GLUE task, and write the evaluations as .json and the predictions as .npz.
+
+    The .json file is written last: it marks the piece of the run in the folder `out` as finished.
+    """
     config = GlueConfig.load_run(Path(out) / GLUE.file)
     use_scheme(config.scheme)
     assert isinstance(piece.setting, Setting) and piece.seed is not None
@@ -260,8 +265,11 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     train, dev = texts.encoded(opened.tokenizer, length, piece.seed, opened.token_types)
     # A head begins at 0: of raw scores the first steps would only learn their mean, and bfloat16 near 2.7 has steps of
     # 1/64. Correlations do not change under it.
-    middle, scale = (float(train.labels.mean()), float(train.labels.std()) or 1.0) if task.regression else (0, 1)
+    middle = 0.0
+    scale = 1.0
     if task.regression:
+        middle = float(train.labels.mean())
+        scale = float(train.labels.std()) or 1.0
         train.labels = ((train.labels - middle) / scale).astype(np.float32)
     first, *others = task.splits
     tuned = tune(
@@ -276,8 +284,8 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
         show=show,
     )
     labels = {f"labels.{split}": rows.labels for split, rows in dev.items()}
-    said = {"predicted": tuned.predicted, **tuned.others}
-    said = {name: each * scale + middle if task.regression else each for name, each in said.items()}
+    predictions = {"predicted": tuned.predicted, **tuned.others}
+    predictions = {name: array * scale + middle if task.regression else array for name, array in predictions.items()}
     facts = {
         **tuned.facts,
         "rows": len(train),
@@ -286,13 +294,15 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
         "share_cut": train.share_cut,
         "length": length,
     }
-    piece.write(Path(out), facts, said | labels)
+    piece.write(Path(out), facts, predictions | labels)
 
 
 def glue_records(config: GlueConfig, out: Path) -> list[Record]:
-    """Records of all that is finished: of each model, task and seed the score at what one half of the development rows
-    chose on the other half, and the papers' own, the best on all of them; of each model and task the difference from
-    the first model."""
+    """Write the records of GLUE from all finished fine-tunings of a run.
+
+    Of each model, task and seed: the score at what one half of the development rows chose on the other half, and the
+    papers' own, the best on all rows; of each model and task the difference from the first model.
+    """
     runs = by_seed(pieces(config), out)
     records: list[Record] = []
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
@@ -302,18 +312,20 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
     for piece, of_grid in runs:
         task = TASKS[piece.part]
         labels = of_grid[0].arrays[f"labels.{task.splits[0]}"]
-        found, said = chosen(of_grid, labels, {name: METRICS[name] for name in task.metrics})
+        figures, predictions = chosen(of_grid, labels, {name: METRICS[name] for name in task.metrics})
         for split in task.splits[1:]:
             best = max(of_grid, key=lambda run: float(run.scores[:, 2].max())).arrays
-            found[f"score.{split.removeprefix('dev_')}"] = METRICS[task.metrics[0]](
+            figures[f"score.{split.removeprefix('dev_')}"] = METRICS[task.metrics[0]](
                 best[split], best[f"labels.{split}"]
             )
-        of_task[replace(piece, part="")][piece.part] = found["score"]
+        of_task[replace(piece, part="")][piece.part] = figures["score"]
         if piece.step is None:
-            order, strata[piece.part] = one_after_the_other(len(said))
+            order, strata[piece.part] = one_after_the_other(len(predictions))
             ordered[piece.part] = labels[order]
-            predicted[piece.name, piece.untrained, piece.part][piece.seed] = said[order]
-        records += [piece.who.record(f"glue.{key}", value, part=task.name, n=len(said)) for key, value in found.items()]
+            predicted[piece.name, piece.untrained, piece.part][piece.seed] = predictions[order]
+        records += [
+            piece.who.record(f"glue.{key}", value, part=task.name, n=len(predictions)) for key, value in figures.items()
+        ]
     records += [*averages("glue.score", of_task), *medians("glue.median", runs)]
     scores = {name: of_both(METRICS[task.metrics[0]]) for name, task in TASKS.items()}
     return [*records, *differences("glue", config, predicted, ordered, scores, strata)]

@@ -40,30 +40,30 @@ class GridConfig(EvaluationConfig):
 
     @property
     def how_many_seeds(self) -> int:
-        """The seeds given, or the recipe's."""
+        """Number of seeds: the one given, or the recipe's."""
         return self.seeds or self.RECIPES[self.recipe].seeds
 
     def after(self, began: Self) -> Self:
-        """As of every evaluation; and no fewer seeds than before."""
+        """Return these settings for a folder begun with others: as every evaluation, with at least as many seeds."""
         fewer = self.how_many_seeds < began.how_many_seeds
         return super().after(began).model_copy(update={"seeds": began.how_many_seeds} if fewer else {})
 
     @property
     def settings(self) -> list[Setting]:
-        """The grid: the recipe's, or each of its other settings once with each of the rates given."""
+        """Grid of settings: the recipe's, or its other settings at each of the rates given."""
         of_recipe = self.RECIPES[self.recipe].settings
         others = dict.fromkeys(replace(setting, learning_rate=0.0) for setting in of_recipe)
-        own = [replace(setting, learning_rate=rate) for rate in self.rates for setting in others]
-        return own or list(of_recipe)
+        given = [replace(setting, learning_rate=rate) for rate in self.rates for setting in others]
+        return given or list(of_recipe)
 
     def protocol(self) -> str:
-        """The recipe and its grid, in words."""
-        own = f" at rates {', '.join(f'{rate:g}' for rate in self.rates)} × 768 / width" if self.rates else ""
+        """Describe the recipe and its grid in words."""
+        rates = f" at rates {', '.join(f'{rate:g}' for rate in self.rates)} × 768 / width" if self.rates else ""
         many = len(self.settings)
-        return f"the recipe `{self.recipe}`{own}: {many} setting{'s' * (many > 1)}"
+        return f"the recipe `{self.recipe}`{rates}: {many} setting{'s' * (many > 1)}"
 
     def check_checkpoints(self) -> None:
-        """Refuse steps that a model does not keep.
+        """Refuse steps at which a model has no checkpoint.
 
         Raises:
             ValueError: as `checkpoint`, or step 0 beside models with weights drawn anew.
@@ -76,7 +76,7 @@ class GridConfig(EvaluationConfig):
 
 
 def pieces(config: GridConfig) -> list[Piece]:
-    """All fine-tunings: a seed after the other, each over all tasks, so that what a budget cuts off are seeds."""
+    """List all fine-tunings: one seed after the other, each over all tasks, so that a budget cuts off seeds."""
     return [
         Piece(*model, task, seed, setting, step)
         for seed in range(config.how_many_seeds)
@@ -88,15 +88,18 @@ def pieces(config: GridConfig) -> list[Piece]:
 
 
 def weights(piece: Piece) -> str:
-    """Where the weights of a piece's model are: its folder or Hub name, or a checkpoint's folder."""
+    """Find the weights of a piece's model: its folder or Hub name, or the folder of a checkpoint."""
     source = model_source(piece.source)
     return source if piece.step is None else str(checkpoint(source, piece.step))
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished fine-tuning. setting: its name. scores: (evaluations, 3) of the first half of the development rows,
-    the second, all. arrays: its other file; `predicted`: (3, rows, ...) predictions at the best of each."""
+    """Finished fine-tuning: the name of its setting, its scores, and its saved arrays.
+
+    scores: (evaluations, 3) of the first half of the development rows, the second, all. arrays: its other file;
+    `predicted`: (3, rows, ...) predictions at the best of each.
+    """
 
     setting: str
     scores: np.ndarray
@@ -104,31 +107,31 @@ class Finished:
 
 
 def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finished]]]:
-    """The finished fine-tunings of each model, task and seed."""
-    found: dict[Piece, list[Finished]] = defaultdict(list)
+    """Collect the finished fine-tunings of each model, task and seed, one for each setting."""
+    finished: dict[Piece, list[Finished]] = defaultdict(list)
     for piece in pieces:
         if piece.file(out).is_file():
             setting = "" if piece.setting is None else piece.setting.name
             scores = _scores(piece, out)
-            found[replace(piece, setting=None)].append(Finished(setting, scores, piece.arrays(out)))
-    return list(found.items())
+            finished[replace(piece, setting=None)].append(Finished(setting, scores, piece.arrays(out)))
+    return list(finished.items())
 
 
 def _scores(piece: Piece, out: Path) -> np.ndarray:
     scores = piece.facts(out, "scores")["scores"]
     try:
-        found = np.array(scores, dtype=float)
+        array = np.array(scores, dtype=float)
     except (ValueError, TypeError, OverflowError):
-        found = np.zeros(0)
-    if found.ndim != 2 or found.shape[1] != 3 or not len(found):
+        array = np.zeros(0)
+    if array.ndim != 2 or array.shape[1] != 3 or not len(array):
         raise ValueError(f"{piece.file(out)} holds no three scores an evaluation. Delete it and run the command again.")
-    return found
+    return array
 
 
 def unfinished(config: GridConfig, out: Path) -> list[str]:
-    """A note of the scores that are the best of a part of the grid, in a list; none where there are none."""
-    there = Counter(replace(piece, setting=None) for piece in pieces(config) if piece.file(out).is_file())
-    some = {piece: runs for piece, runs in there.items() if runs < len(config.settings)}
+    """Write a note on the scores that are the best of only a part of the grid; an empty list if there are none."""
+    counts = Counter(replace(piece, setting=None) for piece in pieces(config) if piece.file(out).is_file())
+    some = {piece: runs for piece, runs in counts.items() if runs < len(config.settings)}
     if not some:
         return []
     which = ", ".join(f"{piece.label} ({runs})" for piece, runs in some.items())
@@ -138,30 +141,34 @@ def unfinished(config: GridConfig, out: Path) -> list[str]:
 def chosen(
     runs: Sequence[Finished], labels: np.ndarray, metrics: Mapping[str, Score]
 ) -> tuple[dict[str, float], np.ndarray]:
-    """Figures of one model, task and seed over a grid, and the predictions of each half of the rows by the fine-tuning
-    and the step that are best on the other half.
+    """Score one model, task and seed over a grid, each half of the rows by the fine-tuning that the other half chose.
 
     Args:
-        metrics: of (predictions, labels); the first decides, and is `score`.
+        labels: (rows,) right answers. metrics: of (predictions, labels); the first decides, and is `score`.
 
     Returns:
-        score, each metric, `best` (the best of all rows, as papers report it) and `optimism`, best less score.
+        Figures: score, each metric, `best` (the best of all rows, as papers report it) and `optimism`, best less score.
+        The predictions (rows, ...) that they judge.
     """
     parts = halves(len(labels))
-    said = np.empty(runs[0].arrays["predicted"].shape[1:], runs[0].arrays["predicted"].dtype)
+    predictions = np.empty(runs[0].arrays["predicted"].shape[1:], runs[0].arrays["predicted"].dtype)
     for chosen_on, judged_on in ((0, 1), (1, 0)):
         first = max(runs, key=lambda run: float(run.scores[:, chosen_on].max()))
-        said[parts[judged_on]] = first.arrays["predicted"][chosen_on][parts[judged_on]]
+        predictions[parts[judged_on]] = first.arrays["predicted"][chosen_on][parts[judged_on]]
     figures = {
-        name: float(np.mean([score(said[rows], labels[rows]) for rows in parts])) for name, score in metrics.items()
+        name: float(np.mean([score(predictions[rows], labels[rows]) for rows in parts]))
+        for name, score in metrics.items()
     }
     score = figures[next(iter(metrics))]
     best = max(float(run.scores[:, 2].max()) for run in runs)
-    return {"score": score, "best": best, **figures, "optimism": best - score}, said
+    return {"score": score, "best": best, **figures, "optimism": best - score}, predictions
 
 
 def medians(metric: str, found: Sequence[tuple[Piece, Sequence[Finished]]]) -> list[Record]:
-    """Of each model and task the largest over settings of the median over seeds of the best score (TUPE Table 1)."""
+    """Write records of each model and task: the largest median over seeds of the best score (TUPE Table 1).
+
+    The median is taken over the seeds of each setting, the largest over settings.
+    """
     scores: dict[Piece, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for piece, runs in found:
         for run in runs:
@@ -175,17 +182,20 @@ def medians(metric: str, found: Sequence[tuple[Piece, Sequence[Finished]]]) -> l
 
 
 def one_after_the_other(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """(rows,) the order in which the rows of one half stand before those of the other, and (rows,) the half of each."""
+    """Order the rows of one half before those of the other: (rows,) the order, and (rows,) the half of each."""
     one, two = halves(rows)
     return np.concatenate([one, two]), np.repeat([0, 1], [len(one), len(two)])
 
 
 def of_both(score: Score) -> Score:
-    """The mean of a score over two halves that stand one after the other: each is predicted by another step, perhaps
-    another setting, so that they are no one sample for a correlation."""
+    """Make a score that is the mean over two halves of the rows, which stand one after the other.
 
-    def mean(said: np.ndarray, right: np.ndarray) -> float:
+    Each half is predicted by another step, perhaps another setting, so that both together are no sample for a
+    correlation.
+    """
+
+    def mean(predicted: np.ndarray, right: np.ndarray) -> float:
         middle = len(right) // 2
-        return (score(said[:middle], right[:middle]) + score(said[middle:], right[middle:])) / 2
+        return (score(predicted[:middle], right[:middle]) + score(predicted[middle:], right[middle:])) / 2
 
     return mean

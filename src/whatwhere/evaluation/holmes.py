@@ -39,7 +39,10 @@ SPREAD = 0.1  # of a data set over seeds: with more, for any model, it is left o
 
 @dataclass(frozen=True)
 class Samples:
-    """A split of a data set. places: of each row its inputs, of each input the places whose states are averaged."""
+    """Split of a probing data set of Holmes: texts, places in them, and labels.
+
+    places: of each row its inputs, of each input the places whose states are averaged.
+    """
 
     texts: list[str]
     places: list[list[list[Slot]]]
@@ -48,7 +51,10 @@ class Samples:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A probing data set. kind: of its inputs, one of `KINDS`; classes: 0 where labels are numbers."""
+    """Probing data set of Holmes with its splits.
+
+    kind: of its inputs, one of `KINDS`; classes: 0 where labels are numbers.
+    """
 
     name: str
     kind: str
@@ -57,15 +63,16 @@ class DataSet:
 
 
 def data_sets(data: Path) -> dict[str, Path]:
-    """Name -> folder of the data sets of a folder, or of flash-holmes/ or holmes/ in it, each with a samples.csv and a
-    config-none.yaml.
+    """Map the name of each data set to its folder, below the data's folder or flash-holmes/ or holmes/ in it.
+
+    Each has a samples.csv and a config-none.yaml.
 
     Raises:
         ValueError: there is none.
     """
     for folder in (data, data / "flash-holmes", data / "holmes"):
-        if found := {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{SAMPLES}"))}:
-            return found
+        if folders := {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{SAMPLES}"))}:
+            return folders
     raise ValueError(
         f"{data} holds no data set of Holmes: no */{SAMPLES}. Fetch them by data/holmes/download.py or data/flash-"
         "holmes/download.py of github.com/Holmes-Benchmark/holmes-evaluation and give that folder."
@@ -73,7 +80,7 @@ def data_sets(data: Path) -> dict[str, Path]:
 
 
 def read_settings(folder: Path) -> tuple[str, int]:
-    """(kind of the inputs, classes: 0 of a regression) of a data set.
+    """Read the kind of a data set's inputs and its number of classes, 0 of a regression.
 
     Raises:
         ValueError: no such file, or another kind.
@@ -94,13 +101,14 @@ def read_settings(folder: Path) -> tuple[str, int]:
 
 
 def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = None) -> DataSet:
-    """A data set of Holmes; limit: the first so many rows of each split.
+    """Read a data set of Holmes from its samples.csv and settings.
 
     A row has `inputs`, a list of texts, or of (word, number of the context, first character, last + 1) with, for spans,
     the number of the input that it belongs to; `context`, a list of texts; `label`; and `set-0`, its split.
 
     Args:
         separator: stands between two texts that are read as one.
+        limit: read the first so many rows of each split.
 
     Raises:
         ValueError: a file or column is missing, a row is damaged, a label is no class, a split is empty.
@@ -134,9 +142,13 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
                     if not isinstance(text, str) or not all(isinstance(end, int | float) for end in ends):
                         raise ValueError(f"a text and two places are wanted, got {text!r}, {ends}")
             except (ValueError, SyntaxError, TypeError, IndexError, MemoryError, RecursionError) as error:
-                raise ValueError(f"{place}: no row of the kind {kind} ({str(error)[:80]}).") from None
+                raise ValueError(
+                    f"{place}: no row of the kind {kind} ({str(error)[:80]}). Bring a complete copy."
+                ) from None
             if classes and not (label.is_integer() and 0 <= label < classes):
-                raise ValueError(f"{place}: the label {row['label'][:40]} is no class from 0 to {classes - 1}.")
+                raise ValueError(
+                    f"{place}: the label {row['label'][:40]} is no class from 0 to {classes - 1}. Correct it."
+                )
             texts = splits[split].texts
             number = numbers[split]
             slots: list[list[Slot]] = [[] for _ in range(1 + max(which for which, *_ in made))]
@@ -153,7 +165,7 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
 
 @contextmanager
 def _in_words(path: Path) -> Iterator[None]:
-    """Lets what is said of damaged bytes name their file."""
+    """Name the file in errors about damaged bytes."""
     try:
         yield
     except (UnicodeDecodeError, csv.Error) as error:
@@ -161,8 +173,10 @@ def _in_words(path: Path) -> Iterator[None]:
 
 
 def _places(kind: str, inputs: Any, context: Any, between: str) -> Iterator[tuple[int, str, int, int]]:
-    """(number of the input, text, first character, last + 1) of the places of a row; -1: the whole text with the
-    special tokens around it."""
+    """Yield (number of the input, text, first character, last + 1) of the places of a row.
+
+    -1 for the last: the whole text with the special tokens around it.
+    """
     if kind in WHOLE:
         yield from ((i, text, 0, -1) for i, text in enumerate(inputs))
     elif kind == "SENTENCE_PAIR_CROSS":
@@ -184,10 +198,13 @@ def features(
     pooling: str = "mean",
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> np.ndarray:
-    """(layers, rows, inputs of a row · width) states, those of an input's places averaged."""
+    """Compute the states that probes read: (layers, rows, inputs of a row · width) float32.
+
+    The states of an input's places are averaged.
+    """
     number: dict[Slot, int] = {}
-    flat = [number.setdefault(slot, len(number)) for row in samples.places for each in row for slot in each]
-    sizes = np.array([len(each) for row in samples.places for each in row])
+    flat = [number.setdefault(slot, len(number)) for row in samples.places for slots in row for slot in slots]
+    sizes = np.array([len(slots) for row in samples.places for slots in row])
     states, _ = slot_states(model, tokenizer, samples.texts, list(number), layers, pooling=pooling, show=show)
     means = np.add.reduceat(states[:, flat], np.cumsum(sizes) - sizes, axis=1) / sizes[:, None]
     return means.reshape(len(layers), len(samples.labels), -1).astype(np.float32)
@@ -215,7 +232,10 @@ class HolmesConfig(EvaluationConfig):
 
 
 def read_phenomena(path: Path) -> dict[str, tuple[str, str]]:
-    """Data set -> (field, phenomenon), of a published table of Holmes, plain or packed.
+    """Read the field and phenomenon of each data set from a published table of Holmes, plain or packed.
+
+    Returns:
+        Data set -> (field, phenomenon).
 
     Raises:
         ValueError: no such file or column.
@@ -224,19 +244,24 @@ def read_phenomena(path: Path) -> dict[str, tuple[str, str]]:
 
 
 def published_scores(path: Path, model: str) -> dict[str, float]:
-    """Data set -> score of a model in a published table, none where it is not there; of several shares of the training
-    rows the largest that has most data sets, whoever has a score of them (all of Flash-Holmes are there up to 1/32).
+    """Read the scores of a model from a published table of Holmes; none if the model is not in it.
+
+    The table has several shares of the training rows: the largest share is read that has most data sets, whoever has a
+    score of them (all of Flash-Holmes are there up to 1/32).
+
+    Returns:
+        Data set -> score.
 
     Raises:
         ValueError: no such file or column.
     """
-    found: dict[float, dict[str, float | None]] = defaultdict(dict)
+    shares: dict[float, dict[str, float | None]] = defaultdict(dict)
     for name, row in _published(path):
         try:
-            found[float(row["train portion"])][name] = float(row[model]) if row.get(model) else None
+            shares[float(row["train portion"])][name] = float(row[model]) if row.get(model) else None
         except ValueError:
             raise ValueError(f"{path}: no number for {name[:60]!r} and {model}. Bring a complete copy.") from None
-    _, scores = max(found.items(), key=lambda each: (len(each[1]), each[0]), default=(0.0, {}))
+    _, scores = max(shares.items(), key=lambda share: (len(share[1]), share[0]), default=(0.0, {}))
     return {name: score for name, score in scores.items() if score is not None}
 
 
@@ -254,22 +279,27 @@ def _published(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def table_of(config: HolmesConfig) -> Path | None:
-    """The published table that is given, or that lies beside the data: `leaderboards/*holmes.csv` as in the repository
-    of Holmes, or `leaderboard*holmes.csv`, plain or packed; of several that of the data's name."""
+    """Find the published table: the one given, or the one that lies beside the data; None if there is none.
+
+    Beside the data: `leaderboards/*holmes.csv` as in the repository of Holmes, or `leaderboard*holmes.csv`, plain or
+    packed; of several the one of the data's name.
+    """
     if config.table is not None:
         return Path(config.table)
     data = next(iter(data_sets(Path(config.data)).values())).parent
-    there = (folder.glob(name) for folder in (data, data.parent) for name in ("leaderboards/*", "leaderboard*"))
-    found = [path for paths in there for path in sorted(paths) if path.name.endswith(TABLES)]
-    same = [p for p in found if p.name.partition(".")[0].removeprefix("leaderboard-") == data.name]
-    return next(iter(same or found), None)
+    folders = (folder.glob(name) for folder in (data, data.parent) for name in ("leaderboards/*", "leaderboard*"))
+    tables = [path for paths in folders for path in sorted(paths) if path.name.endswith(TABLES)]
+    same = [p for p in tables if p.name.partition(".")[0].removeprefix("leaderboard-") == data.name]
+    return next(iter(same or tables), None)
 
 
 def aggregated(
     scores: Mapping[str, float], phenomena: Mapping[str, tuple[str, str]]
 ) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
-    """Means by (field, phenomenon) and by field, each of its data sets: a field is no mean of phenomena (of data sets
-    it is, DSTG's Tables 9-13 give its Table 5)."""
+    """Average scores by (field, phenomenon) and by field, each over its data sets.
+
+    A field is the mean of its data sets, not of its phenomena: so DSTG's Tables 9-13 give its Table 5.
+    """
     of_phenomenon = defaultdict(list)
     of_field = defaultdict(list)
     for name, score in scores.items():
@@ -287,11 +317,11 @@ def _tasks(config: HolmesConfig) -> list[str]:
 
 
 def _check(config: HolmesConfig) -> None:
-    there = data_sets(Path(config.data))
-    if strange := [name for name in config.tasks if name not in there]:
-        raise ValueError(f"no data set {strange[0]!r} in {config.data}. There: {', '.join(list(there)[:8])} ...")
+    folders = data_sets(Path(config.data))
+    if strange := [name for name in config.tasks if name not in folders]:
+        raise ValueError(f"no data set {strange[0]!r} in {config.data}. There: {', '.join(list(folders)[:8])} ...")
     for name in _tasks(config):
-        read_data_set(there[name], limit=2)
+        read_data_set(folders[name], limit=2)
     if (table := table_of(config)) is not None:
         read_phenomena(table)
 
@@ -301,52 +331,59 @@ def _pieces(config: HolmesConfig) -> list[Piece]:
 
 
 def work(out: str, piece: Piece, show: Show) -> None:
-    """The probes of one data set on one model: scores as .json, predictions as .npz, the former last."""
+    """Probe one model on one data set, and write the scores as .json and the predictions as .npz.
+
+    The .json file is written last: it marks the piece of the run in the folder `out` as finished.
+    """
     config = HolmesConfig.load_run(Path(out) / HOLMES.file)
     use_scheme(config.scheme)
     opened = open_model(piece.source, untrained=piece.untrained)
     model = opened.model
     tokenizer = opened.tokenizer
-    made = read_data_set(data_sets(Path(config.data))[piece.part], tokenizer.sep_token or "", config.limit)
-    kind = np.int64 if made.classes else np.float32
+    data_set = read_data_set(data_sets(Path(config.data))[piece.part], tokenizer.sep_token or "", config.limit)
+    kind = np.int64 if data_set.classes else np.float32
     layers = layers_of(model, config.layers)
     rows = {}
     rng = np.random.default_rng(0)
-    for split, samples in made.splits.items():
+    for split, samples in data_set.splits.items():
         states = features(model, tokenizer, samples, layers, config.pooling, counted(show, split))
         labels = np.array(samples.labels, kind)
         rows[split] = Rows(states, np.stack([labels, *([rng.permutation(labels)] if config.control else [])]))
-    parts = parts_of(model.config, len(made.splits["train"].places[0]))
+    parts = parts_of(model.config, len(data_set.splits["train"].places[0]))
     columns = np.stack(list(parts.values()))
-    probes = train_probes(rows["train"], rows["dev"], columns, made.classes, range(config.seeds), OF_HOLMES)
-    said = probes.predict(rows["test"].features)  # (f, s, p, v, n), (v, n)
+    probes = train_probes(rows["train"], rows["dev"], columns, data_set.classes, range(config.seeds), OF_HOLMES)
+    predicted = probes.predict(rows["test"].features)  # (f, s, p, v, n), (v, n)
     right = rows["test"].labels
-    score = macro_f1 if made.classes else pearson
+    score = macro_f1 if data_set.classes else pearson
 
     def scores(layer: int, labelling: int) -> dict[str, list[float]]:
         return {
-            part: [score(each[p, labelling], right[labelling]) for each in said[layer]] for p, part in enumerate(parts)
+            part: [score(predictions[p, labelling], right[labelling]) for predictions in predicted[layer]]
+            for p, part in enumerate(parts)
         }
 
-    facts: dict[str, Any] = {"scores": scores(-1, 0), "kind": made.kind, "classes": made.classes}
+    facts: dict[str, Any] = {"scores": scores(-1, 0), "kind": data_set.kind, "classes": data_set.classes}
     if config.control:
         facts["control"] = scores(-1, 1)
     if len(layers) > 1:
         facts["layers"] = [scores(layer, 0) for layer in layers]
-    facts["rows"] = {split: len(each) for split, each in rows.items()}
-    piece.write(Path(out), facts, {"predicted": said[-1, :, 0, 0], "labels": right[0]})
+    facts["rows"] = {split: len(part) for split, part in rows.items()}
+    piece.write(Path(out), facts, {"predicted": predicted[-1, :, 0, 0], "labels": right[0]})
 
 
 def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, float]:
-    """Data sets whose scores over seeds have a standard deviation above 0.1 for at least one model (DSTG C.3), and the
-    largest one.
+    """Find data sets whose scores vary over seeds: a standard deviation above 0.1 for at least one model (DSTG C.3).
 
-    found: model -> data set -> score of each seed.
+    Args:
+        found: model -> data set -> score of each seed.
+
+    Returns:
+        Data set -> the largest deviation over the models.
     """
     spread: dict[str, float] = defaultdict(float)
     for of in found.values():
-        for name, each in of.items():
-            spread[name] = max(spread[name], float(np.std(each, ddof=1)) if len(each) > 1 else 0.0)
+        for name, values in of.items():
+            spread[name] = max(spread[name], float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
     return {name: spread[name] for name in sorted(spread) if spread[name] > SPREAD}
 
 
@@ -357,28 +394,33 @@ def _finished(config: HolmesConfig, out: Path) -> Iterator[tuple[Piece, dict[str
 
 
 def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
-    """Records of all that is finished: of each data set, and means of phenomena, of fields and of all over the data
-    sets that no model has unsteady and all have; of streams alone with their names at the end of the metric's."""
+    """Write the records of Holmes from all finished probes of a run.
+
+    Of each data set; and means of phenomena, of fields and of all over the data sets that all models have and none has
+    unsteady. Metrics of a stream alone end with its name.
+    """
     records: list[Record] = []
-    found: dict[Who, dict[str, dict[str, list[float]]]] = defaultdict(dict)
+    by_model: dict[Who, dict[str, dict[str, list[float]]]] = defaultdict(dict)
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = {}
     labels: dict[str, np.ndarray] = {}
     scores: dict[str, Any] = {}
     for piece, facts in _finished(config, out):
-        found[piece.who][piece.part] = facts["scores"]
-        held = piece.arrays(out)
-        predicted[piece.name, piece.untrained, piece.part] = dict(enumerate(held["predicted"]))
-        labels[piece.part] = held["labels"]
+        by_model[piece.who][piece.part] = facts["scores"]
+        arrays = piece.arrays(out)
+        predicted[piece.name, piece.untrained, piece.part] = dict(enumerate(arrays["predicted"]))
+        labels[piece.part] = arrays["labels"]
         scores[piece.part] = macro_f1 if facts["classes"] else pearson
         records += _data_set_records(piece, facts)
     table = table_of(config)
-    if table is not None and found:
+    if table is not None and by_model:
         phenomena = read_phenomena(table)
-        trained = {who: of_sets for who, of_sets in found.items() if who.step is None}
+        trained = {who: of_sets for who, of_sets in by_model.items() if who.step is None}
         wide = unsteady({who: {name: of["all"] for name, of in of_sets.items()} for who, of_sets in trained.items()})
-        records += [Who("").record("holmes.unsteady", each, part=name, n=len(found)) for name, each in wide.items()]
-        names = sorted(set.intersection(*map(set, found.values())) & set(phenomena) - set(wide))
-        for who, of_sets in found.items():
+        records += [
+            Who("").record("holmes.unsteady", deviation, part=name, n=len(by_model)) for name, deviation in wide.items()
+        ]
+        names = sorted(set.intersection(*map(set, by_model.values())) & set(phenomena) - set(wide))
+        for who, of_sets in by_model.items():
             for part in next(iter(of_sets.values())):
                 means = {name: float(np.mean(of_sets[name][part])) for name in names}
                 records += _mean_records(who, part, means, phenomena)
@@ -389,14 +431,14 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
 
 
 def _data_set_records(piece: Piece, facts: Mapping[str, Any]) -> list[Record]:
-    """Records of a data set: its score, that of each layer and the lead over permuted labels where they were probed."""
+    """Write records of a data set: its score, each layer's and the lead over permuted labels where they were probed."""
     records = []
-    for part, each in facts["scores"].items():
-        found: list[tuple[str, Any, int | None]] = [("dataset", each, None)]
-        found += [("layer", of[part], layer) for layer, of in enumerate(facts.get("layers", ()))]
+    for part, seed_scores in facts["scores"].items():
+        rows: list[tuple[str, Any, int | None]] = [("dataset", seed_scores, None)]
+        rows += [("layer", of[part], layer) for layer, of in enumerate(facts.get("layers", ()))]
         if "control" in facts:
-            found.append(("selectivity", np.subtract(each, facts["control"][part]), None))
-        for metric, values, layer in found:
+            rows.append(("selectivity", np.subtract(seed_scores, facts["control"][part]), None))
+        for metric, values, layer in rows:
             place = {"part": piece.part, "layer": layer, "n": facts["rows"]["test"]}
             name = f"holmes.{metric}{_of(part)}"
             interval = seed_interval(values, range_of(name)) or ()
@@ -407,7 +449,7 @@ def _data_set_records(piece: Piece, facts: Mapping[str, Any]) -> list[Record]:
 def _mean_records(
     who: Who, part: str, means: Mapping[str, float], phenomena: Mapping[str, tuple[str, str]]
 ) -> list[Record]:
-    """Records of phenomena, fields and all data sets, from the mean of each data set over seeds."""
+    """Write records of phenomena, fields and all data sets, from the mean of each data set over seeds."""
     of_phenomenon, of_field = aggregated(means, phenomena)
     sets = Counter(phenomena[name] for name in means)
     fields = Counter(phenomena[name][0] for name in means)
@@ -425,10 +467,10 @@ def _mean_records(
 def _published_records(
     who: Who, names: Sequence[str], phenomena: Mapping[str, tuple[str, str]], printed: Mapping[str, float]
 ) -> list[Record]:
-    """Records of fields, from the scores that a published table has of the same data sets."""
-    there = {name: printed[name] for name in names if name in printed}
-    fields = Counter(phenomena[name][0] for name in there)
-    _, of_field = aggregated(there, phenomena)
+    """Write records of fields, from the scores that a published table has of the same data sets."""
+    known = {name: printed[name] for name in names if name in printed}
+    fields = Counter(phenomena[name][0] for name in known)
+    _, of_field = aggregated(known, phenomena)
     return [who.record("holmes.published", value, part=f, n=fields[f]) for f, value in of_field.items()]
 
 

@@ -1,4 +1,4 @@
-"""What encoders know of grammar: BLiMP by pseudo-log-likelihood, and linear probes of trees and of paragraphs on their
+"""Grammar in encoders: BLiMP by pseudo-log-likelihood, and linear probes of trees and of paragraphs on their
 hidden states, each stream of a two-stream model also alone."""
 
 from collections import defaultdict
@@ -52,18 +52,18 @@ class LinguisticConfig(EvaluationConfig):
                 f"{of_files[0]} is read from files: give the folder that holds ud-ewt/ or wikipedia-en/, --data FOLDER"
             )
         if not self.tasks:
-            found = [name for name in (BLIMP, *TASKS) if there(name, self.folder)]
-            if not found:
+            names = [name for name in (BLIMP, *TASKS) if there(name, self.folder)]
+            if not names:
                 raise ValueError(
                     f"{self.data} holds no task: none of blimp/*.jsonl, ud-ewt/*-ud-train.conllu, wikipedia-en/. Bring "
                     "one of them and give the folder"
                 )
-            self.tasks = found
+            self.tasks = names
         return self
 
 
 def there(name: str, data: Path | None) -> bool:
-    """Whether a folder has files of a task, be they whole or not, or the Hub (None)."""
+    """Tell if a folder, or the Hub (None), has files of a task, whole or not."""
     return TASKS["acceptability" if name == BLIMP else name].there(data)
 
 
@@ -78,13 +78,16 @@ def _check_all(config: LinguisticConfig) -> None:
 
 
 def _pieces(config: LinguisticConfig) -> list[Piece]:
-    """A task after the other, each for all models, BLiMP last: it takes longest."""
+    """List one task after the other, each for all models, BLiMP last, because it takes longest."""
     tasks = sorted(config.tasks, key=[*TASKS, BLIMP].index)
     return [Piece(*model, task) for task in tasks for model in each_model(config)]
 
 
 def work(out: str, piece: Piece, show: Show) -> None:
-    """One task for one model: its figures as .json, its predictions as .npz, the former last."""
+    """Measure one model on one task, and write the figures as .json and the predictions as .npz.
+
+    The .json file is written last: it marks the piece of the run in the folder `out` as finished.
+    """
     config = LinguisticConfig.load_run(Path(out) / LINGUISTIC.file)
     use_scheme(config.scheme)
     opened = open_model(piece.source, "masked" if piece.part == BLIMP else None, untrained=piece.untrained)
@@ -92,8 +95,8 @@ def work(out: str, piece: Piece, show: Show) -> None:
     tokenizer = opened.tokenizer
     if piece.part == BLIMP:
         pairs = read_blimp(config.folder, config.pairs)
-        found = right(model, tokenizer, pairs, show=counted(show, "pairs"))
-        arrays = {"right": found}
+        judged = right(model, tokenizer, pairs, show=counted(show, "pairs"))
+        arrays = {"right": judged}
         facts = {"pairs": len(pairs)}
     else:
         arrays, facts = probe(model, tokenizer, TASKS[piece.part], config, show)
@@ -103,12 +106,15 @@ def work(out: str, piece: Piece, show: Show) -> None:
 def probe(
     model: Any, tokenizer: Any, task: Task, config: LinguisticConfig, show: Show = lambda *state: None
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Probes of one task on one model.
+    """Train and test linear probes of one task on the hidden states of one model.
 
     Returns:
         arrays: `score`, `f1`, `bits` (layers, seeds, parts, 1 or, with a control, 2), `predicted` (seeds, parts, rows)
-        of the last layer, `labels` and `groups` (rows,) of the test. facts: the names of `parts` and `layers`, how many
-        rows, classes and rows without a token there were, and what guesses without a model come to.
+        of the last layer, `labels` and `groups` (rows,) of the test. facts: the names of `parts` and `layers`, the
+        numbers of rows, classes and rows without a token, and the share right of guesses without a model.
+
+    Raises:
+        ValueError: as `task_labels`.
     """
     most = config.limit or ROWS
     splits = {
@@ -120,10 +126,10 @@ def probe(
     lost = 0
     variants = [numbers]
     if task.words:
-        made = control_labels([splits[s].keys for s in ud.SPLITS], numbers["train"])
-        variants.append(dict(zip(ud.SPLITS, made, strict=True)))
-    for split, each in splits.items():
-        features, empty = row_states(model, tokenizer, each, layers, show, split, config.pooling)
+        controls = control_labels([splits[s].keys for s in ud.SPLITS], numbers["train"])
+        variants.append(dict(zip(ud.SPLITS, controls, strict=True)))
+    for split, examples in splits.items():
+        features, empty = row_states(model, tokenizer, examples, layers, show, split, config.pooling)
         lost += int(empty.sum())
         rows[split] = Rows(features, np.stack([labels[split] for labels in variants]))
     seen = rows["dev"].labels[0] >= 0 if classes else slice(None)  # a class that training has not has no loss
@@ -131,22 +137,29 @@ def probe(
     parts = parts_of(model.config, len(splits["train"].slots[0]))
     how = (np.stack(list(parts.values())), len(classes), range(config.seeds))
     probes = train_probes(rows["train"], rows["dev"], *how, PLAIN)
-    said = probes.predict(rows["test"].features)  # (f, s, p, v, n)
+    predicted = probes.predict(rows["test"].features)  # (f, s, p, v, n)
     labels = rows["test"].labels
-    arrays = {"score": _scores(said, labels, bool(classes)), "predicted": said[-1, :, :, 0], "labels": labels[0]}
+    arrays = {
+        "score": _scores(predicted, labels, bool(classes)),
+        "predicted": predicted[-1, :, :, 0],
+        "labels": labels[0],
+    }
     arrays["groups"] = splits["test"].groups
     if classes:
-        arrays["f1"] = np.array([[[macro_f1(p[0], labels[0]) for p in s] for s in f] for f in said])
+        arrays["f1"] = np.array([[[macro_f1(p[0], labels[0]) for p in s] for s in f] for f in predicted])
     if config.code and classes:
         arrays["bits"] = codelength(rows["train"], rows["dev"], *how, PLAIN)
     facts = {"parts": list(parts), "layers": layers, "classes": classes, "lost": lost}
-    facts |= {"rows": {split: len(each) for split, each in rows.items()}}
+    facts |= {"rows": {split: len(examples) for split, examples in rows.items()}}
     return arrays, facts | _guesses(splits, numbers, bool(classes))
 
 
 def task_labels(task: Task, splits: Mapping[str, Examples]) -> tuple[list[str], dict[str, np.ndarray]]:
-    """The classes of a task, none where labels are numbers, and the labels of each split: class numbers, or numbers at
-    mean 0 and deviation 1 in training.
+    """List the classes of a task and label the rows of each split, by class number or by standardised number.
+
+    Returns:
+        The names of the classes, none where labels are numbers. For each split (rows,) class numbers, or numbers with
+        mean 0 and deviation 1 in training.
 
     Raises:
         ValueError: a split without rows, or training rows that are all alike.
@@ -159,7 +172,7 @@ def task_labels(task: Task, splits: Mapping[str, Examples]) -> tuple[list[str], 
         spread = values["train"].std()
         if not spread:
             raise ValueError(f"All training rows have the number {mean:g}. Bring complete data.")
-        return [], {split: (each - mean) / spread for split, each in values.items()}
+        return [], {split: (numbers_of_split - mean) / spread for split, numbers_of_split in values.items()}
     classes, numbers = numbered(splits, task.most)
     if len(classes) < 2:
         raise ValueError(f"All training rows are {classes[0]!r}. A probe needs two classes; bring complete data.")
@@ -169,7 +182,11 @@ def task_labels(task: Task, splits: Mapping[str, Examples]) -> tuple[list[str], 
 def row_states(
     model: Any, tokenizer: Any, rows: Examples, layers: Sequence[int], show: Show, what: str, pooling: str = "mean"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(layers, rows, places of a row · width) states of rows, and (rows,) which of them lack a token in some place."""
+    """Compute the states of rows, and mark the rows that lack a token in some place.
+
+    Returns:
+        (layers, rows, places of a row · width) float32, and (rows,) bool.
+    """
     number: dict[Slot, int] = {}
     index = np.array([[number.setdefault(slot, len(number)) for slot in slots] for slots in rows.slots])
     states, empty = slot_states(
@@ -178,27 +195,30 @@ def row_states(
     return states[:, index].reshape(len(layers), len(rows), -1), empty[index].any(1)
 
 
-def _scores(said: np.ndarray, labels: np.ndarray, classes: bool) -> np.ndarray:
-    """(f, s, p, v) accuracy, or Pearson's correlation, of predictions (f, s, p, v, n)."""
+def _scores(predicted: np.ndarray, labels: np.ndarray, classes: bool) -> np.ndarray:
+    """Compute (f, s, p, v) accuracy, or Pearson's correlation, of predictions (f, s, p, v, n)."""
     if classes:
-        return (said == labels).mean(-1)
-    flat = [pearson(each, labels[0]) for each in said.reshape(-1, said.shape[-1])]
-    return np.array(flat).reshape(said.shape[:-1])
+        return (predicted == labels).mean(-1)
+    flat = [pearson(row, labels[0]) for row in predicted.reshape(-1, predicted.shape[-1])]
+    return np.array(flat).reshape(predicted.shape[:-1])
 
 
 def _guesses(splits: Mapping[str, Examples], numbers: Mapping[str, np.ndarray], classes: bool) -> dict[str, float]:
-    """Shares right of guesses that see the classes, or the surface, of the training rows alone."""
+    """Compute the share right of guesses that see the classes, or the surface, of the training rows alone."""
     if not classes:
         return {}
-    said = commonest_by(splits["train"].keys, numbers["train"], splits["test"].keys)
+    guesses = commonest_by(splits["train"].keys, numbers["train"], splits["test"].keys)
     return {
-        name: float((each == numbers["test"]).mean()) for name, each in zip(("commonest", "surface"), said, strict=True)
+        name: float((guess == numbers["test"]).mean())
+        for name, guess in zip(("commonest", "surface"), guesses, strict=True)
     }
 
 
 def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
-    """Records of all that is finished, see `METRICS`; differences from the first model over the same rows, drawn by
-    sentences (of BLiMP by pairs of each paradigm)."""
+    """Write the records of all finished tasks of a run (see `METRICS`), and differences from the first model.
+
+    Differences are over the same rows, drawn by sentences (of BLiMP by pairs of each paradigm).
+    """
     records: list[Record] = []
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
     labels: dict[str, np.ndarray] = {}
@@ -213,20 +233,23 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
         arrays = piece.arrays(out)
         first = task not in labels
         if task == BLIMP:
-            labels[task], scores[task] = paradigm_numbers(pairs), paradigm_mean
+            labels[task] = paradigm_numbers(pairs)
+            scores[task] = paradigm_mean
             predicted[key][0] = arrays["right"]
             records += blimp_records(piece.who, pairs, arrays["right"])
             share = paradigm_mean(arrays["right"], labels[task])
             records.append(piece.who.record("linguistic.score", share, part=task, n=len(pairs)))
             continue
-        said = arrays["predicted"][:, facts["parts"].index("all")]  # (seeds, rows)
+        predictions = arrays["predicted"][:, facts["parts"].index("all")]  # (seeds, rows)
         if facts["classes"]:
-            scores[task], counts = _share, np.unique(arrays["groups"], return_inverse=True)[1]
+            scores[task] = _share
+            counts = np.unique(arrays["groups"], return_inverse=True)[1]
             labels[task] = np.bincount(counts)
-            predicted[key] = {i: np.bincount(counts, each == arrays["labels"]) for i, each in enumerate(said)}
+            predicted[key] = {i: np.bincount(counts, row == arrays["labels"]) for i, row in enumerate(predictions)}
         else:
-            scores[task], labels[task] = pearson, arrays["labels"]
-            predicted[key] = dict(enumerate(said))
+            scores[task] = pearson
+            labels[task] = arrays["labels"]
+            predicted[key] = dict(enumerate(predictions))
         records += _probe_records(piece.who, task, arrays, facts)
         if first:
             data = Who("")
@@ -242,8 +265,10 @@ def _share(hits: np.ndarray, rows: np.ndarray) -> float:
 
 
 def _probe_records(who: Who, task: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> list[Record]:
-    """Records of a task: of the last layer, and of each where there are several; of streams alone with their names at
-    the end of the metric's."""
+    """Write the records of a task: of the last layer, and of each layer where there are several.
+
+    Metrics of a stream alone end with its name.
+    """
     n = facts["rows"]["test"]
     records = []
 
@@ -283,10 +308,10 @@ def _notes(config: LinguisticConfig, _out: Path) -> list[str]:
         states = "the last hidden state that is trained" if config.layers == "last" else "all hidden states"
         rows = config.limit or ROWS
         notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of training and test.")
-    lacking = [name for name in (BLIMP, *TASKS) if not there(name, config.folder)]
-    if lacking and len(config.tasks) + len(lacking) == 1 + len(TASKS):  # others were not asked for
+    missing = [name for name in (BLIMP, *TASKS) if not there(name, config.folder)]
+    if missing and len(config.tasks) + len(missing) == 1 + len(TASKS):  # others were not asked for
         where = "the Hub has no data of theirs" if config.data is None else "the folder has no files of theirs"
-        notes.append(f"Left out, as {where}: {', '.join(lacking)}.")
+        notes.append(f"Left out, as {where}: {', '.join(missing)}.")
     return notes
 
 

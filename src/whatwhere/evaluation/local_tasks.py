@@ -32,8 +32,12 @@ RELEVANT = range(1, 5)  # Cranfield's codes; -1 marks the paper that raised the 
 
 @dataclass(frozen=True)
 class Local:
-    """A task. kind: mteb's, a key of `SCORES`. files: below the folder of the data. read: rows of these files. source:
-    where to get them. differs: from mteb's own, or from the usual protocol. settings: attributes of mteb's class."""
+    """Task of sentence vectors over files on this machine.
+
+    kind: mteb's, a key of `SCORES`. files: below the folder of the data. read: reads the rows of these files. source:
+    where to get them. differs: how it differs from mteb's own, or from the usual protocol. settings: attributes of
+    mteb's class.
+    """
 
     name: str
     kind: str
@@ -44,39 +48,41 @@ class Local:
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def paths(self, data: Path) -> list[Path]:
-        """Its files, plain or packed.
+        """Find the files of the task, plain or packed.
 
         Raises:
             ValueError: one is missing.
         """
-        found = [(name, packed(data / name)) for name in self.files]
-        if missing := [name for name, path in found if path is None]:
+        paths = [(name, packed(data / name)) for name in self.files]
+        if missing := [name for name, path in paths if path is None]:
             raise ValueError(
                 f"{self.name} needs {data / missing[0]} (or .xz, .gz, .zst), which is not there. Bring it from "
                 f"{self.source}, or leave the task out of --tasks."
             )
-        return [path for _, path in found if path is not None]
+        return [path for _, path in paths if path is not None]
 
 
 def _pairs(paths: list[Path], columns: tuple[str | int, ...], keep: str = "") -> Rows:
-    """Pairs of sentences. columns: of the score, the sentences, and one that must say `keep`."""
-    found: dict[str, list[Any]] = {"sentence1": [], "sentence2": [], "score": []}
+    """Read pairs of sentences. columns: of the score, the sentences, and one that must say `keep`."""
+    pairs: dict[str, list[Any]] = {"sentence1": [], "sentence2": [], "score": []}
     for place, (score, one, two, *other) in read_columns(paths[0], columns):
         if other and other[0].lower() != keep:
             continue
         if not one.strip() or not two.strip():
             raise ValueError(f"{place}: an empty sentence. Leave the row out.")
-        for column, each in zip(found.values(), (one, two, similarity(score, place)), strict=True):
-            column.append(each)
-    if len(found["score"]) < 2:
-        raise ValueError(f"{paths[0]} has {len(found['score'])} pairs{f' of {keep}' * bool(keep)}. Bring a whole copy.")
-    return {"test": found}
+        for column, value in zip(pairs.values(), (one, two, similarity(score, place)), strict=True):
+            column.append(value)
+    if len(pairs["score"]) < 2:
+        raise ValueError(f"{paths[0]} has {len(pairs['score'])} pairs{f' of {keep}' * bool(keep)}. Bring a whole copy.")
+    return {"test": pairs}
 
 
 def _classes(paths: list[Path], columns: tuple[str | int, ...]) -> Rows:
-    """Labelled texts to train and to test on, an empty one as it is (CR has one). columns: of the label and the
-    text."""
-    found: Rows = {}
+    """Read labelled texts to train and to test on, an empty one as it is (CR has one).
+
+    columns: of the label and the text.
+    """
+    splits: Rows = {}
     names: list[str] = []
     for split, path in zip(("train", "test"), paths, strict=True):
         texts = []
@@ -85,30 +91,30 @@ def _classes(paths: list[Path], columns: tuple[str | int, ...]) -> Rows:
             if not label.strip():
                 raise ValueError(f"{place}: no label. Leave the row out.")
             if names and label not in names:
-                raise ValueError(f"{place}: the label {label[:60]!r} does not occur in {paths[0].name}.")
+                raise ValueError(f"{place}: the label {label[:60]!r} does not occur in {paths[0].name}. Leave it out.")
             texts.append(text)
             labels.append(label)
         if not labels:
             raise ValueError(f"{path} has no rows. Bring a whole copy.")
         names = names or label_names(labels, str(path))
-        found[split] = {"text": texts, "label": [names.index(label) for label in labels]}
-    return found
+        splits[split] = {"text": texts, "label": [names.index(label) for label in labels]}
+    return splits
 
 
 def _subjects(paths: list[Path]) -> Rows:
-    """Subjects of messages and their groups."""
-    found: dict[str, list[Any]] = {"sentences": [], "labels": []}
+    """Read subjects of messages and their groups."""
+    subjects: dict[str, list[Any]] = {"sentences": [], "labels": []}
     for place, row in json_rows(paths[0]):
-        if lacking := [name for name in ("subject", "group") if not isinstance(row.get(name), str)]:
-            raise ValueError(f"{place}: no text in {lacking[0]!r}. Bring a whole copy.")
-        found["sentences"].append(row["subject"])
-        found["labels"].append(row["group"])
-    label_names(found["labels"], str(paths[0]))
-    return {"test": found}
+        if missing := [name for name in ("subject", "group") if not isinstance(row.get(name), str)]:
+            raise ValueError(f"{place}: no text in {missing[0]!r}. Bring a whole copy.")
+        subjects["sentences"].append(row["subject"])
+        subjects["labels"].append(row["group"])
+    label_names(subjects["labels"], str(paths[0]))
+    return {"test": subjects}
 
 
 def _smart(path: Path) -> Iterator[dict[str, str]]:
-    """The entries of a file in SMART's format: field -> text."""
+    """Yield the entries of a file in SMART's format: field -> text."""
     entry: dict[str, str] = {}
     name = ""
     for number, line in enumerate(data_lines(path), 1):
@@ -129,7 +135,7 @@ def _smart(path: Path) -> Iterator[dict[str, str]]:
 
 
 def _cranfield(paths: list[Path]) -> Rows:
-    """Abstracts, questions by their place in the file (the judgements do not use their .I), and what is relevant."""
+    """Read abstracts, questions by their place in the file (the judgements do not use their .I), and relevant pairs."""
     collection, questions, judgements = paths
     documents = [(entry["I"], (entry.get("W") or entry.get("T") or "").strip()) for entry in _smart(collection)]
     queries = [(str(i), entry.get("W", "").strip()) for i, entry in enumerate(_smart(questions), 1)]
@@ -139,7 +145,7 @@ def _cranfield(paths: list[Path]) -> Rows:
         place = f"{judgements}, line {number}"
         cells = line.split()
         if len(cells) != 3 or not re.fullmatch(r"-?\d{1,9}", cells[2]):
-            raise ValueError(f"{place}: query, document and code are wanted; got {line.strip()[:60]!r}.")
+            raise ValueError(f"{place}: query, document and code are wanted; got {line.strip()[:60]!r}. Correct it.")
         query, document, code = cells
         if document not in known[0] or query not in known[1]:
             raise ValueError(
@@ -230,15 +236,17 @@ LOCAL: dict[str, Local] = {
 
 
 def _spread(columns: dict[str, list[Any]], limit: int | None) -> dict[str, list[Any]]:
-    """At most so many rows, evenly over all, as files may be sorted by label."""
+    """Select at most so many rows, evenly over all, as files may be sorted by label."""
     rows = len(next(iter(columns.values())))
     at = np.linspace(0, rows - 1, min(limit or rows, rows)).astype(int)
     return {name: [column[i] for i in at] for name, column in columns.items()}
 
 
 def local_task(name: str, data: Path, limit: int | None = None) -> Any:
-    """A task as mteb runs it, its rows read. limit: most pairs, test rows or queries; mteb samples training rows and
-    the messages to cluster itself.
+    """Make a task that mteb runs, with its rows read from files.
+
+    Args:
+        limit: most pairs, test rows or queries; mteb samples training rows and the messages to cluster itself.
 
     Raises:
         ValueError: a file is missing or damaged.
@@ -278,5 +286,5 @@ def local_task(name: str, data: Path, limit: int | None = None) -> Any:
         eval_langs=["eng-Latn"],
         main_score=SCORES[local.kind],
     )
-    held = {"dataset": loaded, "data_loaded": True}
-    return type(name, (kinds[kind],), {"metadata": metadata, **local.settings, **held})()
+    attributes = {"dataset": loaded, "data_loaded": True}
+    return type(name, (kinds[kind],), {"metadata": metadata, **local.settings, **attributes})()

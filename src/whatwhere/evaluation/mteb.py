@@ -1,4 +1,4 @@
-"""MTEB (Muennighoff et al. 2023; DSTG C.2): what the vectors of whole texts are good for, by mteb's own protocol, on
+"""MTEB (Muennighoff et al. 2023; DSTG C.2): vectors of whole texts, measured by mteb's own protocol, on
 its tasks or on those of `local_tasks`; before and after unsupervised SimCSE."""
 
 import difflib
@@ -40,8 +40,10 @@ PYTHON_DOCS = 16  # one file of so many is text enough for some thousand sentenc
 
 
 class MtebConfig(EvaluationConfig):
-    """Tasks of sentence vectors for several models; of a folder that has some, models, tasks, poolings and seeds may be
-    added."""
+    """Settings of sentence-vector tasks for several models.
+
+    Models, tasks, poolings and seeds may be added to a folder.
+    """
 
     FREE = ("tasks", "pooling", "contrastive", "seeds")
 
@@ -70,7 +72,7 @@ class MtebConfig(EvaluationConfig):
         return list(dict.fromkeys(names))
 
     def after(self, began: Self) -> Self:
-        """As of every evaluation; and no fewer seeds than before."""
+        """Return these settings for a folder begun with others: as every evaluation, with at least as many seeds."""
         return super().after(began).model_copy(update={"seeds": max(self.seeds, began.seeds)})
 
     @model_validator(mode="after")
@@ -81,19 +83,20 @@ class MtebConfig(EvaluationConfig):
 
 
 class Pooling(str):
-    """A pooling as the setting of a piece of work."""
+    """Pooling of token states into a vector, as the setting of a piece of work."""
 
     @property
     def name(self) -> str:
+        """Name of the pooling, as part of a file's name."""
         return str(self)
 
     def of(self, metric: str) -> str:
-        """The name of a metric of these vectors; that of the mean is the metric's own."""
+        """Name a metric of these vectors; the mean keeps the metric's own name."""
         return metric if self == "mean" else f"{metric}.{self}"
 
 
 def poolings(config: MtebConfig, source: str) -> list[Pooling]:
-    """What is wanted and the model has: one stream has no vectors of each."""
+    """List the wanted poolings that a model has: a model of one stream has no vectors of a stream."""
     read = open_config(source)
     streams = read.model_type == EncoderConfig.model_type and bool(read.position_size)
     return [Pooling(name) for name in config.pooling if streams or name not in OF_STREAMS]
@@ -110,12 +113,19 @@ def text_vectors(
     batch_tokens: int | None = None,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> np.ndarray:
-    """One vector a text: (texts, width) float32, texts cut to `length` tokens; long ones first, so that batches are of
-    nearly one length."""
+    """Compute one vector of each text: (texts, width) float32, texts cut to `length` tokens.
+
+    Long texts come first, so that batches are of nearly one length.
+
+    Args:
+        pooling: as `models.sentence.pooled`. batch_tokens: most tokens of a forward pass, padding included.
+    """
     ids = [np.array(row, np.int64) for row in tokenizer(list(texts), truncation=True, max_length=length)["input_ids"]]
     lengths = np.array([len(row) for row in ids])
     most = batch_tokens or BATCH_TOKENS[device_of(body).type != "cpu"]
-    order, found, at = np.argsort(-lengths, kind="stable"), [], 0
+    order = np.argsort(-lengths, kind="stable")
+    vectors = []
+    at = 0
     while at < len(order):
         rows = order[at : at + max(1, most // lengths[order[at]])]
         input_ids = torch.from_numpy(padded([ids[i] for i in rows], tokenizer.pad_token_id))
@@ -125,15 +135,17 @@ def text_vectors(
         output = body(**batch, output_hidden_states=early)
         hidden = trained_states(output.hidden_states, body.config) if early else output.last_hidden_state
         streams = getattr(body.config, "position_size", 0)
-        found.append(pooled(hidden, batch["attention_mask"], pooling, streams).float().cpu().numpy())
+        vectors.append(pooled(hidden, batch["attention_mask"], pooling, streams).float().cpu().numpy())
         at += len(rows)
         show(at, len(order))
-    return np.concatenate(found)[np.argsort(order)]
+    return np.concatenate(vectors)[np.argsort(order)]
 
 
 class TextEncoder:
-    """An encoder with a pooling as mteb's EncoderProtocol wants it; similarity is the cosine. Prompts are left out: no
-    encoder here was trained with one."""
+    """Encoder with a pooling that implements mteb's EncoderProtocol; similarity is the cosine.
+
+    Prompts are left out: no encoder here was trained with one.
+    """
 
     def __init__(self, body: Any, tokenizer: Any, pooling: str, length: int, name: str, show: Show) -> None:
         from mteb.models import ModelMeta
@@ -142,8 +154,12 @@ class TextEncoder:
         ours = body.config.model_type == EncoderConfig.model_type
         most = body.config.max_position_embeddings if ours else most_tokens(body.config)  # ours: alike for all schemes
         self.length = min(length, most or length)
-        self.body, self.tokenizer, self.pooling, self.show = body, tokenizer, pooling, show
-        self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim
+        self.body = body
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.show = show
+        self.similarity = cos_sim
+        self.similarity_pairwise = pairwise_cos_sim
         facts = {"name": f"{name}-{pooling}", "n_parameters": sum(p.numel() for p in body.parameters())}
         self.mteb_model_meta = ModelMeta.create_empty(facts | {"max_tokens": self.length, "framework": ["PyTorch"]})
 
@@ -180,35 +196,37 @@ def _mteb() -> Any:
 
 
 def _tasks(config: MtebConfig, wanted: str | None = None) -> dict[str, Any]:
-    """Name -> task of mteb, of all benchmarks and tasks or of one; a local one is read where it alone is wanted, else
-    None.
+    """Map names to mteb's tasks, of all benchmarks and tasks; a local task to None, unless it alone is wanted.
 
     Raises:
         ValueError: no such task, one of more than text, or what local tasks need is missing.
     """
-    mteb, found = _mteb(), dict[str, Any]()
+    mteb = _mteb()
+    tasks = dict[str, Any]()
     for name in config.tasks:
         if name in LOCAL:
             if config.folder is None:
                 raise ValueError(f"{name} is read from files: give their folder, --data FOLDER.")
-            found[name] = local_task(name, config.folder, config.limit) if name == wanted else None
+            tasks[name] = local_task(name, config.folder, config.limit) if name == wanted else None
             continue
         if config.limit is not None:
             raise ValueError(f"limit is of local tasks, mteb's own are whole; tasks has {name}. Leave one of them out.")
         try:
-            found[name] = mteb.get_task(name)
+            tasks[name] = mteb.get_task(name)
         except KeyError as error:
             try:
-                found |= {task.metadata.name: task for task in mteb.get_benchmark(name).tasks}
+                tasks |= {task.metadata.name: task for task in mteb.get_benchmark(name).tasks}
             except KeyError:
                 longer = [local for local in LOCAL if local.startswith(name.removesuffix("-local"))]
                 near = longer or difflib.get_close_matches(name, LOCAL, n=1) or str(error).split("'")[3:4]
                 hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(LOCAL)}, and mteb's own."
                 raise ValueError(f"no task or benchmark {name!r}. {hint}") from None
-    for name, task in found.items():
+    for name, task in tasks.items():
         if task is not None and task.metadata.modalities != ["text"]:
-            raise ValueError(f"{name} is of {', '.join(task.metadata.modalities)}; these encoders read text alone.")
-    return found
+            raise ValueError(
+                f"{name} is of {', '.join(task.metadata.modalities)}; these encoders read text alone. Leave it out."
+            )
+    return tasks
 
 
 def _unreached(name: str, error: Exception) -> ValueError:
@@ -220,7 +238,7 @@ def _unreached(name: str, error: Exception) -> ValueError:
 
 
 def _check(config: MtebConfig) -> None:
-    """All local files are read once, of the Hub's data sets that they are there."""
+    """Read all local files once, and ask the Hub for the data sets of the other tasks."""
     import datasets
 
     with warnings.catch_warnings():
@@ -246,7 +264,7 @@ def _check(config: MtebConfig) -> None:
 
 
 def pieces(config: MtebConfig) -> list[Piece]:
-    """First SimCSE of every model and seed, where it is wanted; then all tasks, each of all models and poolings."""
+    """List SimCSE of every model and seed, where it is wanted, then all tasks, each for all models and poolings."""
     plain = each_model(config)
     tuned = [(f"{name}+{SIMCSE}", source, untrained) for name, source, untrained in plain] if config.contrastive else []
     seeded = [(model, seed) for model in tuned for seed in range(config.seeds)]
@@ -266,13 +284,13 @@ def pieces(config: MtebConfig) -> list[Piece]:
 
 
 def _tuned_folder(out: Path, piece: Piece) -> Path:
-    """Where the model after SimCSE is."""
+    """Return the folder of the model after SimCSE."""
     name = piece.name.replace("/", "_") + f"-{UNTRAINED}" * piece.untrained
     return out / "models" / name / f"seed-{piece.seed}"
 
 
 def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
-    """What SimCSE of a model reads."""
+    """Open the text that SimCSE of a model reads."""
     if config.corpus is None:
         return own_windows(tokenizer, Path(source)) or PythonDocs(PYTHON_DOCS)
     if not (Path(config.corpus) / "manifest.json").is_file():
@@ -287,7 +305,7 @@ def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
 
 
 def _tune(config: MtebConfig, out: Path, piece: Piece, show: Show) -> None:
-    """SimCSE of one model: a folder that transformers and sentence-transformers open, and its facts."""
+    """Train one model with SimCSE; leave a folder that transformers and sentence-transformers open, and its facts."""
     changed = open_config(piece.source)
     switched = without_dropout(changed)
     for name in switched:
@@ -305,12 +323,13 @@ def _tune(config: MtebConfig, out: Path, piece: Piece, show: Show) -> None:
 
 
 def run_task(out: str, piece: Piece, show: Show) -> None:
-    """One task with one pooling of one model, its result in mteb's own format; or the training of SimCSE."""
+    """Run one task with one pooling of one model and write mteb's own result, or train one model with SimCSE."""
     config = MtebConfig.load_run(Path(out) / MTEB.file)
     use_scheme(config.scheme)
     if piece.part == SIMCSE:
         return _tune(config, Path(out), piece, show)
-    mteb, task = _mteb(), _tasks(config, piece.part)[piece.part]
+    mteb = _mteb()
+    task = _tasks(config, piece.part)[piece.part]
     tuned = piece.name.endswith(f"+{SIMCSE}")
     source = str(_tuned_folder(Path(out), piece)) if tuned else piece.source
     opened = open_model(source, untrained=piece.untrained and not tuned)
@@ -348,8 +367,10 @@ def _mean(values: np.ndarray, labels: np.ndarray) -> float:
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's correlation of two rows of ranks, whole numbers from 0 that may leave some out; 0 where one row says
-    the same everywhere. Ties count as their mean rank."""
+    """Return Spearman's correlation of two rows of ranks (n,), 0 where one row is constant.
+
+    Ranks are whole numbers from 0 that may leave some out; ties count as their mean rank.
+    """
     ranks = []
     for values in (a, b):
         counts = np.bincount(values)
@@ -363,40 +384,50 @@ SCORES = {"mean": _mean, "ranks": rank_correlation}  # main scores that are of r
 
 
 def judged_rows(task: Any, predictions: Path) -> tuple[str, np.ndarray, np.ndarray]:
-    """Of what a task's main score is made: a key of SCORES, (rows,) values and labels.
+    """Read the rows that make up a task's main score, so that intervals can be drawn over them.
 
     Ranks of the cosines and of the scores of pairs; of each test row the share of mteb's ten classifiers that are
-    right; of each query its nDCG at 10. "" and no rows for other tasks and scores.
+    right; of each query its nDCG at 10.
+
+    Returns:
+        A key of `SCORES`, and (rows,) values and labels. "" and no rows for other tasks and scores.
     """
     none = "", np.zeros(0), np.zeros(0)
     metadata = task.metadata
     if not predictions.is_file() or len(task.hf_subsets) != 1 or len(task.eval_splits) != 1:
         return none
-    (subset,), (split,) = task.hf_subsets, task.eval_splits
-    said = read_json(predictions)[subset][split]
+    (subset,) = task.hf_subsets
+    (split,) = task.eval_splits
+    predicted = read_json(predictions)[subset][split]
     rows = task.dataset[subset][split] if subset in task.dataset else task.dataset[split]
     if metadata.type == "STS" and metadata.main_score in ("cosine_spearman", "spearman"):
-        ranks = [np.unique(values, return_inverse=True)[1] for values in (said["cosine_scores"], list(rows["score"]))]
+        ranks = [
+            np.unique(values, return_inverse=True)[1] for values in (predicted["cosine_scores"], list(rows["score"]))
+        ]
         return "ranks", ranks[0], ranks[1]
     if metadata.type == "Classification" and metadata.main_score == "accuracy":
-        values = (np.array(said) == np.array(list(rows[task.label_column_name]))).mean(0)
+        values = (np.array(predicted) == np.array(list(rows[task.label_column_name]))).mean(0)
         return "mean", values, np.zeros(len(values))
     if metadata.type == "Retrieval" and metadata.main_score == "ndcg_at_10":
         from pytrec_eval import RelevanceEvaluator
 
-        judged = RelevanceEvaluator(rows["relevant_docs"], {"ndcg_cut.10"}).evaluate(said)
+        judged = RelevanceEvaluator(rows["relevant_docs"], {"ndcg_cut.10"}).evaluate(predicted)
         values = np.array([judged[query]["ndcg_cut_10"] for query in sorted(judged)])
         return "mean", values, np.zeros(len(values))
     return none
 
 
 def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
-    """Records of all that is finished: mteb's main score of each model, task and pooling; its mean over the tasks of a
-    type, where all of them are; and the paired difference from the first model."""
+    """Write the records of mteb from all finished tasks of a run.
+
+    Of each model, task and pooling mteb's main score; its mean over the tasks of a type, where all of them are
+    finished; and the paired difference from the first model.
+    """
     records: list[Record] = []
     predicted: dict[Pooling, dict[tuple[str, bool, str], dict[Any, np.ndarray]]] = defaultdict(dict)
-    labels, kinds = dict[str, np.ndarray](), dict[str, str]()
-    found: dict[Piece, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    labels = dict[str, np.ndarray]()
+    kinds = dict[str, str]()
+    by_model: dict[Piece, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     todo = [piece for piece in pieces(config) if piece.part != SIMCSE]
     for piece in todo:
         if not piece.file(out).is_file():
@@ -405,11 +436,13 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
         entries = [entry for of_split in piece.facts(out, "scores")["scores"].values() for entry in of_split]
         score = float(np.mean([entry["main_score"] for entry in entries]))
         arrays = piece.arrays(out)
-        kind, rows = str(arrays["kind"]), arrays["values"]
-        labels[piece.part], ends = arrays["labels"], arrays["interval"].tolist()
+        kind = str(arrays["kind"])
+        rows = arrays["values"]
+        labels[piece.part] = arrays["labels"]
+        ends = arrays["interval"].tolist()
         kinds[piece.part] = kind
         of_model = replace(piece, part="")
-        found[of_model][str(arrays["type"])].append(score)
+        by_model[of_model][str(arrays["type"])].append(score)
         if kind:
             # A model without seeds stands beside each seed of another.
             seeds = range(config.seeds) if piece.seed is None else (piece.seed,)
@@ -417,7 +450,7 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
             of_rows |= dict.fromkeys(seeds, rows)
         metric = piece.setting.of("mteb.score")
         records.append(piece.who.record(metric, score, *ends, part=piece.part, n=len(rows) or None))
-    for of_model, of_type in found.items():
+    for of_model, of_type in by_model.items():
         assert isinstance(of_model.setting, Pooling)
         if sum(map(len, of_type.values())) == len({piece.part for piece in todo}):
             for name, scores in of_type.items():

@@ -27,27 +27,30 @@ VOWELS = re.compile(r"[aeiouy]+")
 
 
 def sentences_of(paragraph: str) -> list[str]:
-    """The sentences of a paragraph: cut behind a full stop, question or exclamation mark before a capital letter, but
-    not behind an initial or a title ("Dr. Smith")."""
-    found: list[str] = []
+    """Split a paragraph into sentences, behind . ! ? before a capital letter.
+
+    Initials and titles ("Dr. Smith") end no sentence.
+    """
+    sentences: list[str] = []
     for piece in MARKS.split(paragraph.strip()):
-        if found and found[-1].rsplit(" ", 1)[-1].lstrip('("') in ABBREVIATIONS:
-            found[-1] += f" {piece}"
+        if sentences and sentences[-1].rsplit(" ", 1)[-1].lstrip('("') in ABBREVIATIONS:
+            sentences[-1] += f" {piece}"
         elif piece:
-            found.append(piece)
-    return found
+            sentences.append(piece)
+    return sentences
 
 
 def syllables(word: str) -> int:
-    """Groups of vowels of an English word, without a silent e at its end; at least 1."""
+    """Count the groups of vowels in an English word, without a silent e at its end; at least 1."""
     word = word.lower()
     silent = word.endswith("e") and not word.endswith(("le", "ee")) and len(VOWELS.findall(word)) > 1
     return max(1, len(VOWELS.findall(word)) - silent)
 
 
 def flesch(sentences: Sequence[str]) -> float:
-    """Reading ease of a text: 206.835 - 1.015 · words a sentence - 84.6 · syllables a word (Flesch 1948); about 0 for
-    the hardest, 100 for the easiest.
+    """Compute the reading ease of a text (Flesch 1948), about 0 for the hardest and 100 for the easiest.
+
+    206.835 - 1.015 · words a sentence - 84.6 · syllables a word.
 
     Raises:
         ValueError: no word.
@@ -59,8 +62,12 @@ def flesch(sentences: Sequence[str]) -> float:
 
 
 def read_paragraphs(data: Path, most: int = PARAGRAPHS) -> list[tuple[int, list[str]]]:
-    """(article, sentences) of paragraphs that have two sentences of 5 to 40 words, all of them such; of the last file
-    first, as what a model was trained on is mostly the first.
+    """Read (article, sentences) of paragraphs with two sentences or more, all of 5 to 40 words.
+
+    The last file comes first, because a model was trained mostly on the first ones.
+
+    Args:
+        data: the folder of the articles, or one that holds it. most: number of paragraphs, at most.
 
     Raises:
         ValueError: no such folder, or no such paragraph in it.
@@ -78,12 +85,12 @@ def read_paragraphs(data: Path, most: int = PARAGRAPHS) -> list[tuple[int, list[
                 if len(sentences) > 1 and all(WORDS[0] <= len(s.split()) <= WORDS[1] for s in sentences):
                     yield number, sentences
 
-    found = list(islice(all_paragraphs(), most))
-    if not found and (blank := [path for path in files if not path.stat().st_size]):
+    paragraphs = list(islice(all_paragraphs(), most))
+    if not paragraphs and (blank := [path for path in files if not path.stat().st_size]):
         raise empty_file(blank[0])
-    if not found:
+    if not paragraphs:
         raise ValueError(f"{folder} has no paragraph of two sentences or more. Bring running text, a paragraph a line.")
-    return found
+    return paragraphs
 
 
 Paragraph = tuple[int, list[str]]
@@ -91,14 +98,14 @@ Make = Callable[[Sequence[Paragraph], np.random.Generator], Iterator[Row]]
 
 
 def _order(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> Iterator[Row]:
-    """The first two sentences of a paragraph, read as one text in their order or in the other."""
+    """Yield the first two sentences of a paragraph, read as one text in their order or in the other."""
     for _, (first, second, *_) in paragraphs:
         turned = bool(rng.random() < 0.5)
         yield _pair(*((second, first) if turned else (first, second)), "turned" if turned else "as it was")
 
 
 def _following(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> Iterator[Row]:
-    """The first sentence of a paragraph, and the second or one of another article."""
+    """Yield the first sentence of a paragraph with the second, or with one of another article."""
     for i, (article, (first, second, *_)) in enumerate(paragraphs):
         follows = bool(rng.random() < 0.5)
         other = paragraphs[(i + 1 + int(rng.integers(len(paragraphs) - 1))) % len(paragraphs)]
@@ -123,7 +130,10 @@ _read = lru_cache(1)(read_paragraphs)  # for all the tasks that a process works 
 
 @dataclass(frozen=True)
 class ParagraphTask:
-    """A question about paragraphs. number: whether labels are numbers."""
+    """Probing task made of paragraphs.
+
+    number: true if labels are numbers.
+    """
 
     rows: Make
     number: bool = False
@@ -131,23 +141,27 @@ class ParagraphTask:
     most: int | None = None
 
     def there(self, data: Path | None) -> bool:
-        """Whether a folder is or has that of the articles."""
+        """Tell if a folder is, or holds, the folder of the articles."""
         return data is not None and data.is_dir() and (data.name == FOLDER or (data / FOLDER).is_dir())
 
     def check(self, data: Path | None) -> None:
-        """Raises ValueError where there are no paragraphs."""
+        """Refuse a folder without paragraphs.
+
+        Raises:
+            ValueError: as `read_paragraphs`.
+        """
         assert data is not None
         read_paragraphs(data, 10)
 
     def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
-        """The rows of a split: eight of ten articles train, one is the development part, one the test.
+        """Read the rows of a split: eight of ten articles train, one is the development part, one the test.
 
         Raises:
             ValueError: as `read_paragraphs`.
         """
         assert data is not None
         place = SPLITS.index(split)
-        paragraphs = [each for each in _read(data) if max(0, each[0] % 10 - 7) == place]
+        paragraphs = [paragraph for paragraph in _read(data) if max(0, paragraph[0] % 10 - 7) == place]
         rng = np.random.default_rng(place)
         order = rng.permutation(len(paragraphs))
         return examples(self.rows([paragraphs[i] for i in order], rng), limit)

@@ -20,7 +20,7 @@ PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a probe is trained.
+    """Protocol by which a probe is trained: optimizer, schedule, batches and regularisation.
 
     rate: of Adam; it rises over the share `warmup` of all steps of `epochs` passes and falls to 0. batch_size: most
     rows of a step; batches: fewest steps of a pass, where there are 16 rows for each. dropout: of the features.
@@ -42,7 +42,7 @@ class Protocol:
     twice: bool = False
 
     def batch_of(self, rows: int) -> int:
-        """Rows of a step where there are so many."""
+        """Return the rows of a training step for a number of training rows."""
         return min(self.batch_size, rows, max(16, rows // max(self.batches, 1)))
 
 
@@ -52,8 +52,11 @@ OF_HOLMES = Protocol(rate=1e-3, epochs=20, batch_size=16, batches=0, dropout=0.2
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What probes read and say. features: (f, n, d) float32, one (n, d) a layer. labels: (v, n), several labellings of
-    the same rows: class numbers, or numbers to regress."""
+    """Features and labels of the rows that probes read.
+
+    features: (f, n, d) float32, one (n, d) for each layer. labels: (v, n), several labellings of the same rows: class
+    numbers, or numbers to regress.
+    """
 
     features: np.ndarray
     labels: np.ndarray
@@ -62,7 +65,7 @@ class Rows:
         return self.features.shape[1]
 
     def part(self, begin: int, end: int) -> "Rows":
-        """Rows `begin` to `end`."""
+        """Return the rows from `begin` to `end`, without `end`."""
         return Rows(self.features[:, begin:end], self.labels[:, begin:end])
 
 
@@ -82,24 +85,28 @@ class Probes:
     twice: bool
 
     def each(self, features: np.ndarray, say: Callable[[Tensor, slice], Tensor]) -> np.ndarray:
-        """What `say` makes of the outputs (f, rows, s, p, v, c) of some rows, named by a slice, for all rows: (f, s, p,
-        v, n)."""
+        """Apply a function to the outputs of all probes, chunk by chunk of the rows: (f, s, p, v, n).
+
+        Args:
+            features: (f, n, d) float32. say: takes outputs (f, rows, s, p, v, c) and the slice of their rows, and
+                returns (f, rows, s, p, v).
+        """
         f, s, d, width = self.weights.shape
         weights = self.weights.transpose(1, 2).reshape(f, d, s * width)
-        found = []
+        results = []
         for begin in range(0, features.shape[1], CHUNK):
             rows = slice(begin, begin + CHUNK)
             x = _with_ones((torch.from_numpy(features[:, rows]) - self.mean) * self.scale)
             outputs = torch.bmm(x, weights).view(f, x.shape[1], *self.losses.shape[1:], -1)
-            found.append(say(outputs, rows))
-        return np.moveaxis(torch.cat(found, 1).numpy(), 1, -1)
+            results.append(say(outputs, rows))
+        return np.moveaxis(torch.cat(results, 1).numpy(), 1, -1)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
-        """(f, s, p, v, n) class numbers, or numbers where the probe is a regression."""
+        """Predict the class number, or number, of each row from features (f, n, d): (f, s, p, v, n)."""
         return self.each(features, lambda out, _: out.argmax(-1) if self.classes else out[..., 0])
 
     def row_losses(self, rows: Rows) -> np.ndarray:
-        """(f, s, p, v, n) loss of each row: nats, or Huber's of a regression."""
+        """Compute the loss of each row: (f, s, p, v, n), in nats, or Huber's of a regression."""
         labels = torch.from_numpy(rows.labels)
 
         def say(outputs: Tensor, part: slice) -> Tensor:
@@ -109,12 +116,12 @@ class Probes:
 
 
 def _with_ones(x: Tensor) -> Tensor:
-    """(f, n, d + 1): a last column of ones, whose weights are the intercepts."""
+    """Append a column of ones, whose weights are the intercepts: (f, n, d + 1)."""
     return torch.cat([x, torch.ones(*x.shape[:2], 1)], -1)
 
 
 def _losses(outputs: Tensor, labels: Tensor, classes: int, twice: bool) -> Tensor:
-    """Loss of each output (..., c) with a label (...), which may be broadcast."""
+    """Compute the loss of each output (..., c) with a label (...), which may be broadcast."""
     if not classes:
         off = (outputs[..., 0] - labels).abs()
         return torch.where(off < 1, off**2 / 2, off - 0.5)
@@ -125,7 +132,7 @@ def _losses(outputs: Tensor, labels: Tensor, classes: int, twice: bool) -> Tenso
 def train_probes(
     train: Rows, dev: Rows, columns: np.ndarray, classes: int, seeds: Sequence[int], protocol: Protocol = PLAIN
 ) -> Probes:
-    """A probe for each layer, seed, set of columns and labelling, all trained at once.
+    """Train a probe for each layer, seed, set of columns and labelling, all in the same matrix products.
 
     A seed draws first weights, the order of the rows and what is dropped; its probes are the same whatever else is
     trained with them. Each stops for itself, and keeps the epoch of its lowest loss on the development rows.
@@ -160,7 +167,7 @@ def train_probes(
     weights = first.expand(f, *first.shape).reshape(f * s, d + 1, -1).clone()
     adam = torch.optim.Adam([weights], lr=0.0, fused=True)
     probes = Probes(weights.view(f, s, d + 1, -1), mean, scale, np.zeros((f, s, p, v)), classes, protocol.twice)
-    kept = probes.weights.clone()
+    best_weights = probes.weights.clone()
     best = np.full((f, s, p, v), np.inf)
     waited = np.zeros((f, s, p, v), int)
     step = 0
@@ -190,10 +197,10 @@ def train_probes(
         waited = np.where(better, 0, waited + (waited < protocol.patience))
         where = torch.from_numpy(better)[:, :, None, :, :, None]
         shape = (f, s, d + 1, p, v, c)
-        kept = torch.where(where, probes.weights.view(shape), kept.view(shape)).view(kept.shape)
+        best_weights = torch.where(where, probes.weights.view(shape), best_weights.view(shape)).view(best_weights.shape)
         if protocol.patience and (waited >= protocol.patience).all():
             break
-    return replace(probes, weights=kept, losses=best)
+    return replace(probes, weights=best_weights, losses=best)
 
 
 def _check(train: Rows, dev: Rows, classes: int) -> None:
@@ -204,12 +211,13 @@ def _check(train: Rows, dev: Rows, classes: int) -> None:
             raise ValueError(f"The features of the {name} rows have NaN or infinite values. The model diverged.")
         if classes and not (0 <= rows.labels.min() and rows.labels.max() < classes):
             strange = rows.labels.min() if rows.labels.min() < 0 else rows.labels.max()
-            raise ValueError(f"A label of the {name} rows is {strange}, not a class from 0 to {classes - 1}.")
+            raise ValueError(
+                f"A label of the {name} rows is {strange}, not a class from 0 to {classes - 1}. Correct it."
+            )
 
 
 def _drawn(read: Tensor, width: int, generator: torch.Generator) -> Tensor:
-    """First weights (d + 1, p · width) of one seed, as torch's Linear draws them; 0 in columns that a probe does not
-    read."""
+    """Draw first weights (d + 1, p · width) of one seed, as torch's Linear; 0 in columns that a probe does not read."""
     drawn = []
     for mask in read:
         most = float((mask.sum() - 1).clamp(min=1) ** -0.5)
@@ -218,15 +226,15 @@ def _drawn(read: Tensor, width: int, generator: torch.Generator) -> Tensor:
 
 
 def _dropped(rows: int, d: int, share: float, generators: Sequence[torch.Generator]) -> Tensor:
-    """(seeds, rows, d + 1) what features are multiplied by; the ones stay."""
+    """Draw the factors of dropout for the features: (seeds, rows, d + 1); the column of ones stays."""
     drawn = torch.ones(len(generators), rows, d + 1)
-    for each, generator in zip(drawn, generators, strict=True):
-        each[:, :d] = (torch.rand(rows, d, generator=generator) >= share).float().div_(1 - share)
+    for factors, generator in zip(drawn, generators, strict=True):
+        factors[:, :d] = (torch.rand(rows, d, generator=generator) >= share).float().div_(1 - share)
     return drawn
 
 
 def _slope(outputs: Tensor, labels: Tensor, classes: int, twice: bool) -> Tensor:
-    """Gradient of the sum of the losses of a batch, for outputs (f, s, b, p, v, c) and labels (s, b, v)."""
+    """Compute the gradient of the summed loss of a batch, for outputs (f, s, b, p, v, c) and labels (s, b, v)."""
     if not classes:
         return (outputs - labels[None, :, :, None, :, None]).clamp_(-1, 1)
     if classes == 2 and not twice:  # softmax over two is slow, and is a sigmoid
@@ -242,7 +250,7 @@ def _slope(outputs: Tensor, labels: Tensor, classes: int, twice: bool) -> Tensor
 
 
 def _share(step: int, steps: int, warmup: float) -> float:
-    """Of the rate at a step from 0: it rises over the first steps and falls to 0 at the last."""
+    """Compute the share of the rate at a step from 0: it rises over the first steps and falls to 0 at the last."""
     rise = warmup * steps
     return step / max(rise, 1) if step < rise else max(0.0, (steps - step) / max(1.0, steps - rise))
 
@@ -250,26 +258,35 @@ def _share(step: int, steps: int, warmup: float) -> float:
 def codelength(
     train: Rows, dev: Rows, columns: np.ndarray, classes: int, seeds: Sequence[int], protocol: Protocol = PLAIN
 ) -> np.ndarray:
-    """(f, s, p, v) bits of the online code of the training labels in their order (Voita & Titov 2020, section 3.2).
+    """Compute the online codelength of the training labels in their order, (f, s, p, v) bits (Voita & Titov 2020, 3.2).
 
     The first share of `PORTIONS` costs log2(classes) a label; each further block costs what probes say of it that are
     trained on all before it. The uniform code costs rows · log2(classes): its length over this is the compression.
+
+    Args:
+        columns, classes, seeds: as `train_probes`.
+
+    Raises:
+        ValueError: fewer than two classes, or as `train_probes`.
     """
     if classes < 2:
         raise ValueError(f"The online code is of two classes or more. Got classes={classes}.")
     ends = sorted({round(share * len(train)) for share in PORTIONS} - {0})
-    found = np.full((train.features.shape[0], len(seeds), len(columns), len(train.labels)), ends[0] * np.log2(classes))
+    bits = np.full((train.features.shape[0], len(seeds), len(columns), len(train.labels)), ends[0] * np.log2(classes))
     for end, following in zip(ends, ends[1:], strict=False):
         probes = train_probes(train.part(0, end), dev, columns, classes, seeds, replace(protocol, twice=False))
-        found += probes.row_losses(train.part(end, following)).sum(-1) / np.log(2)
-    return found
+        bits += probes.row_losses(train.part(end, following)).sum(-1) / np.log(2)
+    return bits
 
 
 def control_labels(types: Sequence[Sequence[str]], labels: np.ndarray, seed: int = 0) -> list[np.ndarray]:
-    """Of each split the labels of a control task: each word type has one label, drawn from those of the training rows
-    (Hewitt & Liang 2019, section 2).
+    """Draw the labels of a control task: each word type gets one label of the training rows (Hewitt & Liang 2019, 2).
 
-    types: of each split the word type of each row. labels: (n,) of the training rows.
+    Args:
+        types: of each split the word type of each row. labels: (n,) of the training rows.
+
+    Returns:
+        Of each split (rows,) labels.
     """
     rng = np.random.default_rng(seed)
     all_types = sorted({word for split in types for word in split})
@@ -278,8 +295,15 @@ def control_labels(types: Sequence[Sequence[str]], labels: np.ndarray, seed: int
 
 
 def commonest_by(train_keys: Sequence[str], labels: np.ndarray, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Two guesses for rows with these keys: the commonest class of all training rows, and of those with the same key
-    (where there is none, of all); of classes that are equally common the first."""
+    """Guess the class of rows without a model: the commonest of all training rows, and of those with the same key.
+
+    Args:
+        labels: (n,) class numbers of the training rows. keys: of the rows to guess.
+
+    Returns:
+        Two guesses (rows,): of all rows, and by the key (where training has no such key, of all); of classes that are
+        equally common the first.
+    """
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     for key, label in zip(train_keys, labels.tolist(), strict=True):
         counts[key][label] += 1

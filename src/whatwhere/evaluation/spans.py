@@ -22,7 +22,7 @@ MOST_ASKED = 64  # tokens of a question, as theirs
 SHORTEST = 16  # tokens of a window: less has no room for question and paragraph
 BEST = 5  # spans of a question that are kept
 
-# What a model says to a question. begin, end: characters of its best spans, 0 and 0 where there are no more; score: of
+# Answer of a model to a question. begin, end: characters of its best spans, 0 and 0 where there are no more; score: of
 # each, a sum of two logits. margin: by how much the score of no answer is above that of the first. exact, f1: of the
 # answer, which is the first span, or none where `answered` is false.
 SAID = np.dtype(
@@ -40,8 +40,11 @@ SAID = np.dtype(
 
 @dataclass(frozen=True)
 class Question:
-    """A question. paragraph: the number of what it asks about; answers: (character at which it begins, text) of each
-    that is right, none where the paragraph has none."""
+    """Question about a paragraph, with its right answers.
+
+    paragraph: the number of the paragraph; answers: (character at which it begins, text) of each that is right, none
+    where the paragraph has none.
+    """
 
     id: str
     text: str
@@ -51,7 +54,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Questions:
-    """Questions on paragraphs. articles: that of each paragraph; version: of the official scores, 1 or 2."""
+    """Questions on paragraphs of articles.
+
+    articles: the article of each paragraph; version: of the official scores, 1 or 2.
+    """
 
     paragraphs: list[str]
     articles: list[str]
@@ -59,41 +65,43 @@ class Questions:
     version: int
 
     def only(self, numbers: Sequence[int]) -> "Questions":
-        """Some of the questions, by number."""
+        """Select some of the questions by number."""
         return replace(self, asked=[self.asked[i] for i in numbers])
 
 
 @lru_cache(1 << 16)
 def normalised(text: str) -> str:
-    """A text as answers are compared: lower case, without ASCII punctuation, without a, an and the, one blank between
-    words."""
+    """Normalise a text as the official scripts compare answers.
+
+    Lower case, without ASCII punctuation, without a, an and the, one blank between words.
+    """
     bare = "".join(c for c in text.lower() if c not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
 def exact_and_f1(said: str, right: Sequence[str], version: int = 2) -> tuple[float, float]:
-    """Exact match, 0 or 1, and F1 of the words, in [0, 1], of an answer: the largest over those that are right.
+    """Score an answer: exact match, 0 or 1, and F1 of the words, in [0, 1], the largest over the right answers.
 
     No answer is an empty text; where none is right, `right` is empty (version 2 alone). The scripts part where an
     answer is nothing but punctuation and articles: of version 2 it does not count among others that are right, and two
     such are equal; in version 1 their F1 is 0.
     """
-    mine = normalised(said)
+    answer = normalised(said)
     golds = [normalised(text) for text in right]
     if version == 2:
         golds = [gold for gold in golds if gold] or [""]
-    return float(mine in golds), max(_f1(mine.split(), gold.split(), version) for gold in golds)
+    return float(answer in golds), max(_f1(answer.split(), gold.split(), version) for gold in golds)
 
 
-def _f1(said: list[str], right: list[str], version: int) -> float:
-    if version == 2 and not (said and right):
-        return float(said == right)
-    common = (Counter(said) & Counter(right)).total()
-    return 2 * common / (len(said) + len(right)) if common else 0.0  # 2PR / (P + R)
+def _f1(words: list[str], gold: list[str], version: int) -> float:
+    if version == 2 and not (words and gold):
+        return float(words == gold)
+    common = (Counter(words) & Counter(gold)).total()
+    return 2 * common / (len(words) + len(gold)) if common else 0.0  # 2PR / (P + R)
 
 
 def threshold(said: np.ndarray, unanswerable: np.ndarray) -> float:
-    """The margin above which no answer is the better one: that of the best mean F1, as the official script searches it.
+    """Find the margin above which leaving a question unanswered gives the best mean F1, as the official script does.
 
     inf where every question has an answer (all are answered), -inf where no answer at all is best. Questions of one
     margin go together; the script parts them by their order in the file.
@@ -111,29 +119,38 @@ def threshold(said: np.ndarray, unanswerable: np.ndarray) -> float:
 
 
 def settled(said: np.ndarray, unanswerable: np.ndarray, most: float) -> np.ndarray:
-    """What is said where questions of a larger margin than `most` are left unanswered."""
-    found = said.copy()
-    found["answered"] = said["margin"] <= most
+    """Leave questions unanswered whose margin is larger than `most`, and score all of them again.
+
+    Args:
+        said: (questions,) SAID with all questions answered. unanswerable: (questions,) bool.
+
+    Returns:
+        (questions,) SAID.
+    """
+    scored = said.copy()
+    scored["answered"] = said["margin"] <= most
     for metric in ("exact", "f1"):
-        found[metric] = np.where(found["answered"], said[metric], unanswerable)
-    return found
+        scored[metric] = np.where(scored["answered"], said[metric], unanswerable)
+    return scored
 
 
 def best_f1(said: np.ndarray, unanswerable: np.ndarray) -> float:
-    """Mean F1 at the best threshold for these questions."""
+    """Compute the mean F1, in [0, 1], at the best threshold for these questions (questions,)."""
     return float(settled(said, unanswerable, threshold(said, unanswerable))["f1"].mean())
 
 
 class SpanBatches(Batches):
-    """Batches of windows `[CLS] question [SEP] part of the paragraph [SEP]`, padded to the longest, with the places of
-    the answer's first and last token: of the first of several answers, and 0, [CLS], where it is not whole in the
-    window.
+    """Batches of windows `[CLS] question [SEP] part of the paragraph [SEP]` with the places of the answer's tokens.
 
-    A paragraph that is too long for a window has several, from every `stride` tokens on, or from every half of the
-    room for the paragraph where that is less, so that neighbours overlap. A row of an epoch is a window. labels:
-    (questions,) whether none is right. windows: (windows, 3) number of the question, first token of its paragraph, and
-    the token after the last. heads: (windows,) tokens before the paragraph's. spans: (windows, 2) the places. cut:
-    questions that are longer than 64 tokens, or half a window, and lose their end. unmarked: answers without a token.
+    The places are those of the answer's first and last token: of the first of several answers, and 0, [CLS], where it
+    is not whole in the window. Windows are padded to the longest. A paragraph that is too long for a window has
+    several, from every `stride` tokens on, or from every half of the room for the paragraph where that is less, so that
+    neighbours overlap. A row of an epoch is a window.
+
+    labels: (questions,) true where none is right. windows: (windows, 3) number of the question, first token of its
+    paragraph, and the token after the last. heads: (windows,) tokens before the paragraph's. spans: (windows, 2) the
+    places. cut: questions that are longer than 64 tokens, or half a window, and lose their end. unmarked: answers
+    without a token.
 
     Args:
         length: most tokens of a window, special ones included. types: also token_type_ids (BERT).
@@ -183,8 +200,7 @@ class SpanBatches(Batches):
         self.heads = heads[self.windows[:, 0]]
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, Tensor]:
-        """input_ids, attention_mask (b, n), start_positions, end_positions (b,), int64; token_type_ids where they are
-        wanted."""
+        """Make a batch of int64 tensors: input_ids, attention_mask, perhaps token_type_ids (b, n), and places (b,)."""
         rows = []
         types = []
         for _, index in chosen:
@@ -208,7 +224,11 @@ class SpanBatches(Batches):
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
     def characters(self, window: int, first: int, last: int) -> tuple[int, int]:
-        """Where in its paragraph the text of a span of a window begins and ends; first, last: places in the row."""
+        """Find the first character and the last + 1 of a window's span in its paragraph.
+
+        Args:
+            first, last: places in the row.
+        """
         number, begin, _ = self.windows[window]
         _, offsets = self._read[self.data.asked[number].paragraph]
         shift = begin - self.heads[window]
@@ -216,8 +236,7 @@ class SpanBatches(Batches):
 
 
 def _frame(backend: Any) -> tuple[list[np.ndarray], list[int]]:
-    """Ids of the special tokens before a pair of texts, between them, and after; and the type of each of the five
-    parts of a row."""
+    """Return the ids of special tokens before, between and after a pair of texts, and the type of each row part."""
     pair = backend.encode("a", "a")
     of = np.array([-1 if text is None else text for text in pair.sequence_ids])
     one = np.flatnonzero(of == 0)
@@ -230,14 +249,14 @@ def _frame(backend: Any) -> tuple[list[np.ndarray], list[int]]:
 
 
 def _encoded(backend: Any, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Ids (n,) and characters (n, 2) of the tokens of each text, without special ones."""
+    """Yield ids (n,) and characters (n, 2) of the tokens of each text, without special ones."""
     for begin in range(0, len(texts), 1000):  # encodings are many times as large as what is kept
         for encoding in backend.encode_batch(texts[begin : begin + 1000], add_special_tokens=False):
             yield np.array(encoding.ids, np.int64), np.array(encoding.offsets, np.int64).reshape(-1, 2)
 
 
 def _tokens(offsets: np.ndarray, begin: int, text: str) -> tuple[int, int] | None:
-    """The first and the last token that have a character of an answer; None: none has."""
+    """Find the first and the last token that have a character of an answer; None if no token has."""
     of_answer = np.flatnonzero((offsets[:, 1] > begin) & (offsets[:, 0] < begin + len(text)))
     return (int(of_answer[0]), int(of_answer[-1])) if len(of_answer) else None
 
@@ -245,26 +264,30 @@ def _tokens(offsets: np.ndarray, begin: int, text: str) -> tuple[int, int] | Non
 def best_spans(
     start: Tensor, end: Tensor, inside: Tensor, *, longest: int = LONGEST, best: int = BEST
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The best spans of each window, best first: first token, last token, and the sum of their two scores, each
-    (b, best) or as many as there can be; -inf where there are no more.
+    """Find the best spans of each window, best first: first token, last token, and the sum of their two scores.
 
     A span ends where it begins or later, has at most `longest` tokens, and begins and ends inside.
 
     Args:
         start, end: (b, n) scores. inside: (b, n) bool, tokens of the paragraph.
+
+    Returns:
+        Each (b, best), or as many as there can be; -inf scores where there are no more.
     """
     outside = ~inside
     ends = torch.nn.functional.pad(end.masked_fill(outside, -torch.inf), (0, longest - 1), value=-torch.inf)
     scores = start.masked_fill(outside, -torch.inf).unsqueeze(2) + ends.unfold(1, longest, 1)  # (b, n, longest)
-    found, at = scores.flatten(1).topk(min(best, scores[0].numel()))
+    best_scores, at = scores.flatten(1).topk(min(best, scores[0].numel()))
     first = at // longest
-    return first, first + at % longest, found
+    return first, first + at % longest, best_scores
 
 
 @torch.no_grad()
 def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
-    """(questions,) SAID with all questions answered: over the windows of a question the best spans, and the least score
-    of no answer, that of [CLS] (Devlin et al. 2019)."""
+    """Answer all questions by their best spans over their windows: (questions,) SAID.
+
+    The score of no answer is the least of the windows' scores of [CLS] (Devlin et al. 2019).
+    """
     trainer.model.eval()
     spans: list[list[tuple[float, int, int]]] = [[] for _ in rows.data.asked]
     nothing = np.full(len(spans), np.inf)
@@ -280,12 +303,12 @@ def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
         counts = torch.from_numpy(rows.windows[here, 2] - rows.windows[here, 1])[:, None]
         at = torch.arange(start.shape[1])
         firsts, lasts, scores = best_spans(start, end, (at >= heads) & (at < heads + counts))
-        for none, *found in zip(start[:, 0] + end[:, 0], firsts.tolist(), lasts.tolist(), scores.tolist(), strict=True):
+        for none, *best in zip(start[:, 0] + end[:, 0], firsts.tolist(), lasts.tolist(), scores.tolist(), strict=True):
             number = rows.windows[window, 0]
             nothing[number] = min(nothing[number], float(none))
             spans[number] += [
                 (score, *rows.characters(window, first, last))
-                for first, last, score in zip(*found, strict=True)
+                for first, last, score in zip(*best, strict=True)
                 if score > -np.inf
             ]
             window += 1
@@ -293,15 +316,19 @@ def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
 
 
 def _said(data: Questions, spans: Sequence[list[tuple[float, int, int]]], nothing: np.ndarray) -> np.ndarray:
-    """SAID of the spans (score, begin, end) of each question, which overlapping windows give twice."""
+    """Fill SAID from the spans (score, begin, end) of each question, which overlapping windows give twice."""
     said = np.zeros(len(spans), SAID)
-    said["answered"], said["score"], said["margin"] = True, -np.inf, np.inf
-    for i, (question, found) in enumerate(zip(data.asked, spans, strict=True)):
+    said["answered"] = True
+    said["score"] = -np.inf
+    said["margin"] = np.inf
+    for i, (question, spans_of_question) in enumerate(zip(data.asked, spans, strict=True)):
         best: dict[tuple[int, int], float] = {}
-        for score, *place in sorted(found, key=lambda span: -span[0]):
+        for score, *place in sorted(spans_of_question, key=lambda span: -span[0]):
             best.setdefault((place[0], place[1]), score)
         for rank, ((begin, end), score) in enumerate(list(best.items())[:BEST]):
-            said["begin"][i, rank], said["end"][i, rank], said["score"][i, rank] = begin, end, score
+            said["begin"][i, rank] = begin
+            said["end"][i, rank] = end
+            said["score"][i, rank] = score
         if best:
             said["margin"][i] = nothing[i] - next(iter(best.values()))
         text = data.paragraphs[question.paragraph][said["begin"][i, 0] : said["end"][i, 0]]
@@ -310,7 +337,7 @@ def _said(data: Questions, spans: Sequence[list[tuple[float, int, int]]], nothin
 
 
 def best_texts(data: Questions, said: np.ndarray) -> dict[str, list[tuple[str, float]]]:
-    """The best spans of each question by its id: text and score."""
+    """Collect the best spans of each question by its id: text and score."""
     return {
         question.id: [
             (data.paragraphs[question.paragraph][begin:end], float(score))

@@ -35,7 +35,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 class _Gathered:
-    """Paragraphs and questions as a reader finds them, checked."""
+    """Paragraphs and questions that a reader collects, checked."""
 
     def __init__(self, version: int) -> None:
         self.paragraphs: list[str] = []
@@ -44,12 +44,12 @@ class _Gathered:
         self.version = version
 
     def paragraph(self, text: str, article: str) -> None:
-        """Take a paragraph, which the questions that follow are about."""
+        """Add a paragraph, which the questions that follow are about."""
         self.paragraphs.append(text)
         self.articles.append(article)
 
     def question(self, name: str, text: str, right: list[tuple[int, str]], place: str) -> None:
-        """Take a question; right: (character at which it begins, text) of each answer.
+        """Add a question; right: (character at which it begins, text) of each answer.
 
         Raises:
             ValueError: an id twice, an answer that is not there, or none in version 1.
@@ -69,10 +69,10 @@ class _Gathered:
         self.asked[name] = Question(name, text, len(self.paragraphs) - 1, tuple(right))
 
     def all(self, place: str) -> Questions:
-        """What was found.
+        """Return the collected questions.
 
         Raises:
-            ValueError: nothing.
+            ValueError: there are none.
         """
         if not self.asked:
             raise ValueError(f"{place} holds no questions. Bring a complete copy.")
@@ -80,7 +80,7 @@ class _Gathered:
 
 
 def _brief(name: str) -> str:
-    """A name of the file as a message shows it."""
+    """Shorten a name of the file for a message."""
     return " ".join(name.split())[:60]
 
 
@@ -88,7 +88,7 @@ _KINDS = {str: "text", list: "list", dict: "object", int: "whole number"}
 
 
 def _field(row: Any, key: str, kind: type, place: str, default: Any = None) -> Any:
-    """A value of an object of JSON; default: where it has no such key.
+    """Return a value of an object of JSON; default: where it has no such key.
 
     Raises:
         ValueError: it is missing without a default, of another kind, or an empty text.
@@ -106,13 +106,13 @@ def _field(row: Any, key: str, kind: type, place: str, default: Any = None) -> A
     return value
 
 
-def _read_squad(read: Any, path: Path, found: _Gathered) -> None:
-    """The official format: articles with paragraphs with questions with answers."""
+def _read_squad(read: Any, path: Path, gathered: _Gathered) -> None:
+    """Read the official format: articles with paragraphs with questions with answers."""
     for i, article in enumerate(_field(read, "data", list, str(path)), 1):
         title = _field(article, "title", str, f"{path}, article {i}")
         for j, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}, article {_brief(title)}"), 1):
             place = f"{path}, article {_brief(title)}, paragraph {j}"
-            found.paragraph(_field(paragraph, "context", str, place), title)
+            gathered.paragraph(_field(paragraph, "context", str, place), title)
             for row in _field(paragraph, "qas", list, place):
                 name = _field(row, "id", str, place)
                 at = f"{place}, question {_brief(name)}"
@@ -120,12 +120,15 @@ def _read_squad(read: Any, path: Path, found: _Gathered) -> None:
                     (_field(answer, "answer_start", int, at), _field(answer, "text", str, at))
                     for answer in _field(row, "answers", list, at)
                 ]
-                found.question(name, _field(row, "question", str, at), right, place)
+                gathered.question(name, _field(row, "question", str, at), right, place)
 
 
-def _read_restaurants(read: Any, path: Path, found: _Gathered) -> None:
-    """Turns of users with the spans of slots. Each slot that a turn fills is a question with an answer, and one slot
-    that it does not fill, another from turn to turn, is one without; what the system had asked for stands in both."""
+def _read_restaurants(read: Any, path: Path, gathered: _Gathered) -> None:
+    """Read turns of users with the spans of slots, as questions.
+
+    Each slot that a turn fills is a question with an answer, and one slot that it does not fill, another from turn to
+    turn, is one without; what the system had asked for stands in both.
+    """
     turns = []
     for number, turn in enumerate(read if isinstance(read, list) else [], 1):
         place = f"{path}, turn {number}"
@@ -145,11 +148,11 @@ def _read_restaurants(read: Any, path: Path, found: _Gathered) -> None:
         turns.append((text, filled, f"; asked for: {', '.join(map(_named, wanted))}" if wanted else ""))
     slots = sorted({slot for _, filled, _ in turns for slot in filled})
     for number, (text, filled, wanted) in enumerate(turns, 1):
-        found.paragraph(text, "")
+        gathered.paragraph(text, "")
         absent = [slot for slot in slots if slot not in filled]
         for slot in [*filled, *absent[number % max(len(absent), 1) :][:1]]:
             question = _named(slot) + wanted
-            found.question(f"{number}-{slot}", question, filled.get(slot, []), f"{path}, turn {number}")
+            gathered.question(f"{number}-{slot}", question, filled.get(slot, []), f"{path}, turn {number}")
 
 
 def _named(slot: Any) -> str:
@@ -161,9 +164,12 @@ Read = Callable[[Any, Path, _Gathered], None]
 
 @dataclass(frozen=True)
 class Task:
-    """One task. files: training and development rows, in the first of `folders` below the data's that has them; read:
-    their reader; source: who has them. hub: its name on the Hub, "" if it is not there. version: of the official
-    scores. articles: whether paragraphs are of articles."""
+    """Task of questions with answers in paragraphs: its files, reader and source.
+
+    files: training and development rows, in the first of `folders` below the data's that has them; read: their reader;
+    source: who has them. hub: its name on the Hub, "" if it is not there. version: of the official scores. articles:
+    true if paragraphs are of articles.
+    """
 
     name: str
     files: dict[str, str]
@@ -191,22 +197,22 @@ TASKS: dict[str, Task] = {
 }
 
 
-def _of_hub(task: Task, split: str, found: _Gathered) -> None:
-    """The rows of the Hub, a question each."""
-    way_out = f"Without a network, bring {task.files[split]} ({task.source}) and give its folder: --data FOLDER."
-    rows = hub_rows(task.hub, None, {"dev": "validation"}.get(split, split), way_out)
+def _of_hub(task: Task, split: str, gathered: _Gathered) -> None:
+    """Read the rows of the Hub, a question each."""
+    advice = f"Without a network, bring {task.files[split]} ({task.source}) and give its folder: --data FOLDER."
+    rows = hub_rows(task.hub, None, {"dev": "validation"}.get(split, split), advice)
     for number, row in enumerate(rows):
         place = f"{task.hub}, row {number}"
         text = _field(row, "context", str, place)
-        if not found.paragraphs or found.paragraphs[-1] != text:
-            found.paragraph(text, _field(row, "title", str, place))
+        if not gathered.paragraphs or gathered.paragraphs[-1] != text:
+            gathered.paragraph(text, _field(row, "title", str, place))
         given = _field(row, "answers", dict, place)
         right = list(zip(given["answer_start"], given["text"], strict=True))
-        found.question(_field(row, "id", str, place), _field(row, "question", str, place), right, place)
+        gathered.question(_field(row, "id", str, place), _field(row, "question", str, place), right, place)
 
 
 def read_questions(task: Task, data: Path | None, split: str) -> Questions:
-    """All questions of a split, "train" or "dev".
+    """Read all questions of a split, "train" or "dev", from files or the Hub.
 
     Args:
         data: a folder with the task's files, plain or packed; None: the Hub.
@@ -215,13 +221,13 @@ def read_questions(task: Task, data: Path | None, split: str) -> Questions:
         ValueError: no such file, no JSON, a missing key, an empty text, an id twice, an answer that is not in its
             paragraph, or no network.
     """
-    found = _Gathered(task.version)
+    gathered = _Gathered(task.version)
     if data is None and task.hub:
-        _of_hub(task, split, found)
-        return found.all(f"{task.hub}, {split}")
+        _of_hub(task, split, gathered)
+        return gathered.all(f"{task.hub}, {split}")
     path = None if data is None else _file(task, data, split)
     if path is None:
-        lacking = (
+        missing = (
             f"{data} has no {task.files[split]} (nor .xz, .gz, .zst)" if data else f"{task.name} is not on the Hub"
         )
         ways = [f"Bring {task.files[split]} ({task.source}) and give its folder: --data FOLDER"]
@@ -229,24 +235,25 @@ def read_questions(task: Task, data: Path | None, split: str) -> Questions:
             ways.append("train on a share of the development articles: --train-on-dev 0.8")
         if task.hub:
             ways.append(f"leave --data out to fetch {task.hub} from the Hub")
-        raise ValueError(f"{lacking}. {'; or '.join(ways)}.")
+        raise ValueError(f"{missing}. {'; or '.join(ways)}.")
     text = "".join(data_lines(path))
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no complete JSON ({error}). Get the file again.") from None
-    task.read(read, path, found)
-    return found.all(str(path))
+    task.read(read, path, gathered)
+    return gathered.all(str(path))
 
 
 def _file(task: Task, data: Path, split: str) -> Path | None:
-    """The file of a split."""
+    """Find the file of a split."""
     return next((path for folder in task.folders if (path := packed(data / folder / task.files[split]))), None)
 
 
 def by_article(data: Questions, share: float) -> tuple[Questions, Questions]:
-    """Questions of so large a share of the articles, at least one, and of the others, at least one: in the order of the
-    hashes of their titles, so that the same article is always on the same side.
+    """Split questions by article: a share of the articles, at least one, and the others, at least one.
+
+    Articles are ordered by the hashes of their titles, so that the same article is always on the same side.
 
     Raises:
         ValueError: fewer than two articles.
@@ -261,7 +268,7 @@ def by_article(data: Questions, share: float) -> tuple[Questions, Questions]:
 
 
 class SquadConfig(GridConfig):
-    """Fine-tunings on questions; of a folder that has some, models, tasks and seeds may be added."""
+    """Settings of fine-tunings on questions; of a folder that has some, models, tasks and seeds may be added."""
 
     TASKS = TASKS
     RECIPES = RECIPES
@@ -276,7 +283,7 @@ class SquadConfig(GridConfig):
 
 
 def task_questions(config: SquadConfig, name: str) -> tuple[Questions, Questions]:
-    """Training and development questions of a task.
+    """Read the training and development questions of a task, as the settings split and limit them.
 
     Raises:
         ValueError: as `read_questions`.
@@ -301,8 +308,12 @@ def _check(config: SquadConfig) -> None:
 
 
 def fine_tune(out: str, piece: Piece, show: Show) -> None:
-    """One fine-tuning of a run in the folder `out`: what it says as .npz; of its best evaluation of all questions the
-    answers, as the official script reads them, and the best five spans; last, its evaluations as .json."""
+    """Fine-tune one model on one task of questions, and write predictions, answers, spans and evaluations.
+
+    Predictions are a .npz file; answers, as the official script reads them, and the best five spans are of the best
+    evaluation of all questions. The .json file of the evaluations is written last: it marks the piece of the run in the
+    folder `out` as finished.
+    """
     config = SquadConfig.load_run(Path(out) / SQUAD.file)
     use_scheme(config.scheme)
     assert isinstance(piece.setting, Setting) and piece.seed is not None
@@ -318,10 +329,12 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     tuned = tune(model, train, dev, piece.setting, recipe, best_f1, predict=answers, seed=piece.seed, show=show)
     # What is scored on one half of the questions is left unanswered by the threshold of the other half.
     parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))
-    most = [threshold(said[rows], dev.labels[rows]) for said, rows in zip(tuned.predicted, parts, strict=True)]
-    said = np.array([settled(said, dev.labels, m) for said, m in zip(tuned.predicted, most, strict=True)])
-    spans = best_texts(dev_data, said[2])
-    texts = [best[0][0] if best and one["answered"] else "" for best, one in zip(spans.values(), said[2], strict=True)]
+    most = [threshold(scored[rows], dev.labels[rows]) for scored, rows in zip(tuned.predicted, parts, strict=True)]
+    scored = np.array([settled(scored, dev.labels, m) for scored, m in zip(tuned.predicted, most, strict=True)])
+    spans = best_texts(dev_data, scored[2])
+    texts = [
+        best[0][0] if best and one["answered"] else "" for best, one in zip(spans.values(), scored[2], strict=True)
+    ]
     facts = {
         **tuned.facts,
         "thresholds": [None if np.isinf(m) else m for m in most],
@@ -333,36 +346,39 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
         "unmarked": train.unmarked,
         "length": length,
     }
-    arrays = {"predicted": said, "unanswerable": dev.labels}
+    arrays = {"predicted": scored, "unanswerable": dev.labels}
     piece.write(Path(out), facts, arrays, answers=dict(zip(spans, texts, strict=True)), spans=spans)
 
 
 def _mean(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
-    return lambda said, _: float(said[metric].mean())
+    return lambda scored, _: float(scored[metric].mean())
 
 
 def squad_records(config: SquadConfig, out: Path) -> list[Record]:
-    """Records of all that is finished: of each model, task and seed F1 and exact match at what one half of the
-    development questions chose (setting, step, threshold) on the other half, and the papers' own, the best on all of
-    them; of each model and task the difference of F1 from the first model."""
+    """Write the records of questions from all finished fine-tunings of a run.
+
+    Of each model, task and seed F1 and exact match at what one half of the development questions chose (setting, step,
+    threshold) on the other half, and the papers' own, the best on all of them; of each model and task the difference of
+    F1 from the first model.
+    """
     records: list[Record] = []
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
     unanswerable: dict[str, np.ndarray] = {}
     of_task: dict[Piece, dict[str, float]] = defaultdict(dict)
     for piece, of_grid in by_seed(pieces(config), out):
         unanswerable[piece.part] = labels = of_grid[0].arrays["unanswerable"]
-        found, said = chosen(of_grid, labels, {"f1": _mean("f1"), "exact": _mean("exact")})
+        figures, scored = chosen(of_grid, labels, {"f1": _mean("f1"), "exact": _mean("exact")})
         best = max(of_grid, key=_best).arrays["predicted"][2]
-        found["best.exact"] = float(best["exact"].mean())
+        figures["best.exact"] = float(best["exact"].mean())
         if labels.any():
-            found["unanswerable"] = float(labels.mean())
-        of_task[replace(piece, part="")][piece.part] = found["score"]
+            figures["unanswerable"] = float(labels.mean())
+        of_task[replace(piece, part="")][piece.part] = figures["score"]
         if piece.step is None:
-            predicted[piece.name, piece.untrained, piece.part][piece.seed] = said["f1"]
+            predicted[piece.name, piece.untrained, piece.part][piece.seed] = scored["f1"]
         records += [
-            piece.who.record(f"squad.{key}", value, part=piece.part, n=len(said)) for key, value in found.items()
+            piece.who.record(f"squad.{key}", value, part=piece.part, n=len(scored)) for key, value in figures.items()
         ]
-    scores = dict.fromkeys(TASKS, lambda said, _: float(said.mean()))
+    scores = dict.fromkeys(TASKS, lambda scored, _: float(scored.mean()))
     records += averages("squad.score", of_task)
     return [*records, *differences("squad", config, predicted, unanswerable, scores)]
 

@@ -22,8 +22,10 @@ Predict = Callable[[Trainer, Any, int], np.ndarray]  # (trainer, rows, batch siz
 
 @dataclass(frozen=True)
 class Setting:
-    """What a grid varies. learning_rate: of a model 768 wide; narrower ones take it in inverse proportion, as Adam's
-    steps are absolute."""
+    """Setting of a fine-tuning that a grid varies.
+
+    learning_rate: of a model 768 wide; narrower ones take it in inverse proportion, as Adam's steps are absolute.
+    """
 
     learning_rate: float
     batch_size: int
@@ -31,14 +33,17 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """As part of a file's name."""
+        """Name of the setting, as part of a file's name."""
         return f"rate-{self.learning_rate:g}-batch-{self.batch_size}-decay-{self.weight_decay:g}"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A protocol of fine-tuning. settings: the grid. epochs: passes over the data at most. warmup: share of the steps.
-    patience: evaluations without gain after which it stops. scores: evaluations a pass, and most steps between two."""
+    """Protocol of fine-tunings over a grid of settings.
+
+    settings: the grid. epochs: passes over the data at most. warmup: share of the steps. patience: evaluations without
+    gain after which it stops. scores: evaluations a pass, and most steps between two.
+    """
 
     settings: Sequence[Setting]
     epochs: float
@@ -48,19 +53,19 @@ class Recipe:
     scores: tuple[int, int] = (10, 500)
 
     def every(self, steps_of_epoch: int) -> int:
-        """Steps between two evaluations (DSTG C.1: min(500, len(dataloader) // 10))."""
+        """Return the steps between two evaluations (DSTG C.1: min(500, len(dataloader) // 10))."""
         a_pass, most = self.scores
         return max(1, min(most, steps_of_epoch // a_pass))
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a fine-tuning came to, on the development rows.
+    """Result of a fine-tuning on the development rows.
 
     steps: those of its evaluations. scores: (evaluations, 3) of the first half of the rows, the second, all; each has a
-    patience of its own, after which it is at most its best. predicted:
-    (3, rows) predictions at the evaluation that is best on the first half, the second, and all. others: predictions on
-    further rows at the last of these. seconds: of training and evaluations.
+    patience of its own, after which it is at most its best. predicted: (3, rows) predictions at the evaluation that is
+    best on the first half, the second, and all. others: predictions on further rows at the last of these. seconds: of
+    training and evaluations.
     """
 
     steps: list[int]
@@ -71,18 +76,18 @@ class Tuned:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a fine-tuning's file says of its course."""
+        """Facts about the course of a fine-tuning, for its .json file."""
         return {"steps": self.steps, "scores": self.scores.tolist(), "seconds": self.seconds}
 
 
 def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two halves of development rows, drawn once for all models: one chooses, the other judges."""
+    """Split development rows into two halves, drawn once for all models: one chooses, the other judges."""
     order = np.random.default_rng(0).permutation(rows)
     return np.sort(order[: rows // 2]), np.sort(order[rows // 2 :])
 
 
 def loop_config(model: Any, setting: Setting, recipe: Recipe, steps: int, rows: int, seed: int) -> LoopConfig:
-    """The settings of the loop: AdamW as of BERT's fine-tunings, a rate that falls to 0 along a line."""
+    """Build the settings of the loop: AdamW as in BERT's fine-tunings, with a rate that falls linearly to 0."""
     return LoopConfig.parse(
         {
             "seed": seed,
@@ -111,57 +116,61 @@ def tune(
     seed: int = 0,
     show: Show = lambda *state: None,
 ) -> Tuned:
-    """Fine-tune a model with a head on labelled rows; its weights are changed.
+    """Fine-tune a model with a head on labelled rows and score it on development rows; its weights are changed.
 
     Args:
-        data: training rows. dev, others: what `predict` reads; of `dev`, `labels` has a row each prediction, which
-            `score` is given with it.
-        predict: what the model says of each row; default: `predictions`, of a classifier or of a model with one number
-            for an output.
+        data: training rows. dev, others: rows that `predict` reads; `dev.labels` has an entry for each prediction, and
+            `score` takes both.
+        predict: predicts each row; default: `predictions`, of a classifier or of a model with one number for an output.
 
     Raises:
         NotFinite: the loss or the gradient is no finite number.
     """
     a_pass = max(1, len(data) // setting.batch_size)
-    steps, every = max(1, round(recipe.epochs * a_pass)), recipe.every(a_pass)
+    steps = max(1, round(recipe.epochs * a_pass))
+    every = recipe.every(a_pass)
     config = loop_config(model, setting, recipe, steps, len(data), seed)
-    trainer, predict = Trainer(model, config, steps), predict or predictions
+    trainer = Trainer(model, config, steps)
+    predict = predict or predictions
     parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))
-    found: list[tuple[int, list[float]]] = []
+    course: list[tuple[int, list[float]]] = []
     further: dict[str, np.ndarray] = {}
-    best, predicted, waited = [-np.inf] * 3, [np.empty(0)] * 3, [0] * 3
+    best = [-np.inf] * 3
+    predicted = [np.empty(0)] * 3
+    waited = [0] * 3
     began = time.perf_counter()
     for step in range(steps):
         trainer.step(step, trainer.micro_batches(data.batch, step))
         if (step + 1) % every and step + 1 < steps:
             continue
-        said = predict(trainer, dev, config.batch_size)
-        now = [score(said[rows], dev.labels[rows]) for rows in parts]
-        found.append((step + 1, now))
+        predictions_now = predict(trainer, dev, config.batch_size)
+        now = [score(predictions_now[rows], dev.labels[rows]) for rows in parts]
+        course.append((step + 1, now))
         for i, value in enumerate(now):  # each with a patience of its own, so that no half sees the other
             if waited[i] >= recipe.patience:
                 now[i] = min(value, best[i])
                 continue
             waited[i] = 0 if value > best[i] else waited[i] + 1
             if not waited[i]:
-                best[i], predicted[i] = value, said
+                best[i] = value
+                predicted[i] = predictions_now
         if not waited[2]:
             further = {name: predict(trainer, rows, config.batch_size) for name, rows in others.items()}
         show("fine-tuning", step + 1, steps, f"{now[2]:.3f}")
         if min(waited) >= recipe.patience:
             break
-    scores = np.array([now for _, now in found])
-    return Tuned([step for step, _ in found], scores, np.array(predicted), further, time.perf_counter() - began)
+    scores = np.array([now for _, now in course])
+    return Tuned([step for step, _ in course], scores, np.array(predicted), further, time.perf_counter() - began)
 
 
 @torch.no_grad()
 def predictions(trainer: Trainer, rows: LabelledBatches, batch_size: int) -> np.ndarray:
-    """(rows,) the class of each row, or its number where the model has one output."""
+    """Predict the class of each row, or its number where the model has one output: (rows,)."""
     trainer.model.eval()
-    said = []
+    values = []
     for batch in rows.in_order(max(batch_size, 32)):
         batch = {key: value.to(trainer.accelerator.device) for key, value in batch.items() if key != "labels"}
         with trainer.accelerator.autocast():
             logits = trainer.model(**batch).logits.float()
-        said.append((logits[:, 0] if logits.shape[1] == 1 else logits.argmax(-1)).cpu().numpy())
-    return np.concatenate(said)
+        values.append((logits[:, 0] if logits.shape[1] == 1 else logits.argmax(-1)).cpu().numpy())
+    return np.concatenate(values)

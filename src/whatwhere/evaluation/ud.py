@@ -24,8 +24,11 @@ MOST = 28
 
 
 class Word(NamedTuple):
-    """A word of a tree. head: place of the word that it depends on, -1 of the root. label: of the arc, without its
-    subtype. start, end: characters in the text of the sentence."""
+    """Word of a dependency tree, with its place in the text.
+
+    head: place of the word that it depends on, -1 of the root. label: of the arc, without its subtype. start, end:
+    characters in the text of the sentence.
+    """
 
     form: str
     tag: str
@@ -38,34 +41,34 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True)
 class Sentence:
-    """A tree and its text."""
+    """Dependency tree of a sentence, with its text."""
 
     text: str
     words: list[Word]
 
     @property
     def root(self) -> int:
-        """Place of the root."""
+        """Place of the root among the words."""
         return next(i for i, word in enumerate(self.words) if word.head < 0)
 
     def children(self, head: int, *labels: str) -> list[int]:
-        """Places of the words that depend on one, by some labels or by any."""
+        """List the places of the words that depend on one, by some labels or by any."""
         return [i for i, word in enumerate(self.words) if word.head == head and (not labels or word.label in labels)]
 
     def depths(self) -> list[int]:
-        """Arcs from the root to each word."""
-        found = [-1] * len(self.words)
+        """Count the arcs from the root to each word."""
+        depths = [-1] * len(self.words)
         for i in range(len(self.words)):
             above = [i]
-            while found[above[-1]] < 0 <= self.words[above[-1]].head:
+            while depths[above[-1]] < 0 <= self.words[above[-1]].head:
                 above.append(self.words[above[-1]].head)
-            depth = max(found[above[-1]], 0)
+            depth = max(depths[above[-1]], 0)
             for more, place in enumerate(reversed(above)):
-                found[place] = depth + more
-        return found
+                depths[place] = depth + more
+        return depths
 
     def below(self, head: int) -> list[int]:
-        """Places of a word and of all that depend on it, in order."""
+        """List the places of a word and of all that depend on it, in order."""
         inside = {head}
         for _ in self.words:
             more = {i for i, word in enumerate(self.words) if word.head in inside} | inside
@@ -76,21 +79,24 @@ class Sentence:
 
 
 def tree_file(data: Path, split: str) -> Path | None:
-    """The file of a split in a folder, or in its folder `ud-ewt`; None where there is none."""
-    found = [
+    """Find the file of a split in a folder, or in its folder `ud-ewt`; None if there is none."""
+    paths = [
         path
         for folder in (data, data / FOLDER)
         for path in sorted(folder.glob(f"*-ud-{split}.conllu*"))
         if path.is_file()
     ]
-    return found[0] if found else None
+    return paths[0] if paths else None
 
 
 def read_trees(data: Path, split: str, limit: int | None = None) -> list[Sentence]:
-    """The sentences of a split (CoNLL-U, plain or packed); limit: the first so many.
+    """Read the sentences of a split in CoNLL-U, plain or packed.
 
     Words are syntactic ones, with the characters of the text that they stand on; parts of a contraction that are not
     its letters stand on all of it. Empty nodes are left out.
+
+    Args:
+        limit: read the first so many.
 
     Raises:
         ValueError: no such file, or a line that is not CoNLL-U.
@@ -101,7 +107,7 @@ def read_trees(data: Path, split: str, limit: int | None = None) -> list[Sentenc
             f"{data} holds no trees: no *-ud-{split}.conllu (nor .xz, .gz, .zst) there or in {FOLDER}. Bring "
             "UD_English-EWT (github.com/UniversalDependencies) and give the folder."
         )
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     lines: list[list[str]] = []
     number = 0
     for number, line in enumerate(data_lines(path), 1):
@@ -111,21 +117,23 @@ def read_trees(data: Path, split: str, limit: int | None = None) -> list[Sentenc
         if line:
             lines.append(line.split("\t"))
             if len(lines[-1]) != 10:
-                raise ValueError(f"{path}, line {number}: {len(lines[-1])} columns, where CoNLL-U has 10.")
+                raise ValueError(
+                    f"{path}, line {number}: {len(lines[-1])} columns, where CoNLL-U has 10. Bring a complete copy."
+                )
         elif lines:
-            found.append(_sentence(lines, f"{path}, line {number}"))
+            sentences.append(_sentence(lines, f"{path}, line {number}"))
             lines = []
-        if limit is not None and len(found) == limit:
-            return found
+        if limit is not None and len(sentences) == limit:
+            return sentences
     if lines:
-        found.append(_sentence(lines, f"{path}, line {number}"))
-    if not found:
+        sentences.append(_sentence(lines, f"{path}, line {number}"))
+    if not sentences:
         raise ValueError(f"{path} has no sentences. Bring a complete copy.")
-    return found
+    return sentences
 
 
 def _sentence(lines: Sequence[Sequence[str]], place: str) -> Sentence:
-    """The tree of the lines of a sentence."""
+    """Build the tree of the lines of a sentence."""
     text = ""
     words: list[Word] = []
     whole: tuple[int, int, int] | None = None  # of a contraction: number of its last word, its characters
@@ -144,7 +152,9 @@ def _sentence(lines: Sequence[Sequence[str]], place: str) -> Sentence:
             space = "SpaceAfter=No" not in misc
             continue
         if number != str(len(words) + 1) or not re.fullmatch("[0-9]{1,9}", head) or int(head) > len(lines):
-            raise ValueError(f"{place}: word {number[:40]!r} with head {head[:40]!r} ends no tree of CoNLL-U.")
+            raise ValueError(
+                f"{place}: word {number[:40]!r} with head {head[:40]!r} ends no tree of CoNLL-U. Bring a complete copy."
+            )
         if whole is None:
             text += form
             span = (start, len(text))
@@ -155,7 +165,7 @@ def _sentence(lines: Sequence[Sequence[str]], place: str) -> Sentence:
             if int(number) == whole[0]:
                 text = text + " " * space
                 whole = None
-        given = dict(each.split("=", 1) for each in features.split("|") if "=" in each)
+        given = dict(cells.split("=", 1) for cells in features.split("|") if "=" in cells)
         words.append(Word(form, tag, given, int(head) - 1, label.split(":")[0], *span))
     if sum(word.head < 0 for word in words) != 1:
         raise ValueError(f"{place}: the sentence {text.strip()[:40]!r} has no single root. Bring a complete copy.")
@@ -197,7 +207,7 @@ def _labels(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
 
 
 def _arcs(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
-    """Of a word and its head, or of a word and another one about as far: does the first depend on the second?"""
+    """Yield a word with its head, or with another one about as far: does the first depend on the second?"""
     words = sentence.words
     for i, word in enumerate(words):
         if word.head < 0 or word.tag == "PUNCT":
@@ -230,7 +240,7 @@ CONSTITUENTS = {
 
 
 def _top(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
-    """The constituents around the root in their order, the root among them, those of one kind in a row once."""
+    """Yield the constituents around the root in their order, the root among them, those of one kind in a row once."""
     if len(sentence.words) >= FEWEST:
         root = sentence.root
         labels = [sentence.words[i].label for i in sorted([root, *sentence.children(root)])]
@@ -245,7 +255,7 @@ def _length(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
 
 
 def _tense(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
-    """Of the finite verb of the main clause: the root, else its first auxiliary or copula that has a tense."""
+    """Yield the tense of the main clause's finite verb: the root, else its first auxiliary or copula that has one."""
     root = sentence.root
     verbs = [root, *sentence.children(root, "aux", "cop")]
     for verb in (sentence.words[i] for i in verbs):
@@ -265,7 +275,7 @@ def _number_of(*labels: str) -> Make:
 
 
 def _shifted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
-    """Two neighbouring words within the sentence change places, or none do."""
+    """Yield a sentence in which two neighbouring words change places, or none do."""
     forms = [word.form for word in sentence.words]
     if not FEWEST <= len(forms) <= MOST:
         return
@@ -284,7 +294,7 @@ def _shifted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
 
 
 def _inverted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
-    """Two clauses that a conjunction joins change places, or do not: "It rained, and he left." """
+    """Yield a sentence in which two joined clauses change places ("It rained, and he left."), or do not."""
     words = sentence.words
     root = sentence.root
     joined = [i for i in sentence.children(root, "conj") if sentence.children(i, "nsubj")]
@@ -317,8 +327,11 @@ def _inverted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class TreeTask:
-    """A question about trees. rows: of a sentence. words: whether a row is one word, which can have a control task.
-    balanced: as many of each class. most: classes beside `other`. number: whether labels are numbers."""
+    """Probing task made of dependency trees.
+
+    rows: of a sentence. words: true if a row is one word, which can have a control task. balanced: as many of each
+    class. most: classes beside `other`. number: true if labels are numbers.
+    """
 
     rows: Make
     words: bool = False
@@ -327,17 +340,21 @@ class TreeTask:
     number: bool = False
 
     def there(self, data: Path | None) -> bool:
-        """Whether a folder has one of the splits."""
+        """Tell if a folder has one of the splits."""
         return data is not None and any(tree_file(data, split) is not None for split in SPLITS)
 
     def check(self, data: Path | None) -> None:
-        """Raises ValueError where a split is missing or damaged at its beginning."""
+        """Refuse trees of which a split is missing or damaged at its beginning.
+
+        Raises:
+            ValueError: as `read_trees`.
+        """
         assert data is not None
         for split in SPLITS:
             read_trees(data, split, 50)
 
     def examples(self, data: Path | None, split: str, limit: int | None) -> Examples:
-        """The rows of a split, its sentences in an order drawn once for all.
+        """Read the rows of a split, its sentences in an order drawn once for all.
 
         Raises:
             ValueError: as `read_trees`.

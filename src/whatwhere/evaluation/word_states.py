@@ -19,8 +19,10 @@ POOLINGS = {"mean": slice(None), "first": slice(0, 1), "last": slice(-1, None)} 
 
 
 class Slot(NamedTuple):
-    """A place in a text. text: its number; start, end: characters; of the end -1, the whole text with the special
-    tokens around it."""
+    """Place in a text whose tokens' states are averaged.
+
+    text: its number; start, end: characters; -1 for the end: the whole text with the special tokens around it.
+    """
 
     text: int
     start: int = 0
@@ -28,8 +30,11 @@ class Slot(NamedTuple):
 
 
 def parts_of(config: Any, slots: int = 1) -> dict[str, np.ndarray]:
-    """Part of the hidden state ("all", and "position" and "semantic" of a model with two streams) -> (slots · width,)
-    bool, its columns where so many states stand one after the other."""
+    """Map each part of the hidden state to its columns, (slots · width,) bool.
+
+    Parts are "all", and "position" and "semantic" of a model with two streams; slots: number of states that stand one
+    after the other in a row.
+    """
     masks = {}
     for part, columns in stream_columns(config).items():
         mask = np.zeros(config.hidden_size, bool)
@@ -39,8 +44,10 @@ def parts_of(config: Any, slots: int = 1) -> dict[str, np.ndarray]:
 
 
 def layers_of(model: Any, which: str) -> list[int]:
-    """Numbers of the hidden states that probes read, 0 the embeddings: "last" or "all". In the last each stream is read
-    after the last block that trains it (`models.sentence.trained_states`)."""
+    """List the numbers of the hidden states that probes read for "last" or "all", 0 the embeddings.
+
+    In the last each stream is read after the last block that trains it (`models.sentence.trained_states`).
+    """
     return list(range(model.config.num_hidden_layers + 1))[None if which == "all" else -1 :]
 
 
@@ -55,11 +62,17 @@ def slot_states(
     batch_tokens: int = BATCH_TOKENS,
     show: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(layers, slots, width) float32, the mean of the states of the tokens that lie in each slot, at least in part, or
-    the state of the first or last of them, the last layer as of `layers_of`; and (slots,) bool: which have no token
-    that the model reads, and zeros for a state.
+    """Compute the state of each slot in the hidden states of an encoder, and mark the slots without a token.
 
-    Of a text with more tokens than the model has positions the end is cut.
+    A state is the mean over the tokens that lie in the slot, at least in part, or the state of the first or last of
+    them; the last layer as `layers_of`. A text with more tokens than the model has positions loses its end.
+
+    Args:
+        layers: numbers of hidden states. pooling: a key of `POOLINGS`. batch_tokens: most tokens of a forward pass.
+
+    Returns:
+        (layers, slots, width) float32, zeros where a slot has no token that the model reads; and (slots,) bool,
+        true there.
 
     Raises:
         ValueError: a text without a token, or a tokenizer that does not say where its tokens stand.
@@ -69,21 +82,21 @@ def slot_states(
     for number, slot in enumerate(slots):
         wanted.setdefault(slot.text, []).append(number)
     order = sorted(wanted, key=lambda i: len(encoded[i][0]))
-    found = np.zeros((len(layers), len(slots), model.config.hidden_size), np.float32)
+    states = np.zeros((len(layers), len(slots), model.config.hidden_size), np.float32)
     empty = np.zeros(len(slots), bool)
     begin = 0
     while begin < len(order):
         end = begin + 1
         while end < len(order) and (end + 1 - begin) * len(encoded[order[end]][0]) <= batch_tokens:
             end += 1
-        _read(model, tokenizer, encoded, order[begin:end], wanted, slots, layers, POOLINGS[pooling], found, empty)
+        _read(model, tokenizer, encoded, order[begin:end], wanted, slots, layers, POOLINGS[pooling], states, empty)
         begin = end
         show(end, len(order))
-    return found, empty
+    return states, empty
 
 
 def _encoded(model: Any, tokenizer: Any, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of each text its ids and (tokens, 2) the characters of each, -1 of special ones."""
+    """Encode each text into ids and (tokens, 2) the characters of each token, -1 of special ones."""
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(
             f"{type(tokenizer).__name__} does not say where its tokens stand in a text. Save the model with a "
@@ -112,7 +125,7 @@ def _read(
     slots: Sequence[Slot],
     layers: Sequence[int],
     which: slice,
-    found: np.ndarray,
+    filled: np.ndarray,
     empty: np.ndarray,
 ) -> None:
     """Fill in the slots of a batch of texts."""
@@ -143,4 +156,4 @@ def _read(
             states = trained_states(hidden, model.config) if last else hidden[layer]
             flat = at_least_float32(states).float().cpu().flatten(0, 1)
             sums = torch.zeros(len(numbers), flat.shape[1]).index_add_(0, index, flat[torch.tensor(tokens)])
-            found[place, numbers] = (sums / counts[:, None]).numpy()
+            filled[place, numbers] = (sums / counts[:, None]).numpy()
