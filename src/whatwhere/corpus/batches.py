@@ -46,7 +46,7 @@ class Batches(ABC):
         return self._order[1]
 
     def batch(self, step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
-        """Return the rows that process `rank` reads in an optimizer step, as tensors whose first axis is the rows.
+        """Return the rows that process `rank` reads in an optimizer step, as tensors (rows, ...).
 
         Global sample s = step * batch_size + row; process r takes the rows r, r + world, ...
 
@@ -67,9 +67,12 @@ class Batches(ABC):
         return self._collate(chosen)
 
     def in_order(self, batch_size: int, limit: int | None = None) -> Iterator[dict[str, torch.Tensor]]:
-        """Yield batches of evenly spaced rows in their order, as in epoch 0; the last batch may be smaller.
+        """Yield batches of evenly spaced rows in their order, as in epoch 0, as tensors (rows, ...).
 
-        limit: number of rows, at most; None: all rows.
+        The last batch may be smaller.
+
+        Args:
+            limit: number of rows, at most; None: all rows.
         """
         chosen = np.linspace(0, self.total - 1, self.total if limit is None else min(limit, self.total), dtype=np.int64)
         for begin in range(0, len(chosen), batch_size):

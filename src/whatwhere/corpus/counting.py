@@ -61,7 +61,7 @@ class CountJob:
         return Tally(self.vocab_size, self.positions, self.special_ids, self.align, self.groups)
 
     def digest(self, texts: Sequence[str], groups: np.ndarray) -> str:
-        """Hash everything that decides the counts of a shard: settings, groups and texts."""
+        """Hash everything that decides the counts of a shard: settings, groups (texts,) and texts."""
         digest = hashlib.sha256(repr(replace(self, keys=None)).encode() + groups.tobytes())
         for text in texts:
             encoded = text.encode("utf-8")
@@ -389,7 +389,7 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 
 def _head(text: str, characters: int) -> str:
-    """Cut a text at the first white space after so many characters, or a thousand later; return all of a short one."""
+    """Cut a text at the first white space after `characters`, or a thousand later; return all of a short text."""
     if len(text) <= 2 * characters:
         return text
     space = _SPACE.search(text, characters, characters + 1000)

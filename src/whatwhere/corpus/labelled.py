@@ -146,7 +146,7 @@ class LabelledBatches(Batches):
     A row is `[CLS] text [SEP]`, or `[CLS] text [SEP] pair [SEP]`, padded to the longest of its batch.
 
     names: the classes; a label's number is its place there; None: labels are numbers to regress. length: most tokens of
-    a row, special ones included; longer rows lose their end (pairs, that of the longer text). types: also
+    a row, special ones included; longer rows lose their end (pairs, the end of the longer text). types: also
     token_type_ids, which tell the texts of a pair apart (BERT). truncated: the number of rows that are cut. share_cut:
     share of their tokens that is cut away, in [0, 1).
 

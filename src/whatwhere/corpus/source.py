@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 PART_CHARACTERS = 1_000_000  # a longer document is handed on in pieces cut at white space
 MOST_LISTS = 100_000  # of texts that are handed on from one file of a source of several
-KINDS = (  # what a corpus argument may name: sources.open_source
+KINDS = (  # values of a corpus argument: sources.open_source
     "python-docs, a file or folder (.txt, .jsonl, .tsv, .csv, .parquet; also .gz, .xz, .zst), hub:NAME[:CONFIG], "
     "synthetic:repeat, synthetic:three-regimes"
 )

@@ -44,7 +44,7 @@ class Hub(Source):
 
     The rows of the split "train" (or of the first split) come in their order, streamed through `datasets`, so nothing
     of it is kept on disk; the revision is fixed at the first look, so later passes read the same text. Its `files` are
-    those of the data set, as far as `datasets` can read them apart. Needs the network.
+    the data set's, as far as `datasets` can read them apart. Needs the network.
 
     Raises:
         ValueError: no name. While reading: the Hub cannot be reached, has no such data set, configuration or field.
@@ -68,7 +68,7 @@ class Hub(Source):
 
     def _open(self) -> Any:
         if self._rows is None:
-            import datasets  # a second, which only a corpus of the Hub is worth
+            import datasets  # takes a second, so only for a corpus of the Hub
             from huggingface_hub import HfApi
 
             try:
@@ -129,7 +129,7 @@ def hub_rows(name: str, config: str | None, split: str, way_out: str) -> Any:
     Raises:
         ValueError: the data set cannot be fetched.
     """
-    import datasets  # a second, which only the Hub is worth
+    import datasets  # takes a second, so only for the Hub
 
     with _fetching(", ".join(filter(None, (name, config))), way_out):
         return datasets.load_dataset(name, config, split=split)

@@ -130,7 +130,7 @@ def _is_text(path: Path) -> bool:
 
 
 def _ending(path: Path) -> str:
-    """Return the ending of a file's name below that of a compression."""
+    """Return the ending of a file's name, below the ending of a compression."""
     name = path.name.lower()
     for packed in _PACKED:
         name = name.removesuffix(packed)

@@ -92,7 +92,7 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
 
 
 def open_tokenizer(source: str) -> Any:
-    """Open the tokenizer saved with a model, from its folder or Hub name; of a checkpoint, that of its run.
+    """Open the tokenizer saved with a model, from its folder or Hub name; for a checkpoint, from its run.
 
     Raises:
         ValueError: there is none, or a damaged one.
@@ -139,7 +139,7 @@ def check_tokenizer(tokenizer: Any, name: str) -> None:
             f"Tokenizer {name!r} is a {type(tokenizer).__name__}, which gives no character offsets. Use a fast "
             "tokenizer."
         )
-    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # what transformers makes of a folder without its files
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # transformers opens a folder without files so
         raise ValueError(
             f"{name} holds no tokenizer: no token but {', '.join(tokenizer.all_special_tokens)}. {_GIVE_A_TOKENIZER}"
         )
@@ -211,7 +211,10 @@ def _see_line_breaks(backend: Tokenizer) -> None:
 
 
 def add_newline_token(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
-    """Copy a tokenizer and make the copy turn each run of line breaks into [NL], with a new id at the end if needed."""
+    """Copy a tokenizer so that the copy turns each run of line breaks into [NL].
+
+    [NL] gets a new id at the end, unless the vocabulary has it; a tokenizer that does so already is returned itself.
+    """
     if has_newline_token(tokenizer):
         return tokenizer
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -327,7 +330,7 @@ def unit_tokenizer(
 
 
 def _beginning(texts: Iterable[str], characters: int, vocab_size: int, special: int) -> Iterator[str]:
-    """Yield the first texts, about so many characters."""
+    """Yield the first texts, up to about `characters` characters."""
     if vocab_size <= special:
         raise ValueError(f"vocab_size={vocab_size} leaves no room beside {special} special tokens. Use 1000 or more.")
     for _, text in texts.parts() if isinstance(texts, Source) else split_long(texts):
@@ -353,6 +356,6 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerFast) -> str:
 
 
 def tokenizer_rules(backend: Tokenizer) -> dict[str, Any]:
-    """Return the rules of a tokenizer that decide the ids of a text, without those that cut it or fill it up."""
+    """Return the rules of a tokenizer that decide ids, without the rules that cut or fill up texts."""
     rules: dict[str, Any] = json.loads(backend.to_str())
     return {key: value for key, value in rules.items() if key not in ("version", "truncation", "padding")}

@@ -1,4 +1,4 @@
-"""Scores of predictions, (predictions, right answers) -> number: those of GLUE by name, and Holmes'."""
+"""Scores of predictions, (predictions, right answers) -> number: GLUE's by name, and Holmes'."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def _accuracy(predicted: np.ndarray, right: np.ndarray) -> float:
 def _spearman(predicted: np.ndarray, right: np.ndarray) -> float:
     from scipy import stats
 
-    if np.ptp(predicted) == 0 or np.ptp(right) == 0:  # one answer for all goes with nothing
+    if np.ptp(predicted) == 0 or np.ptp(right) == 0:  # a constant has no rank correlation
         return 0.0
     return float(stats.spearmanr(predicted, right).statistic)
 
@@ -47,7 +47,7 @@ def pearson(predicted: np.ndarray, right: np.ndarray) -> float:
 METRICS: dict[str, Score] = {
     "accuracy": _accuracy,
     "f1": _f1,
-    "matthews": pearson,  # which it is of two classes; scikit-learn's takes forty times as long, a thousand draws over
+    "matthews": pearson,  # equal for two classes; scikit-learn's takes forty times as long over a thousand draws
     "pearson": pearson,
     "spearman": _spearman,
 }

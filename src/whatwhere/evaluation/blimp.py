@@ -51,7 +51,7 @@ def read_blimp(data: Path | None, limit: int | None = None) -> list[Pair]:
 
     Args:
         data: a folder with one file, or one of each paradigm; None: the Hub.
-        limit: read the first so many pairs of each paradigm.
+        limit: number of pairs of each paradigm that are read, from the first on.
 
     Raises:
         ValueError: no such file, a line without a field or with an empty sentence, or the Hub cannot be reached.
@@ -135,7 +135,7 @@ def pseudo_log_likelihoods(
 def _batches(
     rows: Sequence[tuple[int, int]], ids: Sequence[np.ndarray], tokens: int
 ) -> Iterator[tuple[int, Sequence[tuple[int, int]]]]:
-    """Yield rows, sorted by length, in pieces of so many tokens, and the number of rows up to the end of each piece."""
+    """Yield pieces of rows, sorted by length, of at most `tokens` tokens, and the number of rows up to each end."""
     begin = 0
     while begin < len(rows):
         end = begin + 1
@@ -156,7 +156,7 @@ def _logits(model: Any, inputs: torch.Tensor, mask: torch.Tensor, here: tuple[An
 
 
 def right(model: Any, tokenizer: Any, pairs: Sequence[Pair], **how: Any) -> np.ndarray:
-    """Judge each pair with a model: 1 where the good sentence is the likelier one, 0.5 at a tie, else 0; (n,).
+    """Judge each pair: 1 where the good sentence is likelier, 0.5 at a tie, else 0; (n,) float64.
 
     Raises:
         ValueError: as `pseudo_log_likelihoods`.

@@ -82,7 +82,7 @@ def examples(rows: Iterable[Row], limit: int | None = None, balanced: bool = Fal
     """Collect rows as `Examples`, in which each text stands once.
 
     Args:
-        limit: keep the first so many rows.
+        limit: number of rows that are kept, from the first on.
         balanced: first keep, of each class, as many rows as the rarest class has.
     """
     if balanced:
@@ -112,7 +112,7 @@ def numbered(splits: Mapping[str, Examples], most: int | None = None) -> tuple[l
     """Number the classes of the training rows, the commonest first, and label the rows of every split by number.
 
     Args:
-        most: keep so many classes; all others become one more, `other`.
+        most: number of classes that are kept; all others become one more, `other`.
 
     Returns:
         The names of the classes, and for each split the class number of each row, (n,) int64; -1 where training has no

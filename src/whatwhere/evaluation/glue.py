@@ -117,7 +117,7 @@ def read_task(task: Task, data: Path | None, split: str, limit: int | None = Non
     Args:
         data: a folder laid out as the official release, its tables plain or packed, or one that holds it as glue/;
             None: the Hub.
-        limit: read so many rows, evenly spaced, as some tables are sorted by source.
+        limit: most rows, evenly spaced, as some tables are sorted by source.
 
     Raises:
         ValueError: no such split, column or row, a label missing or out of range, or no network.
@@ -248,7 +248,7 @@ def _check(config: GlueConfig) -> None:
 
 
 def fine_tune(out: str, piece: Piece, show: Show) -> None:
-    """Fine-tune one model on one GLUE task, and write the evaluations as .json and the predictions as .npz.
+    """Train one model on one GLUE task, and write the evaluations as .json and the predictions as .npz.
 
     The .json file is written last: it marks the piece of the run in the folder `out` as finished.
     """
@@ -260,7 +260,7 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
     texts = task_texts(task, config.folder, config.limit)
     classes = len(texts.classes)
     opened = open_model(weights(piece), "labels", classes=classes, seed=piece.seed, untrained=piece.untrained)
-    model = opened.model.float()  # what is trained is trained in float32
+    model = opened.model.float()  # weights are trained in float32
     length = opened.fitting(config.length)
     train, dev = texts.encoded(opened.tokenizer, length, piece.seed, opened.token_types)
     # A head begins at 0: of raw scores the first steps would only learn their mean, and bfloat16 near 2.7 has steps of

@@ -129,7 +129,7 @@ def _scores(piece: Piece, out: Path) -> np.ndarray:
 
 
 def unfinished(config: GridConfig, out: Path) -> list[str]:
-    """Write a note on the scores that are the best of only a part of the grid; an empty list if there are none."""
+    """Write a note on scores that are the best of only a part of the grid; none if there are none."""
     counts = Counter(replace(piece, setting=None) for piece in pieces(config) if piece.file(out).is_file())
     some = {piece: runs for piece, runs in counts.items() if runs < len(config.settings)}
     if not some:
@@ -141,7 +141,7 @@ def unfinished(config: GridConfig, out: Path) -> list[str]:
 def chosen(
     runs: Sequence[Finished], labels: np.ndarray, metrics: Mapping[str, Score]
 ) -> tuple[dict[str, float], np.ndarray]:
-    """Score one model, task and seed over a grid, each half of the rows by the fine-tuning that the other half chose.
+    """Score one model, task and seed over a grid, each half of the rows by the other half's best fine-tuning.
 
     Args:
         labels: (rows,) right answers. metrics: of (predictions, labels); the first decides, and is `score`.
@@ -182,7 +182,7 @@ def medians(metric: str, found: Sequence[tuple[Piece, Sequence[Finished]]]) -> l
 
 
 def one_after_the_other(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Order the rows of one half before those of the other: (rows,) the order, and (rows,) the half of each."""
+    """Order the rows of one half before the other half: (rows,) the order, and (rows,) the half of each row."""
     one, two = halves(rows)
     return np.concatenate([one, two]), np.repeat([0, 1], [len(one), len(two)])
 

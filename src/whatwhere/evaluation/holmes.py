@@ -108,7 +108,7 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
 
     Args:
         separator: stands between two texts that are read as one.
-        limit: read the first so many rows of each split.
+        limit: number of rows of each split that are read, from the first on.
 
     Raises:
         ValueError: a file or column is missing, a row is damaged, a label is no class, a split is empty.
@@ -426,7 +426,7 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
                 records += _mean_records(who, part, means, phenomena)
             if who in trained:
                 records += _published_records(who, names, phenomena, published_scores(table, who.model))
-        predicted = {key: of for key, of in predicted.items() if key[2] in names}  # what the means are of
+        predicted = {key: of for key, of in predicted.items() if key[2] in names}  # the data sets of the means
     return [*records, *differences("holmes", config, predicted, labels, scores)]
 
 

@@ -236,7 +236,7 @@ LOCAL: dict[str, Local] = {
 
 
 def _spread(columns: dict[str, list[Any]], limit: int | None) -> dict[str, list[Any]]:
-    """Select at most so many rows, evenly over all, as files may be sorted by label."""
+    """Select at most `limit` rows, evenly over all, as files may be sorted by label."""
     rows = len(next(iter(columns.values())))
     at = np.linspace(0, rows - 1, min(limit or rows, rows)).astype(int)
     return {name: [column[i] for i in at] for name, column in columns.items()}

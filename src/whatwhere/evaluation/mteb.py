@@ -1,5 +1,5 @@
 """MTEB (Muennighoff et al. 2023; DSTG C.2): vectors of whole texts, measured by mteb's own protocol, on
-its tasks or on those of `local_tasks`; before and after unsupervised SimCSE."""
+its tasks or on `local_tasks`; before and after unsupervised SimCSE."""
 
 import difflib
 import logging
@@ -36,7 +36,7 @@ from .local_tasks import LOCAL, local_task
 ENGLISH = "MTEB(eng, v2)"
 SIMCSE = "simcse"
 BATCH_TOKENS = 2_048, 65_536  # of one forward pass, padding included: on a CPU, where more leave its cache, or not
-PYTHON_DOCS = 16  # one file of so many is text enough for some thousand sentences
+PYTHON_DOCS = 16  # one file of 16 is text enough for some thousand sentences
 
 
 class MtebConfig(EvaluationConfig):
@@ -91,7 +91,7 @@ class Pooling(str):
         return str(self)
 
     def of(self, metric: str) -> str:
-        """Name a metric of these vectors; the mean keeps the metric's own name."""
+        """Build the name of a metric of these vectors; the mean keeps the metric's own name."""
         return metric if self == "mean" else f"{metric}.{self}"
 
 
@@ -164,7 +164,7 @@ class TextEncoder:
         self.mteb_model_meta = ModelMeta.create_empty(facts | {"max_tokens": self.length, "framework": ["PyTorch"]})
 
     def encode(self, inputs: Any, **about: Any) -> np.ndarray:
-        """Vectors of the texts of mteb's batches, in their order."""
+        """Compute the vectors (texts, width) float32 of the texts in mteb's batches, in their order."""
         texts = [text for batch in inputs for text in batch["text"]]
         return text_vectors(
             self.body,
@@ -270,7 +270,7 @@ def pieces(config: MtebConfig) -> list[Piece]:
     seeded = [(model, seed) for model in tuned for seed in range(config.seeds)]
     wanted = {source: poolings(config, source) for _, source, _ in plain}
     first = [
-        Piece(*model, SIMCSE, seed, wanted[model[1]][0])  # those with no vectors of any pooling are left out
+        Piece(*model, SIMCSE, seed, wanted[model[1]][0])  # a model without any of the poolings is left out
         for model, seed in seeded
         if wanted[model[1]]
     ]
@@ -298,7 +298,7 @@ def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
     windows = Windows(config.corpus)
     if not windows.made_by(tokenizer):
         raise ValueError(
-            f"The windows in {config.corpus} were made by another tokenizer than that of {source}. Give text: --corpus "
+            f"The windows in {config.corpus} were made by another tokenizer than {source} has. Give text: --corpus "
             "FILE."
         )
     return windows
@@ -311,7 +311,7 @@ def _tune(config: MtebConfig, out: Path, piece: Piece, show: Show) -> None:
     for name in switched:
         setattr(changed, name, DROPOUT)
     opened = open_model(piece.source, untrained=piece.untrained, config=changed)
-    body = opened.model.float()  # what is trained is trained in float32
+    body = opened.model.float()  # weights are trained in float32
     tokenizer = opened.tokenizer
     assert isinstance(piece.setting, Pooling) and piece.seed is not None
     text = _text(config, tokenizer, str(opened.folder))
@@ -380,7 +380,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     return float(ranks[0] @ ranks[1]) / size if size else 0.0
 
 
-SCORES = {"mean": _mean, "ranks": rank_correlation}  # main scores that are of rows, which intervals can be over
+SCORES = {"mean": _mean, "ranks": rank_correlation}  # main scores over rows, so that intervals can be drawn
 
 
 def judged_rows(task: Any, predictions: Path) -> tuple[str, np.ndarray, np.ndarray]:

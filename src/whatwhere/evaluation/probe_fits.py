@@ -1,6 +1,6 @@
 """Linear probes over cached features, all at once: every layer, stream, seed and control in the same matrix products.
 
-The protocol is that of Holmes (Waldis et al. 2024): one linear layer behind dropout, Adam, a rate that rises and falls
+The protocol is Holmes' (Waldis et al. 2024): one linear layer behind dropout, Adam, a rate that rises and falls
 linearly, the epoch that is best on the development rows. Beside it the controls of Hewitt & Liang (2019) and the online
 code of Voita & Titov (2020). Without dropout and with a penalty it converges to scikit-learn's LogisticRegression.
 """
@@ -280,7 +280,9 @@ def codelength(
 
 
 def control_labels(types: Sequence[Sequence[str]], labels: np.ndarray, seed: int = 0) -> list[np.ndarray]:
-    """Draw the labels of a control task: each word type gets one label of the training rows (Hewitt & Liang 2019, 2).
+    """Draw the labels of a control task: each word type gets one label of the training rows.
+
+    The control is from Hewitt & Liang (2019, section 2).
 
     Args:
         types: of each split the word type of each row. labels: (n,) of the training rows.

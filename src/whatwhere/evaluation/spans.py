@@ -23,7 +23,7 @@ SHORTEST = 16  # tokens of a window: less has no room for question and paragraph
 BEST = 5  # spans of a question that are kept
 
 # Answer of a model to a question. begin, end: characters of its best spans, 0 and 0 where there are no more; score: of
-# each, a sum of two logits. margin: by how much the score of no answer is above that of the first. exact, f1: of the
+# each, a sum of two logits. margin: score of no answer less the score of the first span. exact, f1: of the
 # answer, which is the first span, or none where `answered` is false.
 SAID = np.dtype(
     [
@@ -80,11 +80,12 @@ def normalised(text: str) -> str:
 
 
 def exact_and_f1(said: str, right: Sequence[str], version: int = 2) -> tuple[float, float]:
-    """Score an answer: exact match, 0 or 1, and F1 of the words, in [0, 1], the largest over the right answers.
+    """Score an answer by exact match, 0 or 1, and F1 of the words, in [0, 1].
 
-    No answer is an empty text; where none is right, `right` is empty (version 2 alone). The scripts part where an
-    answer is nothing but punctuation and articles: of version 2 it does not count among others that are right, and two
-    such are equal; in version 1 their F1 is 0.
+    Each is the largest over the right answers. No answer is an empty text; where none is right, `right` is empty
+    (version 2
+    alone). The scripts part where an answer is nothing but punctuation and articles: of version 2 it does not count
+    among others that are right, and two such are equal; in version 1 their F1 is 0.
     """
     answer = normalised(said)
     golds = [normalised(text) for text in right]
@@ -142,7 +143,7 @@ def best_f1(said: np.ndarray, unanswerable: np.ndarray) -> float:
 class SpanBatches(Batches):
     """Batches of windows `[CLS] question [SEP] part of the paragraph [SEP]` with the places of the answer's tokens.
 
-    The places are those of the answer's first and last token: of the first of several answers, and 0, [CLS], where it
+    The places are the answer's first and last token: of the first of several answers, and 0, [CLS], where it
     is not whole in the window. Windows are padded to the longest. A paragraph that is too long for a window has
     several, from every `stride` tokens on, or from every half of the room for the paragraph where that is less, so that
     neighbours overlap. A row of an epoch is a window.
@@ -250,7 +251,7 @@ def _frame(backend: Any) -> tuple[list[np.ndarray], list[int]]:
 
 def _encoded(backend: Any, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield ids (n,) and characters (n, 2) of the tokens of each text, without special ones."""
-    for begin in range(0, len(texts), 1000):  # encodings are many times as large as what is kept
+    for begin in range(0, len(texts), 1000):  # encodings are many times as large as ids and offsets
         for encoding in backend.encode_batch(texts[begin : begin + 1000], add_special_tokens=False):
             yield np.array(encoding.ids, np.int64), np.array(encoding.offsets, np.int64).reshape(-1, 2)
 
@@ -337,7 +338,7 @@ def _said(data: Questions, spans: Sequence[list[tuple[float, int, int]]], nothin
 
 
 def best_texts(data: Questions, said: np.ndarray) -> dict[str, list[tuple[str, float]]]:
-    """Collect the best spans of each question by its id: text and score."""
+    """Collect the best spans of each question by its id, as text and score, from SAID (questions,)."""
     return {
         question.id: [
             (data.paragraphs[question.paragraph][begin:end], float(score))

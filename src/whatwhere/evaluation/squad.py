@@ -25,7 +25,7 @@ from .spans import SHORTEST, Question, Questions, SpanBatches, answers, best_f1,
 from .tuning import Recipe, Setting, halves, tune
 
 RECIPES: dict[str, Recipe] = {
-    # DSTG C.4 prints the rates alone; batch, passes and warm-up are those of Devlin et al. (2019) for SQuAD 1.1.
+    # DSTG C.4 prints the rates alone; batch, passes and warm-up are as in Devlin et al. (2019) for SQuAD 1.1.
     "dstg": Recipe([Setting(rate, 32, 0.01) for rate in (1e-5, 3e-5, 5e-5)], 3, warmup=0.1, patience=15, seeds=1),
     # The rate that C.4 finds best for all four models, and one that small models need.
     "short": Recipe(
@@ -308,7 +308,7 @@ def _check(config: SquadConfig) -> None:
 
 
 def fine_tune(out: str, piece: Piece, show: Show) -> None:
-    """Fine-tune one model on one task of questions, and write predictions, answers, spans and evaluations.
+    """Train one model on one task of questions, and write predictions, answers, spans and evaluations.
 
     Predictions are a .npz file; answers, as the official script reads them, and the best five spans are of the best
     evaluation of all questions. The .json file of the evaluations is written last: it marks the piece of the run in the
@@ -325,9 +325,9 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
         for rows in (data, dev_data)
     )
     recipe = RECIPES[config.recipe]
-    model = opened.model.float()  # what is trained is trained in float32
+    model = opened.model.float()  # weights are trained in float32
     tuned = tune(model, train, dev, piece.setting, recipe, best_f1, predict=answers, seed=piece.seed, show=show)
-    # What is scored on one half of the questions is left unanswered by the threshold of the other half.
+    # The threshold of the other half decides which questions of a half stay unanswered.
     parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))
     most = [threshold(scored[rows], dev.labels[rows]) for scored, rows in zip(tuned.predicted, parts, strict=True)]
     scored = np.array([settled(scored, dev.labels, m) for scored, m in zip(tuned.predicted, most, strict=True)])

@@ -62,7 +62,7 @@ class Recipe:
 class Tuned:
     """Result of a fine-tuning on the development rows.
 
-    steps: those of its evaluations. scores: (evaluations, 3) of the first half of the rows, the second, all; each has a
+    steps: steps of its evaluations. scores: (evaluations, 3) of the first half of the rows, the second, all; each has a
     patience of its own, after which it is at most its best. predicted: (3, rows) predictions at the evaluation that is
     best on the first half, the second, and all. others: predictions on further rows at the last of these. seconds: of
     training and evaluations.
@@ -81,7 +81,11 @@ class Tuned:
 
 
 def halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split development rows into two halves, drawn once for all models: one chooses, the other judges."""
+    """Split development rows into two halves, drawn once for all models: one chooses, the other judges.
+
+    Returns:
+        Two sorted arrays of row numbers, (rows // 2,) and (rows - rows // 2,) int64.
+    """
     order = np.random.default_rng(0).permutation(rows)
     return np.sort(order[: rows // 2]), np.sort(order[rows // 2 :])
 
@@ -116,7 +120,7 @@ def tune(
     seed: int = 0,
     show: Show = lambda *state: None,
 ) -> Tuned:
-    """Fine-tune a model with a head on labelled rows and score it on development rows; its weights are changed.
+    """Train a model with a head on labelled rows and score it on development rows; its weights are changed.
 
     Args:
         data: training rows. dev, others: rows that `predict` reads; `dev.labels` has an entry for each prediction, and

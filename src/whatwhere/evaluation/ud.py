@@ -96,7 +96,7 @@ def read_trees(data: Path, split: str, limit: int | None = None) -> list[Sentenc
     its letters stand on all of it. Empty nodes are left out.
 
     Args:
-        limit: read the first so many.
+        limit: number of sentences that are read, from the first on.
 
     Raises:
         ValueError: no such file, or a line that is not CoNLL-U.
@@ -240,7 +240,7 @@ CONSTITUENTS = {
 
 
 def _top(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
-    """Yield the constituents around the root in their order, the root among them, those of one kind in a row once."""
+    """Yield the constituents around the root in their order, the root among them, neighbours of one kind once."""
     if len(sentence.words) >= FEWEST:
         root = sentence.root
         labels = [sentence.words[i].label for i in sorted([root, *sentence.children(root)])]

@@ -60,7 +60,7 @@ SCHEME_FIELDS = (
     "residual",
 )
 
-_ROWS = {  # what a window of `join` and `pieces` holds
+_ROWS = {  # content of a window, by `join` and `pieces`
     ("none", "first"): "the first piece of one document, padded (join=none, pieces=first)",
     ("none", "all"): "a piece of one document, often from its middle, padded (join=none, pieces=all)",
     ("isolate", "first"): "first pieces of several documents that do not see each other (join=isolate, pieces=first)",
@@ -70,7 +70,7 @@ _ROWS = {  # what a window of `join` and `pieces` holds
 
 
 def sources(config: EncoderConfig) -> list[str]:
-    """List the keys of `CITATIONS` for the parts of a configuration: those of the scheme first, of the block last."""
+    """List the keys of `CITATIONS` for the parts of a configuration, the scheme's first and the block's last."""
     names: list[str] = []
     for (field, value), keys in PARTS.items():
         if getattr(config, field) == value and (config.position_size or field != "stream_qk"):

@@ -62,7 +62,7 @@ class Costs:
     operations: multiplications and additions of each part's matrix products, per token of a forward pass over one row
         of `length` tokens of which the share `labelled` is predicted; what is not a matrix product (norms, look-ups,
         softmax) is not counted.
-    terms: names of the terms of the attention scores, those of `TERMS` that the scheme has.
+    terms: names of the scheme's terms in the attention scores, in the order of `TERMS`.
     """
 
     parameters: dict[str, int]
@@ -96,7 +96,7 @@ def _meta_model(config: EncoderConfig) -> EncoderForMaskedLM:
 
 
 def _own(counts: dict[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield the operations of each module without those of the modules below it."""
+    """Yield the operations of each module, less the operations of the modules below it."""
     for path, total in counts.items():
         below = [other for other in counts if other.startswith(path + ".")]
         children = [p for p in below if not any(p.startswith(other + ".") for other in below)]
@@ -188,7 +188,7 @@ def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
     return {"semantic": words, "mixed": words, "absolute": ("(p_i U_Q)", "(p_j U_K)")}
 
 
-_AT_SPECIAL = {  # what stands in place of the bias of the distance
+_AT_SPECIAL = {  # replacement of the bias of the distance
     "none": "",
     "shared": " or a value of its own if i or j is special",
     "each": " or a value of its own if i or j is [CLS] or [SEP], that of j where both are",
@@ -273,7 +273,7 @@ def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
         tokens: of each text; loss: in nats; not_finite: parameters or gradients that are not finite, "" if all are.
 
     Raises:
-        ValueError: the program of an own scheme fails; the message names its file and line.
+        ValueError: the program of a user's scheme fails; the message names its file and line.
     """
     tokens = min(length, TRIED)
     try:
@@ -397,7 +397,7 @@ def preset_rows(size: str) -> list[dict[str, Any]]:
     """List each preset with its terms and costs at a size; `backends` are those that train it on a CUDA device.
 
     Raises:
-        ValueError: unknown size, or a preset of an own scheme that cannot be built.
+        ValueError: unknown size, or a preset of a user's scheme that cannot be built.
     """
     rows = []
     for name in PRESETS:

@@ -189,7 +189,7 @@ def _eager(model: Any) -> Iterator[None]:
     before = model.config._attn_implementation
     body = model.base_model
     model.set_attn_implementation("eager")
-    body.contiguous = True  # which ours read
+    body.contiguous = True  # our models read it
     try:
         yield
     finally:

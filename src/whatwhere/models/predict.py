@@ -18,7 +18,7 @@ from .open import open_config, open_model
 from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from .tensors import device_of
 
-KINDS = {"labels": "labels", "words": "masked", "vectors": None}  # what is predicted -> the head that predicts it
+KINDS = {"labels": "labels", "words": "masked", "vectors": None}  # kind of prediction -> head
 BATCH_TOKENS = 4096  # of a forward pass, padding included
 UNBOUNDED = 512  # tokens of a window where nothing bounds what a model reads
 
@@ -186,7 +186,7 @@ class Predictor:
         for at, text in enumerate(of):
             ids, types = (np.array(rows[key][at], np.int64) for key in ("input_ids", "token_type_ids"))
             special = np.array(rows["special_tokens_mask"][at], bool)
-            if self.what == "words":  # to the tokenizer the mask is a special token, which a user wrote
+            if self.what == "words":  # the tokenizer takes the mask for a special token, but the user wrote it
                 special &= ids != self.tokenizer.mask_token_id
             if special.all():
                 raise ValueError(f"Text {text + 1} has no token that {self.name} knows. Leave it out.")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 KEPT = Path(__file__).with_name("presets.jsonl")
-VOCABULARY = 30522  # of `EncoderConfig`: what the costs are counted with
+VOCABULARY = 30522  # default of `EncoderConfig`, with which the costs are counted
 
 
 def kept_rows(size: str) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str, position_size: 
     """Pool hidden states into one vector (b, width) of each text.
 
     Args:
-        hidden: (b, n, hidden_size), where `reads_early` those of `trained_states`.
+        hidden: (b, n, hidden_size); where `reads_early`, the result of `trained_states`.
         attention_mask: (b, n), 1 at tokens and 0 at padding.
         pooling: "mean" over the tokens, special ones included; "cls", the first token; "semantic" or "position", the
             columns of one stream in that mean.

@@ -10,12 +10,12 @@ from torch.distributed.tensor import DTensor
 
 
 def whole(value: Tensor) -> Tensor:
-    """Gather a tensor that several processes share; every process must call it for the same tensor."""
+    """Gather the full tensor that several processes share; every process must call it for the same tensor."""
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
 def not_finite(model: torch.nn.Module) -> str:
-    """Name a few parameters of a model, or else gradients, that are not finite; "" if all are.
+    """List a few parameters of a model by name, or else gradients, that are not finite; "" if all are.
 
     The last ones of the model come first, as what is not finite spreads backwards from there.
     """
@@ -59,7 +59,7 @@ def named_tensors(folder: Path) -> dict[str, Path]:
 
 
 def read_tensor(path: Path, name: str) -> Tensor:
-    """Read one tensor of a safetensors file."""
+    """Read one tensor of a safetensors file, in the shape and type that the file gives."""
     with safe_open(path, framework="pt") as weights:
         tensor: Tensor = weights.get_tensor(name)
         return tensor
