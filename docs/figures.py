@@ -347,7 +347,7 @@ def opens() -> str:
             ("", ""),
         ],
         "modules.json, 1_Pooling/": [("", ""), everywhere, ("", ""), ("", "")],
-        "hashes.json": [("", ""), ("", ""), ("compares", "semantic"), ("", "")],
+        "manifest.jsonl": [("", ""), ("", ""), ("compares", "semantic"), ("", "")],
         "export: model.onnx": [("", ""), ("", ""), ("", ""), ("reads", "relative")],
     }
     return grid("Which file of a model's folder is read by whom", readers, rows, 232)

@@ -8,9 +8,7 @@ purposes: see the three limits below.
 
 import argparse
 import json
-import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +22,11 @@ from whatwhere.corpus import Windows
 from whatwhere.corpus.windows import own_windows
 from whatwhere.models.card import reference_card, weights_metadata
 from whatwhere.records.record import select
+from whatwhere.run.folder import RunFolder
 from whatwhere.training.model_folder import save_model
 from whatwhere.training.pretrain import CONFIG
 from whatwhere.training.pretrain_settings import PretrainConfig, make_batches
-from whatwhere.training.runs import SUMMARY
+from whatwhere.training.training_folder import SUMMARY
 
 LARGEST = 4_000_000  # bytes of the folder
 LOGITS = 0.5  # nats: no logit moves further
@@ -67,9 +66,7 @@ def make_reference(
         )
     config = PretrainConfig.load(run / CONFIG)
     model = whatwhere.EncoderForMaskedLM.from_pretrained(run, dtype=torch.float32).eval()
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=to.parent, prefix=".reference-") as temporary:
-        made = Path(temporary) / "made"
+    with RunFolder.create(to, "model") as made:
         summary = json.loads((run / SUMMARY).read_text(encoding="utf-8"))
         store(model, run, made, config, summary)
         found = compare(model, made, corpus, config) | look(made, corpus)
@@ -80,9 +77,6 @@ def make_reference(
             (made / "README.md").write_text(card, encoding="utf-8")
             summary["reference"]["bytes"] = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
         check(summary["reference"])
-        if to.exists():
-            shutil.rmtree(to)
-        os.replace(made, to)
     return summary
 
 

@@ -17,7 +17,8 @@ from run_files import losses
 from strikes import HELD, disturbed, give_rights
 
 from whatwhere.records.record import read_records
-from whatwhere.run.hashes import HASHES, REST, hashes, sha256, verify
+from whatwhere.run.files import sha256
+from whatwhere.run.folder import MANIFEST, RunFolder, verify
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}  # metrics that the machine decides
 DECIDED = {
@@ -28,8 +29,7 @@ DECIDED = {
     "date",
     "start",
     "end",
-    REST,
-}  # JSON; last mteb's, and the hash of all
+}  # JSON; last mteb's
 PAGED = ("log.jsonl", "report.html")  # of a study: when what happened, and how long it took; its page is `report`'s
 TIME = re.compile("<dt>(Time|Started)</dt><dd>[^<]*</dd>")
 SMALL = ["--set=batch_size=8", "--set=workers=1", "--set=model.num_hidden_layers=1", "--set=model.dropout=0.1"]
@@ -120,12 +120,13 @@ def changes(printed: str) -> int:
 
 
 def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Each file of a folder and what it holds; and, as one, those that some `hashes.json` covers, in whichever folder
-    that is, but for other lists, and logs, which only their own does: what lists say is compared by `leftovers`."""
-    lists = sorted(out.rglob(HASHES))
-    covered = {str((each.parent / name).relative_to(out)) for each in lists for name in names(each)}
-    yield HASHES, str(sorted(name for name in covered if not name.endswith(("log.jsonl", HASHES))))
-    for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name != HASHES):
+    """Yield each file of a folder and what it holds; and, as one, the names that manifests record, below `out`.
+
+    What manifests say of the files is compared by `leftovers`; their lines depend on what was disturbed.
+    """
+    recorded = {str((path.parent / name).relative_to(out)) for path in out.rglob(MANIFEST) for name in names(path)}
+    yield MANIFEST, str(sorted(recorded))
+    for path in sorted(p for p in out.rglob("*") if p.is_file() and p.name not in (MANIFEST, "hashes.json")):
         name = str(path.relative_to(out))
         if name in apart or "/." in f"/{name}":  # what a killed process left is counted by itself
             continue
@@ -147,12 +148,9 @@ def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         yield name, held
 
 
-def names(hashed: Path) -> list[str]:
-    """Of a list of hashes, which may be damaged."""
-    try:
-        return list(hashes(hashed.parent))
-    except ValueError:
-        return []
+def names(manifest: Path) -> list[str]:
+    """Return the names of the files that a manifest records."""
+    return RunFolder.at(manifest.parent).names()
 
 
 def undecided(value: Any) -> Any:

@@ -49,7 +49,7 @@ from malformed_count import malformed
 from strikes import JUMPS, MODES, WELL
 
 from whatwhere.records.record import read_records
-from whatwhere.run.hashes import HASHES, hashes, verify
+from whatwhere.run.folder import MANIFEST, verify
 
 DAMAGE = ("flipped", "vanished")
 ORDER = (*MODES, "random", *DAMAGE, "flip", "gone")  # of the columns of the table
@@ -135,7 +135,7 @@ def _ended_well(mode: str, status: int, printed: str) -> bool:
     if mode in ("full", "read-only"):
         well &= len(lines) == 1
     if mode in ("second", *JUMPS):
-        well &= all("Another process is writing" in line for line in lines)
+        well &= all("is being written by process" in line for line in lines)
     return well
 
 
@@ -184,8 +184,9 @@ def _damaged(point: Point, out: Path, folder: Path) -> Done:
 def _free(path: Path, folder: Path) -> bool:
     """Whether nobody promises to notice what happens to a file."""
     hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    listed = path.name in names(path.parent / HASHES)  # the log of a finished training is
-    return hidden or not path.stat().st_size or (not listed and any(path.match(each) for each in WITHOUT_HASH))
+    listed = path.name in names(path.parent / MANIFEST)  # the log of a finished training is
+    free = not listed and any(path.match(each) for each in WITHOUT_HASH)
+    return hidden or free or path.name == MANIFEST or not path.stat().st_size
 
 
 def _flip(path: Path, draw: random.Random) -> None:
@@ -200,11 +201,11 @@ def _flips(point: Point, out: Path, folder: Path) -> Done:
     path, draw, told, got = out / point.at, point.draw(), list[str](), Counter[str]()
     before, hashed = (
         path.read_bytes(),
-        [each.parent / name for each in out.rglob(HASHES) for name in hashes(each.parent)],
+        [each.parent / name for each in out.rglob(MANIFEST) for name in names(each)],
     )
     for _ in range(3):
         _flip(path, draw)
-        noticed = any(str(path) in line or path.name == HASHES for line in verify(out)[1]) or _unreadable(path)
+        noticed = any(str(path) in line or path.name == MANIFEST for line in verify(out)[1]) or _unreadable(path)
         got += Counter({"points": 1, "noticed": noticed})
         told += [] if noticed else ["not noticed"]
         path.write_bytes(before)

@@ -102,7 +102,7 @@ def test_the_same_scheme_in_another_place_is_the_runs(run, tmp_path):
     copy, model = tmp_path / "copy.py", run / "s/models/kerple/seed-0"
     shutil.copy(run / "mine.py", copy)
     before = (model / "model.safetensors").read_bytes()
-    for words in (("study", "--config", str(run / "s/study.yaml"), "--out", str(run / "s")), ("pretrain", "--resume")):
+    for words in (("study", "--config", str(run / "s/study.yaml"), "--out", str(run / "s")), ("pretrain",)):
         out = () if "--out" in words else ("--out", str(model))
         done = whatwhere(*words, *out, "--scheme", str(copy))
         assert done.returncode == 0, done.stderr[-2000:]
@@ -117,7 +117,7 @@ def test_a_changed_scheme_is_refused_on_resume(run):
     )
     assert "changed.py is not the scheme that" in line and "scheme.py" in line
     model = run / "s/models/kerple/seed-0"
-    line = one_line(whatwhere("pretrain", "--out", str(model), "--resume", "--scheme", str(changed)))
+    line = one_line(whatwhere("pretrain", "--out", str(model), "--scheme", str(changed)))
     assert "changed.py is not the scheme that" in line
 
 
@@ -144,7 +144,7 @@ def test_pretraining_reads_the_scheme_from_yaml_beside_it(run, corpus_file):
     assert (out / "scheme.py").is_file() and "scheme: scheme.py\n" in (out / "pretrain.yaml").read_text(
         encoding="utf-8"
     )
-    done = whatwhere("pretrain", "--resume", "--out", str(out), "--json")
+    done = whatwhere("pretrain", "--out", str(out), "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["operations"] > 0
     rows = json.loads(whatwhere("presets", "--size", "tiny", "--scheme", str(KERPLE), "--json").stdout)["presets"]
     assert {row["name"]: row["terms"] for row in rows}["tupe-kerple"] == ["semantic", "absolute", "relative"]

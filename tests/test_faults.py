@@ -4,9 +4,25 @@ import pytest
 from fault_works import Work
 from faults import DAMAGE, MODES, points, prepared, tally, workers
 
-pytestmark = pytest.mark.slow
+
+def test_a_disturbed_training_ends_as_if_nothing_had_been(tmp_path):
+    """Killed, torn, on a full disk or beside a second process; and damage of a finished file is named."""
+    with workers() as pool:
+        (training,) = prepared(tmp_path, ("pretrain",), pool)
+        apart = training.changes // 2
+        first = training.changes // 4
+        chosen = [
+            point
+            for mode in ("kill", "torn", "full", "second")
+            for point in points(training, mode, tmp_path, apart, first=first)
+        ]
+        chosen += points(training, "flip", tmp_path, 10)
+        counted, wrong = tally(chosen, tmp_path, pool)
+    assert not wrong and counted.keys() == {"pretrain"}
+    assert all(counted["pretrain"][f"{mode} points"] for mode in {point.mode for point in chosen})
 
 
+@pytest.mark.slow
 def test_what_is_disturbed_ends_as_if_nothing_had_been(tmp_path):
     with workers() as pool:
         by_name = {work.name: work for work in prepared(tmp_path, (), pool)}
@@ -27,6 +43,7 @@ def test_what_is_disturbed_ends_as_if_nothing_had_been(tmp_path):
         assert counted["pretrain"][f"{mode} points"] > 1, mode
 
 
+@pytest.mark.slow
 def test_every_mode_has_points_whose_second_try_is_struck_too(tmp_path):
     """Drawn by chance, none of the first 25 points of a work was; most works have fewer."""
     for changes in (2, 7, 40):

@@ -92,7 +92,6 @@ ALLOWED = {
     "run/locks.py": 1,  # a folder that was put aside is put back
     "training/checkpoints.py": 1,  # other processes' shares move into new_folder
     "training/memory.py": 1,  # /proc/self/clear_refs
-    "training/runs.py": 1,  # a finished model's files move into the run's folder
 }
 
 

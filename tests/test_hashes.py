@@ -1,11 +1,9 @@
 """Every file that a run leaves tells a changed byte from what was written."""
 
-import hashlib
 import io
 import json
 import random
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,8 +26,6 @@ from whatwhere.run.hashes import (
     write_hashes,
 )
 from whatwhere.study.settings import StudyConfig
-from whatwhere.training.finetune import FinetuneConfig
-from whatwhere.training.pretrain_settings import PretrainConfig
 from whatwhere.training.runs import began_with
 
 
@@ -144,28 +140,6 @@ def test_other_values_in_an_interrupted_evaluation_are_noticed_by_the_verb(tmp_p
         path.write_bytes(whole)
 
 
-def test_a_flipped_bit_of_unfinished_windows_is_noticed_or_made_again(tmp_path):
-    # The settings of their tokenizer were taken as they were, and the counts of a shard.
-    text = tmp_path / "t.txt"
-    text.write_text("the cat sat on the mat and the dog lay by the door\n\n" * 40)
-    words = ["windows", "--corpus", str(text), "--length", "16", "--tokenizer", "words"]
-    assert whatwhere(*words, "--out", str(tmp_path / "whole")).returncode == 0
-    run = ["--out", str(tmp_path / "run")]
-    out = tmp_path / "run/corpus"
-    assert whatwhere(*words, *run, "--part", "1/1").returncode == 0
-    for name in ("tokenizer_config.json", "tokenizer.json"):
-        path = out / "tokenizer" / name
-        whole = path.read_bytes()
-        path.write_bytes(flipped(whole, random.Random(5)))
-        done = whatwhere(*words, *run)
-        assert done.returncode == 2 and f"{path} is not as it was written" in done.stderr, done.stderr
-        path.write_bytes(whole)
-    (shard,) = (out / "shards").glob("*.json")
-    shard.write_text(shard.read_text().replace('"train": ', '"train": 1'))
-    assert whatwhere(*words, *run).returncode == 0
-    assert hashes(out) == hashes(tmp_path / "whole/corpus") and not (out / "tokenizer" / HASHES).exists()
-
-
 def test_a_flipped_bit_of_any_file_of_a_study_is_noticed_before_it_is_shown(tmp_path):
     study, draw = make_study(tmp_path / "study"), random.Random(1)
     write_hashes(study)
@@ -199,11 +173,8 @@ def test_a_flipped_bit_of_a_model_is_noticed_by_the_verbs_that_open_it(tmp_path)
 
 def test_a_changed_setting_of_an_unfinished_run_is_noticed(tmp_path):
     # Another learning rate was taken over in silence by the same command going on.
-    labelled = {"start": "reference", "data": "d.tsv", "dev": "d.tsv"}
     begun = {
-        "pretrain.yaml": (PretrainConfig.parse({"steps": 3}), ("learning_rate", 0.006), ["pretrain"]),
         "study.yaml": (StudyConfig.parse({"steps": 3}), ("steps", 4), ["study"]),
-        "finetune.yaml": (FinetuneConfig.parse(labelled), ("seed", 1), ["finetune", "reference"]),
         "glue.yaml": (
             GlueConfig.parse({"models": ["reference"], "data": str(tmp_path)}),
             ("length", 120),
@@ -224,29 +195,6 @@ def test_a_changed_setting_of_an_unfinished_run_is_noticed(tmp_path):
         )
         path.write_text(path.read_text().partition("\n")[2])
         assert began_with(type(config), path) == config.model_copy(update={key: other})
-
-
-def test_settings_that_are_cut_off_are_noticed_wherever_it_was(tmp_path):
-    # Those cut before their hash, which was the last line, were taken as they were: the rest by default.
-    path = tmp_path / "pretrain.yaml"
-    PretrainConfig.parse({"steps": 3, "learning_rate": 0.006}).save_run(path)
-    whole = path.read_bytes()
-    for end in (0, 1, 20, 31, 60, whole.index(b"\n"), whole.index(b"\n") + 1, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:end])
-        with pytest.raises(ValueError, match="pretrain.yaml is not as it was written"):
-            began_with(PretrainConfig, path)
-    path.write_bytes(whole)
-    assert began_with(PretrainConfig, path).learning_rate == 0.006
-    path.write_bytes(bytes(len(whole)))  # what a loss of power can leave
-    with pytest.raises(ValueError, match="pretrain.yaml is not valid YAML"):
-        began_with(PretrainConfig, path)
-    lines = whole.partition(b"\n")[2]
-    above = lines + b"# sha256 of the lines above: " + hashlib.sha256(lines).hexdigest().encode()  # earlier versions
-    path.write_bytes(above)
-    assert began_with(PretrainConfig, path).learning_rate == 0.006
-    path.write_bytes(above.replace(b"0.006", b"0.007"))
-    with pytest.raises(ValueError, match="pretrain.yaml is not as it was written"):
-        began_with(PretrainConfig, path)
 
 
 def test_verify_does_not_approve_of_what_has_no_hash(tmp_path):
@@ -270,30 +218,3 @@ def test_an_array_that_claims_more_than_there_is_is_refused(tmp_path):
         np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**7)})
     done = whatwhere("spectra", str(path))
     assert done.returncode == 2 and "big.npy" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
-
-
-def test_the_run_of_a_training_is_covered(tmp_path):
-    text = Path(tmp_path / "t.txt")
-    text.write_text("the cat sat on the mat and the dog lay by the door\n" * 400)
-    words = ["pretrain", "--out", str(tmp_path / "run"), "--corpus", str(text), "--length", "16", "--steps", "3"]
-    words += ["--tokenizer", "words", "--set", "batch_size=4", "--set", "model.num_hidden_layers=1"]
-    assert whatwhere(*words).returncode == 0
-    count, problems = verify(tmp_path / "run")
-    assert not problems and {p.parent.name for p in (tmp_path / "run").rglob(HASHES)} == {
-        "run", "corpus", "step-0", "step-1", "step-3",
-    }  # fmt: skip
-    covered = {
-        str(f.parent.relative_to(tmp_path / "run") / n)
-        for f in (tmp_path / "run").rglob(HASHES)
-        for n in hashes(f.parent)
-    }
-    files = {str(p.relative_to(tmp_path / "run")) for p in (tmp_path / "run").rglob("*") if p.is_file()}
-    free = {name for name in files - covered if not name.endswith((HASHES, "README.md"))}
-    assert len(covered) == count
-    assert {name for name in free if not name.startswith("corpus/shards")} == set()
-    weights = tmp_path / "run/model.safetensors"
-    weights.write_bytes(flipped(weights.read_bytes(), random.Random(3)))
-    done = whatwhere(*words)  # was: "finished", and the damaged model stayed
-    assert done.returncode == 2 and "model.safetensors is not as it was written" in done.stderr
-    weights.unlink()  # the way out: it is written again from the last checkpoint
-    assert whatwhere(*words).returncode == 0 and not verify(tmp_path / "run")[1]

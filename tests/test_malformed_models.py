@@ -19,7 +19,7 @@ from whatwhere.corpus.tokenizer import open_tokenizer
 from whatwhere.geometry.counts import Counts
 from whatwhere.models.open import open_model
 from whatwhere.models.tables import read_table
-from whatwhere.run.hashes import write_hashes
+from whatwhere.run.folder import FORMAT, MANIFEST, RunFolder
 from whatwhere.training import checkpoints
 
 STATE = {"step": 3, "seconds": 1.5, "losses": [4.0]}
@@ -37,8 +37,8 @@ STATE = {"step": 3, "seconds": 1.5, "losses": [4.0]}
         state_of_a_word_for_losses=("state.json", {**STATE, "losses": "x"}, "state.json has no losses"),
         state_of_words_for_losses=("state.json", {**STATE, "losses": ["x"]}, "state.json has no losses"),
         state_nested=("state.json", DEEP, "state.json is not complete JSON"),
-        hashes_of_a_list=("hashes.json", "[]", "hashes.json holds no hashes"),
-        hashes_of_nothing=("hashes.json", "{}", "is not a complete checkpoint"),
+        manifest_of_a_list=(MANIFEST, "[]", "is not a complete checkpoint"),
+        manifest_of_nothing=(MANIFEST, "", "is not a complete checkpoint"),
     ),
 )
 def test_a_checkpoint_that_is_broken_is_named_and_passed_over(tmp_path, name, content, said):
@@ -46,8 +46,10 @@ def test_a_checkpoint_that_is_broken_is_named_and_passed_over(tmp_path, name, co
     for each in ("state.json", "model.safetensors", "optimizer.safetensors"):
         put(folder, each, STATE)
     put(folder, name, content)
-    if name != "hashes.json":
-        write_hashes(folder)
+    if name != MANIFEST:
+        put(folder, MANIFEST, f'{{"format": "{FORMAT}", "kind": "checkpoint"}}\n')
+        run = RunFolder.at(folder)
+        run.record(*run.unrecorded())
     refused(lambda: checkpoints.check(folder), folder, said)
     found, broken = checkpoints.newest(tmp_path)
     assert found is None and len(broken) == 1

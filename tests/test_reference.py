@@ -20,6 +20,7 @@ from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.tokenizer import train_tokenizer
 from whatwhere.models.open import open_model
 from whatwhere.run import shipped
+from whatwhere.run.folder import MANIFEST, verify
 from whatwhere.study.corpora import GeometryConfig, run_geometry
 from whatwhere.training.finetune import FinetuneConfig, finetune
 from whatwhere.training.pretrain import pretrain
@@ -71,7 +72,8 @@ def test_the_folder_is_small_has_no_code_and_travels_with_the_package():
         and f"{about['reference']['loss']:.4f} nats" in card
         and f"| seed | {about['seed']} |" in card
     )
-    assert about["reference"]["bytes"] == sum(path.stat().st_size for path in files)
+    assert about["reference"]["bytes"] == sum(path.stat().st_size for path in files if path.name != MANIFEST)
+    assert verify(folder) == (len(files) - 2, [])  # all but the card and the list itself
     assert abs(about["reference"]["loss"] - about["reference"]["loss_float32"]) < 0.01
 
 
@@ -253,7 +255,9 @@ def test_making_it_rounds_the_weights_and_measures_what_that_does(maker, corpus,
     )
     found = summary["reference"]
     assert json.loads((to / "training.json").read_text())["reference"] == found
-    assert found["bytes"] == sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
+    assert found["bytes"] == sum(
+        path.stat().st_size for path in to.rglob("*") if path.is_file() and path.name != MANIFEST
+    )
     assert 0 < found["largest_logit_difference"] < 0.5 and 0 < abs(found["loss"] - found["loss_float32"]) < 0.01
     assert list(found["r2"]) == ["all", "position", "semantic"] and all(len(r2) == 3 for r2 in found["r2"].values())
     assert "made-up sentences (CC0), 30% of the documents held out" in (to / "README.md").read_text(encoding="utf-8")

@@ -168,7 +168,7 @@ def test_the_walk_of_an_idle_table_is_not_what_training_made_of_it(tmp_path):
     config = PretrainConfig(preset="dstg", steps=1100)
     start, end = idle(config, 1100)
     assert float((end - start).norm() / start.norm()) > 4
-    config.save_run(tmp_path / CONFIG)
+    config.save(tmp_path / CONFIG)
 
     def row(table):
         who = Who("dstg", 0, "s")

@@ -5,7 +5,8 @@ import huggingface_hub
 import pytest
 
 from whatwhere.corpus import build_part, build_windows, count_source, counting, open_source
-from whatwhere.run.hashes import hashes
+from whatwhere.run.files import sha256
+from whatwhere.run.folder import RunFolder
 
 
 @pytest.fixture
@@ -23,6 +24,10 @@ def hub(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", load)
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda self, name: type("Info", (), {"sha": "abc"})())
     return calls
+
+
+def hashes(out) -> dict[str, str]:
+    return {name: sha256(out / name) for name in RunFolder.at(out).names()}
 
 
 def test_hub_rows_are_documents(hub):

@@ -103,7 +103,7 @@ def test_workers_end_with_a_parent_that_was_killed(method, tokenizer, tmp_path):
     while [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]:
         assert time.monotonic() < end, "workers outlive their parent"
         time.sleep(0.05)
-    assert (tmp_path / "00000.json").is_file()
+    assert (tmp_path / "00000.train.ids.npy").is_file()
 
 
 def shard_without_end(tokenizer, job, *_):

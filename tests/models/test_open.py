@@ -24,7 +24,7 @@ from transformers import (
 import whatwhere as ww
 from whatwhere.evaluation.family import identity
 from whatwhere.models.open import WeightsMisfit, open_config, open_model
-from whatwhere.run.hashes import write_hashes
+from whatwhere.run.folder import RunFolder
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 MASKED = [kind for kind in EVERY if kind != "electra"]  # saved with the head of a discriminator
@@ -212,7 +212,8 @@ def with_a_layer_more(folder):
 
 
 def damaged(folder):
-    write_hashes(folder)
+    run = RunFolder.at(folder)
+    run.record(*run.unrecorded())
     with (folder / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\xff")
@@ -238,7 +239,7 @@ def without_tokenizer(folder):
         sizes_of_other_weights=(too_deep, "num_hidden_layers=5000, and the weights beside it are"),
         weights_of_another_type=(of_no_weights, "does not load"),
         a_layer_without_weights=(with_a_layer_more, "which its config.json asks for. Use a complete copy."),
-        a_damaged_copy=(damaged, "is not as it was written (its hash differs)"),
+        a_damaged_copy=(damaged, "is not as it was written (hash mismatch)"),
         a_scheme_that_it_carries=(of_an_own_scheme, "The model carries it: read"),
         no_tokenizer=(without_tokenizer, "has no tokenizer (tokenizer.json). Save the model's tokenizer there"),
     ),

@@ -64,18 +64,17 @@ def text(tmp_path_factory) -> Path:
 
 
 def stopped_at_every_change(stops: Stops, folder: Path, call) -> int:
-    """How many changes there are until `call(out, resume)` begins to train; after a stop before each of them the same
-    call, resumed, begins too."""
+    """Count the changes until `call(out)` begins to train; stopped before each of them, it begins when called again."""
     with mock.patch.object(Trainer, "fit", side_effect=Trained):
         for change in range(200):
             out = folder / str(change)
             stops.before(change, out)
             try:
-                call(out, False)
+                call(out)
             except KeyboardInterrupt:
                 stops.left = -1
                 with pytest.raises(Trained):
-                    call(out, True)
+                    call(out)
             except Trained:
                 stops.left = -1
                 return change
@@ -85,8 +84,8 @@ def stopped_at_every_change(stops: Stops, folder: Path, call) -> int:
 def test_a_pretraining_stopped_while_its_corpus_is_built_goes_on(text, stops, tmp_path):
     config = PretrainConfig.parse({**SMALL, "corpus": str(text), "tokens": 5000})
 
-    def call(out, resume):
-        pretrain.pretrain(config, out, resume=resume, progress=False)
+    def call(out):
+        pretrain.pretrain(config, out, progress=False)
 
     assert stopped_at_every_change(stops, tmp_path, call) > 30
     one, two = (tmp_path / name for name in ("20", "30"))
@@ -104,8 +103,8 @@ def test_a_fine_tuning_stopped_before_its_first_step_goes_on(text, stops, tmp_pa
     values = {"start": str(encoder), "data": table, "dev": table, "length": 32, "batch_size": 8, "steps": 1}
     config = FinetuneConfig.parse(values)
 
-    def call(out, resume):
-        finetune.finetune(config, out, resume=resume, progress=False)
+    def call(out):
+        finetune.finetune(config, out, progress=False)
 
     assert stopped_at_every_change(stops, tmp_path / "runs", call) >= 4
 
@@ -122,7 +121,7 @@ def test_wrong_input_leaves_no_run_behind(text, tmp_path):
     (tmp_path / "mine/corpus").mkdir(parents=True)
     (tmp_path / "mine/corpus/thesis.txt").write_text("mine")
     done = whatwhere("pretrain", "--out", str(tmp_path / "mine"), "--steps", "1", "--corpus", str(text), *small)
-    assert done.returncode == 2 and "is not empty and holds no run of this kind" in done.stderr
+    assert done.returncode == 2 and "is not empty and holds no pretrain run" in done.stderr
 
 
 def test_the_same_text_and_tokenizer_in_another_place_are_the_runs(text, tmp_path):
@@ -141,15 +140,15 @@ def test_the_same_text_and_tokenizer_in_another_place_are_the_runs(text, tmp_pat
     elsewhere = asked(moved / "other.txt", moved / "vocabulary.txt")
     (moved / "other.txt").write_bytes(text.read_bytes())
     (moved / "vocabulary.txt").write_bytes(words.read_bytes())
-    assert pretrain.pretrain(elsewhere, out, resume=True, progress=False)["steps"] == 1
+    assert pretrain.pretrain(elsewhere, out, progress=False)["steps"] == 1
     (moved / "vocabulary.txt").write_text(words.read_text() + "\n##zzz")
-    with pytest.raises(ValueError, match="holds a run with tokenizer="):
-        pretrain.pretrain(elsewhere, out, resume=True, progress=False)
-    with pytest.raises(ValueError, match="holds a run with tokenizer="):  # one that would be made from the text
-        pretrain.pretrain(asked(text, Path("characters")), out, resume=True, progress=False)
+    with pytest.raises(ValueError, match="was started with tokenizer="):
+        pretrain.pretrain(elsewhere, out, progress=False)
+    with pytest.raises(ValueError, match="was started with tokenizer="):  # one that would be made from the text
+        pretrain.pretrain(asked(text, Path("characters")), out, progress=False)
     (moved / "other.txt").write_text(text.read_text() + "\n\nmore")
-    with pytest.raises(ValueError, match="holds a run with corpus="):
-        pretrain.pretrain(elsewhere, out, resume=True, progress=False)
+    with pytest.raises(ValueError, match="was started with corpus="):
+        pretrain.pretrain(elsewhere, out, progress=False)
     (moved / "other.txt").write_bytes(text.read_bytes())
     for damaged in (
         "[]",
@@ -159,8 +158,8 @@ def test_the_same_text_and_tokenizer_in_another_place_are_the_runs(text, tmp_pat
         "[" * 9000,
     ):
         (out / "corpus/settings.json").write_text(damaged)  # KeyError, TypeError
-        with pytest.raises(ValueError, match="holds a run with corpus="):
-            pretrain.pretrain(elsewhere, out, resume=True, progress=False)
+        with pytest.raises(ValueError, match="was started with corpus="):
+            pretrain.pretrain(elsewhere, out, progress=False)
 
 
 def test_deterministic_kernels_give_the_same_numbers_on_a_cpu(text, tmp_path):

@@ -10,6 +10,7 @@ from cli_runner import whatwhere
 
 from whatwhere.encoder import PRESETS
 from whatwhere.run.files import plain_yaml
+from whatwhere.run.folder import RunFolder
 from whatwhere.study.settings import StudyConfig
 from whatwhere.training.pretrain_settings import PretrainConfig, curriculum
 from whatwhere.training.recipes import RECIPES, SCHEMES, defaults_of
@@ -177,7 +178,8 @@ def test_a_scheme_is_found_beside_its_file_then_from_the_current_directory(tmp_p
     trust_scheme(beside)
     config = PretrainConfig.load("runs/c.yaml")
     assert config.scheme == "runs/s.py"
-    config.save_run(tmp_path / "out/pretrain.yaml")
+    with RunFolder.open(tmp_path / "out", "pretrain") as run:
+        config.save_in(run, "pretrain.yaml")
     (tmp_path / "runs/s.py").unlink()
     saved = PretrainConfig.load(tmp_path / "out/pretrain.yaml")
     assert (
@@ -201,7 +203,7 @@ def test_a_scheme_runs_where_a_process_begins_with_a_folder_not_where_values_are
 
 
 def test_a_yaml_from_elsewhere_runs_no_code_until_it_is_named(tmp_path, monkeypatch):
-    # `explain`, `study --out` and `pretrain --resume` ran scheme.py beside a YAML, unasked and unsaid.
+    # `explain`, `study --out` and `pretrain --out` ran scheme.py beside a YAML, unasked and unsaid.
     monkeypatch.setenv("WHATWHERE_SCHEMES", "")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     folder, ran = tmp_path / "dl", tmp_path / "ran"
@@ -214,7 +216,7 @@ def test_a_yaml_from_elsewhere_runs_no_code_until_it_is_named(tmp_path, monkeypa
         ["explain", str(folder / "study.yaml")],
         ["study", "--out", str(folder)],
         ["study", "--config", str(folder / "study.yaml"), "--out", str(tmp_path / "new")],
-        ["pretrain", "--out", str(folder), "--resume"],
+        ["pretrain", "--out", str(folder)],
         ["report", str(folder)],
         ["status", str(folder)],
     ):

@@ -95,11 +95,11 @@ def test_a_resumed_fine_tuning_equals_one_run_and_keeps_the_marks(encoder, table
         path = tmp_path / "broken" / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert checkpoints.newest(tmp_path / "broken/checkpoints")[0].step == 7
-    again = finetune(config, tmp_path / "broken", resume=True, progress=False)
+    again = finetune(config, tmp_path / "broken", progress=False)
     assert (tmp_path / "whole/model.safetensors").read_bytes() == (tmp_path / "broken/model.safetensors").read_bytes()
     assert losses(tmp_path / "whole") == losses(tmp_path / "broken")
     assert again["validation_accuracy"] == whole["validation_accuracy"]
-    assert finetune(config, tmp_path / "broken", resume=True, progress=False) == again  # a finished run is left alone
+    assert finetune(config, tmp_path / "broken", progress=False) == again  # a finished run is left alone
 
 
 def test_accuracy_is_that_of_the_saved_folder_and_has_wilsons_interval(encoder, tables, tmp_path):
@@ -205,14 +205,14 @@ def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_pat
     config = config_of(encoder, {**tables, "data": str(data)}, steps=2)
     finetune(config, tmp_path / "run", progress=False)
     moved = config_of(encoder, {**tables, "data": str(shutil.copy(data, tmp_path / "moved.tsv"))}, steps=2)
-    assert finetune(moved, tmp_path / "run", resume=True, progress=False)["steps"] == 2  # the same rows elsewhere
+    assert finetune(moved, tmp_path / "run", progress=False)["steps"] == 2  # the same rows elsewhere
     write_table(tmp_path / "moved.tsv", 120, 5)
-    with pytest.raises(ValueError, match="holds a run with data="):
-        finetune(moved, tmp_path / "run", resume=True, progress=False)
+    with pytest.raises(ValueError, match="was started with data="):
+        finetune(moved, tmp_path / "run", progress=False)
     (tmp_path / "run/model.safetensors").unlink()
     write_table(tmp_path / "train.tsv", 120, 5)
-    with pytest.raises(ValueError, match="are not those that .* began with"):
-        finetune(config, tmp_path / "run", resume=True, progress=False)
+    with pytest.raises(ValueError, match="are not those that .* was started with"):
+        finetune(config, tmp_path / "run", progress=False)
 
 
 def test_it_says_how_many_rows_were_cut_and_by_how_much(encoder, tmp_path):
@@ -304,7 +304,7 @@ def test_a_bert_is_fine_tuned_as_its_own_class_would_be(tables, tmp_path):
     card = (tmp_path / "run/README.md").read_text()
     assert "`bert`, of transformers" in card and "trust_remote_code" not in card and "import whatwhere" not in card
     assert not unexplained(tmp_path / "run", MODEL)
-    again = finetune(config, tmp_path / "run", resume=True, progress=False)
+    again = finetune(config, tmp_path / "run", progress=False)
     assert again["validation_accuracy"] == summary["validation_accuracy"]
     fresh = build_classifier(config.model_copy(update={"from_scratch": True}), ["no", "yes"]).model
     assert not torch.equal(fresh.bert.embeddings.position_embeddings.weight, began)
@@ -356,7 +356,7 @@ def test_what_failed_before_a_step_was_kept_begins_anew_with_other_settings(enco
     assert [p.name for p in out.glob("checkpoints/*")] == ["step-0"] and (out / "not-finite-0.npz").is_file()
     scheme.write_text(kerple)
     other = whatwhere(*words, "--steps", "2", *settings("vocab_size=200"))
-    assert "holds windows of vocab_size=300, now vocab_size=200" in other.stderr
+    assert "holds windows of vocab_size=300, this command has vocab_size=200" in other.stderr
     done = whatwhere(*words, "--steps", "3", "--json", *settings())
     assert done.returncode == 0 and json.loads(done.stdout)["steps"] == 3, done.stderr
     assert (out / "scheme.py").read_text() == kerple and not unexplained(out, MODEL)
@@ -370,7 +370,7 @@ def test_what_failed_before_a_step_was_kept_begins_anew_with_other_settings(enco
         path = tmp_path / "tuned" / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     changed = config.model_copy(update={"length": 24, "learning_rate": 0.01})
-    assert finetune(changed, tmp_path / "tuned", resume=True, progress=False)["steps"] == 2
+    assert finetune(changed, tmp_path / "tuned", progress=False)["steps"] == 2
     assert FinetuneConfig.load(tmp_path / "tuned/finetune.yaml") == changed
     whole = finetune(changed, tmp_path / "whole", progress=False)
     assert losses(tmp_path / "tuned") == losses(tmp_path / "whole") and whole["longest"] <= 24

@@ -12,8 +12,8 @@ from cli_runner import sentences
 
 import whatwhere as ww
 from whatwhere.corpus import Windows
-from whatwhere.run.files import read_lines
-from whatwhere.run.hashes import verify
+from whatwhere.run.files import append_line, read_lines
+from whatwhere.run.folder import MANIFEST, RunFolder, verify
 from whatwhere.training import checkpoints
 from whatwhere.training.corpus_settings import prepare_windows
 from whatwhere.training.loop import Trainer
@@ -194,7 +194,7 @@ def test_truncated_checkpoint_is_passed_over_and_the_run_ends_the_same(windows, 
     newest.write_bytes(newest.read_bytes()[:-100])
     with pytest.raises(ValueError, match="model.safetensors is not as it was written"):
         checkpoints.check(newest.parent)
-    pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
+    pretrain(config, tmp_path / "run", windows=windows, progress=False)
     assert "Passing over a broken checkpoint" in capsys.readouterr().err
     assert (tmp_path / "run/model.safetensors").read_bytes() == expected
 
@@ -204,16 +204,13 @@ def test_lost_states_that_nobody_needs_any_more_are_not_missed(windows, corpus_f
     config, out = config_of(corpus_file, steps=4, checkpoint_steps=[1, 2, 3]), tmp_path / "run"
     pretrain(config, out, windows=windows, progress=False)
     shutil.rmtree(out / "checkpoints/step-4")
-    for name in ("model.safetensors", "hashes.json", "training.json"):
+    for name in ("model.safetensors", "training.json"):
         (out / name).unlink()
     older = out / "checkpoints/step-2"
-    held = checkpoints.hashes(older) | {checkpoints.OPTIMIZER: "of a file that is lost"}
-    checkpoints.write_hashes(older, held)
-    pretrain(config, out, windows=windows, resume=True, progress=False)
-    assert checkpoints.OPTIMIZER not in checkpoints.hashes(older) and not verify(out)[1]
-    (older / "hashes.json").write_text("[1")  # damaged: `verify` is who names it, not the training
-    checkpoints.drop_old_optimizers(out / "checkpoints")
-    assert str(older) in verify(out)[1][0]
+    append_line(older / MANIFEST, {"files": {checkpoints.OPTIMIZER: "of a file that is lost"}})
+    assert verify(out)[1]
+    pretrain(config, out, windows=windows, progress=False)
+    assert checkpoints.OPTIMIZER not in RunFolder.at(older).names() and not verify(out)[1]
 
 
 def test_a_broken_first_checkpoint_is_written_again(windows, corpus_file, tmp_path):
@@ -225,7 +222,7 @@ def test_a_broken_first_checkpoint_is_written_again(windows, corpus_file, tmp_pa
     for path in (tmp_path / "run/model.safetensors", *(tmp_path / "run/checkpoints/step-3").iterdir()):
         path.unlink()
     first.write_bytes(whole[:-100])
-    pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
+    pretrain(config, tmp_path / "run", windows=windows, progress=False)
     assert first.read_bytes() == whole
 
 
@@ -317,32 +314,28 @@ def test_full_disk_leaves_the_earlier_checkpoints_whole(windows, corpus_file, tm
         pretrain(config, tmp_path / "run", windows=windows, progress=False)
     assert sorted(p.name for p in (tmp_path / "run/checkpoints").iterdir()) == ["step-0", "step-1"]
     monkeypatch.setattr(checkpoints, "save_file", save)
-    summary = pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
+    summary = pretrain(config, tmp_path / "run", windows=windows, progress=False)
     assert summary["steps"] == 10
 
 
 def test_resume_with_other_settings_is_refused_and_without_a_checkpoint_starts(windows, corpus_file, tmp_path):
     config = config_of(corpus_file, steps=4)
-    pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
-    with pytest.raises(ValueError, match="already holds a run"):
-        pretrain(config, tmp_path / "run", windows=windows, progress=False)
-    with pytest.raises(ValueError, match="learning_rate=0.004, now learning_rate=0.1"):
+    pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    assert pretrain(config, tmp_path / "run", windows=windows, progress=False)["steps"] == 4  # it is finished
+    with pytest.raises(ValueError, match="started with learning_rate=0.004, this command has learning_rate=0.1. Run"):
         pretrain(
             config_of(corpus_file, steps=4, learning_rate=0.1),
             tmp_path / "run",
             windows=windows,
-            resume=True,
             progress=False,
         )
-    with pytest.raises(ValueError, match="steps=4, now steps=5"):
-        pretrain(config_of(corpus_file, steps=5), tmp_path / "run", windows=windows, resume=True, progress=False)
-    with pytest.raises(ValueError, match="steps=4, now steps=40 are asked"):
-        pretrain(
-            config_of(corpus_file, tokens=40 * 256), tmp_path / "run", windows=windows, resume=True, progress=False
-        )
+    with pytest.raises(ValueError, match="steps=4, this command has steps=5\\. Run it with only"):
+        pretrain(config_of(corpus_file, steps=5), tmp_path / "run", windows=windows, progress=False)
+    with pytest.raises(ValueError, match="steps=4, this command has steps=40\\."):
+        pretrain(config_of(corpus_file, tokens=40 * 256), tmp_path / "run", windows=windows, progress=False)
     (tmp_path / "other").mkdir()
     (tmp_path / "other/notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="is not empty and holds no run"):
+    with pytest.raises(ValueError, match="is not empty and holds no pretrain run"):
         pretrain(config, tmp_path / "other", windows=windows, progress=False)
     assert (tmp_path / "other/notes.txt").read_text() == "mine"
 
@@ -366,7 +359,7 @@ def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys, monkeypatc
     assert PretrainConfig.load(tmp_path / "run/pretrain.yaml").steps == summary["steps"]
     (tmp_path / "run/model.safetensors").unlink()
     again = config_of(corpus_file, minutes=9)
-    assert pretrain(again, tmp_path / "run", windows=windows, resume=True)["steps"] == summary["steps"]
+    assert pretrain(again, tmp_path / "run", windows=windows)["steps"] == summary["steps"]
     assert f"goes on to its {summary['steps']:,} steps; minutes bought them" in capsys.readouterr().err
     monkeypatch.setitem(LEAVES_PLATEAU, "tiny", 1)  # enough: what they buy is said all the same
     summary = pretrain(config_of(corpus_file, minutes=0.03), tmp_path / "more", windows=windows, progress=False)
@@ -446,6 +439,6 @@ def test_resuming_at_the_first_checkpoint_logs_nothing_twice(windows, corpus_fil
     pretrain(config_of(corpus_file, steps=1), tmp_path / "fresh", windows=windows, progress=False)
     shutil.rmtree(step_0)
     shutil.copytree(tmp_path / "fresh/checkpoints/step-0", step_0)
-    pretrain(config, tmp_path / "run", windows=windows, resume=True, progress=False)
+    pretrain(config, tmp_path / "run", windows=windows, progress=False)
     steps = [json.loads(line)["step"] for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     assert steps == [json.loads(line)["step"] for line in expected]

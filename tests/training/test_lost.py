@@ -6,7 +6,7 @@ from cli_runner import whatwhere
 from whatwhere.analysis.who import Who
 from whatwhere.corpus import Windows
 from whatwhere.run.files import append_line
-from whatwhere.run.hashes import verify
+from whatwhere.run.folder import verify
 from whatwhere.study.training_records import training_records
 from whatwhere.training import checkpoints
 from whatwhere.training.corpus_settings import prepare_windows
@@ -33,7 +33,7 @@ def trained(asked, windows, tmp_path):
     """A run all of whose checkpoints but the first are whole, its last step not saved as a model."""
     out = tmp_path / "run"
     pretrain(asked, out, windows=windows, progress=False)
-    for name in ("model.safetensors", "training.json", "hashes.json"):
+    for name in ("model.safetensors", "training.json"):
         (out / name).unlink()
     return out
 
@@ -56,17 +56,17 @@ def test_what_is_written_after_broken_checkpoints_stays(asked, windows, trained,
 
     monkeypatch.setattr(Trainer, "step", killed)
     with pytest.raises(KeyboardInterrupt):
-        pretrain(asked, trained, windows=windows, resume=True, progress=False)
+        pretrain(asked, trained, windows=windows, progress=False)
     newest, broken = checkpoints.newest(trained / "checkpoints")
     assert newest is not None and newest.step == 12 and not broken
     monkeypatch.setattr(Trainer, "step", real)
-    assert pretrain(asked, trained, windows=windows, resume=True, progress=False)["steps"] == 30
+    assert pretrain(asked, trained, windows=windows, progress=False)["steps"] == 30
 
 
 def test_a_lost_log_is_said_and_stops_no_run(asked, windows, trained, capsys):
     # IndexError in the summary, at every try.
     (trained / "log.jsonl").unlink()
-    summary = pretrain(asked, trained, windows=windows, resume=True)
+    summary = pretrain(asked, trained, windows=windows)
     assert summary["tokens_per_second"] is None and summary["validation_loss"] is None
     assert "log.jsonl lacks the steps up to 30: its curves begin there" in capsys.readouterr().err
     assert "not known: the log of the training was lost" in (trained / "README.md").read_text()
@@ -77,16 +77,16 @@ def test_a_line_that_no_training_wrote_is_named(line, asked, windows, trained):
     append_line(trained / "log.jsonl", {"event": "of another program"})  # of no step: it is passed over
     append_line(trained / "log.jsonl", line)
     with pytest.raises(ValueError, match=r"log.jsonl: (step|loss|tokens) must be a .*number; got .*Delete that line"):
-        pretrain(asked, trained, windows=windows, resume=True, progress=False)
+        pretrain(asked, trained, windows=windows, progress=False)
     said = whatwhere("status", str(trained))
     assert said.returncode == 2 and "Delete that line" in said.stderr
 
 
 def test_the_log_of_a_finished_training_is_covered(asked, windows, trained):
     # A digit of it gave another loss curve, with status 0.
-    pretrain(asked, trained, windows=windows, resume=True, progress=False)
+    pretrain(asked, trained, windows=windows, progress=False)
     log = trained / "log.jsonl"
     log.write_text(log.read_text().replace('"loss": ', '"loss": 1', 1))
-    assert verify(trained)[1] == [f"{log} is not as it was written (its hash differs)"]
+    assert verify(trained)[1] == [f"{log} is not as it was written (hash mismatch)"]
     with pytest.raises(ValueError, match="log.jsonl is not as it was written"):
         training_records(trained, Who("m", 0))

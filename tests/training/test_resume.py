@@ -65,7 +65,7 @@ def test_two_processes_learn_what_one_does_and_another_number_goes_on(corpus_fil
         out = tmp_path / name
         if len(counts) > 1:
             first = fork_server.command(*arguments(out), count=counts[0], held_before=14)
-            first.kill_after(out / "checkpoints/step-10/hashes.json")
+            first.kill_after(out / "checkpoints/step-10/manifest.jsonl")
         fork_server.command(*arguments(out), count=counts[-1]).finish()
         curves[name] = [line["loss"] for line in losses(out) if "loss" in line]
     assert len(curves["one"]) == 20 and curves["one"][-1] < curves["one"][0] - 0.3

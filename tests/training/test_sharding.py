@@ -28,7 +28,7 @@ def train(out: Path, text: Path, *extra: str, count: int = 2, killed_after: str 
     words = ("pretrain", "--out", str(out), "--corpus", str(text), "--length", "32", *RECIPE, *extra)
     if killed_after is not None:
         first = fork_server.command(*words, count=count, held_before=7)
-        first.kill_after(out / killed_after / "hashes.json")
+        first.kill_after(out / killed_after / "manifest.jsonl")
         return []
     fork_server.command(*words, count=count).finish()
     return [line["loss"] for line in losses(out) if "loss" in line]

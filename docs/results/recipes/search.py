@@ -97,7 +97,7 @@ def main() -> None:
     rows = {key: windows.manifest[key] for key in ("length", "join", "pieces")}
     for name, _, settings in tries(given.schemes.split(","))[k - 1 :: n]:
         config = PretrainConfig.parse({**settings, **rows, "seed": SEED, "steps": given.steps})
-        pretrain(config, given.out / name, resume=True, windows=windows, progress=False)
+        pretrain(config, given.out / name, windows=windows, progress=False)
         write_table(given.out)
 
 

@@ -33,31 +33,28 @@ from .options import (
 if TYPE_CHECKING:
     from ..training.settings import SchemeConfig
 
-Resume = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        help="Take the settings of the run in OUT, but for those given here. Not needed to go on: the same command "
-        "does, and so does --out alone.",
-    ),
-]
-
 
 def _settings_file(
-    context: typer.Context, kind: type["SchemeConfig"], out: Path, name: str, config: Path | None, resume: bool = False
+    context: typer.Context, kind: type["SchemeConfig"], out: Path, name: str, config: Path | None
 ) -> Path | None:
-    """The YAML whose settings hold where the command says nothing: as given; else, where the command names no setting,
-    that of the run in `out`, which is refused where another version began it."""
-    from ..run.hashes import check_lines
-    from ..training.runs import began_with
+    """Return the YAML whose settings hold where the command gives none: `config`, or the settings of the run in `out`
+    where the command gives no key that binds.
 
-    own = (out / name).is_file() and config is None
-    if own and (resume or not (context.params["settings"] or set(given(context, kind)) - {"seeds", "start"})):
-        check_lines(out / name)
-        if context.params.get("scheme") is None:  # else that file is run first, and compared with the run's
-            began_with(kind, out / name)
-        return out / name
-    return config
+    Raises:
+        ValueError: the settings of the run are damaged, or of another version.
+    """
+    from ..run.folder import RunFolder
+
+    if config is not None or not (out / name).is_file():
+        return config
+    keys = {setting.partition("=")[0].partition(".")[0] for setting in context.params["settings"] or ()}
+    keys |= set(given(context, kind))
+    arguments = {param.name for param in context.command.params if param.param_type_name == "argument"}
+    if keys - {*kind.FREE, "seeds"} - arguments:
+        return None
+    if context.params.get("scheme") is None:  # else that file is run first, and compared with the run's
+        kind.of_run(RunFolder.at(out), name)
+    return out / name
 
 
 def _finished(out: Path) -> str:
@@ -99,7 +96,6 @@ def study(
     only: list[str] | None = None,
     config: ConfigFile = None,
     settings: Setting = None,
-    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Train several encoders on the same batches, one a core at a time, look inside them, write one report
@@ -123,7 +119,7 @@ def study(
     from ..study.study import CONFIG, run_models, run_study
 
     names = [name.strip() for name in models.split(",")] if models is not None else None
-    file = _settings_file(context, StudyConfig, out, CONFIG, config, resume)
+    file = _settings_file(context, StudyConfig, out, CONFIG, config)
     resolved = configured(context, StudyConfig, file, settings, models=names)
     if only:
         page = run_models(resolved, out, only)
@@ -165,7 +161,6 @@ def windows(
     """
     from ..corpus.build import said_of_pieces
     from ..training.corpus_settings import CorpusConfig, prepare_part, prepare_windows
-    from ..training.runs import one_writer
 
     merged = CorpusConfig.merged(config, settings or (), **given(context, CorpusConfig))
     own = CorpusConfig.model_fields
@@ -177,7 +172,7 @@ def windows(
         shards = prepare_part(asked, out / "corpus", (k - 1, n))
         emit({"out": str(out), "part": part, "shards": shards}, as_json, f"{out}: part {part} has {shards:,} shards.")
         return
-    made = one_writer(prepare_windows)(asked, out / "corpus")
+    made = prepare_windows(asked, out / "corpus")
     facts = {key: made.manifest[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}
     facts["from_start"] = made["train"].from_start()
     counted = f"{facts['windows']['train']:,} windows to train on, {facts['windows']['held_out']:,} held out"
@@ -199,7 +194,6 @@ def pretrain(
     steps: int | None = None,
     config: ConfigFile = None,
     settings: Setting = None,
-    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Pretrain one encoder by masked-language modelling; several processes: torchrun --nproc-per-node N -m whatwhere
@@ -216,9 +210,9 @@ def pretrain(
     from ..training.pretrain import pretrain as run_pretraining
     from ..training.pretrain_settings import PretrainConfig
 
-    file, before = _settings_file(context, PretrainConfig, out, CONFIG, config, resume), _finished(out)
+    file, before = _settings_file(context, PretrainConfig, out, CONFIG, config), _finished(out)
     resolved = configured(context, PretrainConfig, file, settings)
-    summary = run_pretraining(resolved, out, resume=True)
+    summary = run_pretraining(resolved, out)
     loss = summary["validation_loss"]
     measured = f"validation loss {loss:.3f} nats" if loss is not None else "no held-out text to validate on"
     if int(os.environ.get("RANK", "0")) == 0:
@@ -243,7 +237,6 @@ def finetune(
     scheme: Scheme = None,
     config: ConfigFile = None,
     settings: Setting = None,
-    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Fine-tune an encoder to classify texts or pairs of texts; keeps its position table at steps 0, 50, 100, 200, 500,
@@ -267,19 +260,22 @@ def finetune(
     """
     from ..models.card import rows_cut
     from ..records.record import write_records
-    from ..run.hashes import hashes, sha256, write_hashes
+    from ..run.folder import RunFolder
     from ..study.outputs import RECORDS
     from ..study.training_records import finetune_records
-    from ..training.finetune import CONFIG, FinetuneConfig
+    from ..training.finetune import CONFIG, KIND, FinetuneConfig
     from ..training.finetune import finetune as run_finetuning
 
-    file, before = _settings_file(context, FinetuneConfig, out, CONFIG, config, resume), _finished(out)
+    file, before = _settings_file(context, FinetuneConfig, out, CONFIG, config), _finished(out)
     resolved = configured(context, FinetuneConfig, file, settings)
-    summary = run_finetuning(resolved, out, resume=True)
+    summary = run_finetuning(resolved, out)
     if int(os.environ.get("RANK", "0")) == 0:
-        if RECORDS not in (known := hashes(out)):
-            write_records(out / RECORDS, finetune_records(out))
-            write_hashes(out, {**known, RECORDS: sha256(out / RECORDS)})
+        with RunFolder.open(out, KIND) as run:
+            if run.has(RECORDS):
+                run.check(RECORDS)
+            else:
+                write_records(out / RECORDS, finetune_records(out))
+                run.record(RECORDS)
         low, high = summary["accuracy_low"], summary["accuracy_high"]
         done = f"{summary['steps']:,} steps in {summary['seconds']:,.0f} s"
         measured = (

@@ -6,10 +6,9 @@ Memory holds a few shards, whatever the size of the corpus.
 """
 
 import json
-import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from ..geometry.counts import in_lists
-from ..run.files import new_folder, write_array, write_json
-from ..run.hashes import HASHES, check_files, forget_hashes, sha256, write_hashes
-from ..run.locks import locked
+from ..run.folder import RunFolder
 from ..run.progress import progress_bar
 from ..run.workers import Workers, check_not_in_worker
 from .segments import SPECIAL
@@ -32,13 +29,15 @@ from .shards import (
     Part,
     check_part,
     document_share,
-    finished_shard,
+    files_of,
     write_shard,
 )
 from .source import Source, lists_of_part
 from .tokenizer import has_newline_token, special_token_ids, tokenizer_hash
-from .windows import FORMAT, Windows, WindowSet, allow_open_files, read_manifest
+from .windows import BUILT, FORMAT, MANIFEST, Windows, WindowSet, allow_open_files, is_built
 
+KIND = "windows"
+SETTINGS = "settings.json"
 AUTO = "auto"  # first pieces where they are enough text, else all
 ENOUGH = 20_000  # training windows of first pieces that are enough text: what the recipe of size `tiny` reads
 
@@ -58,7 +57,7 @@ def build_windows(
     """Cuts the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in `out`.
 
     A finished folder of the same settings and text is opened as it is; an unfinished one is completed. One process
-    works in it at a time (`locks.locked`).
+    works in it at a time (`RunFolder.open`).
 
     Args:
         join: "run-on" (documents follow each other in full rows), "none" (a window is a piece of one document) or
@@ -80,11 +79,14 @@ def build_windows(
     """
     out = Path(out)
     settings = _settings(source, tokenizer, held_out, length, join, pieces, shard_characters)
-    with nullcontext() if _is_finished(out) else locked(out):
-        _check_settings(out, settings)
-        if _is_finished(out):
+    if is_built(out):
+        _check_settings(RunFolder.at(out), settings)
+        return Windows(out)
+    with RunFolder.open(out, KIND) as run:
+        _check_settings(run, settings)
+        if is_built(out):  # by another process meanwhile
             return Windows(out)
-        with _builder(source, tokenizer, out, settings, workers, progress) as build:
+        with _builder(run, source, tokenizer, settings, workers, progress) as build:
             kept = _likely_pieces(join, pieces)
             shards = build(held_out, kept)
             if pieces == AUTO and kept == "first" and _total(shards, "windows")["train"] < ENOUGH:
@@ -97,15 +99,13 @@ def build_windows(
                 # The few documents, or one document again and again, all fell to the held-out side.
                 shards = build(0.0, kept)
         if not _total(shards, "windows")["train"]:
-            for path in (out / "shards", out / "tokenizer"):
-                shutil.rmtree(path)
-            (out / "settings.json").unlink()
+            run.remove("shards", "tokenizer", SETTINGS)
             count = sum(_total(shards, "documents").values())
             raise ValueError(
                 f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that "
                 "has some."
             )
-        windows = _finish(out, {**settings, "pieces": kept}, shards)
+        windows = _finish(run, {**settings, "pieces": kept}, shards)
     if progress:
         facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
         counts = ", ".join(f"{value:,} {key}" for key, value in facts.items())
@@ -144,9 +144,9 @@ def build_part(
     check_part(part)
     settings = _settings(source, tokenizer, held_out, **how)
     kept = _likely_pieces(settings["join"], settings["pieces"])
-    with locked(out, f"{part[0] + 1}-of-{part[1]}"):
-        _check_settings(out, settings)
-        with _builder(source, tokenizer, out, settings, workers, progress, part) as build:
+    with RunFolder.open(out, KIND, part=f"{part[0] + 1}-of-{part[1]}") as run:
+        _check_settings(run, settings)
+        with _builder(run, source, tokenizer, settings, workers, progress, part) as build:
             return len(build(held_out, kept))
 
 
@@ -155,10 +155,6 @@ def _likely_pieces(join: str, pieces: str) -> str:
     if pieces != AUTO:
         return pieces
     return "first" if join == "none" else "all"
-
-
-def _is_finished(out: Path) -> bool:
-    return (out / "manifest.json").is_file() and (out / HASHES).is_file()
 
 
 def _settings(
@@ -199,9 +195,9 @@ def _settings(
 
 @contextmanager
 def _builder(
+    run: RunFolder,
     source: Source,
     tokenizer: PreTrainedTokenizerFast,
-    out: Path,
     settings: dict[str, Any],
     workers: int | None,
     progress: bool,
@@ -210,35 +206,40 @@ def _builder(
     """Write settings and tokenizer; yield the function that builds the shards, of held-out share and kept pieces."""
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} must be at least 1, this process itself.")
-    write_json(out / "settings.json", settings)  # first: it says whose folder this is
-    (out / "shards").mkdir(parents=True, exist_ok=True)
-    if not (out / "tokenizer").is_dir():
-        with new_folder(out / "tokenizer", replace=False) as folder:  # another part begins, too
-            tokenizer.save_pretrained(folder)
-            write_hashes(folder)  # until the folder of the windows is finished
-    check_files(out / "tokenizer", way_out=f"Delete {out / 'tokenizer'} and run the command again.")
+    if SETTINGS not in run.names():
+        run.write(SETTINGS, settings)
+    folder = run.sub("tokenizer")
+    if not folder.is_dir():
+        with RunFolder.create(folder, "tokenizer", replace=False) as new:  # another part begins, too
+            tokenizer.save_pretrained(new)
+    RunFolder.at(folder).check()
+    (run.path / "shards").mkdir(exist_ok=True)
     special = settings["special_token_ids"]
     ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
-    with Workers(out / "tokenizer" / "tokenizer.json", workers) as pool:
+    with Workers(folder / "tokenizer.json", workers) as pool:
 
         def build(threshold: float, pieces: str) -> list[dict[str, Any]]:
             def job(number: int) -> Job:
-                return Job(str(out / "shards"), number, settings["length"], settings["join"], pieces, threshold, *ids)
+                shards = str(run.path / "shards")
+                return Job(shards, number, settings["length"], settings["join"], pieces, threshold, *ids)
 
-            return _build(source, pool, job, progress, settings["shard_characters"], part)
+            return _build(run, source, pool, job, progress, settings["shard_characters"], part)
 
         yield build
 
 
-def _check_settings(out: Path, settings: dict[str, Any]) -> None:
-    """An unfinished or finished folder must have been started with the same settings."""
-    path = out / "settings.json"
-    if not path.is_file():
-        # A stop before the settings had their name leaves at most a name that begins with a dot.
-        if out.exists() and (not out.is_dir() or any(not p.name.startswith(".") for p in out.iterdir())):
-            raise ValueError(f"{out} is there already and holds no windows. Give a new or empty folder.")
+def _check_settings(run: RunFolder, settings: dict[str, Any]) -> None:
+    """Refuse settings that are not the ones which the folder was started with.
+
+    Raises:
+        ValueError: names the first that differs.
+    """
+    out = run.path
+    if SETTINGS not in run.names() and not (out / SETTINGS).is_file():
         return
-    before = read_manifest(path)
+    before = run.read(SETTINGS)
+    if not isinstance(before, dict):
+        raise ValueError(f"{out / SETTINGS} holds no settings of windows. Use a complete copy, or delete {out}.")
     differing = [key for key, value in settings.items() if content(before.get(key)) != content(value)]
     if differing:
         key = differing[0]
@@ -292,9 +293,15 @@ def _parts(source: Source) -> Iterator[Part]:
 
 
 def _build(
-    source: Source, pool: Workers, job_of: Callable[[int], Job], progress: bool, size: int, part: tuple[int, int]
+    run: RunFolder,
+    source: Source,
+    pool: Workers,
+    job_of: Callable[[int], Job],
+    progress: bool,
+    size: int,
+    part: tuple[int, int],
 ) -> list[dict[str, Any]]:
-    """Builds the shards of a part that are not on disk yet; the descriptions of all of it, in order."""
+    """Build the shards of a part that are not finished yet; return the descriptions of all of them, in order."""
     done: dict[int, dict[str, Any]] = {}
     read = built = 0
     with progress_bar(progress, "windows") as show:
@@ -314,36 +321,49 @@ def _build(
                 read += sum(len(each.text) for each in parts)
                 job = job_of(number)
                 digest = job.digest(parts)
-                if (finished := finished_shard(job, digest)) is None:
-                    yield job, parts, digest
-                else:
-                    take(finished)
+                problem = run.problem(_step(job.name), inputs={"digest": digest})
+                if problem == "":
+                    take(run.read(f"shards/{job.name}.json"))
+                    continue
+                if problem is not None:  # it is made again: of other text or settings, or damaged
+                    run.remove(*files_of(job.name))
+                yield job, parts, digest
 
-        for description in pool.each(write_shard, unfinished(), lambda: (read, source.share_read())):
+        for description, hashes in pool.each(write_shard, unfinished(), lambda: (read, source.share_read())):
+            _keep_shard(run, description, hashes)
             take(description)
     return [done[number] for number in sorted(done)]
 
 
-def _finish(out: Path, settings: dict[str, Any], shards: list[dict[str, Any]]) -> Windows:
-    """Counts the tokens of the train split, removes what an earlier attempt left, and writes the manifest, last."""
+def _step(name: str) -> str:
+    return f"shard {name}"
+
+
+def _keep_shard(run: RunFolder, description: dict[str, Any], hashes: Mapping[str, str]) -> None:
+    """Record a shard that a worker has written, and write its description."""
+    run.record(hashes={f"shards/{name}": digest for name, digest in hashes.items()})
+    about = f"shards/{description['name']}.json"
+    run.write(about, description)
+    files = [*(f"shards/{name}" for name in hashes), about]
+    run.done(_step(description["name"]), inputs={"digest": description["digest"]}, files=files)
+
+
+def _finish(run: RunFolder, settings: dict[str, Any], shards: list[dict[str, Any]]) -> Windows:
+    """Count the tokens of the train split, remove what an earlier attempt left, and write the manifest, last."""
     files = {f"shards/{name}": size for s in shards for name, size in s["files"].items()}
-    wanted = {Path(name).name for name in files} | {f"{s['name']}.json" for s in shards}
-    for path in (out / "shards").iterdir():
-        if path.name not in wanted:
-            path.unlink()
+    wanted = {*files, *(f"shards/{s['name']}.json" for s in shards)}
+    there = [f"shards/{path.name}" for path in sorted((run.path / "shards").iterdir())]
+    if left := [name for name in there if name not in wanted]:
+        run.remove(*left)
     totals = {key: _total(shards, key) for key in ("documents", "characters", "tokens", "left_out", "windows")}
     manifest = {**settings, **totals, "unigrams": "unigrams.npy", "files": files}
     manifest["shards"] = [{"name": s["name"], "windows": s["windows"], "digest": s["digest"]} for s in shards]
     allow_open_files(len(files))
     counts = np.zeros(settings["vocab_size"], np.int64)
-    for ids, marks, _ in WindowSet(out, "train", manifest).shards():
+    for ids, marks, _ in WindowSet(run.path, "train", manifest).shards():
         counts += np.bincount(ids[(marks & SPECIAL) == 0], minlength=len(counts))
-    write_array(out / "unigrams.npy", counts)
-    files["unigrams.npy"] = (out / "unigrams.npy").stat().st_size
-    write_json(out / "manifest.json", manifest)
-    beside = [path.relative_to(out) for path in out.rglob("*") if path.is_file() and path.suffix != ".npy"]
-    named = [Path("unigrams.npy"), *(path for path in beside if not any(part[0] == "." for part in path.parts))]
-    known = {str(path): sha256(out / path) for path in sorted(named) if path.name != HASHES}
-    write_hashes(out, known | {f"shards/{name}": each for s in shards for name, each in s["hashes"].items()})
-    forget_hashes(out / "tokenizer")
-    return Windows(out)
+    run.write("unigrams.npy", counts)
+    files["unigrams.npy"] = (run.path / "unigrams.npy").stat().st_size
+    run.write(MANIFEST, manifest)
+    run.done(BUILT, files=[MANIFEST, "unigrams.npy"])
+    return Windows(run.path)

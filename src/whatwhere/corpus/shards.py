@@ -14,8 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..geometry.counts import in_lists
-from ..run.files import write_array
-from ..run.hashes import read_hashed, sha256, write_hashed
+from ..run.files import sha256, write_array
 from .segments import DOCUMENT, PIECE, SEGMENT, SPECIAL, segment_starts
 
 SPLITS = ("train", "held_out")
@@ -26,6 +25,7 @@ SHORTEST = 8  # a remainder of a cut document with fewer tokens is left out
 _BATCH = 262_144  # characters per call of the tokenizer: its offsets take some hundred bytes a token
 
 Tokens = tuple[np.ndarray, np.ndarray]  # ids and marks
+Hashes = dict[str, str]  # name of a file -> SHA-256
 
 
 @dataclass(frozen=True)
@@ -213,33 +213,28 @@ class Job:
         return digest.hexdigest()
 
 
-def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: str) -> dict[str, Any]:
-    """Builds one shard and writes it; its description is written last, so a shard that has one is whole."""
+def files_of(shard: str) -> list[str]:
+    """Return the names of all files that a shard may have, below the folder of the windows."""
+    arrays = [f"shards/{shard}.{split}.{part}.npy" for split in SPLITS for part in ("ids", "marks", "starts")]
+    return [*arrays, f"shards/{shard}.json"]
+
+
+def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: str) -> tuple[dict[str, Any], Hashes]:
+    """Build one shard and write its arrays; return its description and the SHA-256 of each file."""
     rows = build_rows(tokenizer, parts, job.length, job.join, job.threshold, job.cls_id, job.sep_id, job.pieces)
-    folder = Path(job.folder)
-    sizes, digests = {}, {}
+    sizes: dict[str, int] = {}
+    hashes: Hashes = {}
     for split, row in rows.items():
         if len(row.starts) > 1:
             arrays = {"ids": row.ids.astype(job.dtype), "marks": row.marks, "starts": row.starts}
             for part, array in arrays.items():
-                path = folder / f"{job.name}.{split}.{part}.npy"
+                path = Path(job.folder) / f"{job.name}.{split}.{part}.npy"
                 write_array(path, array)
-                sizes[path.name], digests[path.name] = path.stat().st_size, sha256(path)
+                sizes[path.name] = path.stat().st_size
+                hashes[path.name] = sha256(path)
     least = min(part.share for part in parts)
-    description: dict[str, Any] = {"name": job.name, "digest": digest, "files": sizes, "hashes": digests}
-    description["least_share"] = least
+    description: dict[str, Any] = {"name": job.name, "digest": digest, "files": sizes, "least_share": least}
     description["windows"] = {split: len(row.starts) - 1 for split, row in rows.items()}
     for key in ("documents", "characters", "tokens", "left_out"):
         description[key] = {split: int(getattr(row, key)) for split, row in rows.items()}
-    write_hashed(folder / f"{job.name}.json", description)
-    return description
-
-
-def finished_shard(job: Job, digest: str) -> dict[str, Any] | None:
-    """The description of a shard that is on disk whole, made from the same text with the same settings; else None."""
-    path = Path(job.folder) / f"{job.name}.json"
-    try:
-        description = read_hashed(path, "hashes", way_out="It is made again.")
-    except (OSError, ValueError):
-        return None
-    return description if description.get("digest") == digest else None
+    return description, hashes

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from ..run.files import read_array, read_object
-from ..run.hashes import HASHES, check_files, check_inside, hashes
+from ..run.files import check_inside, read_array, read_object
+from ..run.folder import RunFolder
 from .segments import DOCUMENT, PIECE, token_segments
 from .shards import SPLITS
 from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules
 
 FORMAT = "whatwhere-windows-3"
+MANIFEST = "manifest.json"  # what the windows are: settings, counts, shards
+BUILT = "windows"  # the step that finishes a folder of windows
 OTHER_FILES = 512  # that a process may have open beside windows
 
 
@@ -44,10 +46,12 @@ class WindowSet:
         folder: Path,
         split: str,
         manifest: dict[str, Any],
-        hashes: Mapping[str, str] | None = None,
+        run: RunFolder | None = None,
         checked: set[str] | None = None,
     ):
-        self.folder, self.split, self._hashes = folder, split, hashes or {}
+        self.folder = folder
+        self.split = split
+        self._run = run  # None: the shards have just been written
         self._checked = set[str]() if checked is None else checked  # shards of this split that were looked at
         self.length: int = manifest["length"]
         self.join: str = manifest["join"]
@@ -101,8 +105,8 @@ class WindowSet:
     def _mapped(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         names = [f"shards/{self._names[number]}.{self.split}.{part}.npy" for part in ("ids", "marks", "starts")]
         known = self._names[number] in self._checked
-        if not known:
-            check_files(self.folder, *names, known=self._hashes)
+        if not known and self._run is not None:
+            self._run.check(*names)
         way_out = _again(self.folder)
         ids, marks, starts = (read_array(self.folder / name, way_out, mapped=True) for name in names)
         if known:
@@ -164,16 +168,13 @@ class Windows:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        path = self.folder / "manifest.json"
-        if not path.is_file() or not (self.folder / HASHES).is_file():
-            raise ValueError(
-                f"{folder} holds no finished windows: it has no manifest.json with {HASHES}. Run again what builds "
-                "them; it goes on from there."
-            )
-        self._hashes = hashes(self.folder)
+        path = self.folder / MANIFEST
+        if not is_built(self.folder):
+            raise ValueError(f"{folder} holds no finished windows. Run again what builds them; it goes on from there.")
+        self._run = RunFolder.at(self.folder)
         self._checked: dict[str, set[str]] = {split: set() for split in SPLITS}
-        of_tokenizer = [name for name in self._hashes if name.startswith("tokenizer/")]
-        check_files(self.folder, "manifest.json", "unigrams.npy", *of_tokenizer, known=self._hashes)
+        self._run.check(MANIFEST, "unigrams.npy")
+        RunFolder.at(self.folder / "tokenizer").check()
         self.manifest: dict[str, Any] = read_manifest(path)
         if self.manifest.get("format") != FORMAT:
             raise ValueError(
@@ -193,7 +194,7 @@ class Windows:
     def __getitem__(self, split: str) -> WindowSet:
         if split not in SPLITS:
             raise ValueError(f"No split {split!r}. Splits: {', '.join(SPLITS)}.")
-        return WindowSet(self.folder, split, self.manifest, self._hashes, self._checked[split])
+        return WindowSet(self.folder, split, self.manifest, self._run, self._checked[split])
 
     def unigrams(self) -> np.ndarray:
         """How often each id occurs as text in the windows of the train split: (vocab_size,) int64."""
@@ -263,6 +264,12 @@ def _check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     if wrong:
         raise ValueError(f"{path} has no {wrong[0]!r} as windows have. {_again(path.parent)}")
     check_inside(path, [*manifest["files"], manifest["unigrams"], *(shard["name"] for shard in manifest["shards"])])
+
+
+def is_built(folder: Path) -> bool:
+    """Return whether a folder holds finished windows; one without the list of its files is taken as it is."""
+    run = RunFolder.at(folder)
+    return (folder / MANIFEST).is_file() and (run.kind is None or BUILT in run.steps())
 
 
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:

@@ -29,8 +29,7 @@ from transformers.utils import logging
 from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
 from ..run.errors import opening, shortly
-from ..run.files import read_json
-from ..run.hashes import check_inside
+from ..run.files import check_inside, read_json
 from ..run.hub import ask_once, offline
 from ..run.shipped import model_source
 from .config import COPY, check_sizes, is_ours, own_config

@@ -23,6 +23,10 @@ _OURS = {  # pydantic's words -> ours
 }
 
 
+class UnknownProgram(ValueError):
+    """Code that only a file names, and nobody on this machine."""
+
+
 def wrong_value(name: str, error: ValidationError) -> str:
     """What a setting or an option must be, and the value seen; a sentence of our own stands as it is."""
     first = error.errors()[0]

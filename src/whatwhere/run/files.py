@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -411,6 +411,20 @@ def _is_abandoned(match: re.Match[str]) -> bool:
         return int(match[3]) == os.getpid() or psutil.Process(int(match[3])).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def check_inside(path: Path, names: Iterable[str]) -> None:
+    """Refuse names of files, in a list of them at `path`, that are not below the list's folder.
+
+    Raises:
+        ValueError: the first that is absolute or has a `..`.
+    """
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ValueError(
+                f"{path} names the file {name[:200]!r}, which is not inside {path.parent}. Use a complete copy of the "
+                "folder."
+            )
 
 
 def sha256(path: Path) -> str:

@@ -12,11 +12,13 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from .files import (
     append_line,
     check_writable,
+    flush_names,
     hash_now,
     new_file,
     new_folder,
@@ -31,7 +33,7 @@ from .lock import is_free, lock
 MANIFEST = "manifest.jsonl"
 LOG = "log.jsonl"
 FORMAT = "whatwhere-run-1"
-_NOT_RECORDED = (MANIFEST, LOG)  # lines are added to them after every change
+_NOT_RECORDED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
 
 
 class RunFolder:
@@ -132,6 +134,8 @@ class RunFolder:
         for path in self.path.iterdir():
             if (path / MANIFEST).is_file() or path.name.startswith("."):
                 continue
+            if path.is_dir() and not is_free(path):  # a run in it that another process begins
+                continue
             if (self.path / "hashes.json").is_file() or any(self.path.glob("*.yaml")):
                 raise ValueError(
                     f"{self.path} was written by version 0.1.0, whose runs this version does not continue. Choose "
@@ -178,9 +182,12 @@ class RunFolder:
         self._refresh()
         return sorted(name for name in self._files if Path(name).match(pattern))
 
-    def record(self, *names: str) -> None:
-        """Record files that a library wrote: their hashes, as they are now."""
-        self._append({"files": {name: sha256(self.path / name) for name in names}})
+    def record(self, *names: str, hashes: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Record files that a library wrote: their hashes, as they are now.
+
+        hashes: of further files, where another process has computed them.
+        """
+        self._append({"files": {**{name: sha256(self.path / name) for name in names}, **hashes}})
 
     def unrecorded(self) -> list[str]:
         """Return names of the files that are not recorded: without logs, names that begin with a dot, and runs of
@@ -188,8 +195,12 @@ class RunFolder:
         self._refresh()
         return [name for name in _files_below(self.path) if name not in self._files]
 
-    def move_in(self, folder: Path, *, last: str = "") -> None:
-        """Move every file and folder out of `folder` into the run and record them; `last` comes after all others."""
+    def move_in(self, folder: Path, *, last: str = "") -> list[str]:
+        """Move every file and folder out of `folder` into the run; `last` comes after all others.
+
+        Returns:
+            The names of the files that were recorded.
+        """
         hashes = {name: sha256(folder / name) for name in _files_below(folder)}
         self._append({"files": hashes})
         for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
@@ -197,10 +208,16 @@ class RunFolder:
             if target.is_dir():
                 shutil.rmtree(target)
             os.replace(path, target)
+        flush_names(self.path)
+        return list(hashes)
+
+    def forget(self, *names: str) -> None:
+        """Remove files or folders from the manifest, as something else is about to change them."""
+        self._append({"removed": list(names)})
 
     def remove(self, *names: str) -> None:
         """Remove files or folders of the run, from its manifest first."""
-        self._append({"removed": list(names)})
+        self.forget(*names)
         for name in names:
             path = self.path / name
             if path.is_dir():
@@ -254,9 +271,18 @@ class RunFolder:
         if inputs is not None and known["inputs"] != json.loads(json.dumps(dict(inputs))):
             return f"{self.path}: {step} was done from other inputs"
         for name in known["files"]:
-            if not self.has(name):
+            if not (self.path / name).is_file():
                 return f"{self.path / name} is missing"
         return next(self.problems(known["files"]), "")
+
+    def check_step(self, step: str) -> None:
+        """Compare the files of a finished step with their hashes.
+
+        Raises:
+            ValueError: the first file that is missing or not as it was written.
+        """
+        self._refresh()
+        self.check(*self._steps[step]["files"])
 
     def steps(self) -> dict[str, dict[str, Any]]:
         """Return the inputs of every finished step."""

@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .files import read_json, read_object, write_json
+from .files import check_inside, read_json, read_object, write_json
+from .folder import verify as verify_runs
 
 HASHES = "hashes.json"  # name below the folder -> SHA-256
 _LONGEST = 4096  # characters of a path
@@ -70,20 +71,6 @@ def _checked(path: Path, found: Any, way_out: str) -> dict[str, str]:
         raise ValueError(f"{path} holds no hashes of files. {way_out}")
     check_inside(path, found)
     return found
-
-
-def check_inside(path: Path, names: Iterable[str]) -> None:
-    """Refuse names of files, in a list of them at `path`, that are not below the folder of the list.
-
-    Raises:
-        ValueError: the first that is absolute or has a `..`.
-    """
-    for name in names:
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise ValueError(
-                f"{path} names the file {name[:200]!r}, which is not inside {path.parent}. Use a complete copy of the "
-                "folder."
-            )
 
 
 def check_files(folder: Path, *names: str, known: Mapping[str, str] | None = None, way_out: str | None = None) -> None:
@@ -173,9 +160,7 @@ def hash_of(facts: Mapping[str, Any]) -> str:
 
 def verify(folder: Path) -> tuple[int, list[str]]:
     """Files below a folder that have a hash, and a line for each that is missing or differs."""
-    if not folder.is_dir():
-        raise ValueError(f"There is no folder {folder}. Give that of a run or a model.")
-    count, problems = 0, []
+    count, problems = verify_runs(folder)
     for path in sorted(folder.rglob(HASHES)):
         try:
             known = hashes(path.parent)

@@ -12,6 +12,7 @@ from .files import write_text
 
 LOCK = ".lock"
 WRITER = ".writer"
+LOOKS = 100  # tries to make a folder that other processes remove meanwhile
 LOOK = 0.1  # seconds for which a lock is tried: whoever asks who writes holds it for a moment
 
 
@@ -51,10 +52,27 @@ def _is_unlocked(lock: Path) -> bool:
 
 
 def _written_by(lock: Path) -> str:
-    writer = lock.with_name(lock.name.replace(LOCK, WRITER, 1))
     with suppress(OSError):
-        return writer.read_text(encoding="utf-8") or "unknown"
+        return _writer_file(lock).read_text(encoding="utf-8") or "unknown"
     return "unknown"
+
+
+def _writer_file(lock: Path) -> Path:
+    return lock.with_name(lock.name.replace(LOCK, WRITER, 1))
+
+
+def _acquire(file_lock: FileLock, path: Path) -> None:
+    """Make the folder of a lock and take the lock; a holder that was refused may remove the folder in between."""
+    for look in range(LOOKS):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file_lock.acquire()
+            return
+        except Timeout:
+            raise InUse(path.parent, _written_by(path)) from None
+        except (FileNotFoundError, FileExistsError):  # the latter where it is gone when `mkdir` looks at it
+            if look == LOOKS - 1:
+                raise
 
 
 _held: set[Path] = set()  # folders that this process holds
@@ -73,27 +91,28 @@ def lock(folder: Path, part: str = "") -> Iterator[None]:
         yield
         return
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     name = f"{LOCK}-{part}" if part else LOCK
     file_lock = FileLock(folder / name, timeout=LOOK)
-    writer = folder / name.replace(LOCK, WRITER, 1)
-    try:
-        file_lock.acquire()
-    except Timeout:
-        raise InUse(folder, _written_by(folder / name)) from None
+    writer = _writer_file(folder / name)
+    _acquire(file_lock, folder / name)
     try:
         for other in [folder / LOCK] if part else sorted(folder.glob(f"{LOCK}-*")):
             if other.is_file() and not _is_unlocked(other):
                 raise InUse(folder, _written_by(other))
+            if not part:  # of a process that was killed
+                other.unlink(missing_ok=True)
+                _writer_file(other).unlink(missing_ok=True)
         write_text(writer, f"{os.getpid()} on {socket.gethostname()}")
         if not part:
             _held.add(folder.resolve())
         yield
     finally:
         _held.discard(folder.resolve())
-        writer.unlink(missing_ok=True)
-        (folder / name).unlink(missing_ok=True)
-        file_lock.release()
+        try:
+            writer.unlink(missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
+        finally:  # whatever interrupts this process
+            file_lock.release()
         with suppress(OSError):  # they hold something
             for path in made:
                 path.rmdir()

@@ -5,13 +5,14 @@ import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .errors import wrong_value
+from .errors import UnknownProgram, wrong_value
 from .files import plain_yaml, read_yaml, write_text
+from .folder import RunFolder
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -21,6 +22,7 @@ class StrictConfig(BaseModel):
     """A configuration whose unknown keys and wrong values are one-line ValueErrors."""
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False)
+    FREE: ClassVar[tuple[str, ...]] = ()  # keys that may have other values when a run goes on
 
     @classmethod
     def parse(
@@ -120,3 +122,67 @@ class StrictConfig(BaseModel):
     def save(self, path: str | Path) -> None:
         """Write `as_yaml` to a file."""
         write_text(path, self.as_yaml())
+
+    # ---- in the folder of a run ----
+
+    def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
+        """Return the settings that a run goes on with: the ones in its folder, or these where it holds none yet.
+
+        Keys of `FREE` and `free`, and keys that mean the same (`same_content`), take the values of these settings.
+
+        Args:
+            name: of the YAML file, which is written where the run holds none yet.
+
+        Raises:
+            ValueError: another key differs, or the file is damaged or of another version.
+        """
+        if name not in run.names():
+            self.save_in(run, name)
+            return self
+        saved = self.of_run(run, name)
+        chosen = {*self.FREE, *free}
+        before = saved.model_dump()
+        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in self.given()):
+            if before[key] == value or key in chosen:
+                continue
+            if not self.same_content(key, run.path):
+                default = "" if key in self.given() else " (default)"
+                raise ValueError(
+                    f"{run.path} was started with {key}={before[key]!r}, this command has {key}={value!r}{default}. "
+                    f"Run it with only `--out {run.path}` to resume, or choose another `--out`."
+                )
+            chosen.add(key)
+        return saved.model_copy(update={key: getattr(self, key) for key in chosen})
+
+    def save_in(self, run: RunFolder, name: str) -> None:
+        """Write the settings of a run to a YAML file of its folder."""
+        run.write(name, self.model_dump(mode="json"))
+
+    @classmethod
+    def of_run(cls, run: RunFolder, name: str) -> Self:
+        """Return the settings that a run was started with.
+
+        Raises:
+            ValueError: the file is missing, damaged, or of a version with other settings.
+        """
+        path = run.path / name
+        run.check(name)
+        read_yaml(path, "Use a complete copy, or choose another --out.")
+        try:
+            return cls.load(path)
+        except UnknownProgram:
+            raise
+        except ValueError as error:
+            reason = str(error).removeprefix(f"{path}: ").split(". ")[0]
+            raise ValueError(
+                f"{path} is of a run that another version started ({reason}). Finish the run with that version, or "
+                "choose another --out."
+            ) from None
+
+    def given(self) -> set[str]:
+        """Return the keys that were given a value, not a default one."""
+        return set(self.model_fields_set)
+
+    def same_content(self, key: str, out: Path) -> bool:
+        """Return whether a key names what the run in `out` was started with, by another name."""
+        return False

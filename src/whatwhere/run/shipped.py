@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .hashes import check_files, hashes
+from .folder import RunFolder
 
 REFERENCE = "reference"
 _FOLDER = Path(__file__).parents[1] / "reference"  # package data; examples/make_reference.py writes it
@@ -40,6 +40,7 @@ def model_source(model: str | Path) -> str:
         ValueError: as `reference`, or a file that the model is opened from is not as it was written.
     """
     source = reference() if model == REFERENCE else str(model)
-    if (folder := Path(source)).is_dir() and (known := hashes(folder)):
-        check_files(folder, *OPENED, *(name for name in known if Path(name).match("model*.safetensors")), known=known)
+    if Path(source).is_dir():
+        run = RunFolder.at(source)
+        run.check(*OPENED, *run.names("model*.safetensors"))
     return source

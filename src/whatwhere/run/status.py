@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from .files import in_words, read_lines, read_object, read_yaml
+from .folder import RunFolder
 from .hashes import HASHES
 from .locks import is_locked
 
 TRAININGS, STUDY = ("pretrain.yaml", "finetune.yaml"), "study.yaml"
 _LARGEST = 10**300  # of a whole number in a log
 _BESIDE = ("-answers", "-spans")  # files of SQuAD beside a piece of an evaluation
-FINISHED = ("training.json", "model.safetensors", HASHES)  # of a training
+FINISHED = ("training.json", "model.safetensors")  # of a training
+TRAINED = "trained"  # its last step
 QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
 
 
@@ -39,7 +41,9 @@ def step_lines(log: Path) -> list[dict[str, Any]]:
 
 def finished(folder: Path) -> bool:
     """Whether the training in a folder is."""
-    return all((folder / name).is_file() for name in FINISHED)
+    run = RunFolder.at(folder)
+    done = run.kind is None or TRAINED in run.steps()
+    return done and all((folder / name).is_file() for name in FINISHED)
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:

@@ -32,7 +32,8 @@ from ..models.explain import costs, matched_width
 from ..models.open import open_model
 from ..records.record import Record, read_records, write_records
 from ..run.files import append_line, read_json
-from ..run.hashes import HASHES, REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
+from ..run.folder import MANIFEST, RunFolder
+from ..run.hashes import REST, check_files, forget_hashes, hashes, read_hashed, sha256, write_hashed
 from ..run.jobs import Job, at_once, limited, run_jobs, show_progress, threads
 from ..run.locks import InUse, locked, waiting_for
 from ..run.progress import Show
@@ -336,9 +337,9 @@ class Study:
         found, trained = list(records), []
         for name, seed in filter(self.measured, pairs):
             folder = self.folder(name, seed)
-            if not (folder / HASHES).is_file():
-                raise ValueError(f"{folder / HASHES} is missing. Use a complete copy, or delete {folder}.")
-            check_files(folder, "config.json", SUMMARY)
+            if not (folder / MANIFEST).is_file():
+                raise ValueError(f"{folder / MANIFEST} is missing. Use a complete copy, or delete {folder}.")
+            RunFolder.at(folder).check("config.json", SUMMARY)
             training = self.config.pretraining(name, seed, steps)
             found += read_records(folder / RECORDS)
             trained.append(
@@ -433,7 +434,7 @@ def train_and_look(out: str, name: str, seed: int, steps: int, show: Show) -> di
     study = Study(StudyConfig.load_run(Path(out) / CONFIG), Path(out))
     with advice_of_trainings():
         training = study.config.pretraining(name, seed, steps)
-        summary = pretrain(training, study.folder(name, seed), resume=True, windows=study.windows, progress=show)
+        summary = pretrain(training, study.folder(name, seed), windows=study.windows, progress=show)
     show("looking inside", 0, 1, "")
     corpus = corpus_records(study.windows, study.out, study.name)[1] if study.config.inside else None
     study.model_records(name, seed, corpus, show)

@@ -13,7 +13,7 @@ from ..records.gates import plateau, unlearned
 from ..records.record import Record
 from ..records.table import Table
 from ..run.files import read_json
-from ..run.hashes import check_files
+from ..run.folder import RunFolder
 from ..run.status import LOG, step_lines
 from ..training import pretrain
 from ..training.finetune import CONFIG, FinetuneConfig
@@ -63,7 +63,7 @@ def loss_records(folder: Path, who: Who) -> list[Record]:
 
 def training_records(folder: Path, who: Who) -> list[Record]:
     """Loss curves and costs of a finished training."""
-    check_files(folder, SUMMARY, LOG)
+    RunFolder.at(folder).check(SUMMARY, LOG)
     summary = read_json(folder / SUMMARY)
     known = {metric: summary.get(key) for metric, key in COSTS.items()}
     return loss_records(folder, who) + [who.record(metric, v) for metric, v in known.items() if v is not None]

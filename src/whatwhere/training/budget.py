@@ -54,10 +54,9 @@ def shortage_message(
 
 def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     """Return the optimizer steps that the budget buys; minutes are timed here, and stderr says what they buy."""
+    config = config.in_steps()
     if config.steps is not None:
         return config.steps
-    if config.tokens is not None:
-        return math.ceil(config.tokens / (config.batch_size * config.length))
     assert config.minutes is not None
     seconds = time_step(config, windows)
     steps = max(1, int(config.minutes * 60 / seconds))

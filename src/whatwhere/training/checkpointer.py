@@ -121,7 +121,7 @@ class Checkpointer:
     def drop_superfluous(self) -> None:
         """Remove unplanned checkpoints but the newest, and the optimizers' states of all but the newest two.
 
-        The main process does. A resumed training also ends with it: a crash may have kept the last `save` from it.
+        The main process does. A training also ends with it: a crash may have kept the last `save` from it.
         """
         if self.training.accelerator.is_main_process:
             drop_between(self.root, self.is_planned)

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedModel
 
-from ..run.files import new_folder, read_object, remove_folder, write_json
-from ..run.hashes import HASHES, check_files, hashes, write_hashes
+from ..run.files import read_object, remove_folder, write_json
+from ..run.folder import MANIFEST, RunFolder
 from .model_folder import save_model
 from .sharding import as_share, local, own_rows
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
 CHECKPOINTS = "checkpoints"  # the folder of a run that holds them
+KIND = "checkpoint"
 OPTIMIZER = "optimizer.safetensors"  # where processes share a model, optimizer-K-of-N.safetensors each
 
 
@@ -108,7 +108,7 @@ def write_checkpoint(
     """
     final = root / f"step-{step}"
     try:
-        with new_folder(final) as folder:
+        with RunFolder.create(final, KIND) as folder:
             save_model(model, folder)
             states = {**packed} | {f"random.{name}": state for name, state in random_states.items()}
             save_file(states, folder / (OPTIMIZER if shares == 1 else _share(0, shares)))
@@ -116,7 +116,6 @@ def write_checkpoint(
                 os.replace(_waiting(root, step) / _share(rank, shares), folder / _share(rank, shares))
             shutil.rmtree(_waiting(root, step), ignore_errors=True)
             write_json(folder / STATE, {**state, "step": step})
-            write_hashes(folder)
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
         way_out = "Earlier checkpoints are whole; make room, and the same command goes on."
         raise OSError(f"Cannot write {final}: {error}. {way_out}") from None
@@ -163,13 +162,11 @@ def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:
     """Delete the optimizers' states of all but the newest `keep` checkpoints; weights stay for the analyses."""
     for folder in all_checkpoints(root)[:-keep]:
-        known = dict[str, str]()
-        with suppress(ValueError):  # a damaged list stays as it is, for `verify` to name
-            known = hashes(folder)
-        if listed := {name for name in known if name.startswith("optimizer")}:  # whether they are there or not
-            write_hashes(folder, {name: sha256 for name, sha256 in known.items() if name not in listed})
-        for path in sorted(folder.glob("optimizer*.safetensors")):
-            path.unlink()
+        run = RunFolder.at(folder)
+        recorded = {*run.names("optimizer*.safetensors")}
+        # A kill may have left files whose entries are gone, and a user entries whose files are gone.
+        if names := sorted(recorded | {path.name for path in folder.glob("optimizer*.safetensors")}):
+            run.remove(*names)
 
 
 def _step(folder: Path) -> int:
@@ -181,19 +178,20 @@ def check(folder: Path) -> Checkpoint:
     """Compare the files of a checkpoint with their hashes, and return it.
 
     Raises:
-        ValueError: no hashes or state file, a state that the loop cannot go on from, or a file that is missing,
+        ValueError: no manifest or state file, a state that the loop cannot go on from, or a file that is missing,
             truncated or changed.
     """
-    if STATE not in (known := hashes(folder)):
-        raise ValueError(f"{folder} is not a complete checkpoint: {HASHES} is missing or names no {STATE}.")
-    check_files(folder)
+    run = RunFolder.at(folder)
+    if STATE not in run.names():
+        raise ValueError(f"{folder} is not a complete checkpoint: {MANIFEST} is missing or names no {STATE}.")
+    run.check()
     state = read_object(folder / STATE, "step", "seconds", "losses", way_out=f"Delete {folder}.")
     for key, kind in (("step", int), ("seconds", int | float)):
         if not isinstance(state[key], kind):
             raise ValueError(f"{folder / STATE} has no {key} that is a number. Delete {folder}.")
     if not isinstance(state["losses"], list) or not all(isinstance(loss, int | float) for loss in state["losses"]):
         raise ValueError(f"{folder / STATE} has no losses that are a list of numbers. Delete {folder}.")
-    return Checkpoint(folder, state["step"], state, any(name.startswith("optimizer") for name in known))
+    return Checkpoint(folder, state["step"], state, bool(run.names("optimizer*.safetensors")))
 
 
 def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -260,5 +258,5 @@ def checkpoint(model: str | Path, step: int) -> Path:
     if not (folder := root / f"step-{step}" / WEIGHTS).is_file():
         steps = ", ".join(str(_step(path)) for path in all_checkpoints(root)) or "none"
         raise ValueError(f"{model} keeps no checkpoint of step {step:,}. Steps there: {steps}.")
-    check_files(folder.parent, "config.json", WEIGHTS)
+    RunFolder.at(folder.parent).check("config.json", WEIGHTS)
     return folder.parent

@@ -18,7 +18,8 @@ from ..corpus.labelled import padded
 from ..corpus.segments import segment_starts, token_segments
 from ..corpus.source import Source
 from ..models.sentence import pooled, write_sentence_transformer
-from ..run.files import new_folder, write_json
+from ..run.files import write_json
+from ..run.folder import RunFolder
 from ..run.progress import Show
 from .loop import Trainer
 from .settings import LoopConfig
@@ -181,7 +182,7 @@ def contrast(
 
 def save_tuned(body: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
     """Write an encoder as a folder that transformers and sentence-transformers open, whole or not at all."""
-    with new_folder(out) as folder:
+    with RunFolder.create(out, "model") as folder:
         body.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         write_sentence_transformer(folder, facts["pooling"])

@@ -20,7 +20,7 @@ from ..corpus import (
 from ..corpus.build import content
 from ..corpus.tokenizer import UNITS
 from ..run.files import read_object
-from ..run.hashes import check_files
+from ..run.folder import RunFolder
 from ..run.settings import Count, StrictConfig
 
 InnerShare = Annotated[float, Field(gt=0, lt=1)]
@@ -50,11 +50,16 @@ class CorpusConfig(StrictConfig):
             return {**values, "join": "none"}
         return values
 
+    def given(self) -> set[str]:
+        """Return the keys that were given; `join` of the default corpus was not."""
+        is_default = self.corpus == "python-docs" and self.join == "none"
+        return super().given() - ({"join"} if is_default else set())
+
     def same_content(self, key: str, out: Path) -> bool:
         """Return whether a corpus or tokenizer of another name or place is that of the windows in a run's folder."""
         saved = out / "corpus" / "settings.json"
         if key not in ("corpus", "tokenizer") or not saved.is_file():
-            return False
+            return super().same_content(key, out)
         try:
             settings = read_object(saved, "source", "tokenizer_sha256")
             source = open_source(self.corpus, self.field, self.document)
@@ -88,7 +93,7 @@ def _open_text(config: CorpusConfig, out: Path, progress: bool) -> tuple[Source,
     source = open_source(config.corpus, field=config.field, document=config.document)
     saved = out / "tokenizer"
     if saved.is_dir():  # of an earlier call that was stopped
-        check_files(saved, way_out=f"Delete {saved} and run the command again.")
+        RunFolder.at(saved).check()
         return source, load_tokenizer(str(saved))
     if progress and config.tokenizer is None:
         entries = f"{config.vocab_size:,} entries"

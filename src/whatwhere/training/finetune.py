@@ -9,7 +9,7 @@ positions at eight steps).
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
@@ -23,15 +23,16 @@ from ..models.card import classifier_card, rows_cut
 from ..models.lengths import most_tokens
 from ..models.open import OpenModel, WeightsMisfit, open_config, open_model
 from ..records.intervals import share_interval
-from ..run.files import read_object, write_json
-from ..run.hashes import sha256
+from ..run.files import read_object, sha256
+from ..run.folder import RunFolder
 from .environment import join_processes
 from .loop import Trainer
-from .runs import enter, one_writer, save_final
 from .settings import LoopConfig, SchemeConfig
+from .training_folder import begin, finish, finished_summary, open_training, settle_settings
 from .validator import Validator
 
 CONFIG = "finetune.yaml"
+KIND = "finetune"  # of the run
 DATA = "data.json"
 TABLES = ("data", "dev")
 MARKS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
@@ -59,6 +60,8 @@ def default_rate(start: str, from_scratch: bool) -> float:
 class FinetuneConfig(LoopConfig, SchemeConfig):
     """A fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
 
+    FREE: ClassVar[tuple[str, ...]] = ("sharding",)
+
     start: str = Field(
         description="folder of a pretrained encoder, ours or of transformers, a Hub name, or reference: its weights, "
         "configuration and tokenizer"
@@ -78,7 +81,7 @@ class FinetuneConfig(LoopConfig, SchemeConfig):
         facts = out / DATA
         path = Path(str(getattr(self, key)))
         if key not in TABLES or not facts.is_file() or not path.is_file():
-            return False
+            return super().same_content(key, out)
         return bool(read_object(facts).get("tables", {}).get(key) == sha256(path))
 
     @model_validator(mode="before")
@@ -153,23 +156,26 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> OpenModel:
     return opened
 
 
-@one_writer
-def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, progress: bool = True) -> dict[str, Any]:
+def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) -> dict[str, Any]:
     """Train a classifier and leave a transformers folder at `out`; return its summary.
 
-    As `pretrain`: checkpoints in `out/checkpoints/step-N`, all of them kept, log in `out/log.jsonl`, settings in
-    `out/finetune.yaml`, the summary in `out/training.json`; `model.safetensors` is written last.
+    As `pretrain`: a training that `out` holds already goes on, checkpoints are in `out/checkpoints/step-N`, all of them
+    kept, the log in `out/log.jsonl`, settings in `out/finetune.yaml`, the summary in `out/training.json`;
+    `model.safetensors` is written last.
 
     Raises:
-        ValueError: bad settings or data, other data than the run began with, or a loss that is not finite.
+        ValueError: bad settings or data, other settings or data than `out` was started with, or a loss that is not
+            finite.
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
-    out = Path(out)
-    saved, finished = enter(config, out, CONFIG, resume, free=("sharding",))
-    if finished is not None:
-        return finished
-    if saved is not None:
-        config = saved.model_copy(update={key: getattr(config, key) for key in (*TABLES, "sharding")})
+    with open_training(out, KIND) as run:
+        config = settle_settings(config, run, CONFIG)
+        summary = finished_summary(run)
+        return summary or _train(config, run, progress)
+
+
+def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, Any]:
+    """Train with settled settings in an open folder; return the summary."""
     columns = (config.text, config.label, config.text_pair)
     rows = read_labelled(config.data, *columns)
     names = label_names(rows.labels, f"{config.data}")
@@ -188,27 +194,24 @@ def finetune(config: FinetuneConfig, out: str | Path, *, resume: bool = False, p
         raise ValueError(f"{seen}. Use a smaller --set batch_size=.")
     facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in TABLES}}
     if join_processes().is_main_process:
-        config.save_run(out / CONFIG)  # first: a folder without it is of no run, and could not be gone on with
-        _claim_data(out, facts)
+        _bind_data(run, facts)
+        begin(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
             print(f"{cut[0].upper()}{cut[1:]}.{_longer(config.length, most_tokens(model.config))}", file=sys.stderr)
         if progress and facts["tables"]["data"] == facts["tables"]["dev"]:
             print(f"{config.dev} is what is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
-    trainer = Trainer(model, config, config.total_steps(len(data)), out)
+    trainer = Trainer(model, config, config.total_steps(len(data)), run.path)
     trained = trainer.fit(
         data.batch,
-        out,
+        run.path,
         tokens_per_step=round(config.batch_size * data.mean_length),
         validator=Validator(trainer, lambda: dev.in_order(config.batch_size), _accuracy_interval),
-        resume=resume,
         label=f"{model.config.preset if ours else model.config.model_type} seed {config.seed}",
         progress=progress,
     )
     low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
     summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
-    save_final(
-        trainer.model_to_save(), tokenizer, out, settings=config.model_dump(), summary=summary, card=classifier_card
-    )
+    finish(run, trainer.model_to_save(), tokenizer, settings=config.model_dump(), summary=summary, card=classifier_card)
     trainer.accelerator.wait_for_everyone()
     return summary
 
@@ -240,15 +243,18 @@ def _longer(length: int, longest: int | None) -> str:
     return f" To read more of them: --length N{f', N up to {longest}' if longest else ''}."
 
 
-def _claim_data(out: Path, facts: dict[str, Any]) -> None:
-    """Write the facts of the data; refuse to go on with other rows, which would resume to other numbers."""
-    path = out / DATA
-    if path.is_file() and read_object(path, "sha256")["sha256"] != facts["sha256"]:
+def _bind_data(run: RunFolder, facts: dict[str, Any]) -> None:
+    """Write the facts of the data; refuse to go on with other rows, which would resume to other numbers.
+
+    Raises:
+        ValueError: the rows or the tokenizer are not those that the training was started with.
+    """
+    if DATA in run.names() and run.read(DATA)["sha256"] != facts["sha256"]:
         raise ValueError(
-            f"The training rows, or the tokenizer, are not those that {out} began with. Restore them, or use another "
-            "--out."
+            f"The training rows, or the tokenizer, are not those that {run.path} was started with. Restore them, or "
+            "choose another --out."
         )
-    write_json(path, facts)
+    run.write(DATA, facts)
 
 
 def _accuracy_interval(right: int, rows: int) -> dict[str, float]:

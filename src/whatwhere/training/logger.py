@@ -49,7 +49,7 @@ class Logger:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint keeps of the log beside its lines."""
-        return {"seconds": self.seconds, "losses": list(self._losses)}
+        return {"seconds": self.seconds, "losses": self._losses}
 
     def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
         """Go on with the log of a training that is resumed after `step`; its later lines are dropped."""

@@ -39,14 +39,13 @@ class Trainer(TrainingState):
         *,
         tokens_per_step: int,
         validator: Validator | None = None,
-        resume: bool = False,
         label: str = "training",
         progress: bool | Show = True,
     ) -> dict[str, Any]:
         """Train, log to `out/log.jsonl`, write checkpoints to `out/checkpoints`; return the facts of every summary.
 
-        With `resume`, go on from the newest complete checkpoint, from the beginning where there is none; on CPU every
-        number then equals that of an uninterrupted run. All processes have the same weights after every step.
+        Go on from the newest complete checkpoint, from the beginning where there is none; on CPU every number then
+        equals that of an uninterrupted run. All processes have the same weights after every step.
 
         Args:
             batch_at: returns this process's rows of a part of a step's batch.
@@ -64,7 +63,7 @@ class Trainer(TrainingState):
         stop = StopSignal(self.accelerator)
 
         # Resume
-        resumed = checkpointer.load() if resume else None
+        resumed = checkpointer.load()
         start = resumed or 0
         checkpointer.drop_after(start)
         logger.open()
@@ -111,8 +110,7 @@ class Trainer(TrainingState):
                 if is_stopped:
                     raise Stopped(f"after step {step:,} of {label}, with a checkpoint")
 
-        if resume:
-            checkpointer.drop_superfluous()
+        checkpointer.drop_superfluous()
         logger.close()
         return logger.summary()
 

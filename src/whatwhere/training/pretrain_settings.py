@@ -1,6 +1,7 @@
 """The settings of a pretraining, and the masked batches that they ask for."""
 
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, PositiveFloat, model_validator
@@ -24,6 +25,8 @@ BUDGET = ("steps", "tokens", "minutes")
 
 class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     """A pretraining run. Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, SCHEMES) may be given, too."""
+
+    FREE: ClassVar[tuple[str, ...]] = ("workers", "sharding")
 
     preset: str = "dstg"
     size: str = "tiny"
@@ -62,6 +65,18 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
         if self.first_length is not None and self.first_length >= self.length:
             raise ValueError(f"first_length is below length={self.length}; got {self.first_length}.")
         return self
+
+    def given(self) -> set[str]:
+        """Return the keys that have another value than the recipe's."""
+        recipe = defaults_of(self.recipe, self.size, self.preset) | {"recipe": family_of(self.preset)}
+        return {key for key in super().given() if key not in recipe or recipe[key] != getattr(self, key)}
+
+    def in_steps(self) -> Self:
+        """Return the settings with a budget of tokens turned into steps."""
+        if self.tokens is None:
+            return self
+        steps = math.ceil(self.tokens / (self.batch_size * self.length))
+        return self.model_copy(update={"steps": steps, "tokens": None})
 
     @property
     def scheme_recipe(self) -> dict[str, Any]:

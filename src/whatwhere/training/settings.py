@@ -12,8 +12,10 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
-from ..run.files import write_text
-from ..run.hashes import sha256, with_hash
+from ..run.errors import UnknownProgram
+from ..run.files import sha256, write_text
+from ..run.folder import RunFolder
+from ..run.hashes import with_hash
 from ..run.settings import Count, Share, StrictConfig
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
@@ -42,10 +44,6 @@ def trust_scheme(path: Any) -> None:
         kept = _known_schemes()
         if not kept.is_file() or digest not in kept.read_text("utf-8").split():
             write_text(kept, (kept.read_text("utf-8") if kept.is_file() else "") + digest + "\n")
-
-
-class UnknownProgram(ValueError):
-    """Code that only a file names, and nobody on this machine."""
 
 
 def check_trusted(path: Path, named_by: Path) -> None:
@@ -129,9 +127,40 @@ class SchemeConfig(StrictConfig):
             saved = self.model_copy(update={"scheme": SCHEME})
         write_text(path, with_hash(saved.as_yaml()))
 
+    def save_in(self, run: RunFolder, name: str) -> None:
+        """Write the settings of a run, together with the scheme, so that the folder is enough to go on."""
+        saved = self
+        if self.scheme is not None:
+            trust_scheme(self.scheme)
+            run.write(SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
+            saved = self.model_copy(update={"scheme": SCHEME})
+        run.write(name, saved.model_dump(mode="json"))
+
+    def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
+        """As every configuration; where both name a scheme, the text of the scheme is compared, not its path.
+
+        Raises:
+            ValueError: as every configuration, or the scheme differs from the folder's copy.
+        """
+        self.check_scheme(run.path)
+        return super().bind(run, name, free)
+
     def same_content(self, key: str, out: Path) -> bool:
-        """Whether what `key` names, otherwise than the run in `out` does, is what that run was begun with."""
-        return False
+        """As every configuration; of a scheme, which `bind` has compared."""
+        return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
+
+    @classmethod
+    def of_run(cls, run: RunFolder, name: str) -> Self:
+        """As every configuration; the scheme of the folder is loaded first.
+
+        Raises:
+            ValueError: as every configuration.
+            UnknownProgram: nobody on this machine has named the folder's scheme.
+        """
+        run.check(SCHEME, name)
+        if (run.path / name).is_file():
+            use_scheme(cls.merged(run.path / name).get("scheme"))
+        return super().of_run(run, name)
 
     @classmethod
     def load_run(cls, path: Path) -> Self:

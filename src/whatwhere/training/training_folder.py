@@ -1,0 +1,154 @@
+"""The folder of a training, whatever it trains: its settings, when it is finished, and the model that it ends with."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from ..models.card import weights_metadata
+from ..models.lengths import most_tokens
+from ..models.sentence import write_sentence_transformer
+from ..run.files import flush, read_json, read_yaml, temporary_folder, write_json, write_text
+from ..run.folder import LOG, RunFolder
+from .checkpoints import CHECKPOINTS, WEIGHTS
+from .environment import join_processes
+from .model_folder import save_model
+from .settings import SCHEME, SchemeConfig
+
+SUMMARY = "training.json"
+TRAINED = "trained"  # the step that finishes a training
+C = TypeVar("C", bound=SchemeConfig)
+_TOKENIZER = ("tokenizer", "vocab_size", "newline_token")  # keys of the tokenizer that windows were made with
+
+
+@contextmanager
+def open_training(out: str | Path, kind: str) -> Iterator[RunFolder]:
+    """Open the folder of a training for writing: in the main process, which alone writes; the others read.
+
+    Raises:
+        ValueError: as `RunFolder.open`.
+    """
+    if join_processes().is_main_process:
+        with RunFolder.open(out, kind) as run:
+            yield run
+    else:
+        yield RunFolder.at(out)
+
+
+def has_steps(run: RunFolder) -> bool:
+    """Return whether the training keeps a step after the first: a checkpoint, or the finished model."""
+    return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
+
+
+def settle_settings(config: C, run: RunFolder, name: str, free: Iterable[str] = ()) -> C:
+    """Return the settings that a training goes on with, in all its processes.
+
+    Settings and scheme bind from the first step that is kept: a training that failed before begins anew with `config`.
+
+    Args:
+        name: of the YAML file. free: keys that may differ, beside those of the configuration class.
+
+    Raises:
+        ValueError: see `StrictConfig.bind`; or the folder holds windows of another tokenizer.
+    """
+    processes = join_processes()
+    if processes.is_main_process:  # alone: a slower process would find this one's file
+        if name in run.names() and not has_steps(run):
+            _begin_anew(config, run, name)
+        else:
+            config.bind(run, name, free)
+    processes.wait_for_everyone()
+    settled = config.bind(run, name, free)
+    processes.wait_for_everyone()  # before the main process writes again
+    return settled
+
+
+def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
+    """Replace the settings of a training that keeps no step, and remove what it left.
+
+    Raises:
+        ValueError: the windows there are of another tokenizer, or the settings are damaged.
+    """
+    run.check(name)
+    out = run.path
+    if (out / "corpus" / "tokenizer").is_dir():  # which is taken as it is; `build_windows` compares the text
+        before = read_yaml(out / name, "Delete it, or choose another --out.")
+        for key in [key for key in _TOKENIZER if isinstance(before, dict) and key in before]:
+            value = getattr(config, key)
+            if before[key] != value and not config.same_content(key, out):
+                raise ValueError(
+                    f"{out / 'corpus'} holds windows of {key}={before[key]!r}, this command has {key}={value!r}. "
+                    "Delete it, or choose another --out."
+                )
+    left = [LOG, "data.json", CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
+    if config.scheme is None:
+        left.append(SCHEME)
+    if there := [path for path in left if (out / path).exists() or path in run.names()]:
+        run.remove(*there)
+    config.save_in(run, name)
+
+
+def begin(config: SchemeConfig, run: RunFolder, name: str) -> None:
+    """Write the settings of a training whose input is good: from here on the run stays, whatever happens."""
+    config.save_in(run, name)
+    if LOG in run.names():  # of a finished training whose weights are gone; lines are added again
+        run.forget(LOG)
+    run.accept()
+
+
+def finished_summary(run: RunFolder) -> dict[str, Any] | None:
+    """Return the summary of a training that is finished; None where it is not, or where its weights are gone.
+
+    Raises:
+        ValueError: a file of it is missing or not as it was written.
+    """
+    if TRAINED not in run.steps() or not all((run.path / name).is_file() for name in (SUMMARY, WEIGHTS)):
+        return None
+    run.check_step(TRAINED)
+    summary: dict[str, Any] = run.read(SUMMARY)
+    return summary
+
+
+def finish(
+    run: RunFolder,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    settings: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    card: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], str],
+    pooling: str | None = None,
+) -> None:
+    """Leave a transformers folder in the run, its weights last, and record that the training is finished.
+
+    The main process does.
+
+    Args:
+        settings: of the training. card: makes README.md of the model's configuration, the settings and the summary.
+        pooling: also make it a folder that sentence-transformers opens, with this pooling.
+    """
+    if not join_processes().is_main_process:
+        return
+    others = run.names()
+    with temporary_folder(run.path / "final") as temporary:
+        save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))
+        tokenizer.save_pretrained(temporary)
+        tokenizer_config = temporary / "tokenizer_config.json"
+        facts = read_json(tokenizer_config)
+        for how_it_was_opened in ("is_local", "local_files_only"):
+            facts.pop(how_it_was_opened, None)
+        if (longest := most_tokens(model.config)) is not None:  # so that `truncation=True` cuts where the table ends
+            facts["model_max_length"] = longest
+        write_text(tokenizer_config, json.dumps(facts, indent=2))
+        write_text(temporary / "README.md", card(model.config, settings, summary))
+        if pooling is not None:
+            write_sentence_transformer(temporary, pooling)
+        write_json(temporary / SUMMARY, summary)
+        flush(temporary)
+        moved = run.move_in(temporary, last=WEIGHTS)
+    run.record(LOG)
+    written = [name for name in others if name.endswith((".yaml", ".json", ".py"))]
+    run.done(TRAINED, files=sorted({*moved, *written, LOG}))

@@ -1,0 +1,67 @@
+"""Settings of a run: the first ones bind, free keys and equal content go on, any other key is refused by name."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from whatwhere.run.folder import RunFolder
+from whatwhere.run.settings import StrictConfig
+
+NAME = "counting.yaml"
+
+
+class Counting(StrictConfig):
+    FREE: ClassVar[tuple[str, ...]] = ("workers",)
+    steps: int = 300
+    workers: int = 1
+    text: str = "a.txt"
+    title: str = ""
+
+    def same_content(self, key: str, out: Path) -> bool:
+        return key == "text" and self.text == "copy of a.txt"
+
+
+def bound(out: Path, **values) -> Counting:
+    with RunFolder.open(out, "counting") as run:
+        config = Counting.parse(values).bind(run, NAME)
+        run.accept()
+        return config
+
+
+def test_the_first_settings_bind(tmp_path):
+    out = tmp_path / "run"
+    assert bound(out, steps=625).steps == 625
+    assert bound(out, steps=625) == Counting(steps=625)
+    with pytest.raises(ValueError) as error:
+        bound(out)
+    assert str(error.value) == (
+        f"{out} was started with steps=625, this command has steps=300 (default). Run it with only `--out {out}` to "
+        "resume, or choose another `--out`."
+    )
+    with pytest.raises(ValueError, match="started with title='', this command has title='x'\\. Run it"):
+        bound(out, title="x")  # the key that was given is named before the default one
+    assert Counting.of_run(RunFolder.at(out), NAME).steps == 625
+
+
+def test_free_keys_and_equal_content_go_on(tmp_path):
+    bound(tmp_path / "run", steps=3)
+    again = bound(tmp_path / "run", steps=3, workers=8, text="copy of a.txt")
+    assert again == Counting(steps=3, workers=8, text="copy of a.txt")
+
+
+def test_changed_or_foreign_settings_are_refused(tmp_path):
+    out = tmp_path / "run"
+    bound(out, steps=3)
+    path = out / NAME
+    whole = path.read_text()
+    path.write_text(whole.replace("steps: 3", "steps: 4"))
+    with pytest.raises(ValueError, match=r"counting.yaml is not as it was written \(hash mismatch\)"):
+        bound(out, steps=3)
+    path.unlink()
+    with pytest.raises(ValueError, match="counting.yaml is missing"):
+        bound(out, steps=3)
+    with RunFolder.open(out, "counting") as run:
+        run.write(NAME, {"steps": 3, "pace": 2})
+    with pytest.raises(ValueError, match="of a run that another version started .Unknown configuration key 'pace'"):
+        bound(out, steps=3)

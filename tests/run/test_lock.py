@@ -1,0 +1,187 @@
+"""One writer a folder, and nothing left of one that was killed."""
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+from cli_runner import environment, sentences, whatwhere
+
+from whatwhere.run.files import new_folder, sweep, sweep_beside, this_machine, write_text
+from whatwhere.run.folder import RunFolder
+from whatwhere.run.lock import LOCK, InUse, is_free, lock, writer_of
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from whatwhere.run.lock import lock
+with lock(Path(sys.argv[1]), *sys.argv[2:]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def holding(folder, *part: str) -> subprocess.Popen:
+    """A process that holds a folder, or a part of the work in it."""
+    words = [sys.executable, "-c", HOLD, str(folder), *part]
+    holder = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment())
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    return holder
+
+
+def test_what_is_said_of_a_folder_in_use_comes_whole_from_another_process(tmp_path):
+    error = InUse(tmp_path, "6810 on vm")
+    again = pickle.loads(pickle.dumps(error))
+    said = f"{tmp_path} is being written by process 6810 on vm. Wait for it, or choose another --out."
+    assert str(again) == str(error) == said and again.writer == "6810 on vm"
+
+
+def test_a_second_process_is_refused_and_a_killed_one_holds_nothing(tmp_path):
+    # Both ended with status 0, and their logs and records were mixed.
+    out = tmp_path / "deep/run"
+    with holding(out) as holder:
+        assert writer_of(out) == f"{holder.pid} on {os.uname().nodename}"
+        with (
+            pytest.raises(ValueError, match=f"run is being written by process {holder.pid} on "),
+            lock(out),
+        ):
+            pass
+        for words in (
+            ["study", "--out", str(out)],
+            ["pretrain", "--preset", "ap", "--steps", "1", "--out", str(out)],
+            ["spectra", "reference", "--out", str(out)],
+            ["geometry", "--corpus", "python-docs", "--out", str(out)],
+        ):
+            done = whatwhere(*words)
+            assert done.returncode == 2 and f"process {holder.pid} on " in done.stderr, (words, done.stderr)
+        holder.kill()
+    assert (out / LOCK).is_file() and writer_of(out) is None
+    with lock(out):
+        assert writer_of(out) is not None
+    assert not (out / LOCK).exists()
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_of_processes_that_begin_at_once_one_writes(attempt, tmp_path):
+    # A lock whose file its holder had just removed was taken by one, and the new file by another.
+    context = multiprocessing.get_context("fork")
+    counts = context.Array("i", [0, 0])  # writers now, most of them at once
+    workers = [context.Process(target=_write_often, args=(tmp_path / "run", counts)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert list(counts) == [0, 1] and [worker.exitcode for worker in workers] == [0] * 4
+
+
+def _write_often(folder, counts) -> None:
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        with suppress(InUse), lock(folder):
+            with counts.get_lock():
+                counts[0] += 1
+                counts[1] = max(counts[1], counts[0])
+            with counts.get_lock():
+                counts[0] -= 1
+
+
+def test_windows_are_made_by_one_process_and_parts_by_several(tmp_path):
+    # `windows --out RUN` held RUN/corpus and `pretrain --out RUN` held RUN, so both wrote to RUN/corpus.
+    out, text = tmp_path / "run", tmp_path / "text.txt"
+    text.write_text(sentences(60))
+    of_text = ("--out", str(out), "--corpus", str(text), "--tokenizer", "words", "--length", "16")
+    windows = ("windows", *of_text)
+    training = ("pretrain", *of_text, "--steps", "1", "--set", "batch_size=4", "--set", "model.num_hidden_layers=1")
+    study = ("study", *of_text, "--models", "ap,nope", "--steps", "1")
+
+    def refused(holder, *words) -> bool:
+        done = whatwhere(*words)
+        wanted = f"{out / 'corpus'} is being written by process {holder.pid} on "
+        assert done.returncode == 0 or (done.returncode == 2 and wanted in done.stderr), done.stderr
+        return done.returncode == 2
+
+    with holding(out / "corpus") as holder:
+        assert all(refused(holder, *words) for words in (windows, (*windows, "--part", "1/2"), training, study))
+        holder.kill()
+    with holding(out / "corpus", "1-of-2") as holder:
+        assert writer_of(out / "corpus") == f"{holder.pid} on {os.uname().nodename}"
+        assert all(refused(holder, *words) for words in (windows, (*windows, "--part", "1/2"), training))
+        assert not refused(holder, *windows, "--part", "2/2")
+        holder.kill()
+    assert not refused(holder, *training)
+    assert not list((out / "corpus").glob(".*"))
+
+
+def test_a_refused_work_leaves_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="refused"), lock(tmp_path / "a/b"):
+        raise ValueError("refused")
+    assert not list(tmp_path.iterdir())
+    write_text(tmp_path / "file", "x")
+    with (
+        pytest.raises(ValueError, match="is a file, where the folder of a run is needed"),
+        RunFolder.open(tmp_path / "file", "study"),
+    ):
+        pass
+
+
+def test_leftovers_of_killed_processes_go_and_what_was_put_aside_comes_back(tmp_path):
+    for name in (".records.parquet.123", "models/.final.99/x", "a/.b.7/c/d", ".hidden", ".keep.txt", "own/.x.5/y"):
+        write_text(tmp_path / name, name)
+    write_text(tmp_path / ".step-4.77.before/whole", "1")
+    write_text(tmp_path / ".step-5.78.before/whole", "1")
+    write_text(tmp_path / "step-5/whole", "2")
+    with holding(tmp_path / "own") as holder:
+        sweep(tmp_path, is_free)
+        holder.kill()
+    left = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
+    assert left == [".hidden", ".keep.txt", "own/.lock", "own/.writer", "own/.x.5/y", "step-4/whole", "step-5/whole"]
+    assert (tmp_path / "step-5/whole").read_text() == "2"
+
+
+def test_what_a_living_process_or_another_machine_writes_below_a_folder_stays(tmp_path):
+    # A study given again took away what its own `--only` was writing at this moment.
+    here = this_machine()
+    names = f".a.npz.{here}-{os.getppid()}", f".a.npz.{int(here, 16) ^ 1:08x}-4194303", f".b.npz.{here}-4194303"
+    for name in names:
+        write_text(tmp_path / "arrays" / name, "1")
+    sweep(tmp_path, is_free)
+    assert sorted(path.name for path in (tmp_path / "arrays").iterdir()) == sorted(names[:2])
+
+
+def test_a_kill_between_the_two_renames_of_a_folder_loses_nothing(tmp_path, monkeypatch):
+    with new_folder(tmp_path / "x") as new:
+        write_text(new / "old", "1")
+    replace, calls = os.replace, []
+
+    def dies(old, new):
+        calls.append(new)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        replace(old, new)
+
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "x") as new:
+        (new / "new").write_text("2")
+        monkeypatch.setattr(os, "replace", dies)
+    monkeypatch.undo()
+    assert not (tmp_path / "x").exists()
+    sweep(tmp_path, is_free)
+    assert (tmp_path / "x/old").read_text() == "1"
+
+
+def test_what_killed_processes_left_beside_a_folder_goes_and_nothing_else(tmp_path):
+    # `export` and `extrapolate` left .NAME.PID beside their folder, which no later call took away.
+    here = this_machine()  # process numbers are below 4194303
+    gone = tmp_path / f".out.{here}-4194303", tmp_path / ".out.4194302.before"
+    living = f".out.{here}-{os.getppid()}", f".out.{int(here, 16) ^ 1:08x}-4194303"  # the latter on another machine
+    others = [tmp_path / name for name in (*living, f".other.{here}-4194303", ".out.notes", "out")]
+    for folder in (*gone, *others):
+        folder.mkdir()
+    sweep_beside(tmp_path / "out")
+    assert not any(folder.exists() for folder in gone) and all(folder.is_dir() for folder in others)
+    (tmp_path / ".new.4194303.before").mkdir()
+    sweep_beside(tmp_path / "new")
+    assert (tmp_path / "new").is_dir()
