@@ -30,7 +30,7 @@ from whatwhere.report import comparison_page, open_runs, page_of, references
 from whatwhere.report.folder import load_run
 from whatwhere.report.page import Page
 from whatwhere.report.pages import study_page
-from whatwhere.run.hashes import forget_hashes
+from whatwhere.run.folder import MANIFEST
 from whatwhere.study.tables import run_spectra
 
 HERE = Path(__file__).parent
@@ -112,7 +112,7 @@ def spectra(folder: Path) -> Path:
     facts = folder / "spectra" / "spectra.json"
     of_the_day = ("machine", "versions", "started", "seconds", "command")
     told = json.loads(facts.read_text().replace(f"{folder}/", ""))
-    forget_hashes(folder / "spectra")
+    (folder / "spectra" / MANIFEST).unlink()
     facts.write_text(json.dumps({k: v for k, v in told.items() if k not in of_the_day}))
     return folder / "spectra"
 

@@ -89,7 +89,6 @@ ALLOWED = {
     "report/page.py": 1,  # a table, within new_folder
     "run/folder.py": 1,  # a library's files move in, recorded before
     "run/formats.py": 2,  # to a file that new_file opened
-    "run/locks.py": 1,  # a folder that was put aside is put back
     "training/checkpoints.py": 1,  # other processes' shares move into new_folder
     "training/memory.py": 1,  # /proc/self/clear_refs
 }

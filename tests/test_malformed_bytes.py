@@ -48,7 +48,7 @@ from whatwhere.records.record import read_records
 from whatwhere.report import page_of
 from whatwhere.report.explorer import load_explorer
 from whatwhere.run.files import write_arrays
-from whatwhere.run.hashes import check_files, write_hashes
+from whatwhere.run.folder import RunFolder
 from whatwhere.run.status import run_status
 from whatwhere.study.settings import StudyConfig
 from whatwhere.study.tables import run_spectra
@@ -95,7 +95,6 @@ READERS = {
     ),
     **{f"retrieval/cranfield/{name}": (text.encode(), cranfield) for name, text in CRANFIELD.items()},
     "vocab.txt": (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n##b\n", load_tokenizer),
-    "hashes.json": (b'{"a": "00", "b/c": "11"}', lambda path: check_files(path.parent)),
     "SST-2/train.tsv": (
         b"sentence\tlabel\na fine film\t1\na bad one\t0\n",
         lambda path: read_task(TASKS["sst-2"], path.parent.parent, "train"),
@@ -132,7 +131,7 @@ def test_mutations_of_a_valid_file_are_read_or_refused_by_name(tmp_path, name, d
         read(path)
     except (ValueError, OSError) as error:
         line = line_of(error)
-        assert str(tmp_path) in line and (Path(name).name in line or name == "hashes.json"), line
+        assert str(tmp_path) in line and Path(name).name in line, line
 
 
 STEP = {"step": 1, "tokens": 9, "loss": 2.5, "tokens_per_second": 1.5, "waiting": 0.1, "memory_peak_bytes": 9}
@@ -148,7 +147,9 @@ def linear() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
 
 def restored(folder: Path) -> None:
     """A training goes on from a checkpoint; its hashes are those of the files that are there."""
-    write_hashes(folder)
+    (folder / "manifest.jsonl").unlink(missing_ok=True)
+    run = RunFolder.at(folder)
+    run.record(*run.unrecorded())
     module, optimizer = linear()
     checkpoints.restore(checkpoints.check(folder), module, [optimizer])
 
@@ -189,11 +190,11 @@ def folders(tmp_path_factory) -> Path:
         put(base, f"model/{name}", (Path(ww.reference()) / name).read_bytes())
     text = put(base, "t.txt", "".join(f"The {i}. cat sat on the mat by the door.\n\n" for i in range(60)))
     build_windows(open_source(text), load_tokenizer(ww.reference()), base / "windows", length=32, progress=False)
-    put(base, "windows/hashes.json", {})
+    (base / "windows/manifest.jsonl").unlink()
     make_study(base / "study", models=("dstg",), layers=1, steps=200)
     lines = [STEP, {"step": 1, "tokens": 9, "validation_loss": 2.5}]
     files = {"pretrain.yaml": "steps: 5\npreset: dstg\n", "log.jsonl": "\n".join(map(json.dumps, lines))}
-    files |= {"training.json": {"seconds": 2.5, "steps": 5}, "model.safetensors": "", "hashes.json": {}}
+    files |= {"training.json": {"seconds": 2.5, "steps": 5}, "model.safetensors": ""}
     for name, content in files.items():
         put(base, f"run/{name}", content)
     module, optimizer = linear()
@@ -212,7 +213,7 @@ def folders(tmp_path_factory) -> Path:
     make_run(base / "geometry", corpora=["reviews"], positions=8, models=[])
     np.save(base / "t.npy", np.random.default_rng(0).normal(size=(8, 4)))
     run_spectra([base / "t.npy"], base / "spectra")
-    put(base, "spectra/hashes.json", {})
+    (base / "spectra/manifest.jsonl").unlink()
     put(base, "pieces/runs/m/sst2/all.json", {"scores": [[0.5, 0.25, 0.4], [0.5, 0.5, 0.5]], "rows": 9})
     write_arrays(PIECE.file(base / "pieces", ".npz"), {"predicted": np.zeros((3, 9))})
     return base
@@ -239,5 +240,4 @@ def test_a_valid_file_of_each_kind_is_read(tmp_path, folders):
         read(folders / name.partition("/")[0])
     put(tmp_path, "config-none.yaml", SPANS)
     for name, (whole, read) in READERS.items():
-        if name != "hashes.json":  # whose files are not there
-            read(put(tmp_path, name, whole))
+        read(put(tmp_path, name, whole))

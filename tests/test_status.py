@@ -6,8 +6,10 @@ import time
 import pytest
 from cli_runner import whatwhere
 
+from whatwhere.evaluation.family import Piece
 from whatwhere.run.files import append_line, read_lines, write_text
-from whatwhere.run.locks import locked
+from whatwhere.run.folder import RunFolder
+from whatwhere.run.lock import lock
 from whatwhere.run.status import run_status, status_text
 
 LINE = {"step": 20, "tokens": 2000, "loss": 4.5, "tokens_per_second": 50.0, "waiting": 0.3, "memory_peak_bytes": 7}
@@ -26,7 +28,7 @@ def test_a_training_that_runs_tells_how_far_it_is(tmp_path):
     run = begun(tmp_path / "run")
     (found,) = run_status(run)
     assert found["state"] == "stopped" and found["holder"] is None and found["checkpoint"] == 10
-    with locked(run):
+    with lock(run):
         (found,) = run_status(run)
     assert found["state"] == "running" and found["holder"]
     assert (found["step"], found["steps"], found["loss"], found["validation_loss"]) == (20, 100, 4.5, 6.0)
@@ -47,7 +49,7 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch):
     write_text(run / "not-finite-0.npz", "")
     clock = time.time() + 600
     monkeypatch.setattr(time, "time", lambda: clock)  # as after a jump of the clock, too
-    with locked(run):
+    with lock(run):
         trouble = run_status(run)[0]["trouble"]
     assert trouble[0] == "its loss is nan" and trouble[1].endswith("not-finite-0.npz")
     assert trouble[2] == "nothing was logged for 10 minutes"
@@ -68,10 +70,12 @@ def test_a_study_counts_its_models_and_an_evaluation_its_pieces(tmp_path):
     found = run_status(tmp_path / "s")
     assert (found[0]["models"], found[0]["finished"], found[0]["state"]) == (4, 1, "stopped")
     assert {each["state"] for each in found[1:]} == {"finished", "stopped"}
-    write_text(tmp_path / "e/squad.yaml", "models: [a]\n")
-    for name in ("short-seed-0", "short-seed-0-answers", "short-seed-0-spans"):
-        write_text(tmp_path / f"e/runs/a/squad/{name}.json", "{}")
-    assert run_status(tmp_path / "e")[0]["pieces"] == 1
+    with RunFolder.open(tmp_path / "e", "squad") as run:
+        run.write("squad.yaml", {"models": ["a"]})
+        Piece("a", "a", False, "squad", seed=0).write(tmp_path / "e", {}, answers={}, spans={})
+        (evaluation,) = run_status(tmp_path / "e")
+        assert (evaluation["pieces"], evaluation["state"]) == (1, "running")
+    assert run_status(tmp_path / "e")[0]["state"] == "stopped"
 
 
 def test_the_verb_and_a_folder_without_a_run(tmp_path):

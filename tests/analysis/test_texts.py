@@ -1,7 +1,6 @@
 """Attention of every head in a text: equal to the model's own, term by term; bytes on disk; files whole or not at
 all."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +10,7 @@ from encoder_models import VOCAB, build
 
 from whatwhere.analysis.texts import LEVELS, quantise, repeated_text, save_texts, shown_tokens, text_maps
 from whatwhere.models.lengths import most_tokens
+from whatwhere.run.folder import RunFolder
 
 IDS = np.array([2, *np.random.default_rng(0).integers(5, VOCAB, 10), 3])
 NAMES = [str(i) for i in range(len(IDS))]
@@ -117,29 +117,33 @@ def test_the_example_has_the_shape_of_the_figure():
 def test_files_hold_what_was_computed_and_a_second_writing_replaces(tmp_path):
     model = build("dstg")
     texts = [("one", IDS), ("two", IDS[:7])]
-    path = save_texts(tmp_path, model, Tokenizer(), texts, name="a/b", seed=0)
-    save_texts(tmp_path, build("rope"), Tokenizer(), texts, name="rope", seed=None)
-    save_texts(tmp_path, model, Tokenizer(), texts[:1], name="a/b", seed=0, profile={"lags": np.arange(3)})
-    assert path == tmp_path / "arrays/explorer-a_b-seed-0.npz"
-    names = {"explorer.json", "explorer-a_b-seed-0.npz", "explorer-rope.npz", "attention-a_b-seed-0.npz"}
-    assert {p.name for p in tmp_path.rglob("*") if p.is_file()} == names
-    first, second = json.loads((tmp_path / "explorer.json").read_text())
+    out = tmp_path / "s"
+    with RunFolder.open(out, "study") as run:
+        file = save_texts(run, model, Tokenizer(), texts, name="a/b", seed=0)
+        save_texts(run, build("rope"), Tokenizer(), texts, name="rope", seed=None)
+        save_texts(run, model, Tokenizer(), texts[:1], name="a/b", seed=0)
+        assert file == "arrays/explorer-a_b-seed-0.npz"
+        assert run.names() == [file, "arrays/explorer-rope.npz", "explorer.json"]
+        first, second = run.read("explorer.json")
+        arrays = run.read(file)
     assert (first["name"], first["seed"], first["terms"], first["missing"]) == ("a/b", 0, TERMS["dstg"], "")
     assert [t["title"] for t in first["texts"]] == ["one"] and first["texts"][0]["tokens"][0] == "<b>2</b>"
     assert second["file"] == "arrays/explorer-rope.npz" and "one term" in second["missing"]
-    with np.load(path, allow_pickle=False) as arrays:
-        assert set(arrays.files) == {"levels", *(f"0.{t}" for t in TERMS["dstg"])}
-        found = arrays["levels"][arrays["0.absolute"]]
-    np.testing.assert_allclose(found, text_maps(model, IDS, NAMES).weights["absolute"], atol=0.004)
+    assert set(arrays) == {"levels", *(f"0.{t}" for t in TERMS["dstg"])}
+    weights = arrays["levels"][arrays["0.absolute"]]
+    np.testing.assert_allclose(weights, text_maps(model, IDS, NAMES).weights["absolute"], atol=0.004)
 
 
 def test_a_damaged_index_is_refused(tmp_path):
-    (tmp_path / "explorer.json").write_text('{"half')
-    with pytest.raises(ValueError, match="is not complete JSON.*Delete it and write the texts of every model again"):
-        save_texts(tmp_path, build("dstg"), Tokenizer(), [("one", IDS)], name="dstg", seed=0)
-    assert not list(tmp_path.glob("arrays/*"))
+    with RunFolder.open(tmp_path / "s", "study") as run:
+        run.write("explorer.json", [])
+        run.accept()
+        (tmp_path / "s/explorer.json").write_text('{"half')
+        with pytest.raises(ValueError, match="explorer.json is not as it was written"):
+            save_texts(run, build("dstg"), Tokenizer(), [("one", IDS)], name="dstg", seed=0)
+    assert not list(tmp_path.glob("s/arrays/*"))
 
 
 def test_nothing_is_written_for_no_text(tmp_path):
     with pytest.raises(ValueError, match="no text to save"):
-        save_texts(tmp_path, build("dstg"), Tokenizer(), [], name="dstg", seed=0)
+        save_texts(RunFolder.at(tmp_path), build("dstg"), Tokenizer(), [], name="dstg", seed=0)

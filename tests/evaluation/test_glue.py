@@ -25,6 +25,7 @@ from whatwhere.evaluation.grid import pieces
 from whatwhere.evaluation.tuning import halves
 from whatwhere.records.record import select
 from whatwhere.run.files import write_arrays, write_json
+from whatwhere.run.folder import RunFolder
 
 # Header and a row of each table as released; CoLA has no header, MRPC's begins with a byte-order mark.
 RELEASE = {
@@ -263,7 +264,7 @@ def test_a_regression_predicts_scores_and_not_their_mean_alone(tmp_path):
     out = tmp_path / "o"
     out.mkdir()
     config = GlueConfig.parse({"models": ["reference"], "tasks": ["sts-b"], "data": str(tmp_path), "rates": [2e-5]})
-    config.save_run(out / GLUE.file)
+    config.save_in(RunFolder.at(out), GLUE.file)
     (piece, *_) = pieces(config)
     fine_tune(str(out), piece, lambda *state: None)
     said = piece.arrays(out)

@@ -25,6 +25,7 @@ from whatwhere.models.open import open_model
 from whatwhere.records.record import Record, read_records
 from whatwhere.report.figures import longer
 from whatwhere.report.folder import Run
+from whatwhere.run.folder import RunFolder
 from whatwhere.study import benchmarks as evaluate
 
 N = 96
@@ -354,7 +355,7 @@ def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tm
     (tmp_path / "ap/pretrain.yaml").write_text("length: 64\n")
     config = LengthConfig.parse({"models": [str(tmp_path / "ap")], "to": 256, "windows": [0, 16]})
     assert [p.part for p in _pieces(config)] == ["in-pieces", "as-it-is", "as-it-is-w16"]
-    config.save_run(tmp_path / "out/length.yaml")
+    config.save_in(RunFolder.at(tmp_path / "out"), "length.yaml")
     (tmp_path / "ap/pretrain.yaml").write_text("length: 64\nsubset: true\ncorpus: here\n")
     found = about(str(tmp_path / "ap"), 256)
     assert (found.trained, found.reads, found.spread, found.corpus) == (64, 512, True, "here")

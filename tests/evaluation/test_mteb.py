@@ -25,6 +25,7 @@ from whatwhere.evaluation.local_tasks import LOCAL, local_task
 from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, run_task, text_vectors
 from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
+from whatwhere.run.folder import RunFolder
 from whatwhere.study import benchmarks as evaluate
 from whatwhere.study.benchmarks import evaluation_text, run_evaluation
 
@@ -216,7 +217,7 @@ def test_what_is_finished_stays_and_poolings_models_and_simcse_are_added(data, r
     put(tmp_path / "text.txt", sentences(60))
     kept = run[0] / "runs/reference/STSBenchmark-local/mean.json"
     before = kept.stat().st_mtime_ns, (run[0] / "mteb.yaml").read_text(encoding="utf-8")
-    with pytest.raises(ValueError, match="holds a run with steps=250, now steps=3"):
+    with pytest.raises(ValueError, match="was started with steps=250, this command has steps=3"):
         run_evaluation(MTEB, config(data, steps=3), run[0], progress=False)
     out = tmp_path / "out"
     more = {"tasks": ["STSBenchmark-local"], "corpus": str(tmp_path / "text.txt"), "steps": 2, "untrained": True}
@@ -290,7 +291,7 @@ def test_simcse_reads_the_training_windows_of_the_models_own_run_or_else_python_
     def tuned(out, *models, corpus=None):
         more = {"models": list(map(str, models)), "contrastive": True, "steps": 1, "corpus": corpus and str(corpus)}
         (tmp_path / out).mkdir()
-        config(data, **more).save_run(tmp_path / out / MTEB.file)
+        config(data, **more).save_in(RunFolder.at(tmp_path / out), MTEB.file)
         for piece in pieces(config(data, **more))[: len(models)]:  # SimCSE comes first
             run_task(str(tmp_path / out), piece, lambda *state: None)
         return [path.read_bytes() for path in sorted((tmp_path / out).glob("models/*/*/model.safetensors"))]

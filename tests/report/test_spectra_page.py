@@ -13,7 +13,7 @@ from whatwhere.report import write_report
 from whatwhere.report.folder import load_run
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import spectra_page
-from whatwhere.run.hashes import forget_hashes
+from whatwhere.run.folder import MANIFEST
 from whatwhere.study.tables import run_spectra
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
@@ -73,7 +73,7 @@ def test_a_grid_of_patches_and_models_left_out_are_caveats(folder, tmp_path):
     ViTModel(ViTConfig(**SIZES, image_size=32, patch_size=8)).save_pretrained(tmp_path / "vit")
     run_spectra([tmp_path / "vit"], tmp_path / "out")
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
-    forget_hashes(tmp_path / "out")
+    (tmp_path / "out" / MANIFEST).unlink()
     (tmp_path / "out/spectra.json").write_text(json.dumps(facts | {"left_out": ["rope"]}))
     grid, left = spectra_page(load_run(tmp_path / "out")).caveats
     assert "`vit` are patches of a picture" in grid and left.endswith("`rope`.")
@@ -84,7 +84,7 @@ def test_names_from_outside_stay_text(tmp_path, hostile_texts):
     run_spectra([tmp_path / "t.npy"], tmp_path / "out")
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
     facts["tables"][0]["source"] = facts["command"] = hostile_texts[0]
-    forget_hashes(tmp_path / "out")
+    (tmp_path / "out" / MANIFEST).unlink()
     (tmp_path / "out/spectra.json").write_text(json.dumps(facts))
     page = write_report(tmp_path / "out").read_text(encoding="utf-8")
     assert hostile_texts[0] not in page

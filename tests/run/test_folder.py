@@ -276,6 +276,57 @@ def test_two_handles_see_each_others_lines(tmp_path):
         assert worker.is_done("x")
 
 
+def test_two_workers_killed_before_their_renames_lose_nothing(tmp_path, monkeypatch):
+    """Only the last line of the folder was open, so that of the first worker told of a file that was never there."""
+    out = tmp_path / "run"
+    with RunFolder.open(out, "study") as run:
+        run.write("a.txt", "before")
+
+    def kill(*paths):
+        raise Killed
+
+    with RunFolder.open(out, "study") as run:
+        for name in ("a.txt", "b.txt"):
+            worker = RunFolder.at(out)
+            with monkeypatch.context() as patch, pytest.raises(Killed):
+                patch.setattr(files.os, "replace", kill)
+                worker.write(name, "after")
+        RunFolder.at(out).write("c.txt", "c")
+        assert list(run.problems()) == []
+    with RunFolder.open(out, "study") as run:
+        assert run.names() == ["a.txt", "c.txt"] and run.read("a.txt") == "before"
+    (out / "a.txt").write_text("after")
+    assert len(verify(out)[1]) == 1
+
+
+def test_a_part_leaves_open_what_another_part_is_writing(tmp_path, monkeypatch):
+    """A part that ended took back the line of a file that another one was about to rename."""
+    out = tmp_path / "run"
+    with RunFolder.open(out, "study", part="first") as first:
+        replace = os.replace
+
+        def rename(source, target):
+            if target == out / "a.txt":
+                with RunFolder.open(out, "study", part="second") as second:
+                    second.done("second")
+            replace(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(files.os, "replace", rename)
+            first.write("a.txt", "a")
+    assert RunFolder.at(out).read("a.txt") == "a" and verify(out) == (1, [])
+
+
+def test_a_step_keeps_small_results(tmp_path):
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        assert run.step("budget") is None
+        run.done("budget", inputs={"minutes": 2}, facts={"steps": 7, "seconds": {"ap": 0.5}})
+        assert run.facts("budget") == {"steps": 7, "seconds": {"ap": 0.5}}
+        assert run.step("budget")["inputs"] == {"minutes": 2}
+        run.write("a.txt", "a")
+        assert run.hash_of("a.txt") == files.sha256(tmp_path / "run/a.txt")
+
+
 def test_a_created_folder_is_whole_or_absent(tmp_path):
     with pytest.raises(Killed), RunFolder.create(tmp_path / "model", "model") as folder:
         (folder / "config.json").write_text("{}")

@@ -73,7 +73,7 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
     assert (out / "report.html").is_file()
     again = run_evaluation(counted, config(data, tasks=["rte"]), out, progress=False)  # no word of untrained models
     assert again["done"] == 8 and len(done) == 8
-    with pytest.raises(ValueError, match="holds a run with recipe='short', now recipe='dstg'"):
+    with pytest.raises(ValueError, match="was started with recipe='short', this command has recipe='dstg'"):
         run_evaluation(counted, config(data, recipe="dstg"), out, progress=False)
 
 
@@ -112,7 +112,7 @@ def test_what_a_stopped_piece_had_begun_is_removed(data, tmp_path, monkeypatch, 
     with pytest.raises(ValueError, match="^one line.$"):
         run_evaluation(replace(GLUE, work=begin_or_fail), config(data, seeds=2), tmp_path / "out", progress=False)
     assert sorted(path.name for path in (tmp_path / "out").rglob("*") if path.name != "sst-2") == [
-        *("glue.yaml", "reference", "runs"),
+        *("glue.yaml", "manifest.jsonl", "reference", "runs"),
     ]
 
 

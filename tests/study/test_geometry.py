@@ -103,8 +103,8 @@ def test_second_run_uses_the_counts_again(run):
     run_geometry(config, out, progress=False)
     assert (out / "counts/three.npz").stat().st_mtime_ns == before
     config = GeometryConfig.load(out / "geometry.yaml", ["align=relative", "intervals=false"])
-    run_geometry(config, out, progress=False)
-    assert Counts.load(out / "counts/three.npz").align == "relative"
+    with pytest.raises(ValueError, match="was started with align='start', this command has align='relative'"):
+        run_geometry(config, out, progress=False)
 
 
 def test_a_run_that_was_stopped_while_it_counted_goes_on(run, tmp_path, monkeypatch):
@@ -153,7 +153,7 @@ def test_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "report.html").write_text("mine")
     config = GeometryConfig(corpora=[THREE], tokenizer="words", positions=16)
-    with pytest.raises(ValueError, match="holds no geometry run .*geometry.yaml is missing.. Give a new folder"):
+    with pytest.raises(ValueError, match="holds no geometry run .manifest.jsonl is missing.. Choose another --out"):
         run_geometry(config, tmp_path, progress=False)
     with pytest.raises(ValueError, match="is a file, where the folder of a run is needed"):
         run_geometry(config, tmp_path / "notes.txt", progress=False)

@@ -1,7 +1,7 @@
 """A small study from text to report: killed and continued, one number of steps for all, every number from a record."""
 
-import fcntl
 import json
+import multiprocessing
 import re
 from collections import Counter
 from threading import Timer
@@ -15,11 +15,12 @@ from run_files import logged, missing, unexplained
 from whatwhere.encoder import PRESETS
 from whatwhere.records.record import read_records, select
 from whatwhere.run.files import read_json, read_lines
-from whatwhere.run.hashes import HASHES, verify
-from whatwhere.run.locks import waiting_for
-from whatwhere.study.outputs import write_results
+from whatwhere.run.folder import RunFolder, verify
+from whatwhere.run.lock import lock
+from whatwhere.study.model_task import train_and_measure
+from whatwhere.study.results import save_results
 from whatwhere.study.settings import StudyConfig
-from whatwhere.study.study import Study, run_models, run_study
+from whatwhere.study.study import PREPARING, run_models, run_study
 
 VALUES = {
     "length": 32,
@@ -97,27 +98,20 @@ def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
         (named,) = (names for names in logged("A study") if event in names)
         assert facts <= named and named - facts <= set(events), event
     # An own scheme, --minutes, a model that adds positions to words, enough text to measure its positions.
-    others = {"scheme.py", "budget.json", "arrays/correlations-*-seed-*.npz", "arrays/geometry-corpus.npz"}
+    others = {"scheme.py", "arrays/correlations-*-seed-*.npz", "arrays/geometry-corpus.npz"}
     assert missing(whole, "A study") == others and not missing(whole, "Windows")
     verdicts = json.loads(whatwhere("claims", str(whole), "--json").stdout)
     own = [{key: value for key, value in claim.items() if key != "reference"} for claim in verdicts]
     assert own == json.loads((whole / "claims.json").read_text())
     assert set(verdicts[0]) >= {"id", "claim", "verdict", "value", "low", "high", "paper_value", "scale"}
-    # What is gone is made again, and a torn line of the log costs itself: such studies never healed.
-    (broken / "arrays/attention-rope-seed-0.npz").unlink()
+    # What is damaged is refused, what is gone is made again, and a torn line of the log costs itself: such studies
+    # never healed.
     texts = json.loads((broken / "explorer.json").read_text())
     (broken / "explorer.json").write_text(json.dumps(texts[:1]))
-    for changed in ("explorer.json", "models/rope/seed-0/training.json"):  # was taken over, and hashed anew
-        told = whatwhere("study", "--out", str(broken))
-        assert told.returncode == 2 and f"{broken / changed} is not as it was written" in told.stderr, told.stderr
-        if changed == "explorer.json":
-            (broken / HASHES).unlink()  # from here on as a study that was killed
-            measured = broken / "models/rope/seed-0/training.json"
-            held = measured.read_text()
-            measured.write_text(held.replace('"seed": 0', '"seed": 1'))
-    assert held != measured.read_text()
-    measured.write_text(held)
-    (broken / "arrays/attention-rope-seed-0.npz").unlink(missing_ok=True)
+    told = whatwhere("study", "--out", str(broken))
+    assert told.returncode == 2 and f"{broken / 'explorer.json'} is not as it was written" in told.stderr, told.stderr
+    (broken / "explorer.json").unlink()
+    (broken / "arrays/attention-rope-seed-0.npz").unlink()
     with (broken / "log.jsonl").open("ab") as log:
         log.write(b'{"event": "of another program"}\n{"seconds": 3.1, "eve')  # the first: KeyError
     again = whatwhere("study", "--out", str(broken))
@@ -171,7 +165,8 @@ def test_several_processes_do_a_model_each_and_the_last_writes_the_report(argume
     first.finish()
     second.finish()
     # It took one more call.
-    assert (shared / "report.html").is_file() and len(list(shared.glob("models/*/seed-0/measured.json"))) == 2
+    assert (shared / "report.html").is_file()
+    assert {"measured dstg/0", "measured rope/0"} <= RunFolder.at(shared).steps().keys()
     assert not [path for path in shared.rglob(".*") if path.is_file()] and not verify(shared)[1]
     assert any(line["event"] == "report" for line in read_lines(shared / "log.jsonl"))
     trained = (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns
@@ -196,49 +191,93 @@ def test_several_processes_do_a_model_each_and_the_last_writes_the_report(argume
     assert "Give --steps with --only" in whatwhere(*minutes).stderr and not (tmp_path / "new").exists()
 
 
-def test_while_another_writes_the_report_the_last_model_leaves_it_to_that(arguments, tmp_path):
+def _hold(folder, part, ready, end):
+    with lock(folder, part):
+        ready.set()
+        end.wait(60)
+
+
+@pytest.fixture
+def held():
+    """Begin a process that holds a folder or a part of it; its number and how it lets go."""
+    context = multiprocessing.get_context("fork")
+    begun = []
+
+    def hold(folder, part):
+        ready = context.Event()
+        end = context.Event()
+        process = context.Process(target=_hold, args=(folder, part, ready, end))
+        process.start()
+        begun.append((process, end))
+        assert ready.wait(60)
+        return process.pid, end
+
+    yield hold
+    for process, end in begun:
+        end.set()
+        process.join()
+
+
+def test_the_last_model_leaves_the_report_to_another_process(arguments, tmp_path, held, monkeypatch):
+    """One process draws the report while the other ends its model."""
     values = {"steps": 3, "inside": False, "at_once": 1, "models": ["rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
-    tmp_path.joinpath(".lock").write_text("6810 on vm")
-    with tmp_path.joinpath(".lock").open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        assert run_models(config, tmp_path, ["rope/0"], progress=False) is None
-    assert not (tmp_path / "report.html").exists()
-    assert run_models(config, tmp_path, ["rope/0"], progress=False) == tmp_path / "report.html"
+    ends = []
+
+    def trained(task, show):
+        summary = train_and_measure(task, show)
+        ends.append(held(tmp_path / "s", "another")[1])
+        return summary
+
+    monkeypatch.setattr("whatwhere.study.study.train_and_measure", trained)
+    assert run_models(config, tmp_path / "s", ["rope/0"], progress=False) is None
+    assert not (tmp_path / "s/report.html").exists()
+    ends[0].set()
+    with lock(tmp_path / "s", "another"):
+        pass
+    assert run_models(config, tmp_path / "s", ["rope/0"], progress=False) == tmp_path / "s/report.html"
 
 
-def test_who_waits_for_the_windows_says_so_once(tmp_path, monkeypatch, capsys):
-    # "waiting: why Another process is writing to ..." came every five seconds.
-    monkeypatch.setattr("whatwhere.run.locks.WAIT", 0.01)
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    (folder / ".lock").write_text("6810 on vm")
-    with (folder / ".lock").open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        Timer(0.1, fcntl.flock, (held, fcntl.LOCK_UN)).start()
-        with waiting_for(folder, Study(StudyConfig.parse({"steps": 3}), tmp_path).say):
-            pass
-    waiting, going_on = (line.partition("] ")[2] for line in capsys.readouterr().err.splitlines())
-    assert waiting == f"waiting for process 6810 on vm, which writes to {folder}"
-    assert going_on == f"going on: process 6810 on vm is done with {folder}"
-    lines = [[line["event"], line["process"], line["folder"]] for line in read_lines(tmp_path / "log.jsonl")]
-    assert lines == [[event, "6810 on vm", str(folder)] for event in ("waiting", "waited")]
+def test_a_process_waits_while_another_prepares_the_study(arguments, tmp_path, held, monkeypatch, capsys):
+    """A line "waiting: why Another process is writing to ..." came every five seconds."""
+    monkeypatch.setattr("whatwhere.study.study.WAIT", 0.01)
+    values = {"steps": 3, "inside": False, "models": ["rope"]}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
+    pid, end = held(tmp_path / "s", PREPARING)
+    Timer(0.3, end.set).start()
+    run_models(config, tmp_path / "s", ["rope/0"])
+    said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines() if "] " in line]
+    waiting, going_on = (line for line in said if f"process {pid} on" in line)
+    assert waiting.startswith(f"waiting for process {pid} on ") and waiting.endswith(f"which prepares {tmp_path / 's'}")
+    assert going_on.startswith(f"going on: process {pid} on ")
+    events = [line["event"] for line in read_lines(tmp_path / "s/log.jsonl")]
+    assert events[:2] == ["waiting", "waited"] and events.count("waiting") == 1
+
+
+def test_a_whole_study_refuses_single_models(arguments, tmp_path, held):
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3})
+    pid, _ = held(tmp_path / "s", "")
+    with pytest.raises(ValueError, match=f"is being written by process {pid} on"):
+        run_models(config, tmp_path / "s", ["rope/0"], progress=False)
 
 
 def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch):
     pages = []
 
     def noted(*given):
-        path = write_results(*given)
+        path = save_results(*given)
         pages.append((path.read_text(encoding="utf-8"), read_json(path.parent / "study.json")))
         return path
 
-    monkeypatch.setattr("whatwhere.study.study.write_results", noted)
+    monkeypatch.setattr("whatwhere.study.results.save_results", noted)
     values = {"steps": 3, "inside": False, "at_once": 1, "models": ["dstg", "rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config, tmp_path / "s", progress=False)
     (first, began), (last, ended) = pages
-    assert "1 of 2 models so far: this page is written anew after each." in first and "models so far" not in last
+    assert (
+        "1 of 2 models so far: this page is drawn again when every model of a seed is measured." in first
+        and "models so far" not in last
+    )
     assert [m["name"] for m in began["models"]] == ["dstg"] and len(ended["models"]) == ended["planned"] == 2
 
 
@@ -252,8 +291,7 @@ def test_weights_that_are_not_as_trained_are_not_measured(arguments, tmp_path):
         ("models/rope/seed-0/checkpoints/step-0/model.safetensors", "models/rope/seed-0/records.parquet"),
         ("models/rope/seed-0/log.jsonl", "models/rope/seed-0/records.parquet"),
     ):
-        for left in (gone, "hashes.json"):
-            (out / left).unlink(missing_ok=True)
+        (out / gone).unlink(missing_ok=True)
         whole = (out / name).read_bytes()
         (out / name).write_bytes(
             whole.replace(b'"loss": ', b'"loss": 1', 1) if "log" in name else whole[:-4] + b"\1" * 4
@@ -261,13 +299,6 @@ def test_weights_that_are_not_as_trained_are_not_measured(arguments, tmp_path):
         with pytest.raises(ValueError, match=f"{name} is not as it was written"):
             run_study(config, out, progress=False)
         (out / name).write_bytes(whole)
-    run_study(config, out, progress=False)
-    (out / "hashes.json").unlink()
-    known = (out / "models/rope/seed-0/hashes.json").read_bytes()
-    (out / "models/rope/seed-0/hashes.json").unlink()
-    with pytest.raises(ValueError, match="models/rope/seed-0/hashes.json is missing. Use a complete copy"):
-        run_study(config, out, progress=False)
-    (out / "models/rope/seed-0/hashes.json").write_bytes(known)
     run_study(config, out, progress=False)
     assert not verify(out)[1]
 
@@ -323,8 +354,7 @@ def test_a_budget_that_buys_too_few_steps_says_how_many_minutes_would_do(tmp_pat
     )
     assert found, said
     assert (
-        int(found[1]) == json.loads((tmp_path / "s/budget.json").read_text())["steps"]
-        and int(found[3].replace(",", "")) >= 1
+        int(found[1]) == RunFolder.at(tmp_path / "s").facts("budget")["steps"] and int(found[3].replace(",", "")) >= 1
     )
 
 
@@ -335,17 +365,13 @@ def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments
         "models": ["ap", "nope"],
     }
     run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
-    steps = json.loads((tmp_path / "s/budget.json").read_text())["steps"]
+    steps = RunFolder.at(tmp_path / "s").facts("budget")["steps"]
     records = read_records(tmp_path / "s/records.parquet")
     assert {r.value for r in select(records, metric="steps")} == {float(steps)}
     (tmp_path / "s/report.html").unlink()
     run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
-    assert json.loads((tmp_path / "s/budget.json").read_text())["steps"] == steps
+    assert RunFolder.at(tmp_path / "s").facts("budget")["steps"] == steps
     assert (tmp_path / "s/report.html").exists()
-    text = (tmp_path / "s/budget.json").read_text()
-    (tmp_path / "s/budget.json").write_text(text.replace(f'"steps": {steps}', f'"steps": {steps + 1}'))
-    with pytest.raises(ValueError, match=r"budget.json is not as it was written \(its hash differs\). Use a complete"):
-        run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)  # was: models of other steps beside these
 
 
 def test_matched_models_cost_the_same_and_a_resumed_study_keeps_their_widths(arguments, tmp_path):
@@ -383,9 +409,10 @@ def test_all_presets_and_the_recipe_of_the_first():
 
 
 def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
-    config = StudyConfig.load(arguments[2])
-    config.save(tmp_path / "s/study.yaml")
-    with pytest.raises(ValueError, match="holds a study|holds a run with length=32, now length=16"):
+    with RunFolder.open(tmp_path / "s", "study") as run:
+        StudyConfig.load(arguments[2]).bind(run, "study.yaml")
+        run.accept()
+    with pytest.raises(ValueError, match="was started with length=32, this command has length=16. Run it with only"):
         run_study(StudyConfig.load(arguments[2], ["length=16"]), tmp_path / "s", progress=False)
 
 

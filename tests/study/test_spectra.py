@@ -10,7 +10,7 @@ from transformers import BertConfig, BertModel
 from whatwhere.analysis.position_tables import noise_records, table_records
 from whatwhere.analysis.who import Who
 from whatwhere.records.record import read_records
-from whatwhere.run.hashes import verify
+from whatwhere.run.folder import verify
 from whatwhere.study.tables import measure_tables, run_spectra, spectra_text
 
 
@@ -70,15 +70,19 @@ def test_a_folder_holds_records_arrays_facts_and_a_page(sources, tmp_path):
         assert arrays["scores"].shape == (64, 6) and arrays["products"].shape == (3, 64, 64)
 
 
-def test_an_earlier_run_is_replaced_and_other_files_are_not(sources, tmp_path):
-    run_spectra(sources[:1], tmp_path / "out")
+def test_other_sources_and_other_folders_are_refused(sources, tmp_path):
     run_spectra(sources[1:], tmp_path / "out", words=True)
     assert sorted(p.name for p in (tmp_path / "out/arrays").iterdir()) == ["table-bert.npz", "words-bert.npz"]
-    assert not unexplained(tmp_path / "out", "spectra SOURCE") and not missing(tmp_path / "out", "spectra SOURCE")
+    assert not unexplained(tmp_path / "out", "spectra SOURCE")
+    assert missing(tmp_path / "out", "spectra SOURCE") == set()
     assert {r.part for r in read_records(tmp_path / "out/records.parquet")} >= {None, "words"}
+    with pytest.raises(ValueError, match="was started with words=True, this command has words=False"):
+        run_spectra(sources[1:], tmp_path / "out")
+    with pytest.raises(ValueError, match="was started with sources="):
+        run_spectra(sources[:1], tmp_path / "out", words=True)
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/thesis.txt").write_text("mine")
-    with pytest.raises(ValueError, match="thesis is not empty and holds no spectra"):
+    with pytest.raises(ValueError, match="thesis is not empty and holds no spectra run"):
         run_spectra(sources, tmp_path / "thesis")
     with pytest.raises(ValueError, match="circle.npy is a file"):
         run_spectra(sources, sources[0])
@@ -86,12 +90,12 @@ def test_an_earlier_run_is_replaced_and_other_files_are_not(sources, tmp_path):
 
 
 def test_what_a_killed_call_left_is_no_obstacle(sources, tmp_path):
-    # It was refused as something else's folder, as was that of `heads`: spectra.json and study.json come last.
-    run_spectra(sources[:1], tmp_path / "out")
-    for name in ("spectra.json", "report.html", "hashes.json"):
+    """It was refused as something else's folder, as was that of `heads`: spectra.json and study.json come last."""
+    run_spectra(sources[1:], tmp_path / "out")
+    for name in ("spectra.json", "report.html"):
         (tmp_path / "out" / name).unlink()
     run_spectra(sources[1:], tmp_path / "out")
-    assert [p.name for p in (tmp_path / "out/arrays").iterdir()] == ["table-bert.npz"]
+    assert (tmp_path / "out/report.html").is_file()
     assert not verify(tmp_path / "out")[1]
 
 

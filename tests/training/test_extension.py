@@ -27,7 +27,7 @@ from whatwhere.geometry import extrapolate
 from whatwhere.length.extension import SCALINGS, extend
 from whatwhere.models.lengths import trained_on
 from whatwhere.models.tables import read_table
-from whatwhere.run.hashes import verify, write_hashes
+from whatwhere.run.folder import RunFolder, verify
 from whatwhere.run.shipped import model_source
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -48,8 +48,8 @@ def make(kind, folder):
 
 def test_a_copy_has_hashes_of_its_own(tmp_path):
     """It had those of its original, and was refused as damaged wherever it was opened."""
-    make("bert", tmp_path / "m")
-    write_hashes(tmp_path / "m")
+    with RunFolder.create(tmp_path / "m", "model") as folder:
+        make("bert", folder)
     extend(tmp_path / "m", tmp_path / "long", 90, "cyclic")
     assert model_source(str(tmp_path / "long")) and verify(tmp_path / "long")[1] == []
 

@@ -6,16 +6,15 @@ and by less where weights are small.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..corpus.synthetic import RepeatedDocuments
 from ..models.lengths import most_tokens
-from ..run.files import read_json, write_arrays, write_json
+from ..run.folder import RunFolder
 from .attention_weights import TOTAL, WeightReader, Weights, attention_weights
 from .passes import Batch, Documents, read
 from .who import Who
@@ -129,32 +128,26 @@ class _Maps(WeightReader):
 
 
 def save_texts(
-    out: Path,
+    run: RunFolder,
     model: Any,
     tokenizer: Any,
     texts: Sequence[tuple[str, np.ndarray]],
     *,
     name: str,
     seed: int | None,
-    profile: Mapping[str, np.ndarray] | None = None,
-) -> Path:
-    """Write the attention of `model` in each text to a study's folder, and its entry to explorer.json.
+) -> str:
+    """Write the attention of a model in each text to a run, with an entry in explorer.json; return the arrays' name.
 
-    The file is `arrays/explorer-NAME-seed-K.npz`.
-
-    The arrays are `levels` (256,), the weight of each byte, and `I.TERM` (L, h, n, n) uint8 of text I. An entry of
-    explorer.json has name, seed, file, terms, missing, and of each text title and tokens; one of the same name and seed
-    is replaced. Each file is written whole or not at all, the index last.
+    The arrays `arrays/explorer-NAME-seed-K.npz` are `levels` (256,), the weight of each byte, and `I.TERM` (L, h, n, n)
+    uint8 of text I. An entry of explorer.json has name, seed, file, terms, missing, and of each text title and tokens;
+    one of the same name and seed is replaced. The index is written last.
 
     Args:
-        texts: title and token ids (n,) of each, special tokens included.
-        profile: `AttentionScores.arrays()` of the model, written to `arrays/attention-NAME-seed-K.npz`; None: left as
-            it is.
+        texts: Title and token ids (n,) of each, special tokens included.
 
     Raises:
         ValueError: as `text_maps`, or explorer.json is damaged.
     """
-    out = Path(out)
     if not texts:
         raise ValueError("There is no text to save. Give at least one title with token ids.")
     arrays = {"levels": LEVELS}
@@ -163,28 +156,11 @@ def save_texts(
         maps = text_maps(model, ids, shown_tokens(tokenizer, ids), title)
         arrays |= {f"{number}.{term}": levels for term, levels in maps.levels().items()}
         shown.append({"title": title, "tokens": maps.tokens})
-    entries = _read_index(out / INDEX)
-    stem = Who(name.replace("/", "_"), seed).stem
-    path = out / "arrays" / f"explorer-{stem}.npz"
-    write_arrays(path, arrays)
-    if profile is not None:
-        write_arrays(out / "arrays" / f"attention-{stem}.npz", profile)
-    about = {"file": f"arrays/{path.name}", "terms": list(maps.weights), "missing": maps.missing, "texts": shown}
+    entries = run.read(INDEX) if run.has(INDEX) else []
+    file = f"arrays/explorer-{Who(name.replace('/', '_'), seed).stem}.npz"
+    run.write(file, arrays)
+    about = {"file": file, "terms": list(maps.weights), "missing": maps.missing, "texts": shown}
     by_model = {(entry["name"], entry["seed"]): entry for entry in entries}
     by_model[name, seed] = {"name": name, "seed": seed, **about}
-    write_json(out / INDEX, list(by_model.values()))
-    return path
-
-
-def texts_saved(out: Path, name: str, seed: int) -> bool:
-    """Tell if explorer.json has the texts of a model of a seed, and their arrays exist."""
-    entries = [e for e in _read_index(out / INDEX) if (e["name"], e["seed"]) == (name, seed)]
-    return any((out / "arrays" / Path(str(e.get("file"))).name).is_file() for e in entries)
-
-
-def _read_index(path: Path) -> list[dict[str, Any]]:
-    advice = "Delete it and write the texts of every model again."
-    entries = read_json(path, advice) if path.is_file() else []
-    if not isinstance(entries, list) or not all(isinstance(e, dict) and {"name", "seed"} <= set(e) for e in entries):
-        raise ValueError(f"{path} is no list of entries. {advice}")
-    return entries
+    run.write(INDEX, list(by_model.values()))
+    return file

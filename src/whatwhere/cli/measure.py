@@ -145,8 +145,8 @@ def geometry(
     intervals.
 
     Args:
-        out: Folder of the results, new or of a geometry run, which is replaced; its counts of the same text are used
-            again.
+        out: Folder of the results, new or of a geometry run of the same corpora, whose counts are used again and whose
+            results are replaced.
         corpora: Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a name
             without / or :; several are compared. [default: python-docs]
         field: Field of the text in tables and JSON lines; one for all corpora or one each. [default: text]

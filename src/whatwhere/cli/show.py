@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..run.locks import InUse, locked, sweep
+from ..run.files import sweep
+from ..run.lock import InUse, is_free, lock
 from ..run.shipped import REFERENCE, model_source
 from .options import Json, Scheme, Setting, configured, emit, report_line, verb
 
@@ -48,8 +49,8 @@ def report(
     with ExitStack() as held:
         if place.parent.resolve() in [run.resolve() for run in runs]:
             with suppress(InUse):  # a study that goes on tidies its folder itself
-                held.enter_context(locked(place.parent))
-                sweep(place.parent)
+                held.enter_context(lock(place.parent))
+                sweep(place.parent, is_free)
         path = write_page(place, page)
     text = report_line(path) + (f"\n{len(tables)} tables are in {csv}." if csv is not None else "")
     emit({"report": str(path), "tables": [str(table) for table in tables]}, as_json, text)
@@ -232,9 +233,9 @@ def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> 
     """Compare every file below a folder with the hash that was written with it; exit status 2 where one differs.
 
     Args:
-        folder: Any folder of runs or models: hashes.json stands in each that is finished, in windows and checkpoints.
+        folder: Any folder of runs or models: manifest.jsonl stands in each, in windows and checkpoints, too.
     """
-    from ..run.hashes import verify as compare
+    from ..run.folder import verify as compare
 
     count, problems = compare(folder)
     if not as_json and problems:

@@ -261,7 +261,7 @@ def finetune(
     from ..models.card import rows_cut
     from ..records.record import write_records
     from ..run.folder import RunFolder
-    from ..study.outputs import RECORDS
+    from ..study.results import RECORDS
     from ..study.training_records import finetune_records
     from ..training.finetune import CONFIG, KIND, FinetuneConfig
     from ..training.finetune import finetune as run_finetuning

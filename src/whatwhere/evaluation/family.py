@@ -6,6 +6,7 @@ A family of tasks is a `Family`; `study.evaluate` runs its pieces, as many at on
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -17,8 +18,8 @@ from scipy.stats import rankdata
 from ..analysis.who import Who
 from ..models.open import model_folder
 from ..records.record import Record
-from ..run.files import Arrays, arrays_of, read_object, write_arrays, write_json
-from ..run.hashes import hash_now, hash_of, hashes, read_hashed, sha256, write_hashed
+from ..run.files import Arrays, read_object
+from ..run.folder import RunFolder
 from ..run.progress import Show
 from ..run.shipped import OPENED
 from ..training.settings import SchemeConfig
@@ -120,51 +121,90 @@ class Piece:
     def _state(self) -> str:
         return UNTRAINED if self.untrained else "" if self.step is None else f"step-{self.step}"
 
-    def file(self, out: Path, ending: str = ".json") -> Path:
-        """One of its files below `out`: .json, written last, or .npz."""
+    def file_name(self, ending: str = ".json") -> str:
+        """Return the name of one of its files in the run: .json with its facts, or .npz."""
         seed = "" if self.seed is None else f"seed-{self.seed}"
         words = ("" if self.setting is None else self.setting.name, seed, self._state)
         stem = "-".join(filter(None, words)) or "all"
-        return out / "runs" / self.name.replace("/", "_") / self.part / f"{stem}{ending}"
+        return f"runs/{self.name.replace('/', '_')}/{self.part}/{stem}{ending}"
+
+    def file(self, out: Path, ending: str = ".json") -> Path:
+        """Return the path of one of its files in the run at `out`."""
+        return out / self.file_name(ending)
+
+    @property
+    def run_step(self) -> str:
+        """Step of the run that does this piece."""
+        return f"done {self.file_name('')}"
 
     def write(self, out: Path, facts: Mapping[str, Any], arrays: Arrays | None = None, **beside: Any) -> None:
-        """Writes what it came to: arrays as .npz and, by the ends of their names, what else stands beside them; last
-        the facts as .json, with the hashes of the others."""
-        written = [self.file(out, f"-{name}.json") for name in beside]
-        for path, value in zip(written, beside.values(), strict=True):
-            write_json(path, value)
+        """Write the results of this piece as one step of the run.
+
+        Args:
+            facts: Plain values, as .json.
+            arrays: As .npz.
+            beside: Further plain values by the ends of their files' names.
+        """
+        run = _run_at(out)
+        values: dict[str, Any] = {self.file_name(f"-{name}.json"): value for name, value in beside.items()}
         if arrays is not None:
-            written.append(self.file(out, ".npz"))
-            write_arrays(written[-1], arrays)
-        own = {"hashes": {path.name: sha256(path) for path in written}, "model": identity(self.source)}
-        write_hashed(self.file(out), {**facts, **own})
+            values[self.file_name(".npz")] = arrays
+        values[self.file_name()] = dict(facts)
+        for name, value in values.items():
+            run.write(name, value)
+        run.done(self.run_step, inputs={"model": identity(self.source)}, files=values)
 
     def facts(self, out: Path, *keys: str) -> dict[str, Any]:
-        """Those of its .json.
+        """Return the facts that were written, which have these keys.
 
         Raises:
-            ValueError: as `hashes.read_hashed`.
+            ValueError: the file is missing, not as it was written, or lacks a key.
         """
+        _run_at(out).check(self.file_name())
         path = self.file(out)
-        return read_hashed(path, *keys, way_out=f"Delete {path.name} and run the command again.")
+        return read_object(path, *keys, way_out=f"Delete {path.name} and run the command again.")
+
+    def is_done(self, out: Path) -> bool:
+        """Return whether this piece is finished and its files are there, not compared; in a copy without a manifest,
+        whether its facts are there."""
+        run = _run_at(out)
+        step = run.step(self.run_step)
+        if step is None:
+            return run.kind is None and self.file(out).is_file()
+        return all(map(run.has, step["files"]))
 
     def finished(self, out: Path) -> bool:
-        """Whether it is done, and all of it as it was written.
+        """Return whether this piece is finished and its files are there.
 
         Raises:
-            ValueError: it is done, and a file is not as it was written, or its model is another one now.
+            ValueError: a file is not as it was written, or the model is another one now.
         """
-        if not self.file(out).is_file():
+        run = _run_at(out)
+        step = run.step(self.run_step)
+        if step is None or not self.is_done(out):
             return False
-        if self.facts(out).get("model") not in (None, identity(self.source)):
-            way_out = f"Use another --out, or delete {self.file(out).parent.parent}."
-            raise ValueError(f"{self.file(out)} is of another model than {self.source} is now. {way_out}")
+        run.check(*step["files"])
+        if step["inputs"]["model"] not in (None, identity(self.source)):
+            raise ValueError(
+                f"{self.file(out)} is of another model than {self.source} is now. Use another --out, or delete "
+                f"{self.file(out).parent.parent}."
+            )
         return True
 
     def arrays(self, out: Path) -> Arrays:
-        """Those of its .npz."""
-        with arrays_of(self.file(out, ".npz"), f"Delete it and {self.file(out).name}.") as held:
-            return {name: held[name] for name in held.files}
+        """Return the arrays that were written.
+
+        Raises:
+            ValueError: the file is missing, damaged, or not as it was written.
+        """
+        arrays: Arrays = _run_at(out).read(self.file_name(".npz"))
+        return arrays
+
+
+@cache
+def _run_at(out: Path) -> RunFolder:
+    """Return the run of an evaluation, whose manifest this process reads once and then follows."""
+    return RunFolder.at(out)
 
 
 @dataclass(frozen=True)
@@ -212,14 +252,14 @@ def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None
         raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
 
 
-def identity(model: str) -> str | None:
-    """A hash of the files that a model's folder is opened from; None of one on the Hub, whose name says which."""
+def identity(model: str) -> dict[str, str] | None:
+    """Return the hashes of the files that a model's folder is opened from; None for the Hub, where the name says it."""
     folder = model_folder(model)
     if not folder.is_dir():
         return None
-    known = hashes(folder)
     files = [path for path in sorted(folder.iterdir()) if path.suffix == ".safetensors" or path.name in OPENED]
-    return hash_of({path.name: known.get(path.name) or hash_now(path) for path in files})
+    run = RunFolder.at(folder)
+    return {path.name: run.hash_of(path.name) for path in files}
 
 
 def model_names(models: Sequence[str]) -> dict[str, str]:

@@ -337,7 +337,7 @@ def _notes(config: GlueConfig, out: Path) -> list[str]:
     few = f" At most {config.limit:,} training rows, evenly spaced." if config.limit else ""
     notes = [f"GLUE by {config.protocol()}, at most {recipe.epochs:g} epochs.{few}"]
     for piece in pieces(config):
-        if piece.file(out).is_file():
+        if piece.is_done(out):
             facts = piece.facts(out, "truncated", "rows")
             cut[piece.part] = max(cut[piece.part], facts["truncated"] / facts["rows"])
     if shares := ", ".join(f"{share:.0%} of {part}" for part, share in cut.items() if share >= FEW_CUT):

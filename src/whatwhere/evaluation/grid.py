@@ -110,7 +110,7 @@ def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finish
     """Collect the finished fine-tunings of each model, task and seed, one for each setting."""
     finished: dict[Piece, list[Finished]] = defaultdict(list)
     for piece in pieces:
-        if piece.file(out).is_file():
+        if piece.is_done(out):
             setting = "" if piece.setting is None else piece.setting.name
             scores = _scores(piece, out)
             finished[replace(piece, setting=None)].append(Finished(setting, scores, piece.arrays(out)))
@@ -130,7 +130,7 @@ def _scores(piece: Piece, out: Path) -> np.ndarray:
 
 def unfinished(config: GridConfig, out: Path) -> list[str]:
     """Write a note on scores that are the best of only a part of the grid; none if there are none."""
-    counts = Counter(replace(piece, setting=None) for piece in pieces(config) if piece.file(out).is_file())
+    counts = Counter(replace(piece, setting=None) for piece in pieces(config) if piece.is_done(out))
     some = {piece: runs for piece, runs in counts.items() if runs < len(config.settings)}
     if not some:
         return []

@@ -389,7 +389,7 @@ def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, fl
 
 def _finished(config: HolmesConfig, out: Path) -> Iterator[tuple[Piece, dict[str, Any]]]:
     for piece in _pieces(config):
-        if piece.file(out).is_file():
+        if piece.is_done(out):
             yield piece, piece.facts(out, "scores", "classes", "rows")
 
 

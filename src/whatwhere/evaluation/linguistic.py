@@ -225,7 +225,7 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
     scores: dict[str, Any] = {}
     pairs = read_blimp(config.folder, config.pairs) if BLIMP in config.tasks else []
     for piece in _pieces(config):
-        if not piece.file(out).is_file():
+        if not piece.is_done(out):
             continue
         task = piece.part
         key = (piece.name, piece.untrained, piece.part)

@@ -430,7 +430,7 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
     by_model: dict[Piece, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     todo = [piece for piece in pieces(config) if piece.part != SIMCSE]
     for piece in todo:
-        if not piece.file(out).is_file():
+        if not piece.is_done(out):
             continue
         assert isinstance(piece.setting, Pooling)
         entries = [entry for of_split in piece.facts(out, "scores")["scores"].values() for entry in of_split]

@@ -25,8 +25,8 @@ from ..models.open import open_model
 from ..models.tables import read_table, table_key
 from ..models.tensors import named_tensors
 from ..records.record import Record
-from ..run.files import new_folder, read_object, read_yaml, temporary_folder, write_json
-from ..run.hashes import write_hashes
+from ..run.files import read_object, read_yaml, temporary_folder, write_json
+from ..run.folder import RunFolder
 from ..run.progress import Show
 from ..run.shipped import model_source
 from ..training.pretrain import CONFIG
@@ -275,10 +275,9 @@ def work(out: str, piece: Piece, show: Show) -> None:
             model = open_model(longer, "masked").model
             if way.adapt != PLAIN:
                 model = model.float()  # what is trained is trained in float32
-                told["losses"] = adapt(
-                    model.float(), others, config.steps, way.adapt, known.trained, piece.seed or 0, show
-                )
-                with new_folder(Path(out) / "models" / piece.name / way.name / f"seed-{piece.seed}") as keep:
+                told["losses"] = adapt(model, others, config.steps, way.adapt, known.trained, piece.seed or 0, show)
+                place = Path(out) / "models" / piece.name / way.name / f"seed-{piece.seed}"
+                with RunFolder.create(place, "model") as keep:
                     made: dict[str, Any] = {"trained": known.trained}
                     if (longer / EXTENSION).is_file():  # else there is no copy whose card and code could come along
                         shutil.copytree(longer, keep, dirs_exist_ok=True)
@@ -289,7 +288,6 @@ def work(out: str, piece: Piece, show: Show) -> None:
                     what = "All of it" if way.adapt == "all" else f"The {way.adapt} alone"
                     where = f"on further documents of {config.reads()}, {config.to:,} tokens a text"
                     say_in_card(keep, f"{what} was trained on for {config.steps} steps, {where}.")
-                    write_hashes(keep)
         arrays, more = measured(model, tokenizer, texts, known.trained, show)
         told |= more
         if way.adapt != PLAIN:  # what it gained by these texts is no gain of length
@@ -330,7 +328,7 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
     pieces: dict[tuple[str, int | None], np.ndarray] = {}
     untaught: dict[Who, list[np.ndarray]] = defaultdict(list)  # gains of the ways that no training follows
     for piece in _pieces(config):  # reading in pieces comes first
-        if not piece.file(out).is_file():
+        if not piece.is_done(out):
             continue
         arrays, way, who = piece.arrays(out), piece.part, piece.who
         facts = piece.facts(out, *FACTS[: 2 if way == PIECES else None])

@@ -23,16 +23,15 @@ from ..models.lengths import EXTENSION, LENGTHS, reads, rows_of_no_position, tra
 from ..models.open import check_folder
 from ..models.tables import WITHOUT_CLS, table_key
 from ..models.tensors import named_tensors
-from ..run.files import new_folder, read_json, read_object, write_json, write_text
-from ..run.hashes import write_hashes
-from ..run.locks import sweep_beside
+from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
+from ..run.folder import LOG, MANIFEST, RunFolder
 from ..run.progress import Show
 from ..run.shipped import model_source
 from ..training.loop import Trainer
 from ..training.settings import LoopConfig
 
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
-LEFT_BEHIND = ("checkpoints", "*.parquet", "log.jsonl", "measured.json", "pretrain.yaml", "finetune.yaml")
+LEFT_BEHIND = ("checkpoints", "*.parquet", LOG, MANIFEST, "hashes.json", "pretrain.yaml", "finetune.yaml")
 # What a short training on longer texts changes: the network of SPLIT's eq. 5, the table, everything.
 ADAPTED = ("network", "table", "all")
 RATES = {"network": 4e-3, "table": 4e-3, "all": 1e-3}  # of a model 128 wide; wider ones take them in inverse proportion
@@ -174,7 +173,7 @@ def extend(
         weights[key] = torch.cat([head, torch.from_numpy(made).to(table.dtype)])
         # Numbers of the rows, which old checkpoints keep: older transformers refuse those of another length.
         weights = {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
-    with new_folder(out) as new:
+    with RunFolder.create(out, "model") as new:
         left = (*LEFT_BEHIND, "*.py") if ours else LEFT_BEHIND
         shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left))
         if key is not None:
@@ -195,7 +194,6 @@ def extend(
         facts |= {"window": window, "length": length, "before": before, "trained": trained}
         write_json(new / EXTENSION, facts)
         _card_of_copy(new, facts)
-        write_hashes(new)  # the original's came along
     return {"out": str(out), **facts}
 
 

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from ..run.errors import shortly
-from ..run.files import new_folder, write_json
-from ..run.hashes import write_hashes
-from ..run.locks import sweep_beside
+from ..run.files import sweep_beside, write_json
+from ..run.folder import RunFolder
 from .lengths import most_tokens
 from .predict import Predictor
 from .sentence import pooled
 
 MODEL = "model.onnx"
 FACTS = "export.json"
+KIND = "export"
 TOLERANCE = 1e-4  # of the largest value that torch gives: float32, sums in another order
 NEEDED = ("onnx", "onnxruntime", "onnxscript")
 
@@ -69,7 +69,7 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
         raise ValueError(f"ONNX needs {', '.join(lacking)}: pip install 'whatwhere[onnx]'.")
     if out.is_file():
         raise ValueError(f"{out} is a file. Give --out a folder.")
-    if out.exists() and not (out / FACTS).is_file() and any(out.iterdir()):
+    if out.exists() and RunFolder.at(out).kind != KIND and any(out.iterdir()):
         raise ValueError(f"{out} holds something else than an earlier export. Choose another --out.")
     predictor = Predictor(model, what)
     graph = _Graph(predictor).eval()
@@ -77,7 +77,7 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
     inputs = _inputs(predictor, 2, min(17, longest or 17))
     output = "vectors" if predictor.what == "vectors" else "logits"
     sweep_beside(out)
-    with new_folder(out) as folder:
+    with RunFolder.create(out, KIND) as folder:
         with _silent(str(model)), _eager(predictor.model):
             batch = torch.export.Dim("batch", min=1)
             length = torch.export.Dim("length", min=2, max=longest)
@@ -102,7 +102,6 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
         predictor.tokenizer.save_pretrained(folder)
         predictor.model.config.save_pretrained(folder)
         write_json(folder / FACTS, facts)
-        write_hashes(folder)
     return facts
 
 

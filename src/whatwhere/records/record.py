@@ -7,12 +7,13 @@ else. The columns are tidy: one value a row, `None` where a column does not appl
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..run.files import bomb, new_file, page_bytes
+from ..run.formats import register_format
 
 FORMAT = "whatwhere-records-1"
 
@@ -57,9 +58,13 @@ _SCHEMA = pa.schema(
 
 def write_records(path: str | Path, records: Iterable[Record]) -> None:
     """Write `records` to a parquet file."""
-    table = pa.Table.from_pylist([asdict(r) for r in records], schema=_SCHEMA)
     with new_file(path) as file:
-        pq.write_table(table, file, write_page_checksum=True)
+        _write(file, records)
+
+
+def _write(file: IO[bytes], records: Iterable[Record]) -> None:
+    table = pa.Table.from_pylist([asdict(r) for r in records], schema=_SCHEMA)
+    pq.write_table(table, file, write_page_checksum=True)
 
 
 def read_records(path: str | Path) -> list[Record]:
@@ -101,6 +106,9 @@ def read_records(path: str | Path) -> list[Record]:
         return [Record(**row) for row in rows]
     except TypeError as error:
         raise ValueError(f"{path} has other columns than records have ({error}). Run the study again.") from error
+
+
+register_format(".parquet", _write, read_records)
 
 
 def _fits(field: pa.Field, table: pa.Table) -> bool:

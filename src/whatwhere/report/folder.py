@@ -19,7 +19,7 @@ from ..records.gates import plateau, unlearned
 from ..records.record import Record, read_records
 from ..records.table import Point, Table, summary
 from ..run.files import Arrays, arrays_of, read_json
-from ..run.hashes import check_files
+from ..run.folder import RunFolder
 from .references import Beside, beside
 
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # categories that turn the reading direction or hide text
@@ -312,7 +312,7 @@ def load_run(folder: str | Path) -> Run:
     Raises ValueError: there is no record file, or a file is damaged.
     """
     folder = Path(folder)
-    check_files(folder)
+    _check(folder)
     records = [_visible_record(r) for r in read_records(folder / "records.parquet")]
     files = {visible(path.stem): partial(read_arrays, path) for path in sorted((folder / "arrays").glob("*.npz"))}
     run = Run(visible(folder.resolve().name), records=records, arrays=ArrayFiles(files))
@@ -333,6 +333,19 @@ def load_run(folder: str | Path) -> Run:
     return replace(run, facts=visible_json(folder / "study.json", dict), claims=claims, tables=tables)
 
 
+def _check(folder: Path) -> None:
+    """Compare the files of a run that a page is made of with their hashes.
+
+    Raises:
+        ValueError: the first file that is missing or not as it was written.
+    """
+    run = RunFolder.at(folder)
+    for name in run.names():
+        if name in _READ or Path(name).match("arrays/*.npz"):
+            run.check(name)
+
+
+_READ = ("records.parquet", "claims.json", "explorer.json", "study.json", "geometry.json", "spectra.json")
 _TABLE = {"scores": 2, "shares": 1, "dct_power": 2}  # arrays of a position table -> their dimensions
 
 

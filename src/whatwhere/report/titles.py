@@ -249,7 +249,7 @@ def caveats(run: Run) -> list[str]:
     have = "has" if len(run.stuck or run.young) == 1 else "have"
     if (planned := finite(run.facts.get("planned"))) and planned > len(run.entries):
         done = f"{len(run.entries)} of {count(int(planned), 'model')}"
-        found.append(f"{done} so far: this page is written anew after each.")
+        found.append(f"{done} so far: this page is drawn again when every model of a seed is measured.")
     if tokens and max(tokens) < SMALL * PAPER_TOKENS:
         found.append(f"A small run: {span(tokens)} training tokens a model, where DSTG has {compact(PAPER_TOKENS)}.")
     if run.stuck:

@@ -3,11 +3,13 @@
 Everything that a command leaves is written through a `RunFolder`. `manifest.jsonl` has a line for every change, and
 lines are only added; the last line of a killed process may be torn and is then ignored. A file is written under a
 temporary name, its hash goes into the manifest, then it takes its name. So the last line of a killed process may tell
-of a file that never got its name: its state before is accepted too until the folder is opened for writing again.
+of a file that never got its name: its state before is accepted too until the folder is opened for writing again. Where
+several processes write to one folder, each names itself in its lines, and this holds of the last line of each.
 """
 
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -33,6 +35,7 @@ from .lock import is_free, lock
 MANIFEST = "manifest.jsonl"
 LOG = "log.jsonl"
 FORMAT = "whatwhere-run-1"
+_LONGEST = 4096  # characters of a path
 _NOT_RECORDED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
 
 
@@ -46,14 +49,16 @@ class RunFolder:
         self.path = path
         self.is_new = not (path / MANIFEST).is_file()
         self._is_provisional = False  # a new run whose input may still be refused
+        self._name = secrets.token_hex(4)  # in the lines of this handle; "" where it alone writes
         self._forget()
 
     def _forget(self) -> None:
         self._size = 0  # bytes of the manifest that were read
         self._kind: str | None = None
         self._files: dict[str, str] = {}  # name -> SHA-256
-        self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs and files
-        self._pending: dict[str, str | None] = {}  # files of the last line -> their hashes before it
+        self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and facts
+        # Who wrote a line -> files of the last one -> their hashes before it.
+        self._pending: dict[str, dict[str, str | None]] = {}
 
     # ---- opening ----
 
@@ -79,9 +84,11 @@ class RunFolder:
             raise ValueError(f"{path} is a file, where the folder of a run is needed. Choose another --out.")
         with lock(path, part):
             run = cls(path)
+            if not part:
+                run._name = ""
             run._refresh()
             run._check_kind(kind)
-            run._is_provisional = run.is_new and not part
+            run._is_provisional = run.is_new
             if not part:
                 sweep(path, is_free)
                 run._settle()
@@ -92,7 +99,9 @@ class RunFolder:
                     run._withdraw()
                 raise
             finally:
-                run._close()
+                if not part:
+                    run._close()
+                    sweep(path, is_free)  # processes of this run that were stopped leave temporary names
 
     @classmethod
     @contextmanager
@@ -103,7 +112,9 @@ class RunFolder:
         """
         with new_folder(Path(path), replace) as folder:
             yield folder
+            (folder / MANIFEST).unlink(missing_ok=True)  # which came along with a copied folder
             run = cls(folder)
+            run._name = ""
             run._append({"format": FORMAT, "kind": kind})
             run.record(*run.unrecorded())
             run._close()
@@ -132,7 +143,9 @@ class RunFolder:
         if self._kind is not None:
             raise ValueError(f"{self.path} holds a {self._kind} run, not a {kind} run. Choose another --out.")
         for path in self.path.iterdir():
-            if (path / MANIFEST).is_file() or path.name.startswith("."):
+            if (path / MANIFEST).is_file() or path.name.startswith(".") or path.name == LOG:
+                continue
+            if path.is_dir() and all(each.name.startswith(".") for each in path.iterdir()):  # another process begins it
                 continue
             if path.is_dir() and not is_free(path):  # a run in it that another process begins
                 continue
@@ -181,6 +194,11 @@ class RunFolder:
         """Return the names of the recorded files that match a pattern, sorted."""
         self._refresh()
         return sorted(name for name in self._files if Path(name).match(pattern))
+
+    def hash_of(self, name: str) -> str:
+        """Return the recorded SHA-256 of a file; of one that is not recorded the hash of its bytes now."""
+        self._refresh()
+        return self._files.get(name) or hash_now(self.path / name)
 
     def record(self, *names: str, hashes: Mapping[str, str] = MappingProxyType({})) -> None:
         """Record files that a library wrote: their hashes, as they are now.
@@ -238,9 +256,13 @@ class RunFolder:
         """Yield a sentence for each recorded file that is missing or not as it was written."""
         self._refresh()
         for name in sorted(self._files) if names is None else names:
+            if not _is_inside(name):
+                yield f"{self.path / MANIFEST} names the file {name[:200]!r}, which is not inside {self.path}"
+                continue
             path = self.path / name
             actual = hash_now(path) if path.is_file() else None
-            accepted = {self._files.get(name, actual), self._pending.get(name, self._files.get(name, actual))}
+            accepted = {self._files.get(name, actual)}
+            accepted |= {pending[name] for pending in self._pending.values() if name in pending}
             if actual in accepted:
                 continue
             if actual is None:
@@ -250,10 +272,18 @@ class RunFolder:
 
     # ---- steps and log ----
 
-    def done(self, step: str, *, inputs: Mapping[str, Any] | None = None, files: Iterable[str] = ()) -> None:
-        """Record that a step is finished: what it was made from (plain values), and the files that it wrote."""
+    def done(
+        self,
+        step: str,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        files: Iterable[str] = (),
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record that a step is finished: what it was made from (plain values), the files that it wrote, and small
+        results (plain values) that need no file."""
         self.accept()
-        self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files)})
+        self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files), "facts": dict(facts or {})})
 
     def accept(self) -> None:
         """Keep what a new run has written from here on, whatever happens: its input is good."""
@@ -289,6 +319,20 @@ class RunFolder:
         self._refresh()
         return {step: dict(known["inputs"]) for step, known in self._steps.items()}
 
+    def step(self, step: str) -> Mapping[str, Any] | None:
+        """Return `inputs`, `files` and `facts` of a finished step; None where it was never finished."""
+        self._refresh()
+        return self._steps.get(step)
+
+    def facts(self, step: str) -> dict[str, Any]:
+        """Return the small results of a finished step.
+
+        Raises:
+            KeyError: the step is not finished.
+        """
+        self._refresh()
+        return dict(self._steps[step]["facts"])
+
     def log(self, **facts: Any) -> None:
         """Add a line to log.jsonl."""
         append_line(self.path / LOG, facts)
@@ -299,9 +343,9 @@ class RunFolder:
 
     # ---- manifest ----
 
-    def _append(self, line: Mapping[str, Any]) -> None:
+    def _append(self, line: dict[str, Any]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        append_line(self.path / MANIFEST, line, flush=True)
+        append_line(self.path / MANIFEST, line | ({"by": self._name} if self._name else {}), flush=True)
 
     def _refresh(self) -> None:
         """Apply the lines that were added since the last look."""
@@ -328,14 +372,15 @@ class RunFolder:
 
     def _apply(self, line: Mapping[str, Any]) -> None:
         """Apply one line of the manifest."""
-        if "undone" in line:
-            for name, digest in self._pending.items():
-                if digest is None:
-                    self._files.pop(name, None)
-                else:
-                    self._files[name] = digest
+        if "closed" in line:
+            self._pending = {}
+        for name, digest in line.get("restored", {}).items():
+            if digest is None:
+                self._files.pop(name, None)
+            else:
+                self._files[name] = digest
         new = line.get("files", {})
-        self._pending = {name: self._files.get(name) for name in new}
+        self._pending[str(line.get("by", ""))] = {name: self._files.get(name) for name in new}
         self._files.update(new)
         for name in line.get("removed", ()):
             self._files.pop(name, None)
@@ -344,23 +389,28 @@ class RunFolder:
         if "kind" in line:
             self._kind = str(line["kind"])
         if "done" in line:
-            self._steps[str(line["done"])] = {"inputs": line.get("inputs", {}), "files": line.get("of", [])}
+            self._steps[str(line["done"])] = {
+                "inputs": line.get("inputs", {}),
+                "files": line.get("of", []),
+                "facts": line.get("facts", {}),
+            }
 
     def _settle(self) -> None:
-        """Take back the last line where its files did not get their names."""
-        for name in self._pending:
+        """Restore the state before the last lines whose files did not get their names, and close those lines."""
+        self._refresh()
+        unsettled = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
+        if not unsettled:
+            return
+        restored = {}
+        for name, digest in unsettled.items():
             path = self.path / name
-            if not path.is_file() or sha256(path) != self._files[name]:
-                self._append({"undone": True})
-                self._refresh()
-                return
+            if name in self._files and (not path.is_file() or sha256(path) != self._files[name]):
+                restored[name] = digest
+        self._append({"closed": True, "restored": restored})
 
     def _close(self) -> None:
-        """Say in the manifest that the last change is whole; a kill leaves it open."""
-        self._refresh()
-        if self._pending:
-            self._settle()
-            self._append({"closed": True})
+        """Say in the manifest that the last changes are whole; a kill leaves them open."""
+        self._settle()
 
     def _withdraw(self) -> None:
         """Remove what a new run has written, where its input was refused."""
@@ -387,6 +437,11 @@ def verify(folder: Path) -> tuple[int, list[str]]:
         count += len(run.names())
         problems += run.problems()
     return count, problems
+
+
+def _is_inside(name: str) -> bool:
+    """Return whether a name leads to a file below the folder; names of a damaged or foreign manifest may not."""
+    return len(name) < _LONGEST and not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
 def _files_below(folder: Path, below: str = "") -> Iterator[str]:

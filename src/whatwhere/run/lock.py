@@ -36,12 +36,15 @@ def is_free(folder: Path) -> bool:
 def writer_of(folder: Path) -> str | None:
     """Return who writes to a folder or to a part of it, "PID on HOST"; None where nobody does."""
     for path in [folder / LOCK, *folder.glob(f"{LOCK}-*")]:
-        if path.is_file() and not _is_unlocked(path):
+        if not is_unlocked(path):
             return _written_by(path)
     return None
 
 
-def _is_unlocked(lock: Path) -> bool:
+def is_unlocked(lock: Path) -> bool:
+    """Return whether no process holds a lock file; True where there is none."""
+    if not lock.is_file():
+        return True
     try:
         with FileLock(lock, timeout=0):
             return True
@@ -97,7 +100,7 @@ def lock(folder: Path, part: str = "") -> Iterator[None]:
     _acquire(file_lock, folder / name)
     try:
         for other in [folder / LOCK] if part else sorted(folder.glob(f"{LOCK}-*")):
-            if other.is_file() and not _is_unlocked(other):
+            if not is_unlocked(other):
                 raise InUse(folder, _written_by(other))
             if not part:  # of a process that was killed
                 other.unlink(missing_ok=True)

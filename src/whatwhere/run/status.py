@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from .files import in_words, read_lines, read_object, read_yaml
-from .folder import RunFolder
-from .hashes import HASHES
-from .locks import is_locked
+from .folder import LOG, RunFolder
+from .lock import writer_of
 
-TRAININGS, STUDY = ("pretrain.yaml", "finetune.yaml"), "study.yaml"
+TRAININGS = ("pretrain.yaml", "finetune.yaml")
+STUDY = "study.yaml"
+TRAINED = "trained"  # the step of a finished training
+RESULTS = "results"  # the step of records and page
 _LARGEST = 10**300  # of a whole number in a log
-_BESIDE = ("-answers", "-spans")  # files of SQuAD beside a piece of an evaluation
-FINISHED = ("training.json", "model.safetensors")  # of a training
-TRAINED = "trained"  # its last step
+_FINISHED = ("training.json", "model.safetensors")  # of a training
+_PIECE = "done runs/"  # what the steps of an evaluation begin with
 QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
-
-
-LOG = "log.jsonl"
 
 
 def step_lines(log: Path) -> list[dict[str, Any]]:
@@ -40,10 +38,10 @@ def step_lines(log: Path) -> list[dict[str, Any]]:
 
 
 def finished(folder: Path) -> bool:
-    """Whether the training in a folder is."""
+    """Return whether the training in a folder is finished; its files are not compared."""
     run = RunFolder.at(folder)
-    done = run.kind is None or TRAINED in run.steps()
-    return done and all((folder / name).is_file() for name in FINISHED)
+    is_trained = run.kind is None or run.step(TRAINED) is not None
+    return is_trained and all((folder / name).is_file() for name in _FINISHED)
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:
@@ -57,34 +55,50 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: there is no run in the folder.
     """
-    kinds = [name for name in (*TRAININGS, STUDY) if (folder / name).is_file()]
-    kinds += sorted(path.name for path in folder.glob("*.yaml") if (folder / "runs").is_dir())
-    if not kinds:
-        raise ValueError(f"There is no run in {folder}. Give the --out folder of pretrain, finetune, study, evaluate.")
-    if kinds[0] in TRAININGS:
-        return [_training(folder, kinds[0])]
+    for name in TRAININGS:
+        if (folder / name).is_file():
+            return [_training(folder, name)]
+    run = RunFolder.at(folder)
     trainings = [_training(path.parent, path.name) for path in _below(folder)]
-    return [_whole(folder, kinds[0], trainings), *trainings]
+    if (folder / STUDY).is_file():
+        return [_study(run, trainings), *trainings]
+    if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
+        return [_other(run), *trainings]
+    raise ValueError(f"There is no run in {folder}. Give the --out folder of pretrain, finetune, study, evaluate.")
 
 
 def _below(folder: Path) -> Iterator[Path]:
     return (path for name in TRAININGS for path in sorted(folder.glob(f"models/*/seed-*/{name}")))
 
 
-def _whole(folder: Path, file: str, trainings: list[dict[str, Any]]) -> dict[str, Any]:
-    asked, holder = _settings(folder / file), is_locked(folder)
-    found: dict[str, Any] = {"folder": str(folder), "what": file.removesuffix(".yaml"), "holder": holder}
-    if file == STUDY:
-        models, seeds = asked.get("models") or [], asked.get("seeds") or 1
-        for name, value, kind in (("models", models, list), ("seeds", seeds, int)):
-            if not isinstance(value, kind):
-                raise ValueError(f"{folder / file}: {name} must be a {kind.__name__}; got {str(value)[:60]}.")
-        found |= {"models": len(models) * seeds, "finished": sum(t["state"] == "finished" for t in trainings)}
-        done = (folder / "study.json").is_file() and found["finished"] >= found["models"]
-    else:
-        found |= {"pieces": sum(1 for path in (folder / "runs").glob("*/*/*.json") if not path.stem.endswith(_BESIDE))}
-        done = (folder / HASHES).is_file()
-    return found | {"state": "running" if holder else "finished" if done else "stopped"}
+def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
+    path = run.path / STUDY
+    settings = _settings(path)
+    models = settings.get("models") or []
+    seeds = settings.get("seeds") or 1
+    for name, value, kind in (("models", models, list), ("seeds", seeds, int)):
+        if not isinstance(value, kind):
+            raise ValueError(f"{path}: {name} must be a {kind.__name__}; got {str(value)[:60]}.")
+    count = sum(training["state"] == "finished" for training in trainings)
+    results = run.step(RESULTS)
+    is_finished = results is not None and len(results["inputs"].get("models", ())) >= len(models) * seeds
+    return _whole(run, "study", is_finished) | {"models": len(models) * seeds, "finished": count}
+
+
+def _other(run: RunFolder) -> dict[str, Any]:
+    status = _whole(run, str(run.kind), run.step(RESULTS) is not None)
+    if (run.path / "runs").is_dir():
+        status["pieces"] = sum(step.startswith(_PIECE) for step in run.steps())
+    return status
+
+
+def _whole(run: RunFolder, what: str, is_finished: bool) -> dict[str, Any]:
+    """Return what is said of every run that is no training."""
+    writer = writer_of(run.path)
+    state = "finished" if is_finished else "stopped"
+    if writer is not None:
+        state = "running"
+    return {"folder": str(run.path), "what": what, "holder": writer, "state": state}
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -98,7 +112,9 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _training(folder: Path, file: str) -> dict[str, Any]:
-    asked, holder, log = _settings(folder / file), is_locked(folder), folder / LOG
+    asked = _settings(folder / file)
+    holder = writer_of(folder)
+    log = folder / LOG
     lines = step_lines(log)
     of_steps = [line for line in lines if "tokens_per_second" in line]
     validated = [line for line in lines if "validation_loss" in line]

@@ -19,39 +19,40 @@ from ..evaluation.mteb import MTEB
 from ..evaluation.squad import SQUAD
 from ..length.benchmark import LENGTH
 from ..models.open import model_folder
-from ..records.record import Record, read_records
+from ..records.record import Record
 from ..records.table import Point, Table
 from ..run.files import read_json
-from ..run.hashes import check_files, forget_hashes, hashes
+from ..run.folder import RunFolder
 from ..run.jobs import Job, at_once, run_jobs, threads
-from ..run.locks import sweep
-from ..training.runs import claim_folder, one_writer
 from .machine import machine
-from .outputs import RECORDS, columns, write_results
+from .results import FACTS, RECORDS, STEP, columns, save_results
 
 C = TypeVar("C", bound=EvaluationConfig)
 WIDE = 158  # characters of a line
+ALL = "all"
 # Cheapest first: reading states, embedding, reading long texts in many ways, then fine-tuning.
 FAMILIES: tuple[Family[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE, SQUAD)
 
 
-@one_writer
 def run_evaluation(
     family: Family[C], config: C, out: Path, progress: bool = True, checked: bool = False
 ) -> dict[str, Any]:
-    """Do what is not done yet, and write records and page; returns what the verb prints. checked: the data have been.
+    """Do the pieces of work that are not done yet, and write records and page; return what the verb prints.
+
+    Args:
+        checked: The data have been checked.
 
     Raises:
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
-    config = _claimed(config, out, family.file)
-    if not checked:
-        family.check(config)
-    pieces = family.pieces(config)
-    todo = [piece for piece in pieces if not piece.finished(out)]
-    forget_hashes(out)
-    config.save_run(out / family.file)
-    try:
+    with RunFolder.open(out, family.name) as run:
+        config = _bound(run, config, family.file)
+        if not checked:
+            family.check(config)
+        pieces = family.pieces(config)
+        todo = [piece for piece in pieces if not piece.finished(out)]
+        config.save_in(run, family.file)
+        run.accept()
         for part in _parts(todo, config.minutes):
             most = at_once() if len(part) > 1 else 1
             jobs = [
@@ -60,26 +61,26 @@ def run_evaluation(
             ]
             for _ in run_jobs(jobs, most, progress, fresh=False, what="pieces of work"):
                 pass
-    finally:
-        sweep(out)  # a process that is told to stop leaves what it had begun, a whole model perhaps
-    left = sum(not piece.file(out).is_file() for piece in pieces)
-    records = [replace(record, study=out.name) for record in family.records(config, out)]
-    notes = [*family.notes(config, out), *([_left_out(left)] if left else [])]
-    report = _write(config, out, records, family.title, config.reads() or family.name, notes)
-    found = {"out": str(out), "done": len(pieces) - left, "left": left}
-    return {**found, "records": [vars(r) for r in records], "notes": notes, "report": report}
+        left = sum(not piece.is_done(out) for piece in pieces)
+        records = [replace(record, study=out.name) for record in family.records(config, out)]
+        notes = [*family.notes(config, out), *([_left_out(left)] if left else [])]
+        report = _write(run, config, records, family.title, config.reads() or family.name, notes)
+    result = {"out": str(out), "done": len(pieces) - left, "left": left}
+    return {**result, "records": [vars(r) for r in records], "notes": notes, "report": report}
 
 
-def _claimed(config: C, out: Path, file: str) -> C:
-    """The settings, after those that the folder was begun with, which bind where something is finished; that must be as
-    it was, or gone."""
-    done = any(out.glob("**/runs/**/*.json"))
-    free = config.free() if done else tuple(type(config).model_fields)
-    if claim_folder(config, out, file, resume=True, free=free) and done:
-        config = config.after(type(config).load_run(out / file))
-        kept = hashes(out)
-        if there := [name for name in kept if (out / name).is_file()]:
-            check_files(out, *there, known=kept)
+def _bound(run: RunFolder, config: C, file: str) -> C:
+    """Return the settings that an evaluation goes on with: those of its folder bind where something is finished.
+
+    Raises:
+        ValueError: other settings, or a finished file is not as it was written.
+    """
+    if run.has(file) and any(step != STEP for step in run.steps()):
+        before = type(config).of_run(run, file)
+        config.bind(run, file, config.free())
+        for name in filter(run.has, run.names()):
+            run.check(name)
+        config = config.after(before)
     config.named()
     return config
 
@@ -104,13 +105,13 @@ def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Pi
 
 
 def _write(
-    config: EvaluationConfig, out: Path, records: list[Record], title: str, data: str, notes: Sequence[str]
+    run: RunFolder, config: EvaluationConfig, records: list[Record], title: str, data: str, notes: Sequence[str]
 ) -> str:
     """Write the results of some models on some data; returns the path of the page."""
     configs = {name: model_folder(model) / "config.json" for name, model in config.named().items()}
     facts = {
         "title": title,
-        "name": out.name,
+        "name": run.path.name,
         "models": [  # of one of the Hub without a configuration
             {"name": name, "config": dict(read_json(path)) if path.is_file() else {}} for name, path in configs.items()
         ],
@@ -118,7 +119,7 @@ def _write(
         "machine": machine(),
         "notes": list(notes),
     }
-    return str(write_results(out, records, "study.json", facts, evaluate(records)))
+    return str(save_results(run, records, FACTS, facts, evaluate(records)))
 
 
 def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
@@ -180,7 +181,6 @@ def _cell(point: Point | None, beside: Point | None) -> str:
     return f"{point.value:.3f}{bounds} {'=' if level else f'{beside.value:+.3f}'}"
 
 
-@one_writer
 def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[str, Any]:
     """Spend a budget over all families of tasks, and write one page of all; the same call goes on.
 
@@ -190,7 +190,39 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
     Raises:
         ValueError: `out` holds something else, or no task's data are there.
     """
-    config = _claimed(config, out, "all.yaml")
+    with RunFolder.open(out, ALL) as run:
+        config = _bound(run, config, f"{ALL}.yaml")
+        chosen, lacking = _chosen(config)
+        if not chosen:
+            names = ", ".join(family.name for family in FAMILIES)
+            raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {lacking[0]}")
+        config.save_in(run, f"{ALL}.yaml")
+        run.accept()
+        began = time.perf_counter()
+        results: dict[str, dict[str, Any]] = {}
+        records: list[Record] = []
+        notes: list[str] = []
+        for family, settings in chosen:
+            if config.minutes is not None:
+                settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
+            folder = run.sub(family.name)
+            result = run_evaluation(family, settings, folder, progress, checked=True)
+            results[family.name] = result
+            run.done(family.name)
+            inner = RunFolder.at(folder)
+            records += [replace(record, study=out.name) for record in inner.read(RECORDS)]
+            if result["done"]:  # of the others nothing is to be told but that
+                notes += inner.read(FACTS)["notes"]
+        begun = [name for name, result in results.items() if result["done"]]
+        notes += [f"Not begun, for want of time: {name}." for name in results if name not in begun]
+        notes += [f"Left out: {reason}" for reason in lacking]
+        report = _write(run, config, records, "What the encoders are good for", ", ".join(begun), notes)
+    counts = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
+    return {"out": str(out), **counts, "left_out": lacking, "families": results, "report": report}
+
+
+def _chosen(config: EvaluationConfig) -> tuple[list[tuple[Family[Any], Any]], list[str]]:
+    """Return the families whose data are there with their settings, and sentences on the tasks whose data are not."""
     chosen: list[tuple[Family[Any], Any]] = []
     lacking: list[str] = []
     for family in FAMILIES:
@@ -205,24 +237,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
                 lacking.append(f"{' '.join([family.name, *some])}: {error}")
         if tasks:
             chosen.append((family, _settings(family, config, sum(tasks, []))))
-    if not chosen:
-        names = ", ".join(family.name for family in FAMILIES)
-        raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {lacking[0]}")
-    forget_hashes(out)
-    config.save_run(out / "all.yaml")
-    began, results = time.perf_counter(), {}
-    for family, settings in chosen:
-        if config.minutes is not None:
-            settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
-        results[family.name] = run_evaluation(family, settings, out / family.name, progress, checked=True)
-    records = [replace(record, study=out.name) for name in results for record in read_records(out / name / RECORDS)]
-    begun = [name for name, result in results.items() if result["done"]]  # of the others nothing is to be told but that
-    notes = [note for name in begun for note in read_json(out / name / "study.json")["notes"]]
-    notes += [f"Not begun, for want of time: {name}." for name in results if name not in begun]
-    notes += [f"Left out: {reason}" for reason in lacking]
-    found = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
-    report = _write(config, out, records, "What the encoders are good for", ", ".join(begun), notes)
-    return {"out": str(out), **found, "left_out": lacking, "families": results, "report": report}
+    return chosen, lacking
 
 
 def _settings(family: Family[Any], config: EvaluationConfig, tasks: list[str]) -> Any:

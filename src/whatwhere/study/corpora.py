@@ -37,21 +37,22 @@ from ..models.config import is_ours, own_config
 from ..models.open import open_model
 from ..models.tables import WITHOUT_CLS
 from ..records.record import Record
-from ..run.files import remove_folder, write_array, write_arrays
+from ..run.files import Arrays, remove_folder
+from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from ..run.shipped import model_source
-from ..training.runs import one_writer
 from .machine import machine
-from .outputs import check_folder, write_results
+from .results import STEP, save_results
 from .settings import GeometryConfig
 
-CONFIG, FACTS = "geometry.yaml", "geometry.json"
+CONFIG = "geometry.yaml"
+FACTS = "geometry.json"
+KIND = "geometry"
 _UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
 DRAWN = 3  # columns of coordinates that a figure needs
 Numbers = Mapping[tuple[str, str | None, int | None], Record]
 
 
-@one_writer
 def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> dict[str, Any]:
     """Measure every corpus of `config` and write records, arrays, tables and report.html to `out`.
 
@@ -59,84 +60,91 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         What `--json` prints: for each corpus its facts and summary, and the path of the report.
 
     Raises:
-        ValueError: a corpus or table that cannot be read, or a corpus without a geometry; nothing of an earlier run is
-        lost.
+        ValueError: a corpus or table that cannot be read, a corpus without a geometry, or a folder that holds something
+            else or the results of other corpora; nothing of an earlier run is lost.
     """
-    began, started = time.perf_counter(), time.strftime("%Y-%m-%d %H:%M")
-    sources, plan = config.sources(), _plan(config)
+    began = time.perf_counter()
+    started = time.strftime("%Y-%m-%d %H:%M")
+    sources = config.sources()
+    plan = _plan(config)
     encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
     runs = {run: Path(model_source(run)) for run in config.models}
     for folder in runs.values():
         _check_model(folder)
-    _claim(config, out)
-    tokenizer = _tokenizer(config, sources)
-    for folder in runs.values():
-        _check_vocabulary(folder, tokenizer)
-    records: list[Record] = []
-    facts: list[dict[str, Any]] = []
-    measured: dict[str, tuple[Counts, Geometry]] = {}
-    stems = {name: _UNFIT.sub("-", name) for name in sources}
-    counted = {
-        name: _counts(config, source, tokenizer, out / f"counts/{stems[name]}.npz", progress)
-        for name, source in sources.items()
-    }
     if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
+        tokenizer = _tokenizer(config, sources)
+        for name, source in sources.items():
+            _count(config, source, tokenizer, out / _counts_file(name), progress)
         return {"out": str(out), "report": None, "corpora": [], "models": []}
-    for stem in stems.values():
-        if (shards := out / "counts" / stem).is_dir():
-            remove_folder(shards)
-    for name, counts in counted.items():
-        stem = stems[name]
-        with show_progress(name, progress) as show:
-            found = corpus_geometry(counts, plan, show)
-        measured[name] = counts, found
-        table = _write_table(config, found, out / "tables" / f"{stem}-mds.npy")
-        records += geometry_records(Who(name, study=out.name), counts, found)
-        facts.append(
-            {
-                "name": name,
-                "documents": int(counts.documents.sum()),
-                "tokens": int(found.distributions.support.sum()),
-                "positions_asked": config.positions,
-                "positions_kept": len(found.distributions.positions),
-                "left_out": found.distributions.left_out.tolist(),
-                "align": config.align,
-                "source": counts.facts.get("corpora"),
-                "statistics": [{k: v for k, v in asdict(s).items() if v is not None} for s in found.statistics],
-                "file": stem,
-                "table": table,
-                "summary": _summary(config, found, table),
-            }
-        )
-        save_geometry_arrays(out / "arrays" / f"geometry-{stem}.npz", found, scatter(found, encodings, config.seed))
-    records += _between(out.name, measured, config.intervals and config.protocol == "default")
-    records += _model_records(runs.values(), config, out.name, *next(iter(measured.values())))
-    models = [
-        {"name": Path(run).name, "folder": run, "summary": _model_summary(records, Path(run).name)} for run in runs
-    ]
-    about = {
-        "title": f"Positions in {', '.join(sources)}",
-        "protocol": config.protocol,
-        "corpora": facts,
-        "models": models,
-        "command": shlex.join(["whatwhere", *sys.argv[1:]]) if sys.argv[0].endswith("whatwhere") else None,
-        "started": started,
-        "seconds": round(time.perf_counter() - began, 1),
-        "machine": machine(),
-        "settings": config.model_dump(mode="json"),
-    }
-    report = write_results(out, records, FACTS, about)
+    with RunFolder.open(out, KIND) as run:
+        is_done = run.step(STEP) is not None  # only then settings bind
+        config = config.bind(run, CONFIG, () if is_done else GeometryConfig.model_fields)
+        tokenizer = _tokenizer(config, sources)
+        for folder in runs.values():
+            _check_vocabulary(folder, tokenizer)
+        config.save_in(run, CONFIG)
+        run.accept()
+        records: list[Record] = []
+        facts: list[dict[str, Any]] = []
+        measured: dict[str, tuple[Counts, Geometry]] = {}
+        counted = {name: _counts(run, config, name, source, tokenizer, progress) for name, source in sources.items()}
+        for name in sources:
+            if (shards := (out / _counts_file(name)).with_suffix("")).is_dir():
+                remove_folder(shards)
+        for name, counts in counted.items():
+            stem = _stem(name)
+            with show_progress(name, progress) as show:
+                geometry = corpus_geometry(counts, plan, show)
+            measured[name] = counts, geometry
+            table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
+            records += geometry_records(Who(name, study=run.path.name), counts, geometry)
+            facts.append(
+                {
+                    "name": name,
+                    "documents": int(counts.documents.sum()),
+                    "tokens": int(geometry.distributions.support.sum()),
+                    "positions_asked": config.positions,
+                    "positions_kept": len(geometry.distributions.positions),
+                    "left_out": geometry.distributions.left_out.tolist(),
+                    "align": config.align,
+                    "source": counts.facts.get("corpora"),
+                    "statistics": [{k: v for k, v in asdict(s).items() if v is not None} for s in geometry.statistics],
+                    "file": stem,
+                    "table": table,
+                    "summary": _summary(config, geometry, table),
+                }
+            )
+            arrays = geometry_arrays(geometry, scatter(geometry, encodings, config.seed))
+            run.write(f"arrays/geometry-{stem}.npz", arrays)
+        records += _between(run.path.name, measured, config.intervals and config.protocol == "default")
+        records += _model_records(runs.values(), config, run.path.name, *next(iter(measured.values())))
+        models = [
+            {"name": Path(path).name, "folder": path, "summary": _model_summary(records, Path(path).name)}
+            for path in runs
+        ]
+        about = {
+            "title": f"Positions in {', '.join(sources)}",
+            "protocol": config.protocol,
+            "corpora": facts,
+            "models": models,
+            "command": shlex.join(["whatwhere", *sys.argv[1:]]) if sys.argv[0].endswith("whatwhere") else None,
+            "started": started,
+            "seconds": round(time.perf_counter() - began, 1),
+            "machine": machine(),
+            "settings": config.model_dump(mode="json"),
+        }
+        report = save_results(run, records, FACTS, about)
     return {"out": str(out), "report": str(report), "corpora": facts, "models": models}
 
 
-def _claim(config: GeometryConfig, out: Path) -> None:
-    """Take a folder that is new, empty, or of a geometry run: results are replaced, counts used again."""
-    kept = out / CONFIG
-    check_folder(out, kept.is_file(), f"geometry run ({kept} is missing)")
-    if (out / FACTS).is_file() and kept.is_file() and kept.read_text(encoding="utf-8") != config.as_yaml():
-        replaced = "its results are replaced, its counts used again where they fit."
-        print(f"{out} holds a run of other settings: {replaced}", file=sys.stderr)
-    config.save(kept)
+def _stem(corpus: str) -> str:
+    """Return a corpus's name as its files have it."""
+    return _UNFIT.sub("-", corpus)
+
+
+def _counts_file(corpus: str) -> str:
+    """Return the name of the file that keeps the counts of a corpus."""
+    return f"counts/{_stem(corpus)}.npz"
 
 
 def _check_model(folder: Path) -> None:
@@ -195,19 +203,32 @@ def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
     return {t.name: t.rows[start:] for t, start in zip(found, starts, strict=True)}
 
 
-def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
-    """Counts of a corpus: those of an earlier run in the same folder if they are of the same text and settings; of one
-    that was stopped, those of its shards, which lie in a folder beside until all are counted."""
+def _counts(
+    run: RunFolder, config: GeometryConfig, name: str, source: Source, tokenizer: Any, progress: bool
+) -> Counts:
+    """Return the counts of a corpus: those that the run keeps if they are of the same text and settings."""
+    file = _counts_file(name)
+    path = run.path / file
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1  # then all must count, whatever file one of them finds
-    sha = tokenizer_hash(tokenizer)
     if path.is_file() and not launched:
+        run.check(file)
         kept = Counts.load(path)
         text = json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
-        now = config.positions, config.groups, config.align, text, sha, config.phrases
+        now = config.positions, config.groups, config.align, text, tokenizer_hash(tokenizer), config.phrases
         facts = (kept.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
         if (kept.positions, kept.groups, kept.align, *facts) == now:
+            run.record(file)
             return kept
-    counts = count_source(
+        run.remove(file)
+    counts = _count(config, source, tokenizer, path, progress)
+    counts.save(path)
+    run.record(file)
+    return counts
+
+
+def _count(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
+    """Count a corpus; shards that a stopped run has counted lie in a folder beside `path`."""
+    return count_source(
         source,
         tokenizer,
         config.positions,
@@ -218,21 +239,18 @@ def _counts(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, 
         progress=progress,
         keep=path.with_suffix(""),
     )
-    if os.environ.get("RANK", "0") == "0":
-        counts.save(path)
-    return counts
 
 
-def _write_table(config: GeometryConfig, found: Geometry, path: Path) -> dict[str, Any] | None:
-    """The corpus-optimal table as a file; None where position 0 is not supported or nothing stands out of chance."""
+def _write_table(run: RunFolder, config: GeometryConfig, found: Geometry, file: str) -> dict[str, Any] | None:
+    """Write the corpus-optimal table; None where position 0 is not supported or nothing stands out of chance."""
     if config.align != "start" or found.distributions.positions[0] != 0 or not stands_out(found):
         return None
     mds = found.mds_corrected or found.mds
     rank = min(config.rank or best_rank(found) or mds.coords.shape[1], mds.coords.shape[1])
     table = mds_table(mds.coords, found.distributions.positions, rank)
-    write_array(path, table)
+    run.write(file, table)
     corrected = found.mds_corrected is not None
-    return {"file": f"tables/{path.name}", "rows": len(table), "rank": rank, "corrected": corrected}
+    return {"file": file, "rows": len(table), "rank": rank, "corrected": corrected}
 
 
 def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
@@ -306,8 +324,8 @@ def _halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> li
     return halves
 
 
-def save_geometry_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray]) -> None:
-    """What the figures of a corpus are drawn from, as an .npz, whole or not at all."""
+def geometry_arrays(found: Geometry, more: dict[str, np.ndarray]) -> Arrays:
+    """Return what the figures of a corpus are drawn from, by name."""
     kept = found.distributions
     lags = np.abs(kept.positions[:, None] - kept.positions)
     lag = np.arange(1, int(lags.max()) + 1)
@@ -328,7 +346,7 @@ def save_geometry_arrays(path: Path, found: Geometry, more: dict[str, np.ndarray
     for ending, mds in (("", found.mds), ("_corrected", found.mds_corrected)):
         if mds is not None:
             arrays |= {f"eigenvalues{ending}": mds.eigenvalues, f"coords{ending}": mds.coords[:, :DRAWN]}
-    write_arrays(path, arrays)
+    return arrays
 
 
 def _summary(config: GeometryConfig, found: Geometry, table: dict[str, Any] | None) -> list[str]:

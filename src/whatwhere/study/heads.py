@@ -4,9 +4,9 @@ A study calls `measure` for every model; `whatwhere heads` is `run_heads`, for o
 """
 
 import json
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,34 +15,27 @@ from typing import Any
 import numpy as np
 
 from ..analysis import INSIDE, Analysis, Subject
-from ..analysis.corpus_geometry import CorpusDistances, Plan, corpus_geometry
 from ..analysis.passes import choose_documents, read
 from ..analysis.texts import repeated_text, save_texts
 from ..analysis.who import Who
-from ..corpus import Windows, count_windows
 from ..models.lengths import most_tokens
 from ..records.gates import NOTHING, labels
-from ..records.record import Record, read_records, write_records
+from ..records.record import Record
 from ..records.table import Table
-from ..run.files import Arrays, arrays_of, read_json
-from ..run.hashes import forget_hashes
+from ..run.files import Arrays
+from ..run.folder import RunFolder
 from ..run.jobs import show_progress
-from ..training.runs import one_writer
-from .corpora import geometry_records, save_geometry_arrays
 from .machine import machine
 from .model_windows import model_windows
-from .outputs import check_folder, columns, save_arrays, write_results
+from .results import FACTS, columns, save_results
+from .settings import HeadsConfig
 from .training_records import learning_records, not_learned
 
-CORPUS = "corpus"  # `model` of the records of a study's own corpus
-# Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.
-MOST_COUNTED, GROUPS, SPLITS = 254, 16, 4
-FACTS, KIND = "study.json", "heads"
+KIND = "heads"
+CONFIG = "heads.yaml"
 SHARE, LOOKS = "kl.share.", "attention."
 SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
 MOST_SHOWN = 128  # tokens of a text in the explorer
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -88,35 +81,6 @@ def measure(subject: Subject, analyses: Iterable[Analysis]) -> Measurements:
     return measured
 
 
-def corpus_records(
-    windows: Windows, out: Path, study: str, progress: Callable[[str, int, int], None] | None = None
-) -> tuple[list[Record], CorpusDistances | None]:
-    """Geometry of the positions in the training documents: records with model "corpus" and arrays/geometry-corpus.npz.
-
-    Positions count from the start of a document, as in GEOM; later pieces of a document are left out.
-    Kept in `out`, and read again where it is done. No distances where nothing can be measured; the log says why.
-    """
-    kept, arrays = out / "corpus-geometry.parquet", out / "arrays" / f"geometry-{CORPUS}.npz"
-    if not kept.is_file() or (not arrays.is_file() and read_records(kept)):
-        positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)
-        counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
-        try:
-            found = corpus_geometry(counts, Plan(splits=SPLITS), progress or (lambda what, done, total: None))
-        except ValueError as error:
-            _log.warning("No geometry of the corpus: %s More text would give one.", str(error).split(" Count more")[0])
-            write_records(kept, [])
-            return [], None
-        save_geometry_arrays(arrays, found, {})
-        write_records(kept, geometry_records(Who(CORPUS, study=study), counts, found))
-    records = read_records(kept)
-    if not arrays.is_file():
-        return records, None
-    with arrays_of(arrays) as file:
-        corrected = np.maximum(file["corrected"], 0.0).astype(float) if "corrected" in file.files else None
-        return records, CorpusDistances(file["distance"].astype(float), file["positions"], corrected)
-
-
-@one_writer
 def run_heads(
     model: Any,
     tokenizer: Any,
@@ -140,19 +104,23 @@ def run_heads(
 
     Raises:
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds
-        something else.
+        something else or was started with other settings.
     """
-    if out is not None:
-        check_folder(out, _ours(out), "earlier look of `heads`")
     number = folder.name.removeprefix("seed-")
     name = folder.parent.name if number != folder.name else folder.name
     seed = int(number) if number != folder.name and number.isdigit() else None
-    with model_windows(model, tokenizer, folder, corpus, field, documents, progress, length) as (windows, source):
+    with ExitStack() as stack:
+        run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
+        if run is not None:
+            settings = {"corpus": corpus, "field": field, "documents": documents, "length": length, "ablate": ablated}
+            HeadsConfig.parse({"model": str(folder.absolute()), **settings}).bind(run, CONFIG)
+        given = model_windows(model, tokenizer, folder, corpus, field, documents, progress, length)
+        windows, source = stack.enter_context(given)
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
         who = Who(name, seed, out.name if out else "")
         with show_progress(name, progress) as show:
-            found = measure(Subject(who, model, chosen, ablated=ablated, thorough=True, progress=show), INSIDE)
+            measured = measure(Subject(who, model, chosen, ablated=ablated, thorough=True, progress=show), INSIDE)
         learning = learning_records(tokenizer, folder, who)
         result = {
             "model": str(folder),
@@ -161,43 +129,39 @@ def run_heads(
             "documents": chosen.count,
             "tokens": chosen.length,
             "not_learned": not_learned(learning, name) or None,
-            "left_out": found.left_out,
-            "records": [vars(r) for r in found.records],
+            "left_out": measured.left_out,
+            "records": [vars(r) for r in measured.records],
             "report": None,
         }
-        if out is not None:
-            title, text = repeated_text()
-            length = min(chosen.length, most_tokens(model.config) or chosen.length)
-            texts = []
-            for i in (0, len(held_out) // 2):
-                texts.append((f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]))
-            texts.append((title, np.array(tokenizer(text, truncation=True, max_length=length)["input_ids"])))
-            forget_hashes(out)
-            for old in (out / "arrays").glob("*.npz"):  # of another model, or of a call that was killed
-                old.unlink()
-            save_arrays(out, found.arrays)
-            save_texts(out, model, tokenizer, texts, name=name, seed=seed)
+        if run is not None:
+            for stem, arrays in measured.arrays.items():
+                run.write(f"arrays/{stem}.npz", arrays)
+            texts = _texts(model, tokenizer, held_out, chosen.length)
+            save_texts(run, model, tokenizer, texts, name=name, seed=seed)
             config = json.loads(model.config.to_json_string())
             facts = {
                 "kind": KIND,
                 "title": f"Inside {name}",
-                "name": out.name,
+                "name": run.path.name,
                 "corpus": {"name": source},
-                "models": [{"name": name, "seed": seed, "config": config, "left_out": found.left_out}],
+                "models": [{"name": name, "seed": seed, "config": config, "left_out": measured.left_out}],
                 "seeds": [] if seed is None else [seed],
                 "machine": machine(),
                 "command": f"whatwhere heads {name} --out NEW-FOLDER",
             }
-            result["report"] = str(write_results(out, [*found.records, *learning], FACTS, facts))
+            result["report"] = str(save_results(run, [*measured.records, *learning], FACTS, facts))
     return result
 
 
-def _ours(out: Path) -> bool:
-    """Whether `out` holds what an earlier call wrote: never a study, whose records have the same name."""
-    try:
-        return bool(read_json(out / FACTS).get("kind") == KIND)
-    except (OSError, ValueError, AttributeError):
-        return False
+def _texts(model: Any, tokenizer: Any, held_out: Any, length: int) -> list[tuple[str, np.ndarray]]:
+    """Return two held-out windows and a text that repeats itself, each with its title, for the explorer."""
+    texts = []
+    for i in (0, len(held_out) // 2):
+        texts.append((f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]))
+    title, text = repeated_text()
+    longest = min(length, most_tokens(model.config) or length)
+    texts.append((title, np.array(tokenizer(text, truncation=True, max_length=longest)["input_ids"])))
+    return texts
 
 
 def heads_text(result: dict[str, Any]) -> str:

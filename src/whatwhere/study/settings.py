@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,6 +24,8 @@ _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the na
 
 class StudyConfig(CorpusConfig, SchemeConfig):
     """A comparison of presets on one corpus, from one recipe, on the same batches."""
+
+    FREE: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds")
 
     models: list[str] = Field(
         ["dstg", "ap", "rp", "rope"], description="presets to compare; `all` stands for those not named before"
@@ -174,8 +176,44 @@ def _over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return {**values, **more, **{key: {**values[key], **more[key]} for key in both}}
 
 
+class HeadsConfig(StrictConfig):
+    """A look into one model: what it reads, and how much of it."""
+
+    model: str = Field(description="folder of the model")
+    corpus: str | None = Field(None, description="text or folder of windows; none: those of the model's own run")
+    field: str = Field("text", description="field of the text in tables")
+    documents: int = Field(500, ge=10, description="held-out windows of full length to read")
+    length: int | None = Field(None, description="tokens of a window; none: those of the windows that are there")
+    ablate: int = Field(0, ge=0, description="windows whose loss is measured with parts taken out")
+
+
+class SpectraConfig(StrictConfig):
+    """Position tables to measure."""
+
+    sources: list[str] = Field(description="tables, model folders, studies, Hub names or reference")
+    words: bool = Field(False, description="word tables, too")
+
+
 class GeometryConfig(StrictConfig):
-    """Which corpora, how they are counted, and what is measured on them."""
+    """Which corpora, how they are counted, and what is measured on them; what is measured may change on one folder."""
+
+    FREE: ClassVar[tuple[str, ...]] = (
+        "protocol",
+        "min_support",
+        "splits",
+        "intervals",
+        "smacof",
+        "width",
+        "heads",
+        "dims",
+        "ranks",
+        "rank",
+        "tables",
+        "first_row",
+        "models",
+        "seed",
+        "workers",
+    )
 
     corpora: list[str] = Field(["python-docs"], min_length=1, description="corpora, each SPEC or NAME=SPEC")
     field: list[str] = Field(["text"], description="field of the text in tables: one for all, or one a corpus")

@@ -19,11 +19,13 @@ from ..analysis.position_tables import (
 )
 from ..analysis.who import Who
 from ..records.record import Record
-from ..run.hashes import forget_hashes
-from ..training.runs import one_writer
-from .outputs import check_folder, save_arrays, write_results
+from ..run.folder import RunFolder
+from .results import save_results
+from .settings import SpectraConfig
 
-FACTS, STUDY = "spectra.json", "spectra"
+FACTS = "spectra.json"
+CONFIG = "spectra.yaml"
+STUDY = "spectra"
 COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
 
 
@@ -64,37 +66,36 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     return SpectraRun(tables, records, left_out)
 
 
-@one_writer
 def run_spectra(
     sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False
 ) -> tuple[SpectraRun, Path | None]:
     """Measure the tables of all sources and, where `out` names a folder, write spectra.json, records.parquet, arrays/
-    and report.html there, in place of an earlier run's; the run and the report's path.
+    and report.html there; the run and the report's path.
 
     Raises:
-        ValueError: as `measure_tables`; the folder holds something else.
+        ValueError: as `measure_tables`; the folder holds something else, or was started with other sources.
     """
     began = time.perf_counter()
     if out is None:
         return measure_tables(sources, words), None
-    out = Path(out)
-    check_folder(out, (out / FACTS).is_file(), STUDY)
-    run = measure_tables(sources, words)
-    forget_hashes(out)
-    for old in (out / "arrays").glob("*.npz"):
-        old.unlink()
-    facts = run.facts()
-    for table, entry in zip(run.tables, facts["tables"], strict=True):
-        who = Who(table.name, table.seed, STUDY)
-        stem = f"{'table' if table.kind == POSITIONS else 'words'}-{who.stem}"
-        arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
-        save_arrays(out, {stem: {k: v.astype(np.float32) if v.dtype.kind == "f" else v for k, v in arrays.items()}})
-        entry |= {"arrays": f"arrays/{stem}.npz", "config": table.config}
-    facts["title"], facts["seconds"] = "The shape of position tables", time.perf_counter() - began
-    facts["command"] = " ".join(
-        ["whatwhere spectra", *map(str, sources), *(["--words"] if words else []), f"--out {out}"]
-    )
-    return run, write_results(out, (r for of_table in run.records for r in of_table), FACTS, facts)
+    config = SpectraConfig(sources=[str(source) for source in sources], words=words)
+    with RunFolder.open(out, STUDY) as run:
+        config.bind(run, CONFIG)
+        measured = measure_tables(sources, words)
+        facts = measured.facts()
+        for table, entry in zip(measured.tables, facts["tables"], strict=True):
+            who = Who(table.name, table.seed, STUDY)
+            kind = "table" if table.kind == POSITIONS else "words"
+            arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
+            file = f"arrays/{kind}-{who.stem}.npz"
+            run.write(file, {key: v.astype(np.float32) if v.dtype.kind == "f" else v for key, v in arrays.items()})
+            entry |= {"arrays": file, "config": table.config}
+        facts["title"] = "The shape of position tables"
+        facts["seconds"] = time.perf_counter() - began
+        flags = ["--words"] if words else []
+        facts["command"] = " ".join(["whatwhere spectra", *config.sources, *flags, f"--out {run.path}"])
+        records = [record for of_table in measured.records for record in of_table]
+        return measured, save_results(run, records, FACTS, facts)
 
 
 def spectra_text(run: SpectraRun) -> str:

@@ -13,11 +13,11 @@ from ..records.gates import plateau, unlearned
 from ..records.record import Record
 from ..records.table import Table
 from ..run.files import read_json
-from ..run.folder import RunFolder
-from ..run.status import LOG, step_lines
+from ..run.folder import LOG, RunFolder
+from ..run.status import step_lines
 from ..training import pretrain
 from ..training.finetune import CONFIG, FinetuneConfig
-from ..training.runs import SUMMARY
+from ..training.training_folder import SUMMARY
 
 # Metric and key of the training's summary.
 COSTS = {

@@ -15,7 +15,6 @@ from ..encoder.registry import load_scheme
 from ..run.errors import UnknownProgram
 from ..run.files import sha256, write_text
 from ..run.folder import RunFolder
-from ..run.hashes import with_hash
 from ..run.settings import Count, Share, StrictConfig
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
@@ -118,15 +117,6 @@ class SchemeConfig(StrictConfig):
                 print(f"Running the scheme {scheme}, which {path} names.", file=sys.stderr)
         return merged
 
-    def save_run(self, path: Path) -> None:
-        """Save to a run's folder, with a hash, together with the scheme, so that the folder is enough to go on."""
-        saved = self
-        if self.scheme is not None:
-            trust_scheme(self.scheme)
-            write_text(path.parent / SCHEME, Path(self.scheme).read_text(encoding="utf-8"))
-            saved = self.model_copy(update={"scheme": SCHEME})
-        write_text(path, with_hash(saved.as_yaml()))
-
     def save_in(self, run: RunFolder, name: str) -> None:
         """Write the settings of a run, together with the scheme, so that the folder is enough to go on."""
         saved = self
@@ -164,7 +154,7 @@ class SchemeConfig(StrictConfig):
 
     @classmethod
     def load_run(cls, path: Path) -> Self:
-        """What `save_run` wrote, the scheme of the folder loaded first: where a process begins with a run's folder."""
+        """Return what `save_in` wrote, the scheme of the folder loaded first: where a process starts on it."""
         merged = cls.merged(path)
         use_scheme(merged.get("scheme"))
         return cls.parse(merged, path=path)

@@ -1,0 +1,81 @@
+"""Steps of a study that need several trained models: regressions between them, and texts for the attention explorer."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..analysis.head_labels import term_names
+from ..analysis.passes import choose_documents
+from ..analysis.probes import regression_records
+from ..analysis.texts import INDEX, repeated_text, save_texts
+from ..corpus import Windows, load_tokenizer
+from ..models.open import open_model
+from ..records.record import Record
+from ..run.folder import RunFolder
+from ..run.jobs import show_progress
+from .heads import MOST_SHOWN
+from .model_task import can_probe
+from .plan import ModelOfSeed
+from .settings import StudyConfig
+
+REFERENCE = "dstg"  # whose streams the others' states are regressed onto
+MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing
+
+
+def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any]:
+    """Return the trained models of a seed by name."""
+    folders = {name: run.sub(ModelOfSeed(name, seed).folder) for name in config.models}
+    return {name: open_model(folder, "masked").model for name, folder in folders.items()}
+
+
+def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: int, progress: bool) -> list[Record]:
+    """Return regressions of a seed's models onto the streams of `dstg` (DSTG B.2), measured if not done yet; none
+    without `dstg`, another model and enough held-out windows."""
+    if REFERENCE not in config.models or len(config.models) < 2 or not can_probe(windows):
+        return []
+    step = f"compared models of seed {seed}"
+    file = f"between-seed-{seed}.parquet"
+    if not run.is_done(step):
+        models = open_models(run, config, seed)
+        reference = models.pop(REFERENCE)
+        with show_progress("between models", progress) as show:
+            measured = regression_records(
+                reference,
+                models,
+                choose_documents(windows["held_out"], config.probe_documents),
+                study=run.path.name,
+                reference=REFERENCE,
+                seed=seed,
+                splits=config.probe_splits,
+                progress=partial(show, "regression"),
+            )
+        run.write(file, measured)
+        run.done(step, files=[file])
+    records: list[Record] = run.read(file)
+    return records
+
+
+def explore_texts(run: RunFolder, config: StudyConfig, windows: Windows) -> None:
+    """Save the attention of the first seed's models in held-out windows and a text that repeats itself."""
+    steps = {name: f"texts of {ModelOfSeed(name, 0)}" for name in config.models}
+    missing = [name for name in config.models if not run.is_done(steps[name])]
+    if not missing or not config.texts:
+        return
+    models = open_models(run, config, 0)
+    maps = 0
+    for model in models.values():
+        heads = model.config.num_hidden_layers * model.config.num_attention_heads
+        maps += heads * (1 + len(term_names(model)))
+    shown = min(config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + config.texts)) ** 0.5))
+    held_out = windows["held_out"]
+    texts = []
+    for i in np.linspace(0, len(held_out) - 1, config.texts).astype(int):
+        texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:shown]))
+    tokenizer = load_tokenizer(str(run.path / "corpus" / "tokenizer"))
+    title, text = repeated_text()
+    # Last, as a vocabulary of the corpus may cut its words into letters.
+    texts.append((title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"])))
+    for name in missing:
+        file = save_texts(run, models[name], tokenizer, texts, name=name, seed=0)
+        run.done(steps[name], files=[file, INDEX])

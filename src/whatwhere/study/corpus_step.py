@@ -1,0 +1,58 @@
+"""The geometry of the positions in a study's training text: measured once, kept in the study's folder."""
+
+import logging
+from collections.abc import Callable
+
+import numpy as np
+
+from ..analysis.corpus_geometry import CorpusDistances, Plan, corpus_geometry
+from ..analysis.who import Who
+from ..corpus import Windows, count_windows
+from ..records.record import Record
+from ..run.folder import RunFolder
+from .corpora import geometry_arrays, geometry_records
+
+CORPUS = "corpus"  # `model` of the records of a study's own corpus
+# Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.
+MOST_COUNTED = 254
+GROUPS = 16
+SPLITS = 4
+STEP = "measured corpus"
+_RECORDS = "corpus-geometry.parquet"
+_ARRAYS = f"arrays/geometry-{CORPUS}.npz"
+
+_log = logging.getLogger(__name__)
+
+
+def corpus_records(
+    run: RunFolder, windows: Windows, study: str, progress: Callable[[str, int, int], None] | None = None
+) -> list[Record]:
+    """Return records of the positions in the training documents, whose model is "corpus"; measured if not done yet.
+
+    Positions count from the start of a document, as in GEOM; later pieces of a document are left out. Without records
+    where nothing can be measured; the log says why.
+    """
+    if not run.is_done(STEP):
+        positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)
+        counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
+        try:
+            geometry = corpus_geometry(counts, Plan(splits=SPLITS), progress or (lambda what, done, total: None))
+        except ValueError as error:
+            _log.warning("No geometry of the corpus: %s More text would give one.", str(error).split(" Count more")[0])
+            run.write(_RECORDS, [])
+            run.done(STEP, files=[_RECORDS])
+            return []
+        run.write(_ARRAYS, geometry_arrays(geometry, {}))
+        run.write(_RECORDS, geometry_records(Who(CORPUS, study=study), counts, geometry))
+        run.done(STEP, files=[_ARRAYS, _RECORDS])
+    records: list[Record] = run.read(_RECORDS)
+    return records
+
+
+def corpus_distances(run: RunFolder) -> CorpusDistances | None:
+    """Return the Hellinger distances of the measured corpus; None where nothing could be measured."""
+    if not run.has(_ARRAYS):
+        return None
+    arrays = run.read(_ARRAYS)
+    corrected = np.maximum(arrays["corrected"], 0.0).astype(float) if "corrected" in arrays else None
+    return CorpusDistances(arrays["distance"].astype(float), arrays["positions"], corrected)

@@ -1,0 +1,110 @@
+"""One model of a study: trained and measured by one process, from a task that names all that it needs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..analysis import ANALYSES, PLAIN, Subject
+from ..analysis.passes import FEWEST_DOCUMENTS, choose_documents
+from ..analysis.who import Who
+from ..corpus import Windows
+from ..models.open import open_model
+from ..run.files import read_json
+from ..run.folder import RunFolder
+from ..run.progress import Show
+from ..training.pretrain import pretrain
+from ..training.pretrain_settings import PretrainConfig
+from ..training.settings import use_scheme
+from .corpus_step import corpus_distances
+from .heads import measure
+from .plan import ModelOfSeed
+from .results import RECORDS
+from .settings import advice_of_trainings
+from .training_records import training_records
+
+COMPONENTS = (2, 8)  # principal components that are probed alone
+
+
+@dataclass(frozen=True)
+class ModelTask:
+    """What a process needs to train and measure one model of a study.
+
+    out: Folder of the study, whose windows are made.
+    training: Settings of the training, with its seed and steps.
+    probe_documents, ablation_documents: Held-out windows that are probed, and those whose loss is measured.
+    inside: Look inside, too; otherwise probes alone.
+    """
+
+    out: Path
+    model: ModelOfSeed
+    training: PretrainConfig
+    probe_documents: int
+    probe_splits: int
+    ablation_documents: int
+    inside: bool
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What the step of this task is made from and no setting of the study says."""
+        return {"steps": self.training.steps}
+
+
+def can_probe(windows: Windows) -> bool:
+    """Return whether enough held-out windows have the full length for the probes, which a study can do without."""
+    held_out = windows["held_out"]
+    return int((held_out.lengths() == held_out.length).sum()) >= FEWEST_DOCUMENTS
+
+
+def train_and_measure(task: ModelTask, show: Show) -> dict[str, Any]:
+    """Train one model of a study and measure it, but for what is done; return the training's summary.
+
+    Raises:
+        ValueError: a setting of the training is refused, or a file is not as it was written.
+    """
+    use_scheme(task.training.scheme)
+    windows = Windows(task.out / "corpus")
+    folder = task.out / task.model.folder
+    with advice_of_trainings():
+        summary = pretrain(task.training, folder, windows=windows, progress=show)
+    show("looking inside", 0, 1, "")
+    measure_model(task, windows, show)
+    return summary
+
+
+def measure_model(task: ModelTask, windows: Windows, show: Show) -> None:
+    """Measure a trained model, and write its records and arrays as one step of the study."""
+    run = RunFolder.at(task.out)
+    folder = run.sub(task.model.folder)
+    who = Who(task.model.name, task.model.seed, task.out.name)
+    beginning = folder / "checkpoints" / "step-0"
+    untrained = open_model(beginning, "masked").model if beginning.is_dir() else None
+    held_out = windows["held_out"] if can_probe(windows) else None
+    subject = Subject(
+        who,
+        open_model(folder, "masked").model,
+        documents=None if held_out is None else choose_documents(held_out, task.probe_documents),
+        held_out=held_out,
+        untrained=untrained,
+        run=folder if (folder / "checkpoints").is_dir() else None,
+        corpus=corpus_distances(run) if task.inside else None,
+        probed=task.probe_documents,
+        splits=task.probe_splits,
+        components=COMPONENTS if task.inside else (),
+        ablated=task.ablation_documents,
+        progress=lambda what, done, total: show(what, done, total, ""),
+    )
+    measured = measure(subject, ANALYSES if task.inside else PLAIN)
+    if untrained is None:
+        measured.left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
+    files = []
+    for stem, arrays in measured.arrays.items():
+        files.append(f"arrays/{stem}.npz")
+        run.write(files[-1], arrays)
+    files.append(f"{task.model.folder}/{RECORDS}")
+    run.write(files[-1], training_records(folder, who) + measured.records)
+    facts = {
+        "config": read_json(folder / "config.json"),
+        "summary": read_json(folder / "training.json"),
+        "left_out": measured.left_out,
+    }
+    run.done(task.model.step, inputs=task.inputs, files=files, facts=facts)

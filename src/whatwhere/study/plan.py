@@ -1,0 +1,115 @@
+"""What a study is to do, before a model is trained: the models in their order, one number of steps, matched widths."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..corpus import Windows
+from ..models.explain import costs, matched_width
+from ..run.jobs import at_once, threads
+from .settings import StudyConfig
+
+# Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
+RESERVE_SHARE = 0.06
+RESERVE_SECONDS = 12.0
+OVERHEAD = 1.2
+CONTENTION = 1.1  # how much longer a step takes while the other cores train too
+MOST_INSIDE = 0.35  # share of the time
+FEWEST_STEPS = 20
+# Training steps that take as long as looking at one document of a model.
+STEPS_PER_PROBED = 0.4
+STEPS_PER_ABLATED = 2.0
+WORTH_PROCESSES = 250_000  # training tokens of a model from which a process of its own, seconds to start, pays
+
+
+@dataclass(frozen=True)
+class ModelOfSeed:
+    """One model of a study: the name of a preset or variant, and a training seed."""
+
+    name: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """Folder of the training inside the study's."""
+        return f"models/{self.name}/seed-{self.seed}"
+
+    @property
+    def step(self) -> str:
+        """Step of the study that trains and measures this model."""
+        return f"measured {self}"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What minutes buy: optimizer steps of every model, and minutes that a step more costs and all else takes."""
+
+    steps: int
+    minutes_per_step: float
+    fixed_minutes: float
+
+    def minutes(self, steps: float) -> float:
+        """Return the minutes that a study of another number of steps takes."""
+        return steps * self.minutes_per_step + self.fixed_minutes
+
+
+def models_of(config: StudyConfig) -> list[ModelOfSeed]:
+    """Return all models in the order of training: every model of a seed before the next seed."""
+    return [ModelOfSeed(name, seed) for seed in range(config.seeds) for name in config.models]
+
+
+def models_at_once(config: StudyConfig, steps: int | None) -> int:
+    """Return how many models to train in parallel; steps: of each training, None while it is not known."""
+    if config.at_once is not None:
+        return config.at_once
+    training = config.pretraining(config.models[0], 0, 1)
+    if steps is not None and steps * training.batch_size * training.length < WORTH_PROCESSES:
+        return 1
+    return at_once()
+
+
+def threads_while_timed(config: StudyConfig) -> int | None:
+    """Return the threads with which steps are timed: those of the first training; None for all of the process."""
+    return threads(len(config.models) * config.seeds, models_at_once(config, None))[0]
+
+
+def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float], spent: float) -> Budget:
+    """Return the steps of every model that fit into `config.minutes`.
+
+    Args:
+        seconds_per_step: Model -> seconds of one step, alone on its threads.
+        spent: Seconds that the study has taken so far.
+    """
+    assert config.minutes is not None
+    most = models_at_once(config, None)
+    parallel = min(most, len(config.models) * config.seeds)
+    contention = CONTENTION if most > 1 else 1.0
+    # One step of all models and seeds, in seconds of this machine with all its cores.
+    step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
+    looks = 0.0
+    if config.inside:
+        looks = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
+    total = config.minutes * 60
+    fixed = RESERVE_SECONDS + spent
+    left = total * (1 - RESERVE_SHARE) - fixed
+    left -= min(looks * step, MOST_INSIDE * total)  # a trial on a busy machine must not eat up the training
+    steps = max(FEWEST_STEPS, int(left / (step * OVERHEAD)))
+    scale = 60 * (1 - RESERVE_SHARE)
+    return Budget(steps, OVERHEAD * step / scale, (looks * step + fixed) / scale)
+
+
+def matched_widths(config: StudyConfig, windows: Windows) -> dict[str, int]:
+    """Return the feed-forward width at which each model but the first costs what the first one does.
+
+    Raises:
+        ValueError: a model has no such width.
+    """
+    assert config.match is not None
+    trainings = {name: config.pretraining(name, 0, 1) for name in config.models}
+    encoders = {name: training.encoder_config(windows) for name, training in trainings.items()}
+    first, *others = config.models
+    labelled = trainings[first].mask_rate
+    target = costs(encoders[first], config.length, labelled).of(config.match)
+    return {name: matched_width(encoders[name], config.match, target, config.length, labelled) for name in others}

@@ -1,0 +1,157 @@
+"""What a command leaves for its readers: records, claims, a manifest of facts, and the page that is drawn from them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..analysis.course import convergence_records
+from ..claims import evaluate
+from ..corpus import Windows
+from ..encoder import SOURCES
+from ..records.record import Record
+from ..report import write_report
+from ..run.folder import RunFolder
+from ..run.status import RESULTS
+from ..training.recipes import LEAVES_PLATEAU
+from .machine import machine, versions
+from .plan import ModelOfSeed, models_at_once, models_of
+from .settings import StudyConfig
+
+RECORDS = "records.parquet"
+CLAIMS = "claims.json"
+FACTS = "study.json"  # of a study, an evaluation, a look into heads
+STEP = RESULTS
+CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # of the windows' manifest, for that of the study
+# What a reader of the report should know about the defaults of a size.
+NOTES = {
+    "tiny": [
+        "The defaults of size tiny were searched with seed 0 on python-docs and, for 10M tokens, on Wikipedia, by the "
+        "loss of dstg and ap. On those a verdict demonstrates; other corpora and seeds test. docs/log.md lists what "
+        "was tried."
+    ]
+}
+
+
+def save_results(
+    run: RunFolder,
+    records: Iterable[Record],
+    name: str,
+    facts: Mapping[str, Any],
+    claims: Sequence[Mapping[str, Any]] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write records, claims and facts as one step of a run, then draw its page; return the page's path.
+
+    Args:
+        name: File of the facts, to which the versions of packages are added.
+        claims: Verdicts on the records; None where a run has none.
+        inputs: What the results are made from.
+    """
+    run.write(RECORDS, list(records))
+    files = [RECORDS]
+    if claims is not None:
+        run.write(CLAIMS, claims)
+        files.append(CLAIMS)
+    run.write(name, {**facts, "versions": versions()})
+    files.append(name)
+    run.done(STEP, inputs=inputs, files=files)
+    return write_report(run.path)
+
+
+def save_study(
+    run: RunFolder,
+    config: StudyConfig,
+    windows: Windows,
+    steps: int,
+    measured: Sequence[ModelOfSeed],
+    records: Sequence[Record],
+    between: Sequence[Record],
+    seconds: float,
+) -> Path:
+    """Write the results of a study's measured models and draw its page; return the page's path.
+
+    Args:
+        records: Of the corpus.
+        between: What models tell of each other.
+        seconds: Time that all commands on this study took together.
+    """
+    gathered = list(records)
+    for model in measured:
+        gathered += run.read(f"{model.folder}/{RECORDS}")
+    gathered += between
+    if config.inside:
+        gathered += convergence_records(gathered, study=run.path.name)
+    entries = [_entry(run, config, steps, model) for model in measured]
+    facts = _provenance(run, config, windows, steps, entries, seconds)
+    inputs = {"models": [str(model) for model in measured], "between": bool(between)}
+    return save_results(run, gathered, FACTS, facts, evaluate(gathered), inputs)
+
+
+def _entry(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:
+    """Return what study.json says of a model."""
+    facts = run.facts(model.step)
+    training = config.pretraining(model.name, model.seed, steps)
+    return {
+        "name": model.name,
+        "seed": model.seed,
+        "source": SOURCES[config.preset(model.name)],
+        "config": facts["config"],
+        "training": training.model_dump(mode="json"),
+        "scheme_recipe": training.scheme_recipe,
+        "summary": facts["summary"],
+        "left_out": facts["left_out"],
+    }
+
+
+def _provenance(
+    run: RunFolder,
+    config: StudyConfig,
+    windows: Windows,
+    steps: int,
+    entries: Sequence[Mapping[str, Any]],
+    seconds: float,
+) -> dict[str, Any]:
+    """Return study.json: what a reader needs to know about where the records come from."""
+    not_measured = [
+        f"Not measured on `{entry['name']}`, {what}: {why}"
+        for entry in entries
+        for what, why in entry["left_out"].items()
+    ]
+    corpus = {key: windows.manifest[key] for key in CORPUS_FACTS}
+    return {
+        "title": "What position encodings keep",
+        "name": run.path.name,
+        "corpus": {"name": windows.manifest["source"].get("name") or config.corpus, **corpus},
+        "needed_tokens": LEAVES_PLATEAU.get(config.size),
+        "models": entries,
+        "seeds": list(range(config.seeds)),
+        "size": config.size,
+        "recipe": config.recipe,
+        "match": config.match or "none",
+        "at_once": min(models_at_once(config, steps), len(entries)),
+        "machine": machine(),
+        "notes": [*NOTES.get(config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
+        "seconds": seconds,
+        "command": f"whatwhere study --config {run.path / 'study.yaml'} --out NEW-FOLDER",
+        "planned": len(models_of(config)),
+    }
+
+
+def total_seconds(lines: Iterable[Mapping[str, Any]], current: float) -> float:
+    """Return the seconds that all commands on a study took: the last log line of each, and the current command."""
+    total = 0.0
+    last = 0.0
+    for line in lines:
+        seconds = line.get("seconds")
+        if not isinstance(seconds, int | float):  # of a damaged log
+            continue
+        if seconds < last:
+            total += last
+        last = seconds
+    return total + current
+
+
+def columns(lines: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> list[str]:
+    """Return lines of cells as text, every column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(align, line, widths)) for line in lines]
