@@ -6,6 +6,7 @@ on the site the link leads to a page that shows the file.
 
 import posixpath
 import re
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -106,16 +107,16 @@ def metrics() -> str:
     lines = [
         "# Metrics\n",
         "Every value of a run is a row of its `records.parquet`: a metric, a value, an interval (`low`, `high`), what",
-        "it was taken of (`model`, `seed`, `step`, `layer`, `head`, `part`, `index`) and how many (`n`). A name that",
-        "ends in `*` stands for all that begin so; the longest that fits counts.\n",
+        "it was taken of (`model`, `seed`, `step`, `layer`, `head`, `part`, `index`) and how many (`n`).\n",
         row(
             "metric", "what a value is", "unit", "`part` names", "`index` counts", "`n` counts", "interval over", "how"
         ),
         row(*["---"] * 8),
     ]
-    for name, m in METRICS.items():
+    for m, group in groupby(METRICS, METRICS.__getitem__):
         how = f"[{m.method}](#{m.method})" if m.method else ""
-        lines.append(row(f"`{name}`", m.name, m.unit, m.part, m.index, m.counts, m.over, how))
+        names = ", ".join(f"`{name}`" for name in group)
+        lines.append(row(names, m.name, m.unit, m.part, m.index, m.counts, m.over, how))
     lines.append("\n## How each is measured\n")
     for key, text in METHODS.items():
         lines.extend([f"### {key}\n", "\n\n".join(text), ""])

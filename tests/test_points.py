@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from whatwhere.records.intervals import hierarchical, seed_interval, smallest_effect, split_interval
-from whatwhere.records.metrics import READ, UNIT
+from whatwhere.records.metric import READ, UNIT
 from whatwhere.records.record import Record
 from whatwhere.records.table import (
     ANY,

@@ -26,7 +26,7 @@ class Counter(Reader):
         self.batches += 1
 
     def records(self, who):
-        return [who.record("batches", self.batches)]
+        return [who.record("corpus.windows", self.batches)]
 
     def arrays(self):
         return {"batches": np.array(self.batches)}
@@ -51,13 +51,13 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
         Analysis("b", reader=Counter, arrays="counts"),
         Analysis("c", fail, needs=("documents", "corpus")),
         Analysis("d", fail, needs=("loss",)),  # a body alone has no loss
-        Analysis("e", lambda s: [s.who.record("texts", len(s.some(4)))]),
+        Analysis("e", lambda s: [s.who.record("corpus.documents", len(s.some(4)))]),
     ]
     measured = measure(subject, analyses)
     assert len(calls) == 3 and told[-1] == ("heads", 20, 20)
     assert [(r.metric, r.value, r.model) for r in measured.records] == [
-        ("batches", 3.0, "m"),  # once, though two analyses say it
-        ("texts", 4.0, "m"),
+        ("corpus.windows", 3.0, "m"),  # once, though two analyses say it
+        ("corpus.documents", 4.0, "m"),
     ]
     assert list(measured.arrays) == ["counts-m-seed-0"] and measured.left_out == {}
 

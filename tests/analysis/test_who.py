@@ -16,10 +16,12 @@ def test_records_are_those_of_a_loop_and_nan_has_none():
     low, high = value - 1, value + 1
     high[0, 2, 0] = np.nan
     n = np.arange(6).reshape(2, 3, 1)
-    axes = {("layer", "part"): [(1, "a"), (2, "b")], "head": range(3), "metric": ("x", "y")}
+    axes = {("layer", "part"): [(1, "a"), (2, "b")], "head": range(3), "metric": ("semantic", "absolute")}
     expected = [
         Record(
-            "s", "m", f"kl.{'xy'[k]}", value[i, j, k], low[i, j, k], None if (i, j, k) == (0, 2, 0) else high[i, j, k],
+            "s", "m",
+            ("kl.semantic", "kl.absolute")[k],
+            value[i, j, k], low[i, j, k], None if (i, j, k) == (0, 2, 0) else high[i, j, k],
             unit="nats", seed=3, layer=i + 1, head=j, part="ab"[i], step=5, n=int(n[i, j, 0]),
         )
         for i, j, k in np.ndindex(2, 3, 2)
@@ -31,22 +33,22 @@ def test_records_are_those_of_a_loop_and_nan_has_none():
 
 
 def test_an_array_without_axes_is_one_record_and_axes_must_fit():
-    assert ME.records("x", (np.array(2.0), *[np.array(np.nan)] * 2), {}, part="a") == [
-        Record("s", "m", "x", 2.0, seed=3, part="a")
+    assert ME.records("loss", (np.array(2.0), *[np.array(np.nan)] * 2), {}, part="a") == [
+        Record("s", "m", "loss", 2.0, unit="nats", seed=3, part="a")
     ]
     with pytest.raises(ValueError, match="argument 2 is longer"):
-        ME.records("x", np.zeros((2, 2)), {"layer": range(2)})
+        ME.records("loss", np.zeros((2, 2)), {"layer": range(2)})
 
 
 def test_splits_are_their_mean_with_the_corrected_interval_and_each_one():
     values = [0.5, 0.7, 0.6]
-    whole, *each = ME.splits("r2", values, 10, [4, 5, 6], 15, layer=2)
+    whole, *each = ME.splits("loss", values, 10, [4, 5, 6], 15, layer=2)
     half = (
         stats.t.ppf(0.975, 2) * np.std(values, ddof=1) * np.sqrt(1 / 3 + 2 / 8)
     )  # Nadeau & Bengio: 2 of 10 documents are tested
     assert (whole.value, whole.low, whole.high) == pytest.approx((0.6, 0.6 - half, 0.6 + half)) and whole.n == 15
     assert [(r.value, r.index, r.n, r.layer) for r in each] == [(0.5, 0, 4, 2), (0.7, 1, 5, 2), (0.6, 2, 6, 2)]
-    assert ME.splits("r2", [0.5], 10, [4], 15)[0].low is None
+    assert ME.splits("loss", [0.5], 10, [4], 15)[0].low is None
 
 
 def test_files_of_a_model_have_its_name_and_seed():

@@ -15,7 +15,7 @@ from whatwhere.claims.__main__ import as_markdown
 from whatwhere.claims.evidence import described
 from whatwhere.papers import DSTG_R2, DSTG_TABLES, HOLMES_PHENOMENA
 from whatwhere.records.intervals import seed_interval, split_interval
-from whatwhere.records.metrics import UNIT
+from whatwhere.records.metric import UNIT
 from whatwhere.records.record import Record, read_records
 from whatwhere.records.table import Point, largest, share_above, smallest
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..papers import DSTG_R2, DSTG_TABLES
 from ..records.gates import CONTENT, LABELLED, NOTHING, PRESENT, READ, USED, unlearned
-from ..records.metrics import UNIT
+from ..records.metric import UNIT
 from ..records.table import Margin, Point, largest, portion, rank_correlations, smallest
 from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, OURS, SENTENCE, SOME, Measured, claim, of_losses
 from .evidence import Evidence, Missing
@@ -33,7 +33,9 @@ FOUR = ("dstg", "ap", "rp", "rope")
 
 def _least(e: Evidence, target: str) -> float:
     """Return the R² from which a target is present: half of the R² of position alone in these texts
-    (`r2.TARGET.ceiling`), where known."""
+    (`r2.TARGET.ceiling`), where known; of the token's place, which position alone gives, it is not measured."""
+    if target == "token":
+        return PRESENT
     ceiling = e.table.point(f"r2.{target}.ceiling")
     if ceiling is None:
         return PRESENT

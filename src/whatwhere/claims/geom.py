@@ -12,7 +12,7 @@ import numpy as np
 
 from ..records.gates import PLACED, PRESENT, unplaced  # noqa: F401  (rules name them)
 from ..records.intervals import LOSS_ROUNDING
-from ..records.metrics import NOT_NEGATIVE
+from ..records.metric import NOT_NEGATIVE
 from ..records.table import Point, Table, largest, smallest
 from .claim import CORPUS, LOST, MOST, OURS, UNMOVED, Measured, claim, of_losses
 from .evidence import Evidence, Missing, entangled

@@ -6,7 +6,7 @@ least `WIDE` components, in a study as in `whatwhere spectra`. A table that is n
 
 from functools import partial
 
-from ..records.metrics import UNIT
+from ..records.metric import UNIT
 from ..records.table import Point, Table, largest
 from .claim import LOST, MOST, Measured, claim
 from .evidence import Evidence, Missing, entangled

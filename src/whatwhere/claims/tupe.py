@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 
 from ..papers import GLUE_MID
-from ..records.metrics import UNIT
+from ..records.metric import UNIT
 from ..records.table import Point, average, largest, share_above, smallest
 from .claim import LOST, MARGINAL, OURS, SOME, Measured, claim, of_losses
 from .evidence import Evidence, Missing

@@ -1,310 +1,384 @@
-"""Metrics of records: name, range, meaning of the columns, source of the interval, and method of each."""
+"""Metrics of records: the row of each, and what it says of the name of a metric."""
 
-import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-R2 = "R²"
-SHARE = "share"
-NATS = "nats"
-SPLITS = "document splits"
-DOCUMENTS = "documents"
-GROUPS = "groups of documents"
-PROBE_SEEDS = "seeds of the probe"
-PAIRS = "pairs of positions"
-PRODUCT = "words or positions, with either"
-STREAM = "part of the hidden state"
-TERM = "term of the scores"
-BASELINE = "other model"
-TABLE = "position table"
-ROWS = "rows of the table"
-CHANGE = "the table, or what training added to it"
-# Ranges: least and largest possible values; intervals are formed on the scale of the range (`intervals`).
-UNBOUNDED = (-math.inf, math.inf)
-NOT_NEGATIVE = (0.0, math.inf)
-AT_MOST_ONE = (-math.inf, 1.0)
-UNIT = (0.0, 1.0)
-CORRELATION = (-1.0, 1.0)  # and a difference of two shares
-TWICE = (-2.0, 2.0)  # a difference of two correlations
-READ = (-0.25, 1.0)  # an R²: small ones lie on both sides of 0, and one below 0 tells no less than 0
+from .metric import (
+    AT_MOST_ONE,
+    BASELINE,
+    CHANGE,
+    CORRELATION,
+    GROUPS,
+    NATS,
+    NOT_NEGATIVE,
+    PAIRS,
+    PROBE_SEEDS,
+    PRODUCT,
+    R2,
+    READ,
+    ROWS,
+    SHARE,
+    SPLITS,
+    STREAM,
+    TABLE,
+    TERM,
+    UNBOUNDED,
+    UNIT,
+    Metric,
+    with_endings,
+)
+from .task_metrics import TARGETS, TASKS
+
 _RANGES = {SHARE: UNIT, R2: READ, "%": (0.0, 100.0)}
 # Intervals over draws that every seed makes for itself, so that the spread of the seeds contains them.
 _BY_SEED = {PROBE_SEEDS, "random halves", "random orders of the rows", "rows and seeds", "heads"}
 
 
-@dataclass(frozen=True)
-class Metric:
-    """Meaning of a metric's records: their name, unit, columns, interval and method.
-
-    name: label of an axis or a column. unit: unit of a value, "share" or "R²" for a pure number of that kind, "" for
-    other pure numbers. part, index: meaning of these columns. counts: things that `n` counts. over: source of the
-    record's interval. repeats: things that `index` counts where it repeats one quantity, "splits" or "documents".
-    method: heading in methods.md of the paragraph on how it is measured. seed: meaning of the column `seed`. range:
-    least and largest possible value, by default those of the unit.
-    """
-
-    name: str
-    unit: str = ""
-    part: str = ""
-    index: str = ""
-    counts: str = DOCUMENTS
-    over: str = DOCUMENTS
-    repeats: str = ""
-    method: str = ""
-    seed: str = "training seed"
-    range: tuple[float, float] | None = None
-
-
 def _probe(target: str) -> Metric:
-    return Metric(f"R² of {target}", R2, STREAM, "split", "tokens", SPLITS, "splits", "probe")
+    return Metric(
+        name=f"R² of {target}",
+        unit=R2,
+        part=STREAM,
+        index="split",
+        counts="tokens",
+        over=SPLITS,
+        repeats="splits",
+        method="probe",
+    )
 
 
 def _stress(name: str) -> Metric:
     return Metric(
-        name, "", TABLE, "rank or dimensions of the table", PAIRS, GROUPS, method="geometry", range=NOT_NEGATIVE
+        name=name,
+        part=TABLE,
+        index="rank or dimensions of the table",
+        counts=PAIRS,
+        over=GROUPS,
+        method="geometry",
+        range=NOT_NEGATIVE,
     )
 
 
-def _task(name: str, rows: str, unit: str = "", part: str = "task", **more: Any) -> Metric:
-    """Return the metric of a task, with an interval over its rows."""
-    return Metric(name, unit, part, counts=rows, over=rows, **more)
-
-
-def _grammar(name: str, unit: str = SHARE, **more: Any) -> Metric:
-    return Metric(name, unit, "task", counts="test rows", over=PROBE_SEEDS, method="grammar", **more)
-
-
-def _rank(method: str = "") -> Metric:
-    return Metric("rank, 1 the best", counts="tasks", over="rows and seeds", method=method)
-
-
-def _length(name: str, unit: str, index: str = "", **more: Any) -> Metric:
-    return Metric(name, unit, "way to read on", index, method="length", **more)
-
-
 def _look(name: str) -> Metric:
-    return Metric(name, SHARE, TERM, method="pass")
+    return Metric(name=name, unit=SHARE, part=TERM, method="pass")
 
 
-# A name that ends in "*" stands for all names with that beginning; the longest that fits counts.
+# Endings of names: how analyses name what they measure of several things (tests/test_metrics.py compares them).
+STREAMS = ("position", "semantic")
+TERMS = ("semantic", "mixed", "semantic_to_absolute", "absolute_to_semantic", "absolute", "relative")
+CORRECTED = ("", ".corrected")  # for small samples
+SCALES = ("raw", "raw.corrected", "optimal", "optimal.corrected")
+
+
+# Rows stand here and not beside their analyses, which load torch: claims and pages are made without it.
 METRICS: dict[str, Metric] = {
-    "r2.*": _probe("a target"),
+    **with_endings("r2.", [f"{target}.chance" for target in TARGETS], _probe("a target")),
     "r2.token": _probe("position"),
     "r2.segment": _probe("the segment index"),
     "r2.intra": _probe("progress in a segment"),
-    "r2.update.*": _probe("a target in what a block writes"),
-    "r2.segment.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
-    "r2.intra.ceiling": Metric("R² of position alone", R2, "", "split", "tokens", SPLITS, "splits", "ceiling"),
-    "variance.position": Metric("variance between positions", SHARE, STREAM, over=GROUPS, method="variance"),
-    "shift.change": Metric("change of the states", SHARE, STREAM, range=NOT_NEGATIVE),
-    "hidden.top2": Metric("variance in two components", SHARE, STREAM, method="pass"),
-    "hidden.stress": Metric("stress at the best scale", "", STREAM, over=GROUPS, method="centres", range=NOT_NEGATIVE),
-    "hidden.stress.level": Metric(
-        "stress of equal distances", "", counts="positions", method="centres", range=NOT_NEGATIVE
+    **with_endings(
+        "r2.update.",
+        [target + ending for target in TARGETS for ending in ("", ".chance")],
+        _probe("a target in what a block writes"),
     ),
-    "sentences.*": Metric("between ÷ within sentences", "", STREAM, method="sentences", range=NOT_NEGATIVE),
-    "sentences.excess": Metric("log ratio to random cuts", "", STREAM, method="sentences"),
-    "regression.*": Metric("R² of a stream", R2, BASELINE, "split", DOCUMENTS, SPLITS, "splits", "regression"),
-    "kl.*": Metric("change of attention (KL)", NATS, method="heads", range=NOT_NEGATIVE),
-    "kl.share.*": Metric("share of the change", SHARE, method="heads"),
-    "head.label": Metric("draws with the same label", SHARE, "label", method="heads"),
-    "heads.share": Metric("share of heads", SHARE, "label", counts="heads", method="heads"),
-    "ablation.*": Metric("rise of loss", NATS, f"{TERM}, or stream", method="ablation"),
-    "loss.document": Metric("loss", NATS, "", "document", DOCUMENTS, DOCUMENTS, "documents", "ablation"),
-    "ablation.loss": Metric("loss as it is", NATS, "", "document", DOCUMENTS, DOCUMENTS, "documents", "ablation"),
-    "attention.*": _look("attention weight"),
+    "r2.segment.ceiling": Metric(
+        name="R² of position alone",
+        unit=R2,
+        index="split",
+        counts="tokens",
+        over=SPLITS,
+        repeats="splits",
+        method="ceiling",
+    ),
+    "r2.intra.ceiling": Metric(
+        name="R² of position alone",
+        unit=R2,
+        index="split",
+        counts="tokens",
+        over=SPLITS,
+        repeats="splits",
+        method="ceiling",
+    ),
+    "variance.position": Metric(
+        name="variance between positions", unit=SHARE, part=STREAM, over=GROUPS, method="variance"
+    ),
+    "shift.change": Metric(name="change of the states", unit=SHARE, part=STREAM, range=NOT_NEGATIVE),
+    "hidden.top2": Metric(name="variance in two components", unit=SHARE, part=STREAM, method="pass"),
+    "hidden.stress": Metric(
+        name="stress at the best scale", part=STREAM, over=GROUPS, method="centres", range=NOT_NEGATIVE
+    ),
+    "hidden.stress.level": Metric(
+        name="stress of equal distances", counts="positions", method="centres", range=NOT_NEGATIVE
+    ),
+    **with_endings(
+        "sentences.",
+        ("separation", "null"),
+        Metric(name="between ÷ within sentences", part=STREAM, method="sentences", range=NOT_NEGATIVE),
+    ),
+    "sentences.excess": Metric(name="log ratio to random cuts", part=STREAM, method="sentences"),
+    **with_endings(
+        "regression.",
+        [stream + ending for stream in STREAMS for ending in ("", ".place", ".chance")],
+        Metric(
+            name="R² of a stream",
+            unit=R2,
+            part=BASELINE,
+            index="split",
+            over=SPLITS,
+            repeats="splits",
+            method="regression",
+        ),
+    ),
+    **with_endings(
+        "kl.", TERMS, Metric(name="change of attention (KL)", unit=NATS, method="heads", range=NOT_NEGATIVE)
+    ),
+    **with_endings("kl.share.", TERMS, Metric(name="share of the change", unit=SHARE, method="heads")),
+    "head.label": Metric(name="draws with the same label", unit=SHARE, part="label", method="heads"),
+    "heads.share": Metric(name="share of heads", unit=SHARE, part="label", counts="heads", method="heads"),
+    **with_endings(
+        "ablation.",
+        ("remove", "mean", "shuffle"),
+        Metric(name="rise of loss", unit=NATS, part=f"{TERM}, or stream", method="ablation"),
+    ),
+    "loss.document": Metric(name="loss", unit=NATS, index="document", repeats="documents", method="ablation"),
+    "ablation.loss": Metric(name="loss as it is", unit=NATS, index="document", repeats="documents", method="ablation"),
+    **with_endings("attention.", ("special.keys", "retrieval.raw", "retrieval.control"), _look("attention weight")),
     "attention.previous": _look("before"),
     "attention.next": _look("after"),
     "attention.self": _look("itself"),
     "attention.local": _look("near"),
     "attention.special": _look("special"),
-    "attention.retrieval": Metric("copy", SHARE, TERM, method="retrieval", range=CORRELATION),
+    "attention.retrieval": Metric(name="copy", unit=SHARE, part=TERM, method="retrieval", range=CORRELATION),
     "attention.broad": _look("spread"),
-    "local.*": Metric("weight on neighbours", SHARE, TERM, method="neighbours"),
-    "local.lead*": Metric(
-        "weight on neighbours above another term's", SHARE, TERM, method="neighbours", range=CORRELATION
+    **with_endings(
+        "local.",
+        ("weight", "share", "best", "even"),
+        Metric(name="weight on neighbours", unit=SHARE, part=TERM, method="neighbours"),
     ),
-    "scores.std": Metric("standard deviation of the scores", "score units", TERM, range=NOT_NEGATIVE),
-    "theta.*": Metric("score of a pair with [CLS], or of others", "score units"),
-    "correlation.std": Metric("standard deviation", "score units", PRODUCT, method="products", range=NOT_NEGATIVE),
-    "correlation.row": Metric("variance between queries", SHARE, PRODUCT, method="products"),
-    "correlation.column": Metric("variance between keys", SHARE, PRODUCT, method="products"),
-    "correlation.share": Metric("share of the variance", SHARE, PRODUCT, method="products"),
-    "pattern": Metric("pattern of a head", "", "pattern", method="pass"),
-    "patterns.share": Metric("share of heads", SHARE, "pattern", counts="heads", over="heads", method="pass"),
-    "loss": Metric("loss", NATS, "train or validation", counts="masked tokens", over="held-out windows"),
-    "loss.unigram": Metric("entropy of token frequencies", NATS, counts="tokens"),
-    "blimp": Metric("share of pairs right", SHARE, counts="pairs", over="pairs"),
-    "blimp.*": Metric("share of pairs right", SHARE, "paradigm, field or term", counts="pairs", over="pairs"),
-    "linguistic.score*": _grammar("share right"),
-    "linguistic.layer*": _grammar("share right"),
-    "linguistic.f1*": _grammar("F1, mean of classes"),
-    "linguistic.selectivity*": _grammar("share right less the control’s", range=CORRELATION),
-    "linguistic.compression*": _grammar("uniform code ÷ online code", "", range=NOT_NEGATIVE),
-    "linguistic.commonest": _grammar("share of the commonest class"),
-    "linguistic.surface": _grammar("share right by the surface alone"),
-    "linguistic.difference": _task(
-        "share right beside the first model’s", "sentences", SHARE, method="grammar", range=CORRELATION
+    "local.lead": Metric(
+        name="weight on neighbours above another term's", unit=SHARE, part=TERM, method="neighbours", range=CORRELATION
     ),
-    "linguistic.taught": _task(
-        "share right beside its untrained self’s", "sentences", SHARE, method="grammar", range=CORRELATION
+    "scores.std": Metric(name="standard deviation of the scores", unit="score units", part=TERM, range=NOT_NEGATIVE),
+    **with_endings(
+        "theta.",
+        ("query", "key", "mean", "std"),
+        Metric(name="score of a pair with [CLS], or of others", unit="score units"),
     ),
-    "linguistic.rank": _rank("grammar"),
-    "holmes*": Metric("mean score", "", counts="data sets", over=PROBE_SEEDS, method="holmes", range=CORRELATION),
-    "holmes.dataset*": Metric(
-        "score", "", "data set", counts="test rows", over=PROBE_SEEDS, method="holmes", range=CORRELATION
+    "correlation.std": Metric(
+        name="standard deviation", unit="score units", part=PRODUCT, method="products", range=NOT_NEGATIVE
     ),
-    "holmes.layer*": Metric(
-        "score", "", "data set", counts="test rows", over=PROBE_SEEDS, method="holmes", range=CORRELATION
+    "correlation.row": Metric(name="variance between queries", unit=SHARE, part=PRODUCT, method="products"),
+    "correlation.column": Metric(name="variance between keys", unit=SHARE, part=PRODUCT, method="products"),
+    "correlation.share": Metric(name="share of the variance", unit=SHARE, part=PRODUCT, method="products"),
+    "pattern": Metric(name="pattern of a head", part="pattern", method="pass"),
+    "patterns.share": Metric(
+        name="share of heads", unit=SHARE, part="pattern", counts="heads", over="heads", method="pass"
     ),
-    "holmes.selectivity*": Metric(
-        "score above permuted labels",
-        "",
-        "data set",
-        counts="test rows",
-        over=PROBE_SEEDS,
-        method="holmes",
-        range=TWICE,
+    "loss": Metric(name="loss", unit=NATS, part="train or validation", counts="masked tokens", over="held-out windows"),
+    "loss.unigram": Metric(name="entropy of token frequencies", unit=NATS, counts="tokens"),
+    **TASKS,
+    "accuracy.commonest": Metric(name="share of the commonest class", unit=SHARE, part="validation"),
+    **with_endings(
+        "h1",
+        ("", ".median", ".floor"),
+        Metric(name="distance of the mean words of two positions", counts="positions", range=NOT_NEGATIVE),
     ),
-    "holmes.phenomenon*": Metric(
-        "mean score", "", "phenomenon", counts="data sets", method="holmes", range=CORRELATION
+    **with_endings(
+        "h3",
+        ("", ".median", ".floor"),
+        Metric(name="the same behind W_Q W_Kᵀ", part="which way", counts="positions", range=NOT_NEGATIVE),
     ),
-    "holmes.field*": Metric("mean score", "", "field", counts="data sets", method="holmes", range=CORRELATION),
-    "holmes.unsteady": Metric(
-        "largest deviation over seeds", "", "data set that is left out", "", "models", method="holmes"
+    "accuracy": Metric(name="masked tokens right", unit=SHARE, part="validation", counts="masked tokens"),
+    **with_endings(
+        "convergence.",
+        ("reached", "share"),
+        Metric(name="share of its steps", unit=SHARE, part=BASELINE, counts="validations", method="convergence"),
     ),
-    "holmes.difference": _task(
-        "score beside the first model’s", "test rows", part="data set", method="holmes", range=TWICE
+    "corpus.documents": Metric(name="documents", unit="documents"),
+    "corpus.characters": Metric(name="characters", unit="characters"),
+    "corpus.tokens": Metric(name="tokens", unit="tokens"),
+    "corpus.windows": Metric(name="windows", unit="windows"),
+    "corpus.room": Metric(name="room to shift a window", unit="tokens", counts="windows"),
+    "corpus.from_start": Metric(name="windows that begin with a document", unit=SHARE, counts="windows"),
+    "probe.documents": Metric(name="documents that are probed", unit="documents"),
+    "probe.windows": Metric(name="windows of them", unit="windows"),
+    "probe.length": Metric(name="length of a window", unit="tokens"),
+    "swap.loss": Metric(name="rise of loss", unit=NATS, part="tokens", index="distance"),
+    "swap.positive": Metric(name="pairs whose swap costs", unit=SHARE, index="distance", counts="pairs", over="pairs"),
+    "fft.turns": Metric(
+        name="turns over the table", unit="turns", index="component", counts="positions", range=NOT_NEGATIVE
     ),
-    "holmes.taught": _task(
-        "score beside its untrained self’s", "test rows", part="data set", method="holmes", range=TWICE
+    "fft.peak": Metric(
+        name="turns of the largest columns", unit="turns", index="order", counts="positions", range=NOT_NEGATIVE
     ),
-    "holmes.rank": _rank("holmes"),
-    "glue.*": _task("score on a task", "development rows", seed="fine-tuning seed", range=CORRELATION),
-    "glue.difference": _task("score beside the first model's", "development rows", range=TWICE),
-    "glue.taught": _task("score beside its untrained self's", "development rows", range=TWICE),
-    "glue.rank": _rank(),
-    "squad.*": _task("F1 of the answers", "questions", SHARE, seed="fine-tuning seed"),
-    "squad.exact": _task("answers exactly right", "questions", SHARE, seed="fine-tuning seed"),
-    "squad.best.exact": _task("answers exactly right", "questions", SHARE, seed="fine-tuning seed"),
-    "squad.unanswerable": _task("questions without an answer", "questions", SHARE),
-    "squad.difference": _task("F1 beside the first model's", "questions", range=CORRELATION),
-    "squad.taught": _task("F1 beside its untrained self's", "questions", range=CORRELATION),
-    "squad.rank": _rank(),
-    "length.loss": _length("loss", NATS, "position"),
-    "length.perplexity": _length("pseudo-perplexity", "", "position", range=NOT_NEGATIVE),
-    "length.beyond": _length("loss beyond the trained length", NATS),
-    "length.gain": _length("nats below reading in pieces", NATS),
-    "length.chosen": Metric(
-        "nats below reading in pieces by the way that the other half of the documents prefers", NATS, method="length"
+    "outlier": Metric(
+        name="distance to the nearest row", unit="medians", index="position", counts="positions", range=NOT_NEGATIVE
     ),
-    "length.copy": _length("nats saved by a passage that comes again", NATS, "tokens before"),
-    "length.drift*": _length("change of the states", SHARE, "positions moved", range=NOT_NEGATIVE),
-    "length.r2.*": Metric("R² beyond the trained length", R2, "way to read on", "", "tokens", SPLITS, method="length"),
-    "length.frequencies": Metric("loss of the texts' own token frequencies", NATS, method="length"),
-    "length.trained": Metric("trained length", "tokens", method="length"),
-    "mteb.score*": _task("score on a task", "pairs, test rows or queries", method="vectors", range=CORRELATION),
-    "mteb.type*": Metric(
-        "mean score of the tasks of a type", "", "type of task", counts="tasks", method="vectors", range=CORRELATION
-    ),
-    "mteb.difference*": _task(
-        "score beside the first model's", "pairs, test rows or queries", method="vectors", range=TWICE
-    ),
-    "mteb.taught*": _task(
-        "score beside its untrained self's", "pairs, test rows or queries", method="vectors", range=TWICE
-    ),
-    "mteb.rank*": _rank("vectors"),
-    "accuracy.commonest": Metric("share of the commonest class", SHARE, "validation"),
-    "h1*": Metric("distance of the mean words of two positions", "", counts="positions", range=NOT_NEGATIVE),
-    "h3*": Metric("the same behind W_Q W_Kᵀ", "", "which way", counts="positions", range=NOT_NEGATIVE),
-    "accuracy": Metric("masked tokens right", SHARE, "validation", counts="masked tokens"),
-    "convergence.*": Metric("share of its steps", SHARE, BASELINE, counts="validations", method="convergence"),
-    "corpus.documents": Metric("documents", "documents"),
-    "corpus.characters": Metric("characters", "characters"),
-    "corpus.tokens": Metric("tokens", "tokens"),
-    "corpus.windows": Metric("windows", "windows"),
-    "corpus.room": Metric("room to shift a window", "tokens", counts="windows"),
-    "corpus.from_start": Metric("windows that begin with a document", SHARE, counts="windows"),
-    "probe.documents": Metric("documents that are probed", "documents"),
-    "probe.windows": Metric("windows of them", "windows"),
-    "probe.length": Metric("length of a window", "tokens"),
-    "swap.loss": Metric("rise of loss", NATS, "tokens", "distance"),
-    "swap.positive": Metric("pairs whose swap costs", SHARE, "", "distance", "pairs", "pairs"),
-    "fft.turns": Metric("turns over the table", "turns", "", "component", "positions", range=NOT_NEGATIVE),
-    "fft.peak": Metric("turns of the largest columns", "turns", "", "order", "positions", range=NOT_NEGATIVE),
-    "outlier": Metric("distance to the nearest row", "medians", "", "position", "positions", range=NOT_NEGATIVE),
     "rotation.turns": Metric(
-        "turns of a pair of components", "turns", "components", "pair", "positions", range=NOT_NEGATIVE
+        name="turns of a pair of components",
+        unit="turns",
+        part="components",
+        index="pair",
+        counts="positions",
+        range=NOT_NEGATIVE,
     ),
-    "rotation.strength": Metric("motion that is rotation", SHARE, "components", "pair", "positions"),
-    "rotation.share": Metric("variance of a pair of components", SHARE, "components", "pair", "positions"),
+    "rotation.strength": Metric(
+        name="motion that is rotation", unit=SHARE, part="components", index="pair", counts="positions"
+    ),
+    "rotation.share": Metric(
+        name="variance of a pair of components", unit=SHARE, part="components", index="pair", counts="positions"
+    ),
     "rotation.shift": Metric(
-        "shift between a pair of components", "periods", "components", "pair", "positions", range=(0.0, 0.5)
+        name="shift between a pair of components",
+        unit="periods",
+        part="components",
+        index="pair",
+        counts="positions",
+        range=(0.0, 0.5),
     ),
-    "n50.count": Metric("components for half the variance", "components", counts="positions", range=NOT_NEGATIVE),
-    "parameters": Metric("parameters", "parameters"),
-    "parameters.embedding": Metric("of them embeddings", "parameters"),
-    "operations": Metric("operations/token", "operations/token", method="operations"),
-    "steps": Metric("steps", "steps"),
-    "passes": Metric("times that a training reads each window", "times"),
-    "tokens": Metric("training tokens", "tokens"),
-    "seconds": Metric("training time", "s"),
-    "tokens_per_second": Metric("tokens/s", "tokens/s"),
-    "memory.peak": Metric("peak memory", "bytes"),
-    "pca.share": Metric("share of variance", SHARE, "", "component", "positions", method="tables"),
-    "pca.*": Metric("share of variance", SHARE, counts="positions", method="tables"),
-    "dct.low4": Metric("power in four lowest frequencies", SHARE, "", "component", "positions", method="tables"),
-    "n50": Metric("components for half the variance", "%", counts="positions", method="tables"),
-    "equivariance": Metric("share explained by distance", SHARE, counts="positions", over="random orders of the rows"),
-    "equivariance.*": Metric(
-        "share explained by distance", SHARE, "", "components", "positions", "random orders of the rows"
+    "n50.count": Metric(
+        name="components for half the variance", unit="components", counts="positions", range=NOT_NEGATIVE
     ),
-    "distance.*": Metric("root mean square distance", "", counts=PAIRS, over=GROUPS, method="geometry"),
+    "parameters": Metric(name="parameters", unit="parameters"),
+    "parameters.embedding": Metric(name="of them embeddings", unit="parameters"),
+    "operations": Metric(name="operations/token", unit="operations/token", method="operations"),
+    "steps": Metric(name="steps", unit="steps"),
+    "passes": Metric(name="times that a training reads each window", unit="times"),
+    "tokens": Metric(name="training tokens", unit="tokens"),
+    "seconds": Metric(name="training time", unit="s"),
+    "tokens_per_second": Metric(name="tokens/s", unit="tokens/s"),
+    "memory.peak": Metric(name="peak memory", unit="bytes"),
+    "pca.share": Metric(name="share of variance", unit=SHARE, index="component", counts="positions", method="tables"),
+    **with_endings(
+        "pca.",
+        ("top2", "top3", "top5", "top10"),
+        Metric(name="share of variance", unit=SHARE, counts="positions", method="tables"),
+    ),
+    "dct.low4": Metric(
+        name="power in four lowest frequencies", unit=SHARE, index="component", counts="positions", method="tables"
+    ),
+    "n50": Metric(name="components for half the variance", unit="%", counts="positions", method="tables"),
+    "equivariance": Metric(
+        name="share explained by distance", unit=SHARE, counts="positions", over="random orders of the rows"
+    ),
+    **with_endings(
+        "equivariance.",
+        ("null", "first"),
+        Metric(
+            name="share explained by distance",
+            unit=SHARE,
+            index="components",
+            counts="positions",
+            over="random orders of the rows",
+        ),
+    ),
+    **with_endings(
+        "distance.mean",
+        CORRECTED,
+        Metric(name="root mean square distance", counts=PAIRS, over=GROUPS, method="geometry"),
+    ),
     "floor.mean": Metric(
-        "noise floor", "", counts="positions", over="random halves", method="geometry", range=NOT_NEGATIVE
+        name="noise floor", counts="positions", over="random halves", method="geometry", range=NOT_NEGATIVE
     ),
     "between": Metric(
-        "distance", "", "two corpora", "position", over="random halves", method="geometry", range=NOT_NEGATIVE
+        name="distance",
+        part="two corpora",
+        index="position",
+        over="random halves",
+        method="geometry",
+        range=NOT_NEGATIVE,
     ),
     "stress.raw": _stress("raw stress"),
     "stress.optimal": _stress("stress at the best scale"),
     "stress.held_out": _stress("stress on other documents"),
-    "stress.ratio.*": _stress("stress of one table over that of another"),
-    "stress.*": _stress("stress"),
-    "violations*": Metric("triples out of order", SHARE, TABLE, "rank", "triples", GROUPS, method="geometry"),
-    "correlation*": Metric(
-        "correlation with the corpus", "", TABLE, "", PAIRS, GROUPS, method="geometry", range=CORRELATION
+    **with_endings("stress.ratio.", SCALES, _stress("stress of one table over that of another")),
+    **with_endings("stress.", [f"{scale}.corrected" for scale in ("raw", "optimal")], _stress("stress")),
+    **with_endings(
+        "violations",
+        CORRECTED,
+        Metric(
+            name="triples out of order",
+            unit=SHARE,
+            part=TABLE,
+            index="rank",
+            counts="triples",
+            over=GROUPS,
+            method="geometry",
+        ),
+    ),
+    **with_endings(
+        "correlation",
+        CORRECTED,
+        Metric(
+            name="correlation with the corpus",
+            part=TABLE,
+            counts=PAIRS,
+            over=GROUPS,
+            method="geometry",
+            range=CORRELATION,
+        ),
     ),
     "separation": Metric(
-        "smallest distance of two positions", "", ROWS, counts="positions", method="geometry", range=NOT_NEGATIVE
+        name="smallest distance of two positions", part=ROWS, counts="positions", method="geometry", range=NOT_NEGATIVE
     ),
-    "separation.quantile": Metric("distances of all pairs", "", ROWS, "percentile", PAIRS, range=NOT_NEGATIVE),
-    "table.rms": Metric("root mean square", "", CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE),
-    "table.floor": Metric("share of white noise", SHARE, CHANGE, counts="positions", method="tables"),
-    "table.walk": Metric("AdamW’s random walk", "", CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE),
-    "change": Metric("change since the first checkpoint", SHARE, ROWS, counts="positions", range=NOT_NEGATIVE),
-    "projected.*": Metric("stress behind M", "", TABLE, method="projected", range=NOT_NEGATIVE),
-    "low_rank.stress.*": _stress("stress at a rank"),
-    "low_rank.closed*": Metric("way from random to MDS", SHARE, "", "rank", "positions", range=AT_MOST_ONE),
-    "lag.correlation*": Metric(
-        "correlation with the lag", "", "", "", PAIRS, GROUPS, method="geometry", range=CORRELATION
+    "separation.quantile": Metric(
+        name="distances of all pairs", part=ROWS, index="percentile", counts=PAIRS, range=NOT_NEGATIVE
     ),
-    "rank*": Metric("rank", "", "", "", "positions", GROUPS, method="geometry", range=NOT_NEGATIVE),
-    "support": Metric("tokens of the rarest position", "tokens", counts="positions", method="geometry"),
-    "positions.kept": Metric("positions kept", "positions", method="geometry"),
-    "toeplitz*": Metric("share of the lag alone", SHARE, counts="positions", over=GROUPS, method="geometry"),
-    "circulant*": Metric("share of circulant matrices", SHARE, counts="positions", over=GROUPS, method="geometry"),
-    "mds.share*": Metric("share of variance", SHARE, "", "component", "positions", GROUPS, method="geometry"),
+    "table.rms": Metric(name="root mean square", part=CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE),
+    "table.floor": Metric(name="share of white noise", unit=SHARE, part=CHANGE, counts="positions", method="tables"),
+    "table.walk": Metric(
+        name="AdamW’s random walk", part=CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE
+    ),
+    "change": Metric(
+        name="change since the first checkpoint", unit=SHARE, part=ROWS, counts="positions", range=NOT_NEGATIVE
+    ),
+    **with_endings(
+        "projected.stress.", SCALES, Metric(name="stress behind M", part=TABLE, method="projected", range=NOT_NEGATIVE)
+    ),
+    **with_endings("low_rank.stress.", SCALES, _stress("stress at a rank")),
+    **with_endings(
+        "low_rank.closed",
+        CORRECTED,
+        Metric(name="way from random to MDS", unit=SHARE, index="rank", counts="positions", range=AT_MOST_ONE),
+    ),
+    **with_endings(
+        "lag.correlation",
+        CORRECTED,
+        Metric(name="correlation with the lag", counts=PAIRS, over=GROUPS, method="geometry", range=CORRELATION),
+    ),
+    **with_endings(
+        "rank", CORRECTED, Metric(name="rank", counts="positions", over=GROUPS, method="geometry", range=NOT_NEGATIVE)
+    ),
+    "support": Metric(name="tokens of the rarest position", unit="tokens", counts="positions", method="geometry"),
+    "positions.kept": Metric(name="positions kept", unit="positions", method="geometry"),
+    **with_endings(
+        "toeplitz",
+        CORRECTED,
+        Metric(name="share of the lag alone", unit=SHARE, counts="positions", over=GROUPS, method="geometry"),
+    ),
+    **with_endings(
+        "circulant",
+        CORRECTED,
+        Metric(name="share of circulant matrices", unit=SHARE, counts="positions", over=GROUPS, method="geometry"),
+    ),
+    **with_endings(
+        "mds.share",
+        CORRECTED,
+        Metric(
+            name="share of variance", unit=SHARE, index="component", counts="positions", over=GROUPS, method="geometry"
+        ),
+    ),
 }
 
 
 def metric(name: str) -> Metric:
-    """Return the entry of a metric in `METRICS`; an unknown metric gets an entry with its name alone."""
-    if name in METRICS:
-        return METRICS[name]
-    fits = [key for key in METRICS if key.endswith("*") and name.startswith(key[:-1])]
-    return METRICS[max(fits, key=len)] if fits else Metric(name)
+    """Return the row of a metric in `METRICS`.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in METRICS:
+        raise ValueError(f"The metric {name!r} is unknown. Add its row to records/metrics.py.")
+    return METRICS[name]
 
 
 def unit(name: str) -> str:

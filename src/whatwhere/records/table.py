@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from .intervals import FEW, UNBOUNDED, Range, hierarchical, p_above_zero, smallest_effect
-from .metrics import CORRELATION, TWICE, UNIT, is_shared, range_of, repeats
+from .metric import CORRELATION, TWICE, UNIT
+from .metrics import is_shared, range_of, repeats
 from .record import Record, is_one_of
 
 ANY: Any = ...  # in a query: the column may have any value

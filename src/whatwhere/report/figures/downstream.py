@@ -27,7 +27,7 @@ def _row(
 ) -> Iterator[Row]:
     """The value of a model, where there is one, that of its weights drawn anew, and what the paper prints of (part,
     preset). best: metric of the value that is best on the rows that judge. more: fields of the row."""
-    kinds = {UNTRAINED: (metric, 0), BEST: (best, None), "": (metric, None)}
+    kinds = {UNTRAINED: (metric, 0)} | ({BEST: (best, None)} if best else {}) | {"": (metric, None)}
     ours = {kind: run.table.point(name, model, part=part, step=step) for kind, (name, step) in kinds.items()}
     if points := {kind: _plain(p) if kind == BEST else p for kind, p in ours.items() if p is not None}:
         if printed := paper.get((part, schemes.preset(run, model))):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...records.metrics import METRICS
 from ...records.table import Point, highest
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, row
@@ -90,6 +91,7 @@ def position(run: Run) -> Sequence[Line]:
 def _probe(name: str, *claims: str) -> Draw:
     metric = f"r2.{name}"
     (short, long) = TARGETS[name]
+    ceiling = f"{metric}.ceiling" if f"{metric}.ceiling" in METRICS else ""  # position alone gives a token's place
 
     @Curves(
         f"probe-{name}",
@@ -99,7 +101,7 @@ def _probe(name: str, *claims: str) -> Draw:
         records=(
             f"{metric}: layer, part, index = split",
             f"{metric}.chance: layer, part",
-            f"{metric}.ceiling: index = split",
+            *([f"{ceiling}: index = split"] if ceiling else []),
         ),
         width=250,
         ghosts=True,
@@ -109,8 +111,8 @@ def _probe(name: str, *claims: str) -> Draw:
         """A ridge probe reads a token's {target} from each layer: R² on held-out documents."""
         probed = of_models(run, metric, apart=True, before=True)
         yield from [*probed, *_chance(run, metric), *_asides(run, metric, probed)]
-        if ceiling := run.table.point(f"{metric}.ceiling"):
-            yield Line({0: ceiling}, "position alone", mark=(FULL, ""), kind=LEVEL, panel=EVERYWHERE)
+        if ceiling and (alone := run.table.point(ceiling)):
+            yield Line({0: alone}, "position alone", mark=(FULL, ""), kind=LEVEL, panel=EVERYWHERE)
 
     return probe
 

@@ -8,7 +8,7 @@ import numpy as np
 from ...claims import UNTESTABLE
 from ...papers import DSTG_TABLES
 from ...records.gates import unplaced
-from ...records.metrics import UNIT
+from ...records.metric import UNIT
 from ...records.table import Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...records.metric import Metric
 from ...records.table import Point, curve
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, row, value
@@ -198,7 +199,7 @@ def _peaks(run: Run, lines: Sequence[Line]) -> str:
     "table-magnitudes",
     "Summed Fourier magnitudes",
     _peaks,
-    metric="fft.sum",
+    metric=Metric(name="magnitude"),
     y=Axis("magnitude", "log", floor=1e-6),
     x=Axis("turns over the table", "log", word="turns"),
     records=("arrays/*.npz: magnitude_sum", "fft.peak: index"),

@@ -6,7 +6,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from inspect import cleandoc
 from typing import Any
 
-from ...records.metrics import Metric, metric
+from ...records.metric import Metric
+from ...records.metrics import metric
 from ...records.table import Point
 from ..figure import MOST_DIGITS, Figure, Panel, Table, Trace
 from ..folder import Run
@@ -25,8 +26,8 @@ class Form:
     """A declared figure: the decorator of a function that gives what is drawn, and whose docstring says what that is.
 
     caption, columns: of the table. title: the rule of the finding, over what is drawn. records, width: as in `Figure`.
-    metric: whose unit and sample size are told, by default the first of `records`. gaps: what fills the `{gaps}` of the
-    docstring. source: what is decorated.
+    metric: the metric whose name heads a column and whose sample is told, by default the first of `records`.
+    gaps: what fills the `{gaps}` of the docstring. source: what is decorated.
     """
 
     id: str
@@ -35,7 +36,7 @@ class Form:
     _: KW_ONLY
     columns: Sequence[str] = ()
     records: tuple[str, ...] = ()
-    metric: str = ""
+    metric: str | Metric = ""
     width: int = 330
     gaps: Callable[[Run, Any], Mapping[str, str]] | None = None
     source: Callable[[Run], Iterable[Any]] = lambda run: ()
@@ -50,6 +51,8 @@ class Form:
     @property
     def measured(self) -> Metric:
         """The metric that is drawn."""
+        if isinstance(self.metric, Metric):
+            return self.metric
         first = next((names for names in self.records if not names.startswith("arrays/")), "")
         return metric(self.metric or first.partition(":")[0].partition(",")[0])
 
