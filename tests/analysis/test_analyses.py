@@ -71,15 +71,21 @@ def test_an_analysis_that_finds_nothing_of_the_kind_is_left_out_only_if_it_may(w
         measure(subject, [Analysis("x", **{way: fail})])
 
 
+def test_a_reader_is_for_models_with_terms_a_function_for_others():
+    both = Analysis("x", lambda s: [s.who.record("corpus.documents", len(s.some()))], reader=Counter)
+    (of_terms,) = measure(Subject(ME, encoder(), documents(4)), [both]).records
+    (of_others,) = measure(Subject(ME, object(), documents(4)), [both]).records
+    assert (of_terms.metric, of_others.metric) == ("corpus.windows", "corpus.documents")
+
+
 def test_every_entry_is_complete():
     assert set(PLAIN) | set(INSIDE) < set(ANALYSES)
     for analysis in ANALYSES:
-        assert (analysis.reader is None) != (analysis.measure is None), analysis.name
+        assert analysis.reader is not None or analysis.measure is not None, analysis.name
         assert all(hasattr(Subject, need) or need in Subject.__dataclass_fields__ for need in analysis.needs), (
             analysis.name
         )
-    needs = [(a.name, a.needs) for a in ANALYSES]
-    assert len(set(needs)) == len(needs)  # two of a name are for different models
+    assert len({analysis.name for analysis in ANALYSES}) == len(ANALYSES)
 
 
 def test_some_documents_are_evenly_spaced():

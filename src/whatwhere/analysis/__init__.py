@@ -65,11 +65,6 @@ class Subject:
         return hasattr(self.model, "inspecting")
 
     @property
-    def whole(self) -> bool:
-        """True if the model shows its attention weights alone, as encoders of other packages do."""
-        return not self.terms
-
-    @property
     def loss(self) -> bool:
         """True if the run asks for the loss of documents and the model has one."""
         return bool(self.terms and hasattr(self.model, "head") and self.ablated)
@@ -97,7 +92,8 @@ class Subject:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Analysis of a model: a reader of the shared pass of the documents, or a function of the inputs.
+    """Analysis of a model: a reader of the shared pass of the documents, or a function of the inputs; with both, the
+    reader is for models whose scores are a sum of named terms and the function for all others.
 
     name: its name in `left_out`. reader: function that makes a reader for the model. measure: function that returns
     records, or records and arrays. needs: attributes of the input without which it does not run. arrays: beginning of
@@ -167,16 +163,15 @@ PLAIN = (
 # Analyses of a model and documents, in a study or in `whatwhere heads`; analyses with a reader share one pass.
 INSIDE = (
     Analysis("heads", reader=HeadTaxonomy, optional=True),
-    Analysis("attention", reader=AttentionScores, needs=("documents", "terms"), arrays="attention"),
-    Analysis("patterns", reader=PatternCounts, needs=("documents", "terms"), optional=True),
-    Analysis("sentences", reader=SentenceMaps, arrays="hidden"),
-    Analysis("variance", reader=PositionVariance),
     Analysis(
         "attention",
         lambda s: foreign_scores(s.model, s.some(), s.who, progress=s.show("attention")),
-        needs=("documents", "whole"),
+        reader=AttentionScores,
         arrays="attention",
     ),
+    Analysis("patterns", reader=PatternCounts, needs=("documents", "terms"), optional=True),
+    Analysis("sentences", reader=SentenceMaps, arrays="hidden"),
+    Analysis("variance", reader=PositionVariance),
     Analysis(
         "retrieval",
         lambda s: retrieval_records(s.model, s.some(REPEATED), s.who, progress=s.show("retrieval")),

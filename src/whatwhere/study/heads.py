@@ -61,7 +61,11 @@ def measure(subject: Subject, analyses: Iterable[Analysis]) -> Measurements:
     """Do all analyses that the subject has everything for, those with a reader in one pass of its documents."""
     measured = Measurements()
     possible = [analysis for analysis in analyses if subject.has(analysis.needs)]
-    readers = {a: measured.attempt(a, partial(a.reader, subject.model)) for a in possible if a.reader is not None}
+    readers = {
+        a: measured.attempt(a, partial(a.reader, subject.model))
+        for a in possible
+        if a.reader is not None and (subject.terms or a.measure is None)
+    }
     readers = {a: reader for a, reader in readers.items() if reader is not None}
     if readers:
         show = subject.show("heads" if subject.terms else "sentences")
