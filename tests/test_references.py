@@ -137,7 +137,6 @@ def test_a_model_meets_the_reference_of_its_start_and_its_residual(folder, small
     other = "`dstg`: residual normalized there, stream here"
     for start, residual, wanted, said in (
         ("random", "normalized", "dstg", ""),
-        ("normal", "normalized", "dstg", ""),  # the earlier name of random
         ("half-turn", "normalized", "dstg-half-turn", ""),
         ("half-turn", "stream", "dstg-half-turn", other),  # the start weighs more
         ("random", "stream", "dstg-stream", ""),

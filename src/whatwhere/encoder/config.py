@@ -153,8 +153,6 @@ class EncoderConfig(PretrainedConfig):
                 near = near or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
                 raise ValueError(f"EncoderConfig has no field {key!r}.{near}")
         super().__post_init__(**kwargs)
-        if isinstance(self.relative_special, bool):  # as older configurations have it
-            self.relative_special = "shared" if self.relative_special else "none"
         self._check_types()
         if self.intermediate_size is None:
             self.intermediate_size = 4 * self.hidden_size

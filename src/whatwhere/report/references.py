@@ -39,10 +39,6 @@ TRAINING = (
 )
 _ROWS = {"run-on": "rows that run on from document to document", "isolate": "several documents in a row"}
 _PIECES = {"first": "the first row of each document", "all": "all rows of each document"}
-_EARLIER: dict[str, dict[Any, str]] = {  # setting -> its values in earlier versions, and what they are called now
-    "table_start": {"normal": "random"},
-    "relative_special": {True: "shared", False: "none"},
-}
 
 
 # ---- what a model and a text are ----
@@ -59,9 +55,6 @@ def settings_of(config: Mapping[str, Any], training: Mapping[str, Any] | None = 
     found |= {key: value for key in TRAINING if (value := (training or {}).get(key)) is not None}
     if found.get("absolute") != "learned":
         found.pop("table_start", None)
-    for key, names in _EARLIER.items():
-        if isinstance(found.get(key), str | bool):
-            found[key] = names.get(found[key], found[key])
     return found
 
 
@@ -76,10 +69,10 @@ def rows_of(join: str | None, pieces: str | None) -> str:
     """Return in words how documents were cut into rows; "" where it is not known.
 
     Args:
-        join: none, isolate or run-on. pieces: first or all; None, of an earlier version, is all.
+        join: none, isolate or run-on. pieces: first or all.
     """
     if join == "none":
-        return _PIECES.get(pieces or "all", "")
+        return _PIECES.get(pieces or "", "")
     return _ROWS.get(join or "", "")
 
 
