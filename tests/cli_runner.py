@@ -77,6 +77,7 @@ def whatwhere(*arguments: str) -> subprocess.CompletedProcess[str]:
         mock.patch.object(sys, "argv", ["whatwhere", *arguments]),
         mock.patch.dict(os.environ, environment()),
         mock.patch.object(config, "_loaded", set()),
+        mock.patch.object(config, "_named", set()),
         warnings.catch_warnings(),
         contextlib.ExitStack() as schemes,
     ):

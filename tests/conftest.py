@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +16,6 @@ from whatwhere.training import settings as config
 # An example may take as long as a busy machine needs for it.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-
-# What is remembered of schemes that were named is not the user's.
-os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="whatwhere-state-")
 
 # No test asks the Hub; a name that is no folder is answered at once, here and in every process that is started.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -46,6 +42,7 @@ def own_schemes_end_with_their_file() -> Iterator[None]:
         names.clear()
         names.update(published)
     config._loaded.clear()
+    config._named.clear()
 
 
 @pytest.fixture(scope="session")

@@ -92,7 +92,9 @@ def test_finished_study_needs_the_original_file_no_more(run):
     (run / "mine.py").rename(run / "elsewhere.py")
     (run / "s/report.html").unlink()
     try:
-        done = whatwhere("study", "--out", str(run / "s"))
+        line = one_line(whatwhere("study", "--out", str(run / "s")))
+        assert line.endswith(f"needs its scheme: add --scheme {run / 's/scheme.py'} after reading it."), line
+        done = whatwhere("study", "--out", str(run / "s"), "--scheme", str(run / "s/scheme.py"))
         assert done.returncode == 0 and (run / "s/report.html").is_file(), done.stderr[-2000:]
     finally:
         (run / "elsewhere.py").rename(run / "mine.py")
@@ -134,17 +136,19 @@ def test_model_of_an_own_scheme_says_what_it_needs(run):
     assert not (run / "s/models/ap/seed-0/own_scheme.py").exists()
 
 
-def test_pretraining_reads_the_scheme_from_yaml_beside_it(run, corpus_file):
+def test_a_scheme_in_a_yaml_runs_when_it_is_given(run, corpus_file):
     (run / "own.yaml").write_text(
         f"scheme: mine.py\npreset: tupe-kerple\ncorpus: {corpus_file}\nsteps: 2\n", encoding="utf-8"
     )
     out = run / "one"
-    done = whatwhere("pretrain", "--config", str(run / "own.yaml"), "--out", str(out), *settings())
+    words = ("pretrain", "--config", str(run / "own.yaml"), "--out", str(out), *settings())
+    assert f"add --scheme {run / 'mine.py'} after" in one_line(whatwhere(*words)) and not out.exists()
+    done = whatwhere(*words, "--scheme", str(run / "mine.py"))
     assert done.returncode == 0, done.stderr[-2000:]
     assert (out / "scheme.py").is_file() and "scheme: scheme.py\n" in (out / "pretrain.yaml").read_text(
         encoding="utf-8"
     )
-    done = whatwhere("pretrain", "--out", str(out), "--json")
+    done = whatwhere("pretrain", "--out", str(out), "--scheme", str(out / "scheme.py"), "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["operations"] > 0
     rows = json.loads(whatwhere("presets", "--size", "tiny", "--scheme", str(KERPLE), "--json").stdout)["presets"]
     assert {row["name"]: row["terms"] for row in rows}["tupe-kerple"] == ["semantic", "absolute", "relative"]

@@ -24,7 +24,7 @@ _OURS = {  # pydantic's words -> ours
 
 
 class UnknownProgram(ValueError):
-    """Code that only a file names, and nobody on this machine."""
+    """Code that only a file names, and not who started the process."""
 
 
 def wrong_value(name: str, error: ValidationError) -> str:

@@ -59,13 +59,18 @@ def threads(jobs: int, most: int) -> list[int | None]:
 
 
 def run_jobs(
-    jobs: Sequence[Job], most: int, progress: bool, fresh: bool = True, what: str = "models"
+    jobs: Sequence[Job],
+    most: int,
+    progress: bool,
+    fresh: bool = True,
+    what: str = "models",
+    begin: Callable[[], object] = bool,
 ) -> Iterator[tuple[Job, Any]]:
     """Jobs with their results as they finish, `most` threads at a time; arguments and results must be picklable.
 
     A single job, or `most` = 1, runs in this process. fresh: a process for each job, as the heap of a training stays
     large, and a second one would grow on top of it; short jobs share theirs, which take some seconds to begin. what:
-    the jobs are.
+    the jobs are. begin: called first in each process that is started; picklable.
 
     Raises:
         Exception: what a job raises; the others are stopped, a training with a checkpoint, and what they had finished
@@ -90,7 +95,7 @@ def run_jobs(
                 part = list(group)
                 size, lives = min(len(part), most // each), 1 if fresh else None
                 with ProcessPoolExecutor(
-                    size, context, _start, (each, told, states), max_tasks_per_child=lives
+                    size, context, _start, (each, told, states, begin), max_tasks_per_child=lives
                 ) as pool:
                     with starting():
                         waiting = {pool.submit(_work, number, job): job for number, job in part}
@@ -132,7 +137,7 @@ def limited(threads: int | None) -> Iterator[None]:
 _states: Any = None
 
 
-def _start(each: int, told: Connection, states: Any) -> None:
+def _start(each: int, told: Connection, states: Any, begin: Callable[[], object]) -> None:
     global _states
     _states = states
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
@@ -142,6 +147,7 @@ def _start(each: int, told: Connection, states: Any) -> None:
     torch.set_num_threads(each)
     threadpool_limits(each, user_api="blas")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    begin()
 
 
 def _leave_when_told(told: Connection) -> None:

@@ -6,6 +6,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from ..records.table import Point, Table
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.jobs import Job, at_once, run_jobs, threads
+from ..training.settings import trust_scheme
 from .machine import machine
 from .results import FACTS, RECORDS, STEP, columns, save_results
 
@@ -59,7 +61,8 @@ def run_evaluation(
                 Job(piece.label, family.work, (str(out), piece), count)
                 for piece, count in zip(part, threads(len(part), most), strict=True)
             ]
-            for _ in run_jobs(jobs, most, progress, fresh=False, what="pieces of work"):
+            begin = partial(trust_scheme, config.scheme)
+            for _ in run_jobs(jobs, most, progress, fresh=False, what="pieces of work", begin=begin):
                 pass
         left = sum(not piece.is_done(out) for piece in pieces)
         records = [replace(record, study=out.name) for record in family.records(config, out)]
@@ -76,6 +79,7 @@ def _bound(run: RunFolder, config: C, file: str) -> C:
         ValueError: other settings, or a finished file is not as it was written.
     """
     if run.has(file) and any(step != STEP for step in run.steps()):
+        config.check_scheme(run.path)
         before = type(config).of_run(run, file)
         config.bind(run, file, config.free())
         for name in filter(run.has, run.names()):

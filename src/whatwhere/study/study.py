@@ -195,6 +195,7 @@ def _resumed(run: RunFolder, config: StudyConfig) -> StudyConfig:
     Raises:
         ValueError: it was started with other settings or has more seeds, or a finished file is not as it was written.
     """
+    config.check_scheme(run.path)
     before = StudyConfig.of_run(run, CONFIG)
     if config.seeds < before.seeds:
         raise ValueError(

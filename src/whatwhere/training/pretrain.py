@@ -63,6 +63,7 @@ def _settle_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> P
     config = config.in_steps()
     if config.minutes is None or CONFIG not in run.names() or not has_steps(run):
         return config
+    config.check_scheme(run.path)
     steps = PretrainConfig.of_run(run, CONFIG).steps
     if not is_silent and finished_summary(run) is None:
         print(f"{run.path} goes on to its {steps:,} steps; minutes bought them when it began", file=sys.stderr)

@@ -1,9 +1,5 @@
 """Strict run configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
 
-import contextlib
-import multiprocessing
-import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -13,51 +9,38 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
 from ..run.errors import UnknownProgram
-from ..run.files import sha256, write_text
 from ..run.folder import RunFolder
 from ..run.settings import Count, Share, StrictConfig
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
 
 
-_said: set[str] = set()  # schemes that this process has said to run
+_named: set[str] = set()  # texts of the schemes that this process was given by --scheme, or by an argument
 _loaded: set[str] = set()  # texts of the schemes that this process has loaded, wherever they stood
-KNOWN = "WHATWHERE_SCHEMES"  # hashes of the schemes that a process was given and passes on to those that it starts
-
-
-def _known_schemes() -> Path:
-    """Where this user's machine keeps the hashes of the schemes that were given by name."""
-    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "whatwhere" / "schemes"
 
 
 def trust_scheme(path: Any) -> None:
-    """Remember that this file was named as the scheme to run: folders that hold a copy of it may run it from now on.
+    """Remember that this process was given a scheme, so that it may run a folder's copy of the same text.
 
-    Where nothing can be remembered on the disk, this process and those that it starts still know it.
+    Nothing outlives the process: a worker calls this with the scheme of its job.
     """
-    if not isinstance(path, str | Path) or not Path(path).is_file():
-        return
-    digest = sha256(Path(path))
-    os.environ[KNOWN] = " ".join(dict.fromkeys([*os.environ.get(KNOWN, "").split(), digest]))
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        kept = _known_schemes()
-        if not kept.is_file() or digest not in kept.read_text("utf-8").split():
-            write_text(kept, (kept.read_text("utf-8") if kept.is_file() else "") + digest + "\n")
+    if isinstance(path, str | Path) and Path(path).is_file():
+        _named.add(_text_of(Path(path)))
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a scheme; bytes that are no text differ from every text."""
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
 
 
 def check_trusted(path: Path, named_by: Path) -> None:
-    """Refuse code that only a file names, which may have come from elsewhere.
+    """Refuse a scheme that only a file names, which may have come from elsewhere.
 
     Raises:
-        UnknownProgram: nobody has named a scheme of this text by --scheme on this machine.
+        UnknownProgram: this process was given no scheme of the same text.
     """
-    digest, known = sha256(path), os.environ.get(KNOWN, "").split()
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        known += _known_schemes().read_text("utf-8").split()
-    if digest not in known:
-        raise UnknownProgram(
-            f"{named_by} names {path}, which is a program that would run here. Read it, then add --scheme {path}."
-        )
+    if _text_of(path) not in _named:
+        raise UnknownProgram(f"{named_by} needs its scheme: add --scheme {path} after reading it.")
 
 
 def use_scheme(path: Any) -> None:
@@ -80,6 +63,7 @@ def use_scheme(path: Any) -> None:
                 what = f"it ends the program (exit status {stop.code})"
                 raise ValueError(f"{what}; a scheme only registers its parts.") from None
             _loaded.add(text)
+        _named.add(text)
     except SyntaxError as error:
         raise ValueError(f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}.") from None
     except ValueError as error:
@@ -102,7 +86,7 @@ class SchemeConfig(StrictConfig):
 
     @classmethod
     def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """As of every configuration; a scheme that the file alone names must be known here.
+        """As of every configuration; a scheme that the file names must be given by `values`, or to this process.
 
         Raises:
             ValueError: it is not (`check_trusted`).
@@ -112,9 +96,6 @@ class SchemeConfig(StrictConfig):
         scheme = merged.get("scheme")
         if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
             check_trusted(Path(scheme), Path(path))
-            if multiprocessing.parent_process() is None and not values.get("scheme") and scheme not in _said:
-                _said.add(scheme)
-                print(f"Running the scheme {scheme}, which {path} names.", file=sys.stderr)
         return merged
 
     def save_in(self, run: RunFolder, name: str) -> None:
@@ -145,7 +126,7 @@ class SchemeConfig(StrictConfig):
 
         Raises:
             ValueError: as every configuration.
-            UnknownProgram: nobody on this machine has named the folder's scheme.
+            UnknownProgram: this process was not given the scheme of the folder.
         """
         run.check(SCHEME, name)
         if (run.path / name).is_file():
