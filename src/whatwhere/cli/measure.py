@@ -67,7 +67,8 @@ def _probe_text(records: list[Any], source: str) -> str:
     values = {(r.layer, r.part, r.metric): r for r in probes}
     places = list(dict.fromkeys((r.layer, r.part) for r in probes))
     of_token = [r for r in probes if r.metric == "r2.token"]
-    best, last = max(of_token, key=lambda r: r.value), max(r.layer or 0 for r in of_token)
+    best = max(of_token, key=lambda r: r.value)
+    last = max(r.layer or 0 for r in of_token)
     end = max((r for r in of_token if r.layer == last), key=lambda r: r.value)
     chance = max(r.value for r in probes if r.metric.endswith(".chance"))
 
@@ -261,7 +262,8 @@ def attention(
     tokenizer = opened.tokenizer
     folder = opened.folder
     most = opened.max_tokens
-    found, maps = [], None
+    found = []
+    maps = None
     for title, words in texts:
         ids = tokenizer(words, verbose=False)["input_ids"]
         if not len(ids) or len(ids) <= tokenizer.num_special_tokens_to_add():
@@ -279,8 +281,9 @@ def attention(
     config = encoder.config
     name = _name(model)
     unlearned = not_learned(learning_records(tokenizer, folder, Who(name)), name)
+    place = "Folder" if Path(model).is_dir() else "Hub name"
     facts = [
-        ("Shipped model" if model == REFERENCE else "Folder" if Path(model).is_dir() else "Hub name", model),
+        ("Shipped model" if model == REFERENCE else place, model),
         ("Class", type(encoder).__name__),
         ("Preset", str(getattr(config, "preset", "") or "")),
         ("Positions", str(most or "any")),

@@ -106,7 +106,8 @@ def verb(program: typer.Typer = app, name: str | None = None) -> Callable[[F], F
     def register(function: F) -> F:
         text, _, described = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
         for key, words in re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", described, re.MULTILINE):
-            kind, default = function.__annotations__[key], inspect.signature(function).parameters[key].default
+            kind = function.__annotations__[key]
+            default = inspect.signature(function).parameters[key].default
             flag = [f"--{key.replace('_', '-')}"] if default is False else []
             kind, given = get_args(kind) if get_origin(kind) is Annotated else (kind, typer.Option(*flag))
             option = copy(given)  # which other verbs may share

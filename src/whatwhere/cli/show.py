@@ -254,7 +254,8 @@ def doctor(as_json: Json = False) -> None:
     """Versions, cores, threads, memory, accelerator, attention backends, optional packages and free disk here."""
     from ..study.machine import diagnose
 
-    facts, gib = diagnose(Path(".")), 2**30
+    facts = diagnose(Path("."))
+    gib = 2**30
     here = facts["machine"]
     lines = [
         *(f"{name:14} {number}" for name, number in facts["versions"].items()),

@@ -210,7 +210,8 @@ def pretrain(
     from ..training.pretrain import pretrain as run_pretraining
     from ..training.pretrain_settings import PretrainConfig
 
-    file, before = _settings_file(context, PretrainConfig, out, CONFIG, config), _finished(out)
+    file = _settings_file(context, PretrainConfig, out, CONFIG, config)
+    before = _finished(out)
     resolved = configured(context, PretrainConfig, file, settings)
     summary = run_pretraining(resolved, out)
     loss = summary["validation_loss"]
@@ -266,7 +267,8 @@ def finetune(
     from ..training.finetune import CONFIG, KIND, FinetuneConfig
     from ..training.finetune import finetune as run_finetuning
 
-    file, before = _settings_file(context, FinetuneConfig, out, CONFIG, config), _finished(out)
+    file = _settings_file(context, FinetuneConfig, out, CONFIG, config)
+    before = _finished(out)
     resolved = configured(context, FinetuneConfig, file, settings)
     summary = run_finetuning(resolved, out)
     if int(os.environ.get("RANK", "0")) == 0:
@@ -276,7 +278,8 @@ def finetune(
             else:
                 write_records(out / RECORDS, finetune_records(out))
                 run.record(RECORDS)
-        low, high = summary["accuracy_low"], summary["accuracy_high"]
+        low = summary["accuracy_low"]
+        high = summary["accuracy_high"]
         done = f"{summary['steps']:,} steps in {summary['seconds']:,.0f} s"
         measured = (
             f"accuracy {summary['validation_accuracy']:.3f} [{low:.3f}, {high:.3f}] on {summary['dev_rows']:,} rows"

@@ -106,7 +106,8 @@ def export(
         raise ValueError(f"--format must be onnx; got {format!r}.")
     use_scheme(scheme)
     facts = write(model, out, what=what)
-    inputs, most = " and ".join(facts["inputs"]), facts["longest"]
+    inputs = " and ".join(facts["inputs"])
+    most = facts["longest"]
     size = f"any batch, {f'up to {most:,}' if most else 'any number of'} tokens"
     text = f"{out / MODEL}: {inputs} to {facts['output']}, {size}; within {facts['largest_difference']:.1g} of torch."
     emit({"out": str(out), **facts}, as_json, text)

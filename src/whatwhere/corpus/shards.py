@@ -107,7 +107,8 @@ def build_rows(
     result = {}
     for split in SPLITS:
         chosen = [i for i, part in enumerate(parts) if (part.share < threshold) == (split == "held_out")]
-        tokens, opens = [encoded[i] for i in chosen], [parts[i].first for i in chosen]
+        tokens = [encoded[i] for i in chosen]
+        opens = [parts[i].first for i in chosen]
         left_out = 0
         if join == "run-on":
             laid = _run_on(tokens, opens, length - 2, sep_id)
@@ -137,7 +138,8 @@ def _run_on(encoded: Sequence[Tokens], first: Sequence[bool], room: int, sep_id:
     if not stream:
         return []
     ids, marks = (np.concatenate(arrays) for arrays in zip(*stream, strict=True))
-    pieces, at = [], 0
+    pieces = []
+    at = 0
     while at < len(ids):
         at += int(marks[at] & SPECIAL)
         pieces.append((ids[at : at + room], marks[at : at + room]))
@@ -147,7 +149,8 @@ def _run_on(encoded: Sequence[Tokens], first: Sequence[bool], room: int, sep_id:
 
 def _pieces(encoded: Sequence[Tokens], first: Sequence[bool], room: int, first_only: bool) -> tuple[list[Tokens], int]:
     """Cut documents into pieces of at most `room` tokens; return them, and how many tokens were left out."""
-    pieces, left_out = [], 0
+    pieces = []
+    left_out = 0
     for (ids, marks), opens in zip(encoded, first, strict=True):
         if opens and len(ids):
             marks = marks.copy()
@@ -169,7 +172,8 @@ def _frame(pieces: list[Tokens], cls_id: int, sep_id: int) -> tuple[np.ndarray, 
     marks = np.full(starts[-1], SPECIAL, np.uint8)
     inside = np.ones(starts[-1], bool)
     inside[starts[:-1]] = inside[starts[1:] - 1] = False
-    ids[starts[:-1]], ids[starts[1:] - 1] = cls_id, sep_id
+    ids[starts[:-1]] = cls_id
+    ids[starts[1:] - 1] = sep_id
     if pieces:
         ids[inside], marks[inside] = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
     return ids, marks, starts

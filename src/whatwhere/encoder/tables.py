@@ -13,19 +13,19 @@ from .registry import TABLES, register_table, table_of_folder
 
 
 def sinusoid(rows: int, width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
-    """Vaswani et al. 2017: columns 2k and 2k + 1 are sin and cos of i / 10000^(2k/width); (rows, width)."""
+    """Compute sin and cos of i / 10000^(2k/width) in columns 2k and 2k + 1 (Vaswani et al. 2017): (rows, width)."""
     angles = torch.arange(rows, device=device, dtype=dtype)[:, None] * frequencies(width, dtype, device)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
 
 
 def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
-    """10000^(-2k/width) for k < width/2, rounded up: radians per position."""
+    """Compute 10000^(-2k/width), radians per position, for every k below width/2, rounded up: (ceil(width/2),)."""
     k = torch.arange((width + 1) // 2, device=device, dtype=dtype)
     return torch.exp(-2 * k / width * math.log(10000.0))
 
 
 def half_turn(rows: int, width: int) -> Tensor:
-    """Half a turn of a wave over all positions, in two columns: (rows, width) in float64, zero in the other columns.
+    """Compute half a turn of a wave over all positions in two columns: (rows, width), float64, zero elsewhere.
 
     Columns 0 and 1 of row i are cos(π·i/rows) and sin(π·i/rows): `2dim_cosine` of the earlier code of DSTG's authors
     (LequeuISIR/PosNeoBERT), which multiplies both by 0.1.
@@ -38,7 +38,7 @@ def half_turn(rows: int, width: int) -> Tensor:
 
 
 def draw(weight: Tensor, spread: float, config: EncoderConfig) -> None:
-    """Initial values as `config.initializer` says: normal of this deviation, or uniform on [-spread, spread]."""
+    """Draw initial values as `config.initializer` asks: normal of this deviation, or uniform on [-spread, spread]."""
     if config.initializer == "uniform":
         init.uniform_(weight, -spread, spread)
     else:
@@ -148,7 +148,8 @@ class SinusoidalTable(nn.Module):
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
         super().__init__()
-        self.rows, self.width = rows, width
+        self.rows = rows
+        self.width = width
         self.register_buffer("scale", torch.ones(()))
 
     def initialize(self, config: EncoderConfig) -> None:
@@ -185,7 +186,8 @@ class FourierTable(nn.Module):
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
         super().__init__()
-        self.rows, self.width = rows, width
+        self.rows = rows
+        self.width = width
         # As a logarithm: the frequencies span four decades, and an optimizer's steps are of one size.
         self.log_frequency, self.phase, self.amplitude = (nn.Parameter(torch.empty((width + 1) // 2)) for _ in range(3))
 
@@ -247,7 +249,8 @@ class PositionTable(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.table_width or config.position_width
-        self.name, self.shape = config.absolute, (config.max_position_embeddings, width)
+        self.name = config.absolute
+        self.shape = (config.max_position_embeddings, width)
         self.table = TABLES[config.absolute](config, *self.shape)
         mapped = config.table_width is not None and config.table_width != config.position_width
         self.map = WidthMap(width, config.position_width) if mapped else None

@@ -57,7 +57,8 @@ class EvaluationConfig(SchemeConfig):
         """These settings with the lists of an earlier call before what they add, and what else it asked for."""
         grown: dict[str, Any] = {}
         for key in self.free():
-            old, new = getattr(began, key), getattr(self, key)
+            old = getattr(began, key)
+            new = getattr(self, key)
             if isinstance(new, list):
                 grown[key] = [*old, *(each for each in new if each not in old)]
             elif isinstance(new, bool):
@@ -119,7 +120,9 @@ class Piece:
 
     @property
     def _state(self) -> str:
-        return UNTRAINED if self.untrained else "" if self.step is None else f"step-{self.step}"
+        if self.untrained:
+            return UNTRAINED
+        return "" if self.step is None else f"step-{self.step}"
 
     def file_name(self, ending: str = ".json") -> str:
         """Return the name of one of its files in the run: .json with its facts, or .npz."""
@@ -272,7 +275,9 @@ def model_names(models: Sequence[str]) -> dict[str, str]:
     for model in models:
         path = Path(model)
         whole = path.resolve() if path.is_dir() else path
-        name = whole.parent.name if whole.name.startswith("seed-") else whole.name if path.is_dir() else model
+        name = whole.name if path.is_dir() else model
+        if whole.name.startswith("seed-"):
+            name = whole.parent.name
         same = [known for known in named if known != name and known.replace("/", "_") == name.replace("/", "_")]
         if same:
             raise ValueError(f"{name} and {same[0]} would have files of one name. Rename the folder.")
@@ -298,7 +303,8 @@ def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
             continue
         facts = Path(model) / "study.json"
         listed = read_object(facts, "models")["models"] if facts.is_file() else []  # no facts before the page
-        there, said = sorted(path.name for path in root.iterdir()), listed if isinstance(listed, list) else []
+        there = sorted(path.name for path in root.iterdir())
+        said = listed if isinstance(listed, list) else []
         names = [str(each.get("name")) for each in said if isinstance(each, dict)]
         names = list(dict.fromkeys([*(name for name in names if name in there), *there]))
         trained = [sorted((root / name).glob("seed-*/config.json")) for name in names]
@@ -333,13 +339,15 @@ def paired(
     """
     order = np.arange(len(labels)) if strata is None else np.argsort(strata, kind="stable")
     sizes = np.array([len(labels)]) if strata is None else np.unique(strata, return_counts=True)[1]
-    firsts, most = np.repeat(np.cumsum(sizes) - sizes, sizes), np.repeat(sizes, sizes)
+    firsts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    most = np.repeat(sizes, sizes)
 
     def difference(rows: np.ndarray, seeds: np.ndarray) -> float:
         of_seed = {k: score(pairs[k][0][rows], labels[rows]) - score(pairs[k][1][rows], labels[rows]) for k in {*seeds}}
         return float(np.mean([of_seed[k] for k in seeds]))
 
-    rng, k = np.random.default_rng([0, *name.encode()]), len(pairs)
+    rng = np.random.default_rng([0, *name.encode()])
+    k = len(pairs)
     (of_seeds,) = rng.spawn(1)
     drawn = [(order[firsts + rng.integers(most)], of_seeds.integers(k, size=k)) for _ in range(DRAWS)]
     return np.array([difference(*each) for each in [(np.arange(len(labels)), np.arange(k)), *drawn]])
@@ -368,7 +376,8 @@ def differences(
         predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;
         strata: that of each row, see `paired`. named: the name of a metric from the family's.
     """
-    first, models = (next(iter(model_names(config.models))), False), dict.fromkeys(key[:2] for key in predicted)
+    first = (next(iter(model_names(config.models))), False)
+    models = dict.fromkeys(key[:2] for key in predicted)
     from_first = {model: first for model in models if model != first}
     from_untrained = {model: (model[0], True) for model in models if not model[1]}
     records, drawn = _beside(named(f"{family}.difference"), from_first, predicted, labels, scores, strata)

@@ -56,7 +56,8 @@ from .measures import (
 )
 from .texts import LongTexts, long_texts
 
-AS_IT_IS, PIECES = "as-it-is", "in-pieces"  # a model that needs nothing; texts read in pieces as long as trained
+AS_IT_IS = "as-it-is"  # a model that needs nothing; texts read in pieces as long as trained
+PIECES = "in-pieces"
 CHOICES = (AS_IT_IS, "formula", *METHODS, "ntk", "yarn")
 PLAIN = "none"  # no training
 BOOKS = "books-pd"  # in a folder of the data of all evaluations
@@ -189,8 +190,11 @@ def about(source: str, to: int, points: bool = False) -> About:
     heads = [str(name) for name in config.get("architectures") or ()]
     if heads and not any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in heads):
         raise ValueError(f"{source} has no masked-language head ({heads[0]}). Give models of masked words.")
-    known, most, trained = ways(config), reads(config), trained_on(folder, config)
-    ours, kept = config.get("model_type") == EncoderConfig.model_type, folder / CONFIG
+    known = ways(config)
+    most = reads(config)
+    trained = trained_on(folder, config)
+    ours = config.get("model_type") == EncoderConfig.model_type
+    kept = folder / CONFIG
     if config.get("rotation_scaling", "none") != "none":  # of a copy: it is not scaled again
         known = ()
     if known == METHODS and table_key(named_tensors(folder), ours) is None:
@@ -215,7 +219,8 @@ def about(source: str, to: int, points: bool = False) -> About:
 
 
 def _check_all(config: LengthConfig) -> None:
-    pieces, wanted = _pieces(config), ", ".join(config.methods) or "any way"
+    pieces = _pieces(config)
+    wanted = ", ".join(config.methods) or "any way"
     near = "" if 0 in config.windows else " A window is of this package's encoders alone; --windows 0 is without one."
     known = {m for _, _, source in config.trainings() for m in config.about(source).methods}
     for part in config.adapt:
@@ -235,7 +240,8 @@ def _check_all(config: LengthConfig) -> None:
 
 def _pieces(config: LengthConfig) -> list[Piece]:
     """In pieces as long as trained, then each way, what needs no training first."""
-    pieces, order = [], sorted(config.adapt, key=(PLAIN, *ADAPTED).index)
+    pieces = []
+    order = sorted(config.adapt, key=(PLAIN, *ADAPTED).index)
     for adapted in order:
         for name, seed, source in config.trainings():
             known = config.about(source)
@@ -252,9 +258,11 @@ def work(out: str, piece: Piece, show: Show) -> None:
     """One way for one model: its losses as .npz, its other figures as .json, the latter last."""
     config = LengthConfig.load_run(Path(out) / LENGTH.file)
     use_scheme(config.scheme)
-    way, source = piece.setting, model_source(piece.source)
+    way = piece.setting
+    source = model_source(piece.source)
     assert isinstance(way, Way)
-    known, tokenizer = config.about(source), open_tokenizer(source)
+    known = config.about(source)
+    tokenizer = open_tokenizer(source)
     texts, others = config.texts(source, 0 if way.adapt == PLAIN else config.steps * WINDOWS)
     documents = whole(texts)
     _, counts = np.unique(documents.input_ids[documents.regular], return_counts=True)
@@ -268,7 +276,8 @@ def work(out: str, piece: Piece, show: Show) -> None:
         with temporary_folder(piece.file(Path(out), "")) as new:
             longer = Path(source)
             if way.method != AS_IT_IS or way.window:
-                longer, method = new / "longer", None if way.method in (AS_IT_IS, "formula") else way.method
+                longer = new / "longer"
+                method = None if way.method in (AS_IT_IS, "formula") else way.method
                 points = read_table(config.points).numpy() if config.points and method == "mds" else None
                 length = max(config.to, known.reads)
                 extend(source, longer, length, method, points=points, window=way.window or None)
@@ -304,8 +313,11 @@ def measured(
         arrays: `loss` and `alone` (m, n), see `token_losses`; `copy` (distances, m); `drift` (shifts, m, parts). facts:
         `distances`, `shifts`, `parts`, and `probes`, records as lists of KEYS.
     """
-    documents, mask_id, n = whole(texts), tokenizer.mask_token_id, texts.length
-    distances, by = copy_distances(trained, n), shifts(trained, n)
+    documents = whole(texts)
+    mask_id = tokenizer.mask_token_id
+    n = texts.length
+    distances = copy_distances(trained, n)
+    by = shifts(trained, n)
     steps = (
         ("loss", lambda: token_losses(model, documents, hidden_in(documents), mask_id)),
         ("alone", lambda: token_losses(model, documents, alone_in(documents), mask_id)),
@@ -330,7 +342,9 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
     for piece in _pieces(config):  # reading in pieces comes first
         if not piece.is_done(out):
             continue
-        arrays, way, who = piece.arrays(out), piece.part, piece.who
+        arrays = piece.arrays(out)
+        way = piece.part
+        who = piece.who
         facts = piece.facts(out, *FACTS[: 2 if way == PIECES else None])
         records += _loss_records(who, way, arrays)
         losses = _beyond(arrays["loss"], facts)

@@ -101,7 +101,9 @@ def extend(
         raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
     check_folder(folder)
     config = read_object(folder / "config.json", way_out="Use a complete copy.")
-    known, before, ours = ways(config), reads(config), config.get("model_type") == EncoderConfig.model_type
+    known = ways(config)
+    before = reads(config)
+    ours = config.get("model_type") == EncoderConfig.model_type
     plain = not known or (known == SCALINGS and method is None)
     listed = known if known in (SCALINGS, METHODS) else tuple(dict.fromkeys((*METHODS, *SCALINGS)))
     scheme = config.get("preset") or "this scheme"
@@ -125,14 +127,18 @@ def extend(
         )
     if window is not None and window >= length - 1:
         raise ValueError(f"A window of {window} tokens on each side hides nothing of {length}. Give less, or none.")
-    method = "formula" if known == ("formula",) else method if plain else method or "cyclic"
+    if known == ("formula",):
+        method = "formula"
+    elif not plain:
+        method = method or "cyclic"
     sweep_beside(out)
     if out.exists():
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
     if length < before or (length == before and not (plain or (window and known != SCALINGS))):
         raise ValueError(f"The model reads {before} tokens. Got length={length}; give more.")
     check_original(folder, length)
-    room, wanted = psutil.virtual_memory().available, 64 * length * int(config.get("hidden_size", 1))  # 8 float64
+    room = psutil.virtual_memory().available  # 8 float64
+    wanted = 64 * length * int(config.get("hidden_size", 1))
     if not plain and known != SCALINGS and wanted > room:
         raise ValueError(
             f"Rows for {length:,} tokens need {wanted / 2**30:,.0f} GiB, and {room / 2**30:,.0f} are free. Give less."
@@ -143,7 +149,8 @@ def extend(
         raise ValueError(
             f"{folder} keeps no table of positions that can be continued. Give a model with a learned one."
         )
-    unused, trained = rows_of_no_position(config), trained_on(folder, config)
+    unused = rows_of_no_position(config)
+    trained = trained_on(folder, config)
     changed: dict[str, Any] = {name: length + unused for name in LENGTHS if name in config}
     if window is not None:
         changed["attention_window"] = window
@@ -163,7 +170,8 @@ def extend(
         if method in OF_WAVES and components is None:
             components = usual_components(len(table))
         how: dict[str, Any] = {"components": components, "points": points, "as_written": as_written}
-        known_rows, mixed = table.double().numpy(), _mixed(tensors, key)
+        known_rows = table.double().numpy()
+        mixed = _mixed(tensors, key)
         product = known_rows if mixed is None else known_rows @ mixed.T
         made = extrapolate(product, rows, str(method), **how)
         if mixed is not None:
@@ -312,7 +320,8 @@ def adapt(
     model.requires_grad_(what == "all")
     for parameter in tables.values() if what == "table" else ():
         parameter.requires_grad_(True)
-    holder, kept = None, ""
+    holder = None
+    kept = ""
     if what == "network":
         name, table = next(iter(tables.items()))
         unused = rows_of_no_position(model.config.to_dict())

@@ -54,7 +54,8 @@ def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: 
     hidden: (m, n) int, the number of that pass, or -1.
     """
     found = np.full(hidden.shape, np.nan)
-    inputs, device = model_inputs(model, documents), device_of(model)
+    inputs = model_inputs(model, documents)
+    device = device_of(model)
     ours = model.config.model_type == EncoderConfig.model_type  # projects the vocabulary at labels alone
     with evaluating(model), torch.inference_mode():
         for number in range(int(hidden.max()) + 1):
@@ -138,7 +139,8 @@ def _odd_halves(trained: int, most: int) -> Iterator[int]:
 def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) -> np.ndarray:
     """(shifts, m, parts): ||h' - h|| / ||h|| of the last trained hidden states of the first half of the trained length
     where its positions are moved; parts as of `stream_columns`, each in its layer (`last_trained`)."""
-    here, parts = documents.first(trained // 2), list(stream_columns(model.config))
+    here = documents.first(trained // 2)
+    parts = list(stream_columns(model.config))
     layers = [last_trained(model.config, part) for part in parts]
     moved = [state_changes(model, here, replace(here, position_ids=here.position_ids + k)) for k in by]
     changes = [change[:, layers, range(len(parts))] for change in moved]
@@ -149,7 +151,8 @@ class _Beyond:
     """Windows whose tokens before a position no probe sees."""
 
     def __init__(self, texts: WindowSet, position: int) -> None:
-        self.texts, self.position = texts, position
+        self.texts = texts
+        self.position = position
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -23,9 +23,13 @@ class LongTexts(WindowSet):
     """
 
     def __init__(self, rows: Sequence[Tokens], numbers: np.ndarray, tokenizer: PreTrainedTokenizerFast, length: int):
-        self.split, self.join, self.length = "long", "none", length
-        self.special_ids, self.vocab_size = special_token_ids(tokenizer), len(tokenizer)
-        self._rows, self._numbers = list(rows), numbers
+        self.split = "long"
+        self.join = "none"
+        self.length = length
+        self.special_ids = special_token_ids(tokenizer)
+        self.vocab_size = len(tokenizer)
+        self._rows = list(rows)
+        self._numbers = numbers
 
     def __len__(self) -> int:
         return len(self._rows)

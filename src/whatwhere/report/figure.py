@@ -117,7 +117,9 @@ def _cell(v: Any) -> Cell:
         return Cell(number(float(v)), float(f"{v:.6g}"))
     if isinstance(v, float):
         return value(v)
-    return v if isinstance(v, Cell) else text(v) if isinstance(v, str) else Cell(f"{v:,}", v)
+    if isinstance(v, Cell):
+        return v
+    return text(v) if isinstance(v, str) else Cell(f"{v:,}", v)
 
 
 def csv_text(table: Table) -> str:

@@ -361,9 +361,11 @@ def _geometry_run(run: Run, facts: dict[str, Any]) -> Run:
 
 def _spectra_run(run: Run, facts: dict[str, Any], folder: Path) -> Run:
     tables: Tables = {}
-    words, models = {}, []
+    words = {}
+    models = []
     for e in entries(facts, "tables"):
-        place, arrays = (str(e["name"]), e.get("seed")), read_arrays(folder / Path(e["arrays"]).name)
+        place = (str(e["name"]), e.get("seed"))
+        arrays = read_arrays(folder / Path(e["arrays"]).name)
         if e.get("kind") == "words":
             words[place] = arrays["shares"]
         elif e.get("kind") == "positions":

@@ -129,7 +129,9 @@ def _machine(run: Run) -> Rows:
     rows: Rows = []
     for key, fact in known.items() if isinstance(known := run.facts.get("machine"), dict) else ():
         size = finite(fact) if key.endswith("_bytes") else None
-        shown = memory(size) if size is not None else "none" if fact is None else str(fact)
+        shown = "none" if fact is None else str(fact)
+        if size is not None:
+            shown = memory(size)
         rows.append((_MACHINE.get(key) or key, shown))
     return rows
 

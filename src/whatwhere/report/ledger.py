@@ -148,7 +148,9 @@ def _bars(bars: Any, paper: float | None) -> str:
     """`at least 0.62 (the paper: 0.27 inside)`, of each bar."""
     words = []
     for side, level in bars or ():
-        room = None if paper is None else paper - level if side == "at least" else level - paper
+        room = None
+        if paper is not None:
+            room = paper - level if side == "at least" else level - paper
         place = "" if room is None else f" (the paper: {number(abs(room))} {'inside' if room >= 0 else 'outside'})"
         words.append(f"{side} {number(level)}{place}")
     return "; ".join(words)
@@ -159,7 +161,9 @@ def _words(value: Any) -> str:
         return ", ".join(f"{k} {_words(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_words, value))
-    return "" if value is None else number(value) if isinstance(value, int | float) else str(value)
+    if value is None:
+        return ""
+    return number(value) if isinstance(value, int | float) else str(value)
 
 
 def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:

@@ -57,7 +57,8 @@ def compact(value: float) -> str:
     for limit, mark in ((1e9, "B"), (1e6, "M")):
         if abs(value) >= limit * 0.9995:
             scaled = value / limit
-            return f"{scaled:,.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f}{mark}"
+            digits = sum(abs(scaled) < bound for bound in (9.995, 99.95))
+            return f"{scaled:,.{digits}f}{mark}"
     return f"{round(value, -2) if abs(value) >= 10_000 else value:,.0f}"
 
 

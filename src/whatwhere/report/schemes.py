@@ -78,7 +78,9 @@ def family(run: Run, model: str) -> str:
     if "absolute" not in config:
         probed = any("position" in run.parts(metric, model) for metric in ("r2.token", "shift.change"))
         return "streams" if probed else "other"
-    return "untied" if _named(config, "untied") else "added" if _named(config, "absolute") else "distance"
+    if _named(config, "untied"):
+        return "untied"
+    return "added" if _named(config, "absolute") else "distance"
 
 
 def colour(run: Run, model: str, part: str = "all") -> str:

@@ -27,7 +27,8 @@ _HEADS = {
     OPEN: "Not separable: ",
     UNTRAINED: "An untrained model does it too: ",
 }
-YOUNG, LEARNING = "too little learned", "still learning"  # marks of a title
+YOUNG = "too little learned"  # marks of a title
+LEARNING = "still learning"
 
 Write = Callable[[Point], str]
 Title = Callable[[Run, Sequence[Any]], str]  # of what is drawn
@@ -39,13 +40,17 @@ Title = Callable[[Run, Sequence[Any]], str]  # of what is drawn
 def compare(a: Point, b: Point) -> str:
     """Where `a` lies to `b`: above or below if the interval of the difference holds no zero, else not separable."""
     low, high = (a - b).interval or (0, 0)
-    return ABOVE if low > 0 else BELOW if high < 0 else UNCLEAR
+    if low > 0:
+        return ABOVE
+    return BELOW if high < 0 else UNCLEAR
 
 
 def against(point: Point, threshold: float) -> str:
     """Where a value lies to a number: above (or on it) or below with its whole interval, else not separable."""
     low, high = point.interval or (point.value, point.value)
-    return ABOVE if low >= threshold else BELOW if high < threshold else UNCLEAR
+    if low >= threshold:
+        return ABOVE
+    return BELOW if high < threshold else UNCLEAR
 
 
 def digits(point: Point) -> str:

@@ -29,7 +29,8 @@ Arrays = dict[str, np.ndarray]  # by name, as in an .npz file
 # A temporary name: of what, on which machine, by which process, and what stood there before.
 TEMPORARY = re.compile(r"^\.(.+?)\.(?:([0-9a-f]{8})-)?(\d+)(\.before)?$")
 _MOST_VALUES = 100_000  # of a YAML file
-_BOMB_BYTES, _BOMB_RATIO = 1 << 28, 1000  # what is larger than both when it is unpacked is not unpacked
+_BOMB_BYTES = 1 << 28  # what is larger than both when it is unpacked is not unpacked
+_BOMB_RATIO = 1000
 
 
 @contextmanager
@@ -231,7 +232,8 @@ def plain_yaml(text: str) -> Any:
 
 def _twice(root: yaml.Node | None) -> str:
     """What is said of the first key that a mapping below a node gives twice; "" if none does."""
-    seen, left = set[int](), [root] if root is not None else []
+    seen = set[int]()
+    left = [root] if root is not None else []
     while left:
         node = left.pop()
         if id(node) in seen:  # which is named again, perhaps inside itself

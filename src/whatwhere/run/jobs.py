@@ -93,7 +93,8 @@ def run_jobs(
         with teller:
             for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
                 part = list(group)
-                size, lives = min(len(part), most // each), 1 if fresh else None
+                size = min(len(part), most // each)
+                lives = 1 if fresh else None
                 with ProcessPoolExecutor(
                     size, context, _start, (each, told, states, begin), max_tasks_per_child=lives
                 ) as pool:

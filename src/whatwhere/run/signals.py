@@ -55,7 +55,8 @@ def listening() -> Iterator[None]:
 
 def _receive(number: int, frame: FrameType | None) -> None:
     global _asked
-    again, _asked = _asked is not None, _asked or number
+    again = _asked is not None
+    _asked = _asked or number
     if _starting and not again:
         return
     if again or (_free.is_set() and _importing(frame)):  # half an import is an error of whoever imports

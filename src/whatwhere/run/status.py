@@ -119,16 +119,18 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
     of_steps = [line for line in lines if "tokens_per_second" in line]
     validated = [line for line in lines if "validation_loss" in line]
     last: Mapping[str, Any] = of_steps[-1] if of_steps else {}
-    step, steps = int(last.get("step") or 0), asked.get("steps")
+    step = int(last.get("step") or 0)
+    steps = asked.get("steps")
     if not isinstance(steps, int | None):
         raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
     done = finished(folder)
     kept = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
+    state = "running" if holder else "stopped"
     found: dict[str, Any] = {
         "folder": str(folder),
         "what": file.removesuffix(".yaml"),
         "holder": holder,
-        "state": "finished" if done else "running" if holder else "stopped",
+        "state": "finished" if done else state,
         "step": step,
         "steps": steps,
         "loss": last.get("loss"),
@@ -141,7 +143,8 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
         "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not done else None,
         "seconds_left": None,
     }
-    rate, tokens = last.get("tokens_per_second"), last.get("tokens")
+    rate = last.get("tokens_per_second")
+    tokens = last.get("tokens")
     if step and steps and tokens and rate and math.isfinite(rate):
         found["seconds_left"] = (steps - step) * tokens / step / rate
     if done:

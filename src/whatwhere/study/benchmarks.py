@@ -95,12 +95,14 @@ def _left_out(pieces: int) -> str:
 
 def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Piece]]:
     """The work in parts: a stage, or with a budget as many as there are cores, until the next would exceed it."""
-    began, seconds = time.perf_counter(), dict[str, float]()
+    began = time.perf_counter()
+    seconds = dict[str, float]()
     for _, group in groupby(todo, key=lambda piece: piece.stage):
         stage = list(group)
         most = len(stage) if minutes is None else max(at_once(), 1)
         for i in range(0, len(stage), most):
-            part, now = stage[i : i + most], time.perf_counter()
+            part = stage[i : i + most]
+            now = time.perf_counter()
             if minutes and now - began + max(seconds.get(piece.part, 0.0) for piece in part) > 60 * minutes:
                 return
             yield part

@@ -268,13 +268,15 @@ def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
 
 def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
     """Hellinger distances of two corpora at the positions that both support, as counted, with their intervals."""
-    records, who = [], Who("", study=study)
+    records = []
+    who = Who("", study=study)
     for a, b in combinations(measured, 2):
         p, q = (measured[name][1].distributions for name in (a, b))
         both, rows, others = np.intersect1d(p.positions, q.positions, return_indices=True)
         if not len(both):
             continue
-        ours, theirs = p.p[rows], q.p[others]
+        ours = p.p[rows]
+        theirs = q.p[others]
         half = np.full(len(both), np.nan)
         if intervals:
             sides = (_half_interval(measured[a][0], both, theirs), _half_interval(measured[b][0], both, ours))
@@ -381,7 +383,8 @@ def _model_summary(records: Sequence[Record], name: str) -> list[str]:
     words = []
     separation = [r for r in own if r.metric == "separation" and r.part == "corpus"]
     if apart := sorted((r.step, r.value) for r in separation if r.step is not None):
-        (first, start), (last, end) = apart[0], apart[-1]
+        (first, start) = apart[0]
+        (last, end) = apart[-1]
         nearest = "The nearest two rows of its position table are"
         words.append(f"{nearest} {start:.3g} apart at step {first}, {end:.3g} at step {last}.")
     whats = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
@@ -410,7 +413,8 @@ def _kept(config: GeometryConfig, found: Geometry) -> str:
 def _noise(found: Geometry, value: Numbers) -> list[str]:
     if found.corrected is None:
         return []
-    mean, counted = value["distance.mean.corrected", None, None], value["distance.mean", None, None].value
+    mean = value["distance.mean.corrected", None, None]
+    counted = value["distance.mean", None, None].value
     floor = f"Two halves of the documents are {found.corrected.floor.mean():.2f} apart at one and the same position. "
     if (mean.low if mean.low is not None else mean.value) <= 0:
         return [f"{floor}Nothing is left of the distances between positions when that is taken out."]
@@ -428,7 +432,8 @@ def _fit(value: Numbers, rows: int, width: int) -> list[str]:
         return []
     least, rank = min(ranked)
     least = held.get(("mds.chosen", None), least)  # at ranks that were not chosen on what judges them
-    sinusoids, equal = held["sinusoidal", None], held["equidistant", None]
+    sinusoids = held["sinusoidal", None]
+    equal = held["equidistant", None]
     last = rank == max(index for _, index in ranked)
     edge = " (the most that stand out of the noise of half of the documents)" if last else ""
     cost = "fewer" if rank * (rows + width) < rows * width else "more"

@@ -33,7 +33,8 @@ from .training_records import learning_records, not_learned
 
 KIND = "heads"
 CONFIG = "heads.yaml"
-SHARE, LOOKS = "kl.share.", "attention."
+SHARE = "kl.share."
+LOOKS = "attention."
 SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
 MOST_SHOWN = 128  # tokens of a text in the explorer
 

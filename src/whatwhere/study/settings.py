@@ -76,7 +76,9 @@ class StudyConfig(CorpusConfig, SchemeConfig):
                 advice = f"give training.{key}, for example --set training.{key}=..."
                 raise ValueError(f"{key} is a key of the trainings: {advice}")
         values = {key: value for key, value in values.items() if value is not None}
-        size, models, variants = values.get("size", "tiny"), values.get("models") or ["dstg"], values.get("variants")
+        size = values.get("size", "tiny")
+        models = values.get("models") or ["dstg"]
+        variants = values.get("variants")
         if isinstance(models, list) and ALL in models:
             at = models.index(ALL)
             models = [*models[:at], *(name for name in PRESETS if name not in models), *models[at + 1 :]]
@@ -286,6 +288,7 @@ class GeometryConfig(StrictConfig):
             name = wanted = named[1] if named else source.name
             number = 2
             while name in found:
-                name, number = f"{wanted}-{number}", number + 1
+                name = f"{wanted}-{number}"
+                number = number + 1
             found[name] = source
         return found

@@ -30,7 +30,9 @@ COSTS = {
 
 def text_records(windows: Windows, study: str) -> list[Record]:
     """Sizes of the corpus, how far its training windows could be shifted, and the loss of a guess by frequency."""
-    facts, train, who = windows.manifest, windows["train"], Who("", study=study)
+    facts = windows.manifest
+    train = windows["train"]
+    who = Who("", study=study)
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
         records.append(who.record(f"corpus.{key}", sum(facts[key].values())))
@@ -56,7 +58,9 @@ def loss_records(folder: Path, who: Who) -> list[Record]:
             if key in line:
                 records.append(at.record("loss", line[key], part=part))
         if "validation_accuracy" in line:
-            low, high, n = line.get("accuracy_low"), line.get("accuracy_high"), line.get("validation_labels")
+            low = line.get("accuracy_low")
+            high = line.get("accuracy_high")
+            n = line.get("validation_labels")
             records.append(at.record("accuracy", line["validation_accuracy"], low, high, part="validation", n=n))
     return records
 
@@ -106,7 +110,8 @@ def learning_records(tokenizer: Any, folder: Path, who: Who) -> list[Record]:
 def not_learned(records: list[Record], model: str) -> str:
     """One sentence where a model has learned how often each token occurs and no more (`gates`); else empty."""
     table = Table(records)
-    young, level = unlearned(table, model), plateau(table)
+    young = unlearned(table, model)
+    level = plateau(table)
     if young is None or level is None:
         return ""
     loss = level - young[0]

@@ -157,7 +157,7 @@ class SchemeConfig(StrictConfig):
 
 
 class LoopConfig(StrictConfig):
-    """What the training loop itself needs; recipes extend it."""
+    """The settings of the training loop itself; recipes extend it."""
 
     seed: NonNegativeInt = 0  # of weights, masks and order
     steps: Count | None = None  # budget: optimizer steps

@@ -35,7 +35,9 @@ Values = Mapping[str, dict[str, Point]]  # encoding -> kind -> value
 def colour(encoding: str) -> str:
     """Colour of an encoding: that of the stream it would be."""
     kind = encoding.partition(",")[0]
-    return "combined" if kind in (CORPUS, *BLIND) else "relative" if kind in RELATIVE else "absolute"
+    if kind in (CORPUS, *BLIND):
+        return "combined"
+    return "relative" if kind in RELATIVE else "absolute"
 
 
 def shown(encoding: str) -> str:

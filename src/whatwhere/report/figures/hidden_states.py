@@ -78,7 +78,9 @@ def position(run: Run) -> Sequence[Line]:
     """A ridge probe reads a token's position from each layer that training reaches, on held-out documents. Hollow: the
     paper's models, at the same relative depth."""
     streams = [m for m in run.models if "position" in run.parts("r2.token", m)]
-    told = streams if schemes.many(run) else [story(run, streams)] if streams else []
+    told = streams
+    if streams and not schemes.many(run):
+        told = [story(run, streams)]
     models = [*told, *(m for m in run.models if m not in streams)]
     lines = of_models(run, "r2.token", streams=True, models=models)
     lines = [replace(e, points={x: p for x, p in e.points.items() if x not in e.hollow}) for e in lines]
@@ -239,7 +241,9 @@ def _map(run: Run, model: str, part: str, seed: int | None, arrays: dict[str, np
     panels = []
     rows = []
     for layer, points in enumerate(scores):
-        note = "no gradient reaches it" if layer > last else "embedding" if layer == 0 else ""
+        note = "embedding" if layer == 0 else ""
+        if layer > last:
+            note = "no gradient reaches it"
         panels.append(_cloud(points, segments, f"Layer {layer}", note, layer > last, f"{model}, layer {layer}"))
         for i in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
             segment = Cell("special") if segments[i] < 0 else int(segments[i])

@@ -312,7 +312,9 @@ def products(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
         counts = [int(k) for k in arrays["products_of"]]
         places = arrays["rows"].astype(int).tolist()
         last = len(counts) - 1
-        chosen = range(len(counts)) if len(tables) <= 2 else [0, last] if len(tables) <= schemes.FEW else [last]
+        chosen = [0, last] if len(tables) <= schemes.FEW else [last]
+        if len(tables) <= 2:
+            chosen = list(range(len(counts)))
         step = 2 if len(tables) > 2 and len(places) > 48 else 1
         low, high = (float(v) for v in np.quantile(pictures[-1], [0.01, 0.99]))
         limits = (low, high if high > low else low + 1.0)

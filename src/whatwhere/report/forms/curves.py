@@ -101,7 +101,9 @@ class Curves(Form):
         alone = len(titles) == 1
         shown = [_without_bars(each) if alone and each.kind == REFERENCE else each for each in lines]
         y = fitted(self.y, ((e.axis, p) for e in shown if e.kind not in (ASIDE, UPRIGHT) for p in e.points.values()))
-        height = 350 if alone else 300 if len(titles) == 2 and self.width >= 400 else 212
+        height = 300 if len(titles) == 2 and self.width >= 400 else 212
+        if alone:
+            height = 350
         labels: dict[int, str] = {}
         for title in titles:
             own = _labels([each for each in shown if each.panel in (title, EVERYWHERE)], alone)

@@ -113,4 +113,6 @@ def path(
 
 def named_every(last: int) -> int:
     """Every how many positions one is named: 16, fewer in a short path, more in a long one."""
-    return 16 if 48 <= last <= 256 else 8 if last < 48 else 2 ** int(np.ceil(np.log2(last / 16)))
+    if last < 48:
+        return 8
+    return 16 if last <= 256 else 2 ** int(np.ceil(np.log2(last / 16)))

@@ -1,0 +1,90 @@
+"""The words of the code (CONTRIBUTING.md): one statement a line, and first lines that can stand alone."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src/whatwhere"
+FILES = sorted(PACKAGE.rglob("*.py"))
+NOT_A_BEGINNING = {"Of", "As", "What", "Whether", "Where", "How", "Which", "Who", "Is", "Are", "One", "For"}
+# Folders whose docstrings are still to be brought to the form.
+STILL_OLD = {"cli", "claims", "corpus", "evaluation", "length", "models", "papers.py", "report", "run", "study"}
+# A verb in the imperative; these words begin a sentence of another kind.
+NO_VERB = set(
+    "A An The Its Their This These All Every Each Both Half Same Two Three Name Names Record Records Row Rows Mean "
+    "Text Bytes Lines Steps Seconds Files Folder Path Values Numbers Tokens Words Models Most Least True From "
+    "With Without In By Up Until Does Also Not Only".split()
+)
+
+
+def packed(tree: ast.AST) -> Iterator[ast.Assign]:
+    """Yield assignments of several values to several names, but for swaps, whose values read their targets."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Tuple):
+            continue
+        if isinstance(node.value, ast.Tuple) and not any(isinstance(v, ast.Starred) for v in node.value.elts):
+            targets = {ast.unparse(target) for target in node.targets[0].elts}
+            read = {
+                ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, ast.Name | ast.Attribute | ast.Subscript)
+            }
+            if not targets & read:
+                yield node
+
+
+def nested(tree: ast.AST) -> Iterator[ast.IfExp]:
+    """Yield conditional expressions inside conditional expressions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.IfExp) and any(isinstance(n, ast.IfExp) for n in (node.test, node.body, node.orelse)):
+            yield node
+
+
+def spread(tree: ast.AST) -> Iterator[ast.Starred]:
+    """Yield literal tuples and lists that are unpacked where they stand inside code, `*("a", "b")`.
+
+    The tables of words at the top of a file may be several such rows.
+    """
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple | ast.List):
+                    yield node
+
+
+def first_lines(tree: ast.Module) -> Iterator[tuple[str, str, bool]]:
+    """Yield name, first line of the docstring, and whether it is a function, of everything public."""
+    left: list[ast.AST] = [tree]
+    while left:
+        for node in ast.iter_child_nodes(left.pop()):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                left.append(node)
+            elif not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+                continue
+            if docstring := ast.get_docstring(node):
+                decorators = {ast.unparse(each) for each in node.decorator_list}
+                is_function = isinstance(node, ast.FunctionDef) and not decorators & {"property", "cached_property"}
+                yield node.name, docstring.splitlines()[0], is_function
+
+
+def test_what_packs_is_seen():
+    tree = ast.parse("a, b = 1, 2\na, b = b, a\nx = 1 if p else (2 if q else 3)\ndef f():\n    return [*('a', 'b')]")
+    assert [len(list(kind(tree))) for kind in (packed, nested, spread)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(PACKAGE)) for path in FILES])
+def test_a_line_holds_one_statement(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert [f"line {node.lineno}" for kind in (packed, nested, spread) for node in kind(tree)] == []
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.relative_to(PACKAGE).parts[0] not in STILL_OLD], ids=str
+)
+def test_docstrings_begin_with_a_verb_or_a_noun(path):
+    for name, line, is_function in first_lines(ast.parse(path.read_text(encoding="utf-8"))):
+        word = re.split(r"[\s,:]", line)[0]
+        assert word not in NOT_A_BEGINNING, f"{name}: {line}"
+        if is_function:
+            assert re.fullmatch("[A-Z][a-z]+", word) and word not in NO_VERB, f"{name}: {line}"
