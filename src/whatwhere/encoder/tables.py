@@ -256,7 +256,7 @@ class PositionTable(nn.Module):
         self.map = WidthMap(width, config.position_width) if mapped else None
 
     def forward(self) -> Tensor:
-        """The table as the model uses it: (max_position_embeddings, position_width)."""
+        """Return the table that the model uses: (max_position_embeddings, position_width)."""
         table = self.table()
         if table.shape != self.shape:
             seen = f"The table {self.name} gives shape {tuple(table.shape)}"

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..encoder.config import last_trained
+from ..run.files import write_json
 
 POOLINGS = ("mean", "cls", "semantic", "position")
 OF_STREAMS = ("semantic", "position")  # poolings that need two streams to differ from the mean
@@ -57,13 +58,6 @@ def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str, position_size: 
     return mean[:, columns.get(pooling, slice(None))]
 
 
-def _write(path: Path, content: Any) -> None:
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=2), encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "mean") -> None:
     """Write the files by which sentence-transformers opens a saved model's folder; a later call changes the pooling.
 
@@ -99,22 +93,22 @@ def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "m
             "no other block. whatwhere predict --pooling position reads the one before."
         )
     modules = [("", "Transformer"), (_POOLING, "Pooling")]
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": longest, "do_lower_case": False})
     settings: dict[str, Any] = {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
-    _write(folder / "config_sentence_transformers.json", settings)
+    write_json(folder / "config_sentence_transformers.json", settings)
     of = "cls_token" if pooling == "cls" else "mean_tokens"
     pool = {"word_embedding_dimension": width, "pooling_mode_mean_tokens": False, f"pooling_mode_{of}": True}
-    _write(folder / _POOLING / "config.json", pool)
+    write_json(folder / _POOLING / "config.json", pool)
     if pooling in OF_STREAMS and d_pos:
         modules.append((_DENSE, "Dense"))
         rows = torch.eye(width)[d_pos:] if pooling == "semantic" else torch.eye(width)[:d_pos]
         dense = {"in_features": width, "out_features": len(rows), "bias": False}
-        _write(folder / _DENSE / "config.json", dense | {"activation_function": "torch.nn.modules.linear.Identity"})
+        write_json(folder / _DENSE / "config.json", dense | {"activation_function": "torch.nn.modules.linear.Identity"})
         save_file({"linear.weight": rows.contiguous()}, folder / _DENSE / "model.safetensors")
     package = "sentence_transformers.models"
     entries = [
         {"idx": i, "name": str(i), "path": at, "type": f"{package}.{kind}"} for i, (at, kind) in enumerate(modules)
     ]
-    _write(folder / "modules.json", entries)
+    write_json(folder / "modules.json", entries)
     if len(modules) == 2:
         shutil.rmtree(folder / _DENSE, ignore_errors=True)

@@ -86,7 +86,7 @@ class SchemeConfig(StrictConfig):
 
     @classmethod
     def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """As of every configuration; a scheme that the file names must be given by `values`, or to this process.
+        """Merge a file, values and settings; a scheme that the file names must be given by `values` or to this process.
 
         Raises:
             ValueError: it is not (`check_trusted`).
@@ -108,7 +108,7 @@ class SchemeConfig(StrictConfig):
         run.write(name, saved.model_dump(mode="json"))
 
     def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
-        """As every configuration; where both name a scheme, the text of the scheme is compared, not its path.
+        """Compare settings with those of the run; of a scheme that both name the text is compared, not the path.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the folder's copy.
