@@ -117,7 +117,7 @@ class SchemeConfig(StrictConfig):
         return super().bind(run, name, free)
 
     def same_content(self, key: str, out: Path) -> bool:
-        """As every configuration; of a scheme, which `bind` has compared."""
+        """Compare what the settings name; a scheme was compared by `bind`."""
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 
     @classmethod
