@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 
 from whatwhere.analysis.passes import choose_documents
 from whatwhere.analysis.probes import probe_records, split_documents
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import Record, select
 
 from .timing import Results, Settings, clock, figure, row
@@ -107,7 +107,7 @@ def probes(settings: Settings) -> Results:
         records: list[Record] = []
         seconds = clock(
             lambda model=model, window_set=window_set, count=count, records=records: records.extend(
-                probe_records(model, window_set, Who("m"), documents=count, splits=SPLITS)
+                probe_records(model, window_set, RecordContext("m"), documents=count, splits=SPLITS)
             )
         )
         ours = figure("whatwhere", [seconds])

@@ -8,7 +8,7 @@ import pytest
 
 import whatwhere as ww
 from whatwhere.analysis import ablation, attention_weights, correlations, passes, position_tables, probes
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.evaluation import glue
 from whatwhere.evaluation.mteb import Pooling
 from whatwhere.models import explain
@@ -26,7 +26,7 @@ LOSSES = ("loss", "loss.unigram", "kl.semantic", "ablation.remove", "swap.loss")
 
 
 def test_records_have_the_unit_of_their_metric():
-    who = Who("m", 0, "s")
+    who = RecordContext("m", 0, "s")
     assert {who.record(name, 1.0).unit for name in LOSSES} == {"nats"}
     assert {who.record(name, 1.0).unit for name in ("r2.token", "hidden.top2", "kl.share.semantic")} == {""}
     assert [who.record(name, 1.0).unit for name in ("n50", "seconds", "memory.peak", "tokens_per_second")] == [
@@ -48,7 +48,7 @@ def test_an_unknown_metric_is_an_error():
         with pytest.raises(ValueError, match=f"The metric {re.escape(repr(name))} is unknown. Add its row to"):
             metric(name)
     with pytest.raises(ValueError, match="'los' is unknown"):
-        Who("m", 0, "s").record("los", 1.0)
+        RecordContext("m", 0, "s").record("los", 1.0)
 
 
 def test_a_row_has_keywords_only():

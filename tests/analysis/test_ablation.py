@@ -13,7 +13,7 @@ import whatwhere as ww
 from whatwhere.analysis import ablation
 from whatwhere.analysis.ablation import ablation_records, document_loss_records, masked, permutations
 from whatwhere.analysis.passes import Documents
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import select
 
 N = 12
@@ -59,7 +59,7 @@ def run(model, chosen, parts=None, layers=None, heads=None, **options):
     wanted = {"part": parts, "layer": layers, "head": heads}
     return [
         r
-        for r in ablation_records(model, chosen, Who("m", 1, "s"), **options)
+        for r in ablation_records(model, chosen, RecordContext("m", 1, "s"), **options)
         if all(w is None or getattr(r, column) in (None, *w) for column, w in wanted.items())
     ]
 
@@ -81,7 +81,7 @@ def test_the_loss_is_the_models_own(name, kind):
     assert (loss.unit, loss.n, loss.seed, loss.layer, loss.part) == ("nats", 6, 1, None, None)
     assert loss.value == pytest.approx(loss_of(model, chosen).mean(), rel=1e-10)
     assert loss.low < loss.value < loss.high
-    alone = document_loss_records(model, chosen, Who("m", 1, "s"), batch_size=3)  # the same without ablations
+    alone = document_loss_records(model, chosen, RecordContext("m", 1, "s"), batch_size=3)  # the same without ablations
     (mean,) = select(alone, metric="loss.document", index=None)
     assert (mean.value, mean.low, mean.high) == pytest.approx((loss.value, loss.low, loss.high), rel=1e-9)
     np.testing.assert_allclose([r.value for r in alone if r.index is not None], [r.value for r in each], rtol=1e-9)
@@ -94,13 +94,13 @@ def test_documents_are_paired_whole_and_count_once():
     joined = replace(chosen, document_numbers=numbers)
     each = loss_of(model, chosen)
     wanted = [each[numbers == d].mean() for d in (5, 8, 9)]
-    records = document_loss_records(model, joined, Who("m", 1, "s"))
+    records = document_loss_records(model, joined, RecordContext("m", 1, "s"))
     (mean,) = select(records, metric="loss.document", index=None)
     assert [r.value for r in records if r.index is not None] == pytest.approx(wanted, rel=1e-9)
     assert mean.value == pytest.approx(np.mean(wanted), rel=1e-9) and mean.n == 3
     (removed,) = [r for r in run(model, joined, ["absolute"], kinds=["remove"], by=["all"]) if r.part == "absolute"]
     assert removed.n == 3
-    alone = document_loss_records(model, replace(chosen, document_numbers=np.zeros(6, int)), Who("m", 1, "s"))
+    alone = document_loss_records(model, replace(chosen, document_numbers=np.zeros(6, int)), RecordContext("m", 1, "s"))
     assert [(r.index, r.low, r.n) for r in alone] == [(None, None, 1)]
 
 

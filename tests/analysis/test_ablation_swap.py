@@ -8,10 +8,10 @@ from encoder_models import build
 from small_documents import documents
 
 from whatwhere.analysis.ablation import masked, swap_pairs, swap_records
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import select
 
-WHO = Who("m", 1, "s")
+WHO = RecordContext("m", 1, "s")
 N = 14
 
 

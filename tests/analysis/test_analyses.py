@@ -6,12 +6,12 @@ import torch
 from small_documents import documents
 
 import whatwhere as ww
-from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, Analysis, Subject
+from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, Analysis, AnalysisInput
 from whatwhere.analysis.passes import Reader
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.study.heads import measure
 
-ME = Who("m", 0, "s")
+ME = RecordContext("m", 0, "s")
 
 
 class Counter(Reader):
@@ -45,7 +45,7 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
     model, calls = encoder(), []
     model.register_forward_hook(lambda *given: calls.append(1))
     told = []
-    subject = Subject(ME, model, documents(20), progress=lambda *state: told.append(state))
+    subject = AnalysisInput(ME, model, documents(20), progress=lambda *state: told.append(state))
     analyses = [
         Analysis("a", reader=Counter),
         Analysis("b", reader=Counter, arrays="counts"),
@@ -64,7 +64,7 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
 
 @pytest.mark.parametrize("way", ["reader", "measure"])
 def test_an_analysis_that_finds_nothing_of_the_kind_is_left_out_only_if_it_may(way):
-    subject = Subject(ME, encoder(), documents(2))
+    subject = AnalysisInput(ME, encoder(), documents(2))
     measured = measure(subject, [Analysis("x", **{way: fail}, optional=True)])
     assert measured.left_out == {"x": "nothing of the kind."} and measured.records == []
     with pytest.raises(ValueError, match="nothing of the kind"):
@@ -73,8 +73,8 @@ def test_an_analysis_that_finds_nothing_of_the_kind_is_left_out_only_if_it_may(w
 
 def test_a_reader_is_for_models_with_terms_a_function_for_others():
     both = Analysis("x", lambda s: [s.who.record("corpus.documents", len(s.some()))], reader=Counter)
-    (of_terms,) = measure(Subject(ME, encoder(), documents(4)), [both]).records
-    (of_others,) = measure(Subject(ME, object(), documents(4)), [both]).records
+    (of_terms,) = measure(AnalysisInput(ME, encoder(), documents(4)), [both]).records
+    (of_others,) = measure(AnalysisInput(ME, object(), documents(4)), [both]).records
     assert (of_terms.metric, of_others.metric) == ("corpus.windows", "corpus.documents")
 
 
@@ -82,13 +82,13 @@ def test_every_entry_is_complete():
     assert set(PLAIN) | set(INSIDE) < set(ANALYSES)
     for analysis in ANALYSES:
         assert analysis.reader is not None or analysis.measure is not None, analysis.name
-        assert all(hasattr(Subject, need) or need in Subject.__dataclass_fields__ for need in analysis.needs), (
-            analysis.name
-        )
+        assert all(
+            hasattr(AnalysisInput, need) or need in AnalysisInput.__dataclass_fields__ for need in analysis.needs
+        ), analysis.name
     assert len({analysis.name for analysis in ANALYSES}) == len(ANALYSES)
 
 
 def test_some_documents_are_evenly_spaced():
-    subject = Subject(ME, None, documents(10))
+    subject = AnalysisInput(ME, None, documents(10))
     assert np.array_equal(subject.some(4).input_ids, documents(10).input_ids[[0, 2, 5, 7]])
     assert len(subject.some(50)) == len(subject.some()) == 10

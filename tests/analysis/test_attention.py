@@ -23,9 +23,9 @@ from whatwhere.analysis.attention_weights import (
     repeated_documents,
 )
 from whatwhere.analysis.passes import Batch, read
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 
-WHO = Who("m", 0, "s")
+WHO = RecordContext("m", 0, "s")
 
 
 def naive_means(weights, chosen, b):

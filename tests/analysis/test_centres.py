@@ -9,7 +9,7 @@ import torch
 from whatwhere.analysis.centres import centre_records
 from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.passes import Documents
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.geometry import stress
 from whatwhere.geometry.distances import distances
 from whatwhere.records.record import select
@@ -52,7 +52,7 @@ def test_states_that_are_a_table_have_its_stress_and_the_corpus_own_has_none():
     table, own = rng.normal(size=(N, 4)), rng.normal(size=(N, 5))
     dist = CorpusDistances(3 * distances(own[1:9]), np.arange(8))
     states = [np.tile(t, (20, 1, 1)) for t in (np.hstack([table, own]), np.hstack([own, table]))]
-    records = centre_records(Fixed(states, position_size=4), documents(20), dist, Who("m", 1, "s"))
+    records = centre_records(Fixed(states, position_size=4), documents(20), dist, RecordContext("m", 1, "s"))
     assert values(records, layer=0, part="position") == pytest.approx([stress(table[1:9], dist.dist, "optimal")])
     assert values(records, layer=0, part="semantic") == pytest.approx([0.0], abs=1e-12)
     whole = np.hstack([own, table])[1:9]
@@ -68,7 +68,7 @@ def test_means_over_uneven_documents_and_positions_are_those_of_loops():
     states, docs = rng.normal(size=(count, N, 3)) + np.arange(N)[:, None], documents(count, numbers)
     docs.regular[rng.random((count, N)) < 0.2] = False
     dist = corpus(rng, skip=(2,))
-    (record,) = select(centre_records(Fixed([states]), docs, dist, Who("m")), metric="hidden.stress")
+    (record,) = select(centre_records(Fixed([states]), docs, dist, RecordContext("m")), metric="hidden.stress")
 
     def by_loops(left_out):
         means = []
@@ -92,7 +92,7 @@ def test_states_that_do_not_tell_positions_apart_have_no_stress():
     line = CorpusDistances(distances(np.arange(8.0)[:, None]), np.arange(8))
     placed = np.tile(np.arange(N)[:, None], (1, 3))
     noise, moved = (
-        values(centre_records(Fixed([rng.normal(size=(40, N, 3)) + add]), documents(40), line, Who("m")))
+        values(centre_records(Fixed([rng.normal(size=(40, N, 3)) + add]), documents(40), line, RecordContext("m")))
         for add in (0.0, placed)
     )
     assert noise == [] and moved[0] < 0.01
@@ -102,18 +102,21 @@ def test_few_documents_or_positions_have_no_stress_and_diverged_states_are_refus
     rng = np.random.default_rng(3)
     states = rng.normal(size=(12, N, 3))
     of_one = documents(12, np.zeros(12, dtype=int))
-    assert centre_records(Fixed([states]), of_one, corpus(rng), Who("m")) == []
-    assert centre_records(Fixed([states]), documents(12), corpus(rng, positions=2), Who("m")) == []
+    assert centre_records(Fixed([states]), of_one, corpus(rng), RecordContext("m")) == []
+    assert centre_records(Fixed([states]), documents(12), corpus(rng, positions=2), RecordContext("m")) == []
     far = CorpusDistances(distances(rng.normal(size=(4, 2))), np.arange(4) + 100)
     still = CorpusDistances(np.ones((8, 8)) - np.eye(8), np.arange(8), np.zeros((8, 8)))
-    assert all(centre_records(Fixed([states]), documents(12), c, Who("m")) == [] for c in (far, still))
+    assert all(centre_records(Fixed([states]), documents(12), c, RecordContext("m")) == [] for c in (far, still))
     special = states.copy()
     special[:, 0] = np.nan  # [CLS] is no word
-    assert centre_records(Fixed([special]), documents(12), corpus(rng), Who("m"))
+    assert centre_records(Fixed([special]), documents(12), corpus(rng), RecordContext("m"))
     beyond = CorpusDistances(distances(rng.normal(size=(20, 2))), np.arange(20))
     assert (
-        select(centre_records(Fixed([states]), documents(12), beyond, Who("m")), metric="hidden.stress.level")[0].n == 8
+        select(
+            centre_records(Fixed([states]), documents(12), beyond, RecordContext("m")), metric="hidden.stress.level"
+        )[0].n
+        == 8
     )
     states[3, 4, 0] = np.inf
     with pytest.raises(ValueError, match=r"hidden\[0\] has NaN or infinite"):
-        centre_records(Fixed([states]), documents(12), corpus(rng), Who("m"))
+        centre_records(Fixed([states]), documents(12), corpus(rng), RecordContext("m"))

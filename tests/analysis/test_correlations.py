@@ -26,9 +26,9 @@ from transformers import (
 
 from whatwhere.analysis.correlations import CORRELATIONS, correlation_records, first_block, first_block_correlations
 from whatwhere.analysis.patterns import pattern_of
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 
-WHO = Who("m", 0, "s")
+WHO = RecordContext("m", 0, "s")
 SIZES = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 ADDED = ["ap", "sinusoidal", "low-rank", "fourier", "bert-a", "bert-r"]
 

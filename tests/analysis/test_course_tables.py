@@ -10,7 +10,7 @@ import torch
 import whatwhere as ww
 from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.course import PERCENT, checkpoint_tables, low_rank_records, separation_records
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import select
 from whatwhere.training.checkpoints import write_checkpoint
 
@@ -41,7 +41,9 @@ def test_records_equal_naive_loops(run):
     positions = np.array([0, 1, 3, 4, 7, 20])
     points = rng.normal(size=(6, 2))
     dist = np.linalg.norm(points[:, None] - points, axis=2)
-    records = separation_records(run, Who("m", 3, "s"), used=10, corpus=CorpusDistances(dist, positions, 2 * dist))
+    records = separation_records(
+        run, RecordContext("m", 3, "s"), used=10, corpus=CorpusDistances(dist, positions, 2 * dist)
+    )
     assert {r.step for r in records} == {0, 5} and {(r.study, r.model, r.seed) for r in records} == {("s", "m", 3)}
     for part, rows in ((None, np.arange(24)), ("used", np.arange(10)), ("corpus", positions + 1)):
         p = table[rows]
@@ -72,7 +74,7 @@ def test_records_equal_naive_loops(run):
 
 
 def test_untouched_rows_hide_what_training_did(run):
-    records = separation_records(run, Who("m", 0), used=10)
+    records = separation_records(run, RecordContext("m", 0), used=10)
     assert value(records, "change", part="used", step=5) > 1.5 * value(records, "change", part=None, step=5) > 0
 
 
@@ -88,17 +90,17 @@ def test_fresh_tables_have_the_separation_that_geom_reports():
 
 def test_what_has_no_table_or_no_checkpoints_is_refused(tmp_path):
     with pytest.raises(ValueError, match="has no checkpoints"):
-        separation_records(tmp_path, Who("m", 0))
+        separation_records(tmp_path, RecordContext("m", 0))
     model = ww.EncoderForMaskedLM(ww.preset("rope", "tiny", vocab_size=40, num_hidden_layers=1))
     write_checkpoint(tmp_path / "checkpoints", 0, model, {}, {"cpu": torch.zeros(1)}, {})
     with pytest.raises(ValueError, match="No position table in .*its scheme, rope"):
-        separation_records(tmp_path, Who("m", 0))
+        separation_records(tmp_path, RecordContext("m", 0))
 
 
 def test_positions_beyond_the_table_are_refused(run):
     corpus = CorpusDistances(np.ones((2, 2)) - np.eye(2), np.array([0, 23]))
     with pytest.raises(ValueError, match="position 23, in row 24, but the table has 24 rows. Keep 23 positions"):
-        separation_records(run, Who("m", 0), corpus=corpus)
+        separation_records(run, RecordContext("m", 0), corpus=corpus)
 
 
 def test_low_rank_tables_are_held_against_the_corpus_and_random_ones():
@@ -109,7 +111,7 @@ def test_low_rank_tables_are_held_against_the_corpus_and_random_ones():
     noise = rng.normal(size=(40, 12))
     table = noise.copy()
     table[positions + 1] = 7 * points @ np.linalg.qr(rng.normal(size=(12, 4)))[0].T + 3.0  # turned, moved and scaled
-    records = low_rank_records(table, CorpusDistances(dist, positions, 2 * dist), Who("m", 2, "s"))
+    records = low_rank_records(table, CorpusDistances(dist, positions, 2 * dist), RecordContext("m", 2, "s"))
     assert {r.index for r in records} == {1, 2, 3} and {r.n for r in records} == {30}  # the corpus has four dimensions
     for rank in (1, 2, 3):
         u, s, vt = np.linalg.svd(points - points.mean(0), full_matrices=False)
@@ -127,7 +129,7 @@ def test_low_rank_tables_are_held_against_the_corpus_and_random_ones():
         )
         raw = ((7 * d - dist)[pairs] ** 2).sum() / (dist[pairs] ** 2).sum()
         assert value(records, "low_rank.stress.raw", part="table", index=rank) == pytest.approx(raw)
-    fresh = low_rank_records(noise, CorpusDistances(dist, positions), Who("m", 2, "s"))
+    fresh = low_rank_records(noise, CorpusDistances(dist, positions), RecordContext("m", 2, "s"))
     assert all(abs(r.value) < 0.6 for r in fresh if r.metric == "low_rank.closed")
     with pytest.raises(ValueError, match="Keep 9 positions"):
-        low_rank_records(noise[:10], CorpusDistances(dist, positions), Who("m", 2, "s"))
+        low_rank_records(noise[:10], CorpusDistances(dist, positions), RecordContext("m", 2, "s"))

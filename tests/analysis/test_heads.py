@@ -19,7 +19,7 @@ from whatwhere.analysis.head_labels import (
     term_shares,
 )
 from whatwhere.analysis.passes import Documents, read
-from whatwhere.analysis.who import Who, draw_documents
+from whatwhere.analysis.who import RecordContext, draw_documents
 from whatwhere.records.gates import NOTHING, labels
 from whatwhere.records.record import Record, select
 from whatwhere.records.table import Table
@@ -181,7 +181,7 @@ def test_records_are_shares_labels_and_bootstrap_intervals():
     rng = np.random.default_rng(3)
     kl = rng.gamma(1.0, size=(40, 2, 2, 3)) * rng.random((2, 2, 3))
     reader = taxonomy(kl)
-    records = reader.records(Who("m", 4, "s"))
+    records = reader.records(RecordContext("m", 4, "s"))
     drawn = np.stack([np.repeat(kl, row, axis=0).mean(0) for row in draw_documents(40)])
     for layer, head in np.ndindex(2, 2):
         place = {"layer": layer + 1, "head": head}
@@ -212,7 +212,7 @@ def test_a_label_that_few_documents_decide_is_unstable():
     kl = np.zeros((50, 1, 2, 3))
     kl[:, 0, 0] = [0.9, 0.05, 0.05]
     kl[:25, 0, 1], kl[25:, 0, 1] = [1.02, 0.0, 0.0], [0.0, 1.0, 0.0]
-    records = taxonomy(kl).records(Who("m", 0, "s"))
+    records = taxonomy(kl).records(RecordContext("m", 0, "s"))
     sure, unsure = select(records, metric="head.label")
     assert sure.part == unsure.part == "absolute"
     assert sure.value == 1.0 and 0.4 < unsure.value < 0.75
@@ -229,7 +229,7 @@ def test_labels():
 def test_a_head_that_nothing_drives_has_no_shares():
     kl = np.zeros((5, 1, 2, 3))
     kl[:, 0, 1] = [1.0, 0, 0]
-    records = taxonomy(kl).records(Who("m", 0, "s"))
+    records = taxonomy(kl).records(RecordContext("m", 0, "s"))
     assert not [r for r in records if r.metric.startswith("kl.share") and r.head == 0]
     assert [r.part for r in select(records, metric="head.label")] == ["several", "absolute"]
     assert [r.value for r in select(records, metric="kl.absolute")] == [0.0, 1.0]
@@ -241,7 +241,7 @@ def test_one_document_has_no_intervals():
     reader = HeadTaxonomy(model)
     given = {k: v[:1] for k, v in inputs("plain").items()}
     read(model, documents(given), [reader])
-    records = reader.records(Who("m", 0, "s"))
+    records = reader.records(RecordContext("m", 0, "s"))
     assert all(r.low is None and r.high is None for r in records)
     assert {r.metric for r in records} == {
         "kl.semantic",
@@ -262,8 +262,12 @@ def test_a_document_without_words_is_left_out():
     read(model, documents({"input_ids": ids}), [reader])
     read(model, documents({"input_ids": ids[1:]}), [alone])
     assert np.isnan(reader.kl[0]).all()
-    mean = {(r.metric, r.layer, r.head): r.value for r in alone.records(Who("m", 0, "s")) if r.metric.startswith("kl.")}
-    for record in reader.records(Who("m", 0, "s")):
+    mean = {
+        (r.metric, r.layer, r.head): r.value
+        for r in alone.records(RecordContext("m", 0, "s"))
+        if r.metric.startswith("kl.")
+    }
+    for record in reader.records(RecordContext("m", 0, "s")):
         if record.metric.startswith("kl."):
             assert (
                 record.value == pytest.approx(mean[record.metric, record.layer, record.head], rel=1e-12)
@@ -272,7 +276,7 @@ def test_a_document_without_words_is_left_out():
     empty = HeadTaxonomy(model)
     read(model, documents({"input_ids": ids[:1]}), [empty])
     with pytest.raises(ValueError, match="No document has a regular token"):
-        empty.records(Who("m", 0, "s"))
+        empty.records(RecordContext("m", 0, "s"))
 
 
 @pytest.mark.parametrize(
@@ -313,7 +317,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="queries must be one of regular, all; got 'words'"):
         HeadTaxonomy(build("dstg"), queries="words")
     with pytest.raises(ValueError, match="No document has passed"):
-        HeadTaxonomy(build("dstg")).records(Who("m", 0, "s"))
+        HeadTaxonomy(build("dstg")).records(RecordContext("m", 0, "s"))
     model = build("dstg")
     with torch.no_grad():
         model.encoder.layers[1].attention.relative.special[:] = torch.inf

@@ -12,7 +12,7 @@ from sklearn.metrics import calinski_harabasz_score
 import whatwhere as ww
 from whatwhere.analysis.hidden import SentenceMaps, _cuts
 from whatwhere.analysis.passes import Documents, read
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import select
 
 N, WIDTH, LAYERS = 30, 7, 2
@@ -66,7 +66,7 @@ def value(records, metric, layer, part="all"):
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_records_equal_scikit_learn_document_by_document(offset):
     docs, features = documents(), [f + offset for f in states()]
-    records = maps(features, docs, position_size=3, shuffles=4).records(Who("m", 3, "s"))
+    records = maps(features, docs, position_size=3, shuffles=4).records(RecordContext("m", 3, "s"))
     assert {(r.study, r.model, r.seed, r.n) for r in records} == {("s", "m", 3, 12)}
     for part, columns in (("all", slice(0, 7)), ("position", slice(0, 3)), ("semantic", slice(3, 7))):
         for layer, f in enumerate(features):
@@ -97,7 +97,7 @@ def test_separation_is_the_equation_written_out():
         between += len(own) * float(np.sum((own.mean(0) - x.mean(0)) ** 2))
         within += sum(float(np.sum((row - own.mean(0)) ** 2)) for row in own)
     sentences = len(set(labels))
-    records = maps(states(count=1), docs).records(Who("m", 0, "s"))
+    records = maps(states(count=1), docs).records(RecordContext("m", 0, "s"))
     expected = between / (sentences - 1) / (within / (len(x) - sentences))
     (found,) = select(records, metric="sentences.separation", layer=0)
     assert found.value == pytest.approx(expected) and (found.low, found.high, found.n) == (None, None, 1)
@@ -124,7 +124,7 @@ def test_excess_tells_sentences_from_mere_neighbourhood():
     rng = np.random.default_rng(100)
     walk = np.cumsum(rng.normal(size=(60, 60, WIDTH)), axis=1)  # neighbours are close, sentences mean nothing
     sentence = rng.normal(size=(60, 60, WIDTH))[np.arange(60)[:, None], docs.targets["segment"].astype(int)]
-    records = maps([walk, walk + 4 * sentence], docs).records(Who("m", 0, "s"))
+    records = maps([walk, walk + 4 * sentence], docs).records(RecordContext("m", 0, "s"))
     (plain,), (marked,) = (select(records, metric="sentences.excess", layer=layer) for layer in (0, 1))
     assert plain.low < 0 < plain.high and value(records, "sentences.separation", 0) > 5
     assert marked.low > 0.3 and marked.low < marked.value < marked.high
@@ -133,7 +133,7 @@ def test_excess_tells_sentences_from_mere_neighbourhood():
 def test_equal_lengths_have_no_other_order():
     docs = documents()
     docs.targets["segment"][:] = (np.arange(N) - 1) // 7
-    records = maps(states(), docs).records(Who("m", 0, "s"))
+    records = maps(states(), docs).records(RecordContext("m", 0, "s"))
     assert value(records, "sentences.excess", 0) == pytest.approx(0.0, abs=1e-12)
 
 
@@ -142,7 +142,9 @@ def test_special_tokens_and_batches_change_nothing():
     spoiled = [f.copy() for f in features]
     for f in spoiled:
         f[:, 0], f[:, -1] = np.nan, 1e9
-    plain, other = (maps(f, docs, batch_size=b).records(Who("m", 0, "s")) for f, b in ((features, 12), (spoiled, 1)))
+    plain, other = (
+        maps(f, docs, batch_size=b).records(RecordContext("m", 0, "s")) for f, b in ((features, 12), (spoiled, 1))
+    )
     for a, b in zip(plain, other, strict=True):
         assert (a.metric, a.layer, a.n) == (b.metric, b.layer, b.n)
         assert (a.value, a.low, a.high) == pytest.approx((b.value, b.low, b.high))
@@ -152,7 +154,7 @@ def test_documents_of_one_sentence_are_left_out_and_counted():
     docs = documents()
     docs.targets["segment"][:3] = 0
     docs.targets["segment"][3] = np.arange(N)  # every token a sentence
-    records = maps(states(), docs).records(Who("m", 0, "s"))
+    records = maps(states(), docs).records(RecordContext("m", 0, "s"))
     assert {r.n for r in records if r.metric == "hidden.top2"} == {12}
     assert {r.n for r in records if r.metric != "hidden.top2"} == {8}
 
@@ -162,7 +164,7 @@ def test_text_without_boundaries_has_no_sentences_and_the_log_says_so(caplog):
     docs.targets["segment"][:] = 0
     reader = maps(states(), docs)
     with caplog.at_level(logging.WARNING):
-        records = reader.records(Who("m", 0, "s"))
+        records = reader.records(RecordContext("m", 0, "s"))
     assert {r.metric for r in records} == {"hidden.top2"} and "two sentences" in caplog.text
     assert set(reader.arrays()["segments"][:, 1:-1].ravel()) == {0}
 
@@ -170,10 +172,10 @@ def test_text_without_boundaries_has_no_sentences_and_the_log_says_so(caplog):
 def test_states_that_do_not_vary_have_no_records():
     docs = documents()
     features = [np.full((12, N, WIDTH), 0.3, dtype=np.float32)] + [f.astype(np.float32) for f in states()[1:]]
-    records = maps(features, docs).records(Who("m", 0, "s"))
+    records = maps(features, docs).records(RecordContext("m", 0, "s"))
     assert {r.layer for r in records} == {1, 2}
     constant_in_sentences = docs.targets["segment"][..., None] * np.ones(WIDTH)
-    records = maps([constant_in_sentences], docs).records(Who("m", 0, "s"))
+    records = maps([constant_in_sentences], docs).records(RecordContext("m", 0, "s"))
     assert {r.metric for r in records} == {"hidden.top2"} and records[0].value == pytest.approx(1.0)
 
 
@@ -212,7 +214,7 @@ def test_a_model_of_two_streams_in_one_pass():
     docs = documents()
     docs.input_ids[:] = np.random.default_rng(0).integers(5, 40, docs.input_ids.shape)
     read(model, docs, [reader])
-    records = reader.records(Who("dstg", 1, "s"))
+    records = reader.records(RecordContext("dstg", 1, "s"))
     found = {(r.metric, r.layer, r.part) for r in records}
     metrics = ("hidden.top2", "sentences.separation", "sentences.null", "sentences.excess")
     assert found == {
@@ -227,5 +229,5 @@ def test_bad_input():
     with pytest.raises(ValueError, match=r"hidden\[1\] has NaN"):
         maps(features, documents())
     with pytest.raises(ValueError, match="No document has passed"):
-        SentenceMaps(Fixed(features)).records(Who("m", 0, "s"))
+        SentenceMaps(Fixed(features)).records(RecordContext("m", 0, "s"))
     assert SentenceMaps(Fixed(features)).arrays() == {}

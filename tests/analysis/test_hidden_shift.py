@@ -8,7 +8,7 @@ import torch
 from encoder_models import VOCAB, build
 
 from whatwhere.analysis.hidden import shift_records
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import select
 
 
@@ -25,14 +25,14 @@ def held_out():
 
 @pytest.mark.parametrize("name", ["nope", "rp", "rope", "alibi"])
 def test_relative_positions_are_not_moved(name, held_out):
-    records = shift_records(build(name), held_out, Who(name, 0, "s"), documents=10)
+    records = shift_records(build(name), held_out, RecordContext(name, 0, "s"), documents=10)
     assert {r.part for r in records} == {"all"}
     assert max(r.value for r in records) < 1e-12
 
 
 @pytest.mark.parametrize("name", ["dstg", "split"])
 def test_streams_are_measured_apart_and_the_semantic_input_never_moves(name, held_out):
-    records = shift_records(build(name), held_out, Who(name, 0, "s"), documents=10)
+    records = shift_records(build(name), held_out, RecordContext(name, 0, "s"), documents=10)
     found = {(r.layer, r.part): r for r in records}
     assert found[0, "semantic"].value == 0.0 and found[0, "position"].value > 0.1
     assert found[2, "semantic"].value > 1e-4  # through the attention weights it does move, whatever the notes say
@@ -41,7 +41,7 @@ def test_streams_are_measured_apart_and_the_semantic_input_never_moves(name, hel
 
 def test_the_value_is_the_mean_over_documents_of_the_relative_change_over_words(held_out):
     model = build("ap")
-    record = select(shift_records(model, held_out, Who("ap", 0, "s"), documents=10), layer=2)[0]
+    record = select(shift_records(model, held_out, RecordContext("ap", 0, "s"), documents=10), layer=2)[0]
     changes = []
     for window in [held_out[i * len(held_out) // 10] for i in range(10)]:
         ids = torch.tensor(window.input_ids[:8])[None]
@@ -64,7 +64,9 @@ def test_windows_of_one_document_are_drawn_together(held_out):
 
     alike = [held_out[i // 3] for i in range(12)]
     model = build("ap")
-    found = [shift_records(model, windows, Who("ap", 0, "s"), documents=12) for windows in (Pieces(alike), alike)]
+    found = [
+        shift_records(model, windows, RecordContext("ap", 0, "s"), documents=12) for windows in (Pieces(alike), alike)
+    ]
     for joined, apart in zip(*found, strict=True):
         assert joined.value == apart.value and (joined.n, apart.n) == (4, 12)
         assert joined.high - joined.low > 1.3 * (apart.high - apart.low)

@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from whatwhere.analysis.hidden import PositionVariance, _position_r2, ceiling_records, corrected_share
 from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.probes import split_documents
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import select
 
 
@@ -44,7 +44,7 @@ def shares(features, docs, position_size=0, batch_size=5):
     model = Fixed(features, position_size)
     reader = PositionVariance(model)
     read(model, docs, [reader], batch_size=batch_size)
-    return reader.records(Who("m", 1, "s"))
+    return reader.records(RecordContext("m", 1, "s"))
 
 
 def uneven(count=40, n=12, seed=0):
@@ -152,7 +152,7 @@ def test_states_that_are_not_finite_and_nothing_read_are_refused():
     with pytest.raises(ValueError, match=r"hidden\[0\] has NaN"):
         shares([np.full((12, 10, 2), np.nan)], docs)
     with pytest.raises(ValueError, match="No document has passed"):
-        PositionVariance(Fixed([np.zeros((1, 1, 1))])).records(Who("m", 0, "s"))
+        PositionVariance(Fixed([np.zeros((1, 1, 1))])).records(RecordContext("m", 0, "s"))
 
 
 # Ceilings

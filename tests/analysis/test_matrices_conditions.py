@@ -10,7 +10,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
 import whatwhere as ww
 from whatwhere.analysis.matrices import Scores, condition_records, scores_of_folder, scores_of_model
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import select
 
 V, M_POSITIONS = 40, 6
@@ -28,7 +28,7 @@ def smallest(vectors):
 def test_h1_and_h3_equal_loops(p):
     rng = np.random.default_rng(1)
     scores = Scores(rng.normal(size=(V, 12)), rng.normal(size=(2, 3, 4, 12)), rng.normal(size=(2, 3, 4, 12)))
-    records = condition_records(scores, sparse.csr_array(p), Who("m", 2, "s"))
+    records = condition_records(scores, sparse.csr_array(p), RecordContext("m", 2, "s"))
     means = [sum(p[i, t] * scores.words[t] for t in range(V)) for i in range(M_POSITIONS)]
     (h1,) = select(records, metric="h1")
     assert h1.value == pytest.approx(smallest(means)) and (h1.n, h1.seed) == (M_POSITIONS, 2)
@@ -66,7 +66,7 @@ def test_a_bert_folder_is_read_by_name(tmp_path, p):
     weight = model.encoder.layer[1].attention.self.key.weight.detach().double().numpy()
     np.testing.assert_array_equal(scores.key[1].reshape(24, 24), weight)
     assert scores.query.shape == (2, 3, 8, 24)
-    assert len(select(condition_records(scores, p, Who("bert")), metric="h3")) == 2 * 3 * 2
+    assert len(select(condition_records(scores, p, RecordContext("bert")), metric="h3")) == 2 * 3 * 2
 
 
 def test_other_folders_are_refused(tmp_path):
@@ -94,7 +94,7 @@ def test_the_floor_is_what_equal_positions_show(p):
     for rows, holds in ((np.repeat(p[:1], 6, axis=0), False), (p, True)):
         halves = [sample(rows), sample(rows)]
         records = condition_records(
-            scores, (halves[0] + halves[1]) / 4000, Who("m"), halves=[(halves[0] / 2000, halves[1] / 2000)]
+            scores, (halves[0] + halves[1]) / 4000, RecordContext("m"), halves=[(halves[0] / 2000, halves[1] / 2000)]
         )
         smallest_one, floor = (select(records, metric=metric)[0].value for metric in ("h1", "h1.floor"))
         assert smallest_one > 0 and (smallest_one > floor) == holds
@@ -103,6 +103,6 @@ def test_the_floor_is_what_equal_positions_show(p):
 def test_another_vocabulary_and_a_single_position_are_refused(p):
     scores = Scores(np.ones((V + 1, 4)), np.zeros((0, 1, 2, 4)), np.zeros((0, 1, 2, 4)))
     with pytest.raises(ValueError, match="counted over 40 tokens, the model has 41"):
-        condition_records(scores, p, Who("m"))
+        condition_records(scores, p, RecordContext("m"))
     with pytest.raises(ValueError, match="compared in pairs; got 1"):
-        condition_records(Scores(np.ones((V, 4)), scores.query, scores.key), p[:1], Who("m"))
+        condition_records(Scores(np.ones((V, 4)), scores.query, scores.key), p[:1], RecordContext("m"))

@@ -20,7 +20,7 @@ from transformers import (
 import whatwhere as ww
 from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.matrices import projection_records, score_matrices
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import select
 
 POSITIONS = np.array([0, 1, 3, 4, 7, 20])
@@ -71,7 +71,7 @@ def weights(linear):
 def test_records_equal_naive_loops(name, corpus):
     model = build(name, **({"position_size": 24} if name == "dstg" else {}))
     width = model.config.position_size or model.config.hidden_size
-    records = projection_records(model, corpus, Who("m", 3, "s", step=7))
+    records = projection_records(model, corpus, RecordContext("m", 3, "s", step=7))
     assert {(r.study, r.model, r.seed, r.step, r.n) for r in records} == {("s", "m", 3, 7, 6)}
     assert {(r.part, r.layer) for r in records} == {(p, layer) for p in ("sinusoidal", "own") for layer in (0, 1, 2)}
     table = model.position_table().detach().double().numpy()[POSITIONS + 1]
@@ -113,7 +113,7 @@ def test_of_two_streams_the_position_stream_is_meant(name):
 @pytest.mark.parametrize("name", ["tupe-a", "bert-ad"])
 def test_an_untied_table_meets_its_own_projections_once(name, corpus):
     model = build(name)
-    records = projection_records(model, corpus, Who("m", 0, "s"))
+    records = projection_records(model, corpus, RecordContext("m", 0, "s"))
     assert {r.layer for r in records if r.part == "own"} == {0, 1} and {
         r.layer for r in records if r.part == "sinusoidal"
     } == {0, 1, 2}
@@ -125,7 +125,7 @@ def test_an_untied_table_meets_its_own_projections_once(name, corpus):
 @pytest.mark.parametrize("name", ["rope", "rp", "nope", "alibi", "tupe-free"])
 def test_without_a_table_only_the_sinusoidal_is_measured(name, corpus):
     model = build(name)
-    records = projection_records(model, corpus, Who("m", study="s"))
+    records = projection_records(model, corpus, RecordContext("m", study="s"))
     assert {(r.part, r.layer) for r in records} == {("sinusoidal", layer) for layer in (0, 1, 2)}
     w, width = weights(model.encoder.layers[0].attention.qkv[0]), model.config.hidden_size
     check(records, "sinusoidal", 1, naive(sinusoid(width), w[:width].T @ w[width : 2 * width], corpus.dist))
@@ -143,7 +143,7 @@ SMALL = {"vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_atten
     ids=["bert", "roberta"],
 )
 def test_models_of_berts_layout(model, first, corpus):
-    records = projection_records(model, corpus, Who("m", study="s"))
+    records = projection_records(model, corpus, RecordContext("m", study="s"))
     assert {(r.part, r.layer) for r in records} == {(p, layer) for p in ("sinusoidal", "own") for layer in (0, 1, 2)}
     block = model.encoder.layer[1].attention.self
     m = weights(block.query).T @ weights(block.key)
@@ -155,15 +155,15 @@ def test_models_of_berts_layout(model, first, corpus):
 
 def test_a_table_of_another_width_is_left_out(corpus):
     model = ElectraModel(ElectraConfig(embedding_size=8, max_position_embeddings=24, **SMALL))
-    assert {r.part for r in projection_records(model, corpus, Who("m", study="s"))} == {"sinusoidal"}
+    assert {r.part for r in projection_records(model, corpus, RecordContext("m", study="s"))} == {"sinusoidal"}
 
 
 def test_optimal_stress_does_not_know_the_scale_of_m_and_raw_goes_to_one(corpus):
     model = build("ap")
-    before = projection_records(model, corpus, Who("m", 0, "s"))
+    before = projection_records(model, corpus, RecordContext("m", 0, "s"))
     with torch.no_grad():
         model.encoder.layers[0].attention.qkv[0].weight.mul_(1e-4)
-    after = projection_records(model, corpus, Who("m", 0, "s"))
+    after = projection_records(model, corpus, RecordContext("m", 0, "s"))
     optimal, raw = ("projected.stress.optimal", "projected.stress.raw")
     assert select(after, metric=raw, layer=1, part="own")[0].value == pytest.approx(1.0, abs=1e-6)
     small, large = (select(r, metric=optimal, layer=1, part="own")[0].value for r in (after, before))
@@ -173,9 +173,9 @@ def test_optimal_stress_does_not_know_the_scale_of_m_and_raw_goes_to_one(corpus)
 def test_bad_input(corpus):
     far = CorpusDistances(corpus.dist, POSITIONS + 3)
     with pytest.raises(ValueError, match="position 23, in row 24, but the table has 24 rows"):
-        projection_records(build("ap"), far, Who("m", 0, "s"))
-    assert projection_records(build("rope"), far, Who("m", 0, "s"))
+        projection_records(build("ap"), far, RecordContext("m", 0, "s"))
+    assert projection_records(build("rope"), far, RecordContext("m", 0, "s"))
     with pytest.raises(ValueError, match="attention.self.query"):
-        projection_records(GPT2Model(GPT2Config(n_embd=12, n_layer=1, n_head=2)), corpus, Who("m", 0, "s"))
+        projection_records(GPT2Model(GPT2Config(n_embd=12, n_layer=1, n_head=2)), corpus, RecordContext("m", 0, "s"))
     with pytest.raises(ValueError, match="All distances are 0"):
-        projection_records(build("rope"), CorpusDistances(0 * corpus.dist, POSITIONS), Who("m", 0, "s"))
+        projection_records(build("rope"), CorpusDistances(0 * corpus.dist, POSITIONS), RecordContext("m", 0, "s"))

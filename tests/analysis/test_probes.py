@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from whatwhere.analysis import probes
 from whatwhere.analysis.passes import choose_documents, written
 from whatwhere.analysis.probes import probe_records, split_documents
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.records.intervals import split_interval
 from whatwhere.records.metrics import range_of
@@ -95,7 +95,7 @@ def features_of(window_set, seed=1, width=WIDTH, layers=LAYERS):
 def run(features, window_set, **options):
     position_size = options.pop("position_size", 0)
     return probe_records(
-        Fixed(features, position_size), window_set, Who("m", 3, "s", options.pop("step", None)), **options
+        Fixed(features, position_size), window_set, RecordContext("m", 3, "s", options.pop("step", None)), **options
     )
 
 
@@ -416,7 +416,7 @@ def test_updates_are_probed_as_states_are_and_of_two_streams_alone(monkeypatch):
     made, model = windows(20), encoder()
     for w in made:
         w.input_ids = 5 + (w.input_ids + w.position_ids) % 50
-    records = probe_records(model, made, Who("dstg", 0), documents=20)
+    records = probe_records(model, made, RecordContext("dstg", 0), documents=20)
     found = select(records, metric="r2.update.token", index=None)
     assert [(r.layer, r.part) for r in found] == [(l, p) for l in (1, 2) for p in ("position", "semantic")]
     assert all(r.low is not None and r.low <= r.high for r in found)
@@ -434,6 +434,8 @@ def test_updates_are_probed_as_states_are_and_of_two_streams_alone(monkeypatch):
     monkeypatch.setattr(probes, "MEMORY", 1)
     for i, w in enumerate(made):
         w.input_ids = ids[i].numpy()
-    again = probe_records(model, made, Who("dstg", 0), documents=20)
+    again = probe_records(model, made, RecordContext("dstg", 0), documents=20)
     np.testing.assert_allclose([r.value for r in records], [r.value for r in again], atol=1e-9)
-    assert not select(probe_records(encoder("rope"), made, Who("rope", 0), documents=20), metric="r2.update.token")
+    assert not select(
+        probe_records(encoder("rope"), made, RecordContext("rope", 0), documents=20), metric="r2.update.token"
+    )

@@ -9,10 +9,10 @@ from small_documents import documents
 
 import whatwhere as ww
 from whatwhere.analysis.patterns import score_records, theta_records
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import select
 
-WHO = Who("m", 1, "s")
+WHO = RecordContext("m", 1, "s")
 
 
 def terms_of(model, docs, i):

@@ -12,10 +12,10 @@ from transformers import BertConfig, BertModel
 
 from whatwhere.analysis.passes import read
 from whatwhere.analysis.patterns import PATTERNS, PatternCounts, content_free_terms, pattern_of
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.encoder.biases import alibi_slopes, t5_bucket
 
-WHO = Who("m", 0, "s")
+WHO = RecordContext("m", 0, "s")
 N = 96
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from whatwhere.analysis.position_tables import noise_records, table_arrays, table_records, word_records
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.claims import CLAIMS, evaluate
 from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.geometry import equivariance, inner_products, spectrum
@@ -25,7 +25,7 @@ def circle(n=32, width=16):
 
 
 def test_records_hold_shares_bins_and_n50():
-    records, arrays = table_records(circle(), Who("dstg", 1, "s"))
+    records, arrays = table_records(circle(), RecordContext("dstg", 1, "s"))
     total = 9 + 4 + 0.25
     np.testing.assert_allclose([r.value for r in select(records, metric="pca.share")], np.array([9, 4, 0.25]) / total)
     assert [r.index for r in select(records, metric="pca.share")] == [0, 1, 2]
@@ -44,21 +44,21 @@ def test_records_hold_shares_bins_and_n50():
 
 
 def test_at_most_ten_shares_and_three_components_are_kept():
-    records, arrays = table_records(np.random.default_rng(0).normal(size=(40, 20)), Who("ap", 0, "s"))
+    records, arrays = table_records(np.random.default_rng(0).normal(size=(40, 20)), RecordContext("ap", 0, "s"))
     assert len(select(records, metric="pca.share")) == 10 and len(select(records, metric="dct.low4")) == 3
     assert arrays["shares"].shape == (20,) and arrays["scores"].shape == (40, 3)
 
 
 def test_a_parameter_is_accepted_and_left_alone():
     table = torch.nn.Parameter(torch.tensor(circle(), dtype=torch.float32))
-    ours = table_records(table, Who("m", 0, "s"))[0]
-    reference = table_records(circle(), Who("m", 0, "s"))[0]
+    ours = table_records(table, RecordContext("m", 0, "s"))[0]
+    reference = table_records(circle(), RecordContext("m", 0, "s"))[0]
     np.testing.assert_allclose([r.value for r in ours][:3], [r.value for r in reference][:3], atol=1e-6)
     assert table.requires_grad
 
 
 def test_narrow_tables_give_what_they_have():
-    records, arrays = table_records(np.arange(5.0)[:, None], Who("m", 0, "s"))
+    records, arrays = table_records(np.arange(5.0)[:, None], RecordContext("m", 0, "s"))
     assert len(select(records, metric="pca.share")) == 1 and arrays["scores"].shape == (5, 1)
     assert select(records, metric="pca.top2")[0].value == 1
 
@@ -67,7 +67,7 @@ def test_diverged_table_is_an_error():
     table = circle()
     table[3, 4] = np.nan
     with pytest.raises(ValueError, match="NaN"):
-        table_records(table, Who("m", 0, "s"))
+        table_records(table, RecordContext("m", 0, "s"))
 
 
 def turning(n=96, width=24, seed=0):
@@ -82,7 +82,7 @@ def turning(n=96, width=24, seed=0):
 
 def test_records_hold_turns_rotations_equivariance_and_outliers():
     table = turning()
-    records, arrays = table_records(table, Who("m", study="s"))
+    records, arrays = table_records(table, RecordContext("m", study="s"))
     s = spectrum(table)
     for k in (3, 5, 10):
         assert select(records, metric=f"pca.top{k}")[0].value == pytest.approx(s.shares[:k].sum())
@@ -106,7 +106,7 @@ def test_records_hold_turns_rotations_equivariance_and_outliers():
 
 def test_a_word_table_has_shares_and_n50_under_its_own_part():
     words = np.random.default_rng(0).normal(size=(500, 12)) * np.linspace(2, 1, 12)
-    records, arrays = word_records(words, Who("m", study="s"))
+    records, arrays = word_records(words, RecordContext("m", study="s"))
     assert {r.part for r in records} == {"words"} and {r.n for r in records} == {500}
     assert {r.metric for r in records} == {
         "pca.share",
@@ -171,7 +171,7 @@ def test_the_walk_of_an_idle_table_is_not_what_training_made_of_it(tmp_path):
     config.save(tmp_path / CONFIG)
 
     def row(table):
-        who = Who("dstg", 0, "s")
+        who = RecordContext("dstg", 0, "s")
         slow = [who.record("dct.low4", 0.95, index=i) for i in (0, 1)]
         change = Record("s", "dstg", "change", 4.4, step=1100, seed=0)
         found = [*slow, change, *noise_records(table, who, start, tmp_path)]
@@ -191,9 +191,11 @@ def test_the_walk_of_an_idle_table_is_not_what_training_made_of_it(tmp_path):
 def test_a_table_of_unknown_start_is_held_against_its_own_floor(tmp_path):
     noise = np.random.default_rng(0).normal(size=(64, 16))
     for table, floor in ((noise, 0.95), (noise + 5 * circle(64), 0.15)):
-        records = noise_records(table, Who("bert"))
+        records = noise_records(table, RecordContext("bert"))
         assert [r.metric for r in records] == ["table.rms", "table.floor"] and all(r.part is None for r in records)
         assert records[1].value == pytest.approx(floor, abs=0.1)
-    assert [r.metric for r in noise_records(noise[:5], Who("bert"))] == ["table.rms"]
-    still = noise_records(noise, Who("ap", 0), noise, tmp_path)[2:]  # a table that nothing moved; no settings there
+    assert [r.metric for r in noise_records(noise[:5], RecordContext("bert"))] == ["table.rms"]
+    still = noise_records(noise, RecordContext("ap", 0), noise, tmp_path)[
+        2:
+    ]  # a table that nothing moved; no settings there
     assert [(r.metric, r.part, r.value) for r in still] == [("table.rms", "change", 0), ("table.floor", "change", 1)]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import Record
 
-ME = Who("m", 3, "s")
+ME = RecordContext("m", 3, "s")
 
 
 def test_records_are_those_of_a_loop_and_nan_has_none():
@@ -52,4 +52,4 @@ def test_splits_are_their_mean_with_the_corrected_interval_and_each_one():
 
 
 def test_files_of_a_model_have_its_name_and_seed():
-    assert ME.stem == "m-seed-3" and Who("m").stem == "m"
+    assert ME.stem == "m-seed-3" and RecordContext("m").stem == "m"

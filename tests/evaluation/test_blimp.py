@@ -10,7 +10,7 @@ from cli_runner import whatwhere
 from transformers import BertConfig, BertForMaskedLM
 
 import whatwhere as ww
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.corpus import load_tokenizer
 from whatwhere.evaluation.blimp import (
     Acceptability,
@@ -57,7 +57,7 @@ def test_terms_are_means_of_their_paradigms_across_fields_and_files_may_lack_the
     rows += [line(paradigm="wh", field="syntax/semantics", **islands)] * 2 + [line(paradigm="other")] * 2
     (tmp_path / "a.jsonl").write_text("".join(rows), encoding="utf-8")
     pairs = read_blimp(tmp_path)
-    records = blimp_records(Who("m"), pairs, np.array([1, 1, 0, 1, 0, 0.5, 1, 1]))
+    records = blimp_records(RecordContext("m"), pairs, np.array([1, 1, 0, 1, 0, 0.5, 1, 1]))
     (term,) = select(records, metric="blimp.term")
     assert (term.part, term.value, term.n) == ("island_effects", (0.75 + 0.25) / 2, 6)
     of_field = {r.part: (r.value, r.n) for r in select(records, metric="blimp.field")}

@@ -15,7 +15,7 @@ from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 import whatwhere as ww
 from whatwhere.analysis.passes import Documents
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.length import measures as length
 from whatwhere.length.benchmark import LENGTH, LengthConfig, _pieces, about, chosen, length_records
@@ -314,7 +314,7 @@ def test_probes_of_token_segment_and_progress_are_those_of_the_same_copy(evaluat
     texts, _ = long_texts(open_source(corpus, document="blank-line"), tokenizer, 160, 10)
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "copy")
     expected = {}
-    for r in length.beyond_records(model, texts, 128, Who("")):
+    for r in length.beyond_records(model, texts, 128, RecordContext("")):
         if r.metric in ("r2.token", "r2.segment", "r2.intra") and r.index is None and r.layer is not None:
             expected[f"length.{r.metric}" + ("" if r.part == "all" else f".{r.part}"), r.layer] = r.value
     records = [

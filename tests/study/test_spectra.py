@@ -8,7 +8,7 @@ from run_files import missing, unexplained
 from transformers import BertConfig, BertModel
 
 from whatwhere.analysis.position_tables import noise_records, table_records
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import read_records
 from whatwhere.run.folder import verify
 from whatwhere.study.tables import measure_tables, run_spectra, spectra_text
@@ -57,7 +57,7 @@ def test_a_folder_holds_records_arrays_facts_and_a_page(sources, tmp_path):
     run, page = run_spectra(sources, tmp_path / "out", words=False)
     assert page == tmp_path / "out/report.html" and page.read_text(encoding="utf-8").startswith("<!doctype html>")
     records = read_records(tmp_path / "out/records.parquet")
-    who, table = Who("circle", study="spectra"), np.load(sources[0])
+    who, table = RecordContext("circle", study="spectra"), np.load(sources[0])
     expected = table_records(table, who)[0] + noise_records(table, who)
     assert [r for r in records if r.model == "circle"] == expected
     facts = json.loads((tmp_path / "out/spectra.json").read_text())

@@ -3,7 +3,7 @@
 import pytest
 from cli_runner import whatwhere
 
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.corpus import Windows
 from whatwhere.run.files import append_line
 from whatwhere.run.folder import verify
@@ -89,4 +89,4 @@ def test_the_log_of_a_finished_training_is_covered(asked, windows, trained):
     log.write_text(log.read_text().replace('"loss": ', '"loss": 1', 1))
     assert verify(trained)[1] == [f"{log} is not as it was written (hash mismatch)"]
     with pytest.raises(ValueError, match="log.jsonl is not as it was written"):
-        training_records(trained, Who("m", 0))
+        training_records(trained, RecordContext("m", 0))

@@ -8,7 +8,7 @@ import whatwhere as ww
 from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.course import separation_records
 from whatwhere.analysis.matrices import condition_records, scores_of_model
-from whatwhere.analysis.who import Who
+from whatwhere.analysis.who import RecordContext
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.counting import count_source
 from whatwhere.geometry import corrected_hellinger, hellinger, positional_distributions
@@ -21,7 +21,7 @@ kept = positional_distributions(counts.total())
 groups = [counts.group(g) for g in range(counts.groups)]
 corrected = corrected_hellinger(groups, kept.positions)
 corpus = CorpusDistances(hellinger(kept.p), kept.positions, corrected.distances)
-records = separation_records(pretraining, Who("pretraining", 0), corpus=corpus)
+records = separation_records(pretraining, RecordContext("pretraining", 0), corpus=corpus)
 for run in (pretrained, scratch):
     records += finetune_records(run, corpus)
 halves = []
@@ -35,6 +35,6 @@ for split in range(10):
     )
 for name, folder in (("untrained", f"{pretraining}/checkpoints/step-0"), ("pretrained", pretraining)):
     model = ww.EncoderForMaskedLM.from_pretrained(folder)
-    records += condition_records(scores_of_model(model), kept.p, Who(name, 0), halves=halves)
+    records += condition_records(scores_of_model(model), kept.p, RecordContext(name, 0), halves=halves)
 write_records(out, records)
 print(len(records), "records,", len(kept.positions), "positions")

@@ -24,7 +24,7 @@ from .passes import Documents, Reader, as_float64, read
 from .patterns import PatternCounts, score_records, theta_records
 from .position_tables import noise_records, table_records
 from .probes import probe_records
-from .who import Who
+from .who import RecordContext
 
 REPEATED = 100  # documents that the texts for the retrieval heads repeat
 CONTROLS = 200  # documents that the untrained model reads
@@ -33,7 +33,7 @@ SCORED = 16  # documents over which the spread of the scores is measured
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class AnalysisInput:
     """Model with the inputs of its analyses; an analysis runs where all inputs that it needs are there.
 
     who: context of the records. held_out: windows to probe. documents: windows that the analyses of `INSIDE` read.
@@ -45,7 +45,7 @@ class Subject:
     progress: function that is called with (name of the analysis, steps done, steps in all).
     """
 
-    who: Who
+    who: RecordContext
     model: Any
     documents: Documents | None = None
     held_out: Any = None
@@ -102,20 +102,20 @@ class Analysis:
     """
 
     name: str
-    measure: Callable[[Subject], list[Record] | tuple[list[Record], Arrays]] | None = None
+    measure: Callable[[AnalysisInput], list[Record] | tuple[list[Record], Arrays]] | None = None
     reader: Callable[[Any], Reader] | None = None
     needs: tuple[str, ...] = ("documents",)
     arrays: str = ""
     optional: bool = False
 
 
-def _probes(s: Subject, untrained: bool = False) -> list[Record]:
+def _probes(s: AnalysisInput, untrained: bool = False) -> list[Record]:
     model, who = (s.untrained, s.who.at(0)) if untrained else (s.model, s.who)
     components = () if untrained else s.components
     return probe_records(model, s.held_out, who, documents=s.probed, splits=s.splits, components=components)
 
 
-def _tables(s: Subject) -> tuple[list[Record], Arrays]:
+def _tables(s: AnalysisInput) -> tuple[list[Record], Arrays]:
     first = None if s.untrained is None else s.untrained.position_table()
     start = [] if first is None else table_records(first, s.who.at(0))[0]
     records, arrays = table_records(s.table, s.who)
@@ -124,7 +124,7 @@ def _tables(s: Subject) -> tuple[list[Record], Arrays]:
     return start + records + noise_records(s.table, s.who, first, s.run if plain else None), arrays
 
 
-def _ablations(s: Subject) -> list[Record]:
+def _ablations(s: AnalysisInput) -> list[Record]:
     measure = partial(ablation_records, s.model, s.some(s.ablated), s.who)
     if s.thorough:
         return measure(progress=s.show("ablation"))
@@ -133,7 +133,7 @@ def _ablations(s: Subject) -> list[Record]:
     return records + [r for r in at_once if r.metric != "ablation.loss"]
 
 
-def _controls(s: Subject) -> list[Record]:
+def _controls(s: AnalysisInput) -> list[Record]:
     """Measure the untrained model, whose words and table alone produce some of each quantity."""
     start = s.who.at(0)
     sentences = SentenceMaps(s.untrained)
@@ -147,7 +147,7 @@ def _controls(s: Subject) -> list[Record]:
     return sentences.records(start) + variance.records(start) + scores + removed
 
 
-def _centres(s: Subject) -> list[Record]:
+def _centres(s: AnalysisInput) -> list[Record]:
     records = centre_records(s.model, s.some(), s.corpus, s.who)
     if s.untrained is None:
         return records

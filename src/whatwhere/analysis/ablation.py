@@ -26,7 +26,7 @@ from ..records.record import Record
 from . import passes
 from .head_labels import term_names
 from .passes import Documents, Progress, rows_on
-from .who import Axes, Who, count_documents, document_mean, of_documents
+from .who import Axes, RecordContext, count_documents, document_mean, of_documents
 
 KINDS = ("remove", "mean", "shuffle")
 BY = ("all", "layer", "head")
@@ -54,7 +54,7 @@ class _Ablation:
 def ablation_records(
     model: Any,
     documents: Documents,
-    who: Who,
+    who: RecordContext,
     *,
     kinds: Sequence[str] = KINDS,
     by: Sequence[str] = BY,
@@ -111,7 +111,7 @@ def ablation_records(
     return _over_documents(who, "ablation.", values, {("metric", "part", "layer", "head"): places}, documents)
 
 
-def document_loss_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
+def document_loss_records(model: Any, documents: Documents, who: RecordContext, *, batch_size: int = 8) -> list[Record]:
     """Measure the masked-language loss of each document in nats, with the same masks for all models, and their mean.
 
     Records `loss.document` (index: number of the document). They take more documents than the ablations can afford.
@@ -130,7 +130,9 @@ def document_loss_records(model: Any, documents: Documents, who: Who, *, batch_s
     return _over_documents(who, "loss.", values[:, None], {"metric": ["document"]}, documents)
 
 
-def _over_documents(who: Who, metric: str, values: np.ndarray, axes: Axes, documents: Documents) -> list[Record]:
+def _over_documents(
+    who: RecordContext, metric: str, values: np.ndarray, axes: Axes, documents: Documents
+) -> list[Record]:
     """Return records of the means of `values` (windows, entries), and of the first entry also of each document.
 
     A document counts once, with the mean of its windows, so that two models are paired by document. One document alone
@@ -332,7 +334,7 @@ def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tupl
 
 
 def swap_records(
-    model: Any, documents: Documents, who: Who, *, pairs: int = PAIRS, progress: Progress = None
+    model: Any, documents: Documents, who: RecordContext, *, pairs: int = PAIRS, progress: Progress = None
 ) -> list[Record]:
     """Measure the rise of the masked-language loss, in nats, when the tokens at two positions swap places.
 

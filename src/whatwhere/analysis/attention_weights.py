@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from ..models.tensors import device_of
 from ..records.record import Record
 from .passes import Batch, Documents, Progress, Reader, at_least_float32, eager, outputs, read
-from .who import Who
+from .who import RecordContext
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms
 KINDS = ("previous", "next", "self", "special", "local", "broad")
@@ -134,7 +134,7 @@ class AttentionScores(WeightReader):
         self._profiles[block, part] += lag_sums(pair_sums(weights.values, regular, pool.dtype), w)
         self._maps[block, part] += _pooled(pair_sums(weights.values, real, pool.dtype), pool)
 
-    def records(self, who: Who) -> list[Record]:
+    def records(self, who: RecordContext) -> list[Record]:
         means, places = self.places()  # (documents, places, h, kinds)
         axes = {**places, "head": range(self.heads), "metric": KINDS}
         special = self.values["special"]
@@ -222,7 +222,7 @@ def _pooled(cells: Tensor, pool: Tensor) -> np.ndarray:
 
 
 def foreign_scores(
-    model: Any, documents: Documents, who: Who, *, batch_size: int = 8, progress: Progress = None
+    model: Any, documents: Documents, who: RecordContext, *, batch_size: int = 8, progress: Progress = None
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the records and arrays of `AttentionScores` for any encoder of transformers that returns its attention
     weights, part `total` alone.
@@ -334,7 +334,7 @@ class CopyReader(WeightReader):
         self.keep((block, part), batch, (forward + back).mean(1).div_(2))
 
 
-def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Record]:
+def copy_records(repeated: CopyReader, control: CopyReader, who: RecordContext) -> list[Record]:
     """Measure the heads that look from a token at its copy, by attention to known places (DSTG section 4 (3): retrieval
     heads).
 
@@ -355,7 +355,7 @@ def copy_records(repeated: CopyReader, control: CopyReader, who: Who) -> list[Re
     return records
 
 
-def retrieval_records(model: Any, documents: Documents, who: Who, progress: Progress = None) -> list[Record]:
+def retrieval_records(model: Any, documents: Documents, who: RecordContext, progress: Progress = None) -> list[Record]:
     """Measure `copy_records` on pieces of the documents; raises the errors of `repeated_documents`."""
     repeated = CopyReader()
     control = CopyReader()

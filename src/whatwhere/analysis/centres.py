@@ -16,12 +16,12 @@ from ..records.record import Record
 from .corpus_geometry import CorpusDistances, equidistant
 from .hidden import PositionVariance
 from .passes import Documents, read
-from .who import Who
+from .who import RecordContext
 
 FEWEST_POSITIONS = 3
 
 
-def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, who: Who) -> list[Record]:
+def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, who: RecordContext) -> list[Record]:
     """Measure the stress of mean states, `hidden.stress`, by layer (0 = embedding) and part (`all`, `position`,
     `semantic`).
 

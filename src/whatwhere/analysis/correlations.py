@@ -21,7 +21,7 @@ from ..encoder.model import RMSNorm
 from ..records.record import Record
 from .passes import Batch, Documents, batches, body_of, first_position, name_of, rows_on
 from .patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
-from .who import Who, count_documents, document_mean
+from .who import RecordContext, count_documents, document_mean
 
 CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")
 STATISTICS = ("share", "row", "column", "std")
@@ -200,7 +200,7 @@ def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids:
 
 
 def correlation_records(
-    model: Any, documents: Documents, who: Who, *, batch_size: int = 8
+    model: Any, documents: Documents, who: RecordContext, *, batch_size: int = 8
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the four correlations between regular tokens, as records and maps, for each head of the first block
     (layer 1).

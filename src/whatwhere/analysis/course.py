@@ -28,7 +28,7 @@ from ..training.checkpoints import CHECKPOINTS, all_checkpoints
 from .attention_weights import TOTAL, WeightReader, Weights, query_mean
 from .corpus_geometry import CorpusDistances, rows_of
 from .passes import Batch, Documents, read
-from .who import Who
+from .who import RecordContext
 
 PERCENT = (1, 5, 25, 50, 75, 95, 99)  # of the pairs, in `separation.quantile`
 RANKS = (1, 2, 3, 5, 8)  # of the approximations in `low_rank_records`
@@ -61,7 +61,7 @@ def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def separation_records(
-    run: str | Path, who: Who, *, used: int | None = None, corpus: CorpusDistances | None = None
+    run: str | Path, who: RecordContext, *, used: int | None = None, corpus: CorpusDistances | None = None
 ) -> list[Record]:
     """Measure a run's position table at every checkpoint; `step` is the checkpoint's, n the number of rows.
 
@@ -96,7 +96,7 @@ def separation_records(
     return records
 
 
-def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> list[Record]:
+def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: RecordContext) -> list[Record]:
     """Measure the least stress of tables of low rank against the corpus's distances (GEOM remark 8).
 
     Index: the rank, 1, 2, 3, 5, 8. `low_rank.stress.raw` and `low_rank.stress.optimal` of part "table", the centred
@@ -130,7 +130,7 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: Who) -> li
     return records
 
 
-def _shape(table: np.ndarray, who: Who, **place: Any) -> list[Record]:
+def _shape(table: np.ndarray, who: RecordContext, **place: Any) -> list[Record]:
     """Return records of a table's rows by themselves."""
     apart = distances(table)[np.triu_indices(len(table), 1)]
     violations = monotonicity_interval(table)
@@ -187,7 +187,7 @@ class NeighbourWeights(WeightReader):
             keys = torch.full_like(count, n) if weights.allowed is None else weights.allowed.sum(-1)[:, 0].expand(b, n)
             self.keep("even", batch, query_mean((count / keys)[:, None], regular)[:, 0])
 
-    def records(self, who: Who) -> list[Record]:
+    def records(self, who: RecordContext) -> list[Record]:
         self.places()  # raises where there is nothing
         places = [key for key in self.values if isinstance(key, tuple)]
         parts = list(dict.fromkeys(part for _, part in places))
@@ -220,7 +220,7 @@ class NeighbourWeights(WeightReader):
         return [*records, who.record("local.even", *self.mean(self.values["even"]), n=n)]
 
 
-def local_records(run: str | Path, documents: Documents, who: Who) -> list[Record]:
+def local_records(run: str | Path, documents: Documents, who: RecordContext) -> list[Record]:
     """Measure `NeighbourWeights` at every checkpoint of a pretraining; `step` is the checkpoint's, none for
     `local.even`.
 
@@ -262,7 +262,7 @@ def convergence_records(records: Sequence[Record], *, study: str) -> list[Record
             if baseline == model or other != seed or not math.isfinite(goal[-1][1]):
                 continue
             step = reached(curve, goal[-1][1])
-            record = partial(Who(model, seed, study).record, part=baseline, n=len(curve))
+            record = partial(RecordContext(model, seed, study).record, part=baseline, n=len(curve))
             pairs.append(record("convergence.reached", step is not None))
             if step is not None:
                 pairs.append(record("convergence.share", step / curve[-1][0]))

@@ -24,7 +24,7 @@ from .passes import (
     evaluating,
     name_of,
 )
-from .who import Axes, Who, document_means, interval
+from .who import Axes, RecordContext, document_means, interval
 
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure
 # 2's corners against its middle. The paper gives no threshold. Stability: the share of bootstrap draws of the documents
@@ -188,7 +188,7 @@ class HeadTaxonomy(Reader):
         check_passed(self.values)
         return np.stack([self.values[block] for block in sorted(self.values)], axis=1)
 
-    def records(self, who: Who) -> list[Record]:
+    def records(self, who: RecordContext) -> list[Record]:
         kl = self.kl
         check_words(kl)
         layers, heads = kl.shape[1:3]

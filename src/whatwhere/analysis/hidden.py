@@ -23,7 +23,7 @@ from ..records.metrics import range_of
 from ..records.record import Record
 from .passes import Batch, Documents, Reader, check_finite, check_passed, choose_documents, hidden_states
 from .probes import probe_targets, split_documents, stream_columns
-from .who import Who, document_mean
+from .who import RecordContext, document_mean
 
 SHUFFLES = 10
 SHOWN = 4  # documents whose scores are kept for the figure
@@ -96,7 +96,7 @@ class SentenceMaps(Reader):
                 of_row = [h[row, :, columns].detach().cpu().double().numpy() for h in hidden]
                 self._scores[part].append(_component_scores(of_row, regular[row]))
 
-    def records(self, who: Who) -> list[Record]:
+    def records(self, who: RecordContext) -> list[Record]:
         check_passed(self.values)
         excess = np.log(self.values["sentences.separation"]) - np.log(self.values["sentences.null"])
         if np.isnan(excess).all():
@@ -253,7 +253,7 @@ class PositionVariance(Reader):
             self.sums[layer].flatten(0, 1).index_add_(0, cells, x)
             self._squares[layer].index_add_(0, cells // self.counts.shape[1], squares)
 
-    def records(self, who: Who) -> list[Record]:
+    def records(self, who: RecordContext) -> list[Record]:
         check_passed(self.sums)
         records = []
         groups = range(len(self.counts)) if len(self.counts) > 1 else ()
@@ -314,7 +314,7 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
             of_splits = ((counts & ~held_out[:, None], counts & held_out[:, None]) for held_out in test)
             values = [_position_r2(chosen.position_ids, y, *tokens) for tokens in of_splits]
             tokens = counts.sum(1)
-            who = Who("", study=study)
+            who = RecordContext("", study=study)
             records += who.splits(f"r2.{target}.ceiling", values, chosen.count, test @ tokens, int(tokens.sum()))
     return records
 
@@ -346,7 +346,7 @@ def state_changes(model: Any, here: Documents, shifted: Documents) -> np.ndarray
     return changes
 
 
-def shift_records(model: Any, window_set: Any, who: Who, *, documents: int = 100) -> list[Record]:
+def shift_records(model: Any, window_set: Any, who: RecordContext, *, documents: int = 100) -> list[Record]:
     """Measure the relative change of states when all positions shift: `shift.change`, by layer and part (`all`,
     `position`, `semantic`).
 

@@ -23,7 +23,7 @@ from ..records.record import Record
 from ..run.files import read_object
 from .corpus_geometry import CorpusDistances, rows_of
 from .passes import as_float64, body_of, first_position
-from .who import Who
+from .who import RecordContext
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model types whose weights have BERT's names
 
@@ -81,7 +81,7 @@ def _query_key(encoder: Any, stream: int) -> list[tuple[np.ndarray, np.ndarray]]
     return [(weight[:rows], weight[rows : 2 * rows]) for weight in weights]
 
 
-def projection_records(model: Any, corpus: CorpusDistances, who: Who) -> list[Record]:
+def projection_records(model: Any, corpus: CorpusDistances, who: RecordContext) -> list[Record]:
     """Measure the stress of P and of P · M(l), for every block l, against the corpus's distances at the corpus's
     positions.
 
@@ -190,7 +190,9 @@ def scores_of_folder(folder: str | Path) -> Scores:
     return _scores(tensors[names[0]], [(tensors[q], tensors[k]) for q, k in pairs], int(config["num_attention_heads"]))
 
 
-def condition_records(scores: Scores, p: Any, who: Who, *, halves: Sequence[tuple[Any, Any]] = ()) -> list[Record]:
+def condition_records(
+    scores: Scores, p: Any, who: RecordContext, *, halves: Sequence[tuple[Any, Any]] = ()
+) -> list[Record]:
     """Measure GEOM's conditions: `h1` and `h3`, the smallest distance over pairs of positions, and `h1.median`,
     `h3.median`.
 

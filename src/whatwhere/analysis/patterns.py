@@ -32,7 +32,7 @@ from .passes import (
     read,
     rows_on,
 )
-from .who import Who
+from .who import RecordContext
 
 PATTERNS = ("global", "local", "broad", "previous", "next")
 POSITION_TERMS = ("absolute", "relative")  # terms that depend on positions and not on content
@@ -62,13 +62,13 @@ class ScoreSpread(Reader):
             mean, square = (torch.einsum("bhij,bij->bh", x, pairs) / count for x in moments)
             self.keep((block, name), batch, (square - mean.square()).mean(1))
 
-    def records(self, who: Who) -> list[Record]:
+    def records(self, who: RecordContext) -> list[Record]:
         values, places = self.places()  # (documents, places)
         mean, low, high = (np.sqrt(ends) for ends in self.mean(values))
         return who.records("scores.std", (mean, low, high), places, n=self.count(values))
 
 
-def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int = 8) -> list[Record]:
+def score_records(model: Any, documents: Documents, who: RecordContext, *, batch_size: int = 8) -> list[Record]:
     """Measure the standard deviation `scores.std` of each term (part) of the scores in each block (layer, from 1), in
     score units.
 
@@ -83,7 +83,7 @@ def score_records(model: Any, documents: Documents, who: Who, *, batch_size: int
     return reader.records(who)
 
 
-def theta_records(model: Any, documents: Documents, who: Who) -> list[Record]:
+def theta_records(model: Any, documents: Documents, who: RecordContext) -> list[Record]:
     """Measure TUPE's θ of every head, in score units, as the model uses it; [] for a scheme without reset.
 
     `theta.query` is θ1, which all pairs get whose query is [CLS] (its row); `theta.key` is θ2, where only the key is
@@ -186,7 +186,7 @@ def content_free_terms(model: Any) -> list[str]:
     raise ValueError(f"No term of the attention scores is free of content: {why}")
 
 
-def pattern_records(scores: np.ndarray, who: Who, *, n: int) -> list[Record]:
+def pattern_records(scores: np.ndarray, who: RecordContext, *, n: int) -> list[Record]:
     """Return records of the patterns of content-free scores (L, h, n, n) of blocks 1 ... L.
 
     `pattern`: for each layer and head, part = its pattern, value = its strength (`pattern_of`), n = documents.
@@ -262,7 +262,7 @@ class PatternCounts(Reader):
         check_passed(self._means)
         return np.stack([self._means[block].mean() for block in sorted(self._means)])
 
-    def records(self, who: Who) -> list[Record]:
+    def records(self, who: RecordContext) -> list[Record]:
         scores = self.scores()
         if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: there are the heads of one block only
             scores = scores[:1]

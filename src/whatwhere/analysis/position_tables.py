@@ -36,7 +36,7 @@ from ..training.optimizers import table_walk
 from ..training.pretrain import CONFIG
 from ..training.settings import LoopConfig
 from .passes import as_float64
-from .who import Who
+from .who import RecordContext
 
 SHARES = 10  # components whose share is recorded
 DRAWN = 3  # components whose scores and frequencies are kept of a study's tables
@@ -55,7 +55,7 @@ _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _SEED = re.compile(r"seed-(\d+)")
 
 
-def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
+def table_records(table: Any, who: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the shape of a model's position table, all rows (the papers leave none out), as records and arrays.
 
     Records, n the number of positions: shares of the variance and N50; `dct.low4` and `fft.turns` of the first three
@@ -97,7 +97,7 @@ def table_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndar
     return records, arrays
 
 
-def noise_records(table: Any, who: Who, start: Any = None, run: str | Path | None = None) -> list[Record]:
+def noise_records(table: Any, who: RecordContext, start: Any = None, run: str | Path | None = None) -> list[Record]:
     """Measure a position table (rows, width) against the noise that would look like it; n is the number of rows.
 
     `table.rms`: root mean square of the entries about the mean row; `table.floor`: share of that power which the white
@@ -137,7 +137,7 @@ def _walk(settings: Path) -> float | None:
     return None if config.steps is None else table_walk(config, config.steps)
 
 
-def word_records(table: Any, who: Who) -> tuple[list[Record], dict[str, np.ndarray]]:
+def word_records(table: Any, who: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the shares and N50 of a model's word table, all rows, part "words" (LOWDIM Table 1b); errors as of
     `table_records`."""
     table = as_float64(table)
@@ -171,7 +171,7 @@ def table_arrays(table: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _share_records(who: Who, shares: np.ndarray, total: int, **columns: Any) -> list[Record]:
+def _share_records(who: RecordContext, shares: np.ndarray, total: int, **columns: Any) -> list[Record]:
     needed = half_of_variance(shares)
     return [
         *who.records("pca.share", shares[:SHARES], {"index": range(SHARES)}, **columns),

@@ -21,7 +21,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lstsq
 from ..records.intervals import tested
 from ..records.record import Record
 from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states, written
-from .who import Who
+from .who import RecordContext
 
 PENALTY = 1.0  # on the coefficients and not on the intercept
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the models run once for every chunk of layers
@@ -158,7 +158,7 @@ def _chunks(values: Mapping[Any, int], splits: int) -> list[list[Any]]:
 def probe_records(
     model: torch.nn.Module,
     window_set: Any,
-    who: Who,
+    who: RecordContext,
     *,
     documents: int = 500,
     splits: int = 5,
@@ -173,7 +173,7 @@ def probe_records(
     segments from the intra-segment target. For a model with a position stream the probes also read each stream alone,
     parts "position" and "semantic".
 
-    Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`Who.splits`; n: tokens), and
+    Records: `r2.token`, `r2.segment`, `r2.intra`, each split and their mean (`RecordContext.splits`; n: tokens), and
     the same with `.chance`: targets shuffled across tokens. Of an encoder of ours with two streams also
     `r2.update.token` and its like, parts "position" and "semantic": the same of the update that block `layer` writes
     into a stream (`written`), without the part that the residual path carries past it. `probe.documents`,
@@ -365,7 +365,7 @@ def regression_records(
     """Measure R² of ridge regressions from the hidden states of each model onto the streams of a reference model.
 
     Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`,
-    each split and their mean (`Who.splits`; n: documents, in a split the tested ones). The value is the mean
+    each split and their mean (`RecordContext.splits`; n: documents, in a split the tested ones). The value is the mean
     over the target columns of R²; columns that do not vary are left out. Regular tokens only; splits as of the probes
     (`split_documents`). States of layer l of a model of L blocks are compared with the states of layer l of the
     reference, or of the nearest relative depth, l · L_reference / L, where it has another number of blocks; `layer` is
@@ -413,7 +413,7 @@ def regression_records(
     for pairs in _chunks(sizes, splits):
         of_pairs = _regression_sums(reference_model, models, documents, test, pairs, batch_size, progress)
         for (name, layer), sums in of_pairs.items():
-            splits_of = partial(Who(name, seed, study).splits, documents=documents.count, n=documents.count)
+            splits_of = partial(RecordContext(name, seed, study).splits, documents=documents.count, n=documents.count)
             for metric, values in _regression_r2(sums, stream_columns(config)).items():
                 records += splits_of(metric, values, tested=tests, part=reference, layer=layer)
     return records

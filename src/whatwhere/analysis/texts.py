@@ -17,7 +17,7 @@ from ..models.lengths import most_tokens
 from ..run.folder import RunFolder
 from .attention_weights import TOTAL, WeightReader, Weights, attention_weights
 from .passes import Batch, Documents, read
-from .who import Who
+from .who import RecordContext
 
 INDEX = "explorer.json"
 STEPS = 255
@@ -157,7 +157,7 @@ def save_texts(
         arrays |= {f"{number}.{term}": levels for term, levels in maps.levels().items()}
         shown.append({"title": title, "tokens": maps.tokens})
     entries = run.read(INDEX) if run.has(INDEX) else []
-    file = f"arrays/explorer-{Who(name.replace('/', '_'), seed).stem}.npz"
+    file = f"arrays/explorer-{RecordContext(name.replace('/', '_'), seed).stem}.npz"
     run.write(file, arrays)
     about = {"file": file, "terms": list(maps.weights), "missing": maps.missing, "texts": shown}
     by_model = {(entry["name"], entry["seed"]): entry for entry in entries}

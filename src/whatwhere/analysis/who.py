@@ -17,7 +17,7 @@ DRAWS = 1000
 
 
 @dataclass(frozen=True)
-class Who:
+class RecordContext:
     """Model that records are about: columns `model`, `seed`, `study` and `step` of `Record`."""
 
     model: str
@@ -25,7 +25,7 @@ class Who:
     study: str = ""
     step: int | None = None
 
-    def at(self, step: int | None) -> "Who":
+    def at(self, step: int | None) -> "RecordContext":
         """Return the context of the same model at another step of its training."""
         return replace(self, step=step)
 

@@ -43,7 +43,7 @@ def probe(
         splits: Random splits of the documents.
     """
     from ..analysis.probes import probe_records
-    from ..analysis.who import Who
+    from ..analysis.who import RecordContext
     from ..models.open import open_model
     from ..study.model_windows import model_windows
     from ..training.settings import use_scheme
@@ -54,7 +54,9 @@ def probe(
     folder = opened.folder
     given = model_windows(encoder, opened.tokenizer, folder, corpus, field, documents, length=length)
     with given as (windows, source):
-        records = probe_records(encoder, windows["held_out"], Who(folder.name), documents=documents, splits=splits)
+        records = probe_records(
+            encoder, windows["held_out"], RecordContext(folder.name), documents=documents, splits=splits
+        )
     rows = [r for r in records if r.index is None]
     emit({"model": model, "corpus": source, "records": [vars(r) for r in rows]}, as_json, _probe_text(rows, source))
 
@@ -241,7 +243,7 @@ def attention(
         out: The page to write.
     """
     from ..analysis.texts import LEVELS, repeated_text, shown_tokens, text_maps
-    from ..analysis.who import Who
+    from ..analysis.who import RecordContext
     from ..models.open import open_model
     from ..report.explorer import ExplorerModel, ExplorerText
     from ..report.pages import write_attention_page
@@ -280,7 +282,7 @@ def attention(
     assert maps is not None
     config = encoder.config
     name = _name(model)
-    unlearned = not_learned(learning_records(tokenizer, folder, Who(name)), name)
+    unlearned = not_learned(learning_records(tokenizer, folder, RecordContext(name)), name)
     place = "Folder" if Path(model).is_dir() else "Hub name"
     facts = [
         ("Shipped model" if model == REFERENCE else place, model),

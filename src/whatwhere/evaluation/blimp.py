@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..corpus.labelled import json_rows, padded
 from ..corpus.sources import hub_configs, hub_rows
 from ..records.intervals import share_interval
@@ -233,7 +233,7 @@ def paradigm_numbers(pairs: Sequence[Pair]) -> np.ndarray:
     return np.array([number.setdefault(pair.paradigm, len(number)) for pair in pairs], int)
 
 
-def blimp_records(who: Who, pairs: Sequence[Pair], found: np.ndarray) -> list[Record]:
+def blimp_records(who: RecordContext, pairs: Sequence[Pair], found: np.ndarray) -> list[Record]:
     """Write the records of BLiMP: the share of pairs that a model has right, by paradigm, field, term and over all.
 
     Shares of fields, terms and of all are means of paradigms.

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, field_validator
 from scipy.stats import rankdata
 
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..models.open import model_folder
 from ..records.record import Record
 from ..run.files import Arrays, read_object
@@ -114,9 +114,9 @@ class Piece:
         return " ".join(filter(None, (self.name, self._state, self.part, seed)))
 
     @property
-    def who(self) -> Who:
+    def who(self) -> RecordContext:
         """Whose records its are, but for the study's name; step 0 where it is untrained."""
-        return Who(self.name, self.seed, "", 0 if self.untrained else self.step)
+        return RecordContext(self.name, self.seed, "", 0 if self.untrained else self.step)
 
     @property
     def _state(self) -> str:
@@ -395,7 +395,7 @@ def _ranks(metric: str, first: str, drawn: Mapping[str, Mapping[str, np.ndarray]
     places = rankdata(-np.array([np.zeros_like(means[0]), *means]), axis=0)  # of differences from the first model
     ends = np.percentile(places[:, 1:], (2.5, 97.5), axis=1, method="closest_observation")
     return [
-        Who(name).record(metric, place, low, high, n=len(common))
+        RecordContext(name).record(metric, place, low, high, n=len(common))
         for name, place, low, high in zip((first, *drawn), places[:, 0], *ends, strict=True)
     ]
 
@@ -417,12 +417,12 @@ def _beside(
         if both := sorted(set(of_seeds) & set(base), key=str):
             pairs = [(of_seeds[k], base[k]) for k in both]
             drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], strata.get(part), part)
-            who = Who(name, None, "", 0 if untrained else None)
+            who = RecordContext(name, None, "", 0 if untrained else None)
             records.append(who.record(metric, *bounded(found), part=part, n=len(labels[part])))
     common = _common(drawn.values())
     for (name, untrained), of_parts in drawn.items():
         if len(common) > 1:
-            who = Who(name, None, "", 0 if untrained else None)
+            who = RecordContext(name, None, "", 0 if untrained else None)
             whole = bounded(np.mean([of_parts[part] for part in common], axis=0))
             records.append(who.record(metric, *whole, n=sum(len(labels[part]) for part in common)))
     return records, drawn

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..corpus.labelled import MOST_LABELS
 from ..corpus.text_files import data_lines, empty_file, table_rows
 from ..models.open import open_model
@@ -400,7 +400,7 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
     unsteady. Metrics of a stream alone end with its name.
     """
     records: list[Record] = []
-    by_model: dict[Who, dict[str, dict[str, list[float]]]] = defaultdict(dict)
+    by_model: dict[RecordContext, dict[str, dict[str, list[float]]]] = defaultdict(dict)
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = {}
     labels: dict[str, np.ndarray] = {}
     scores: dict[str, Any] = {}
@@ -417,7 +417,8 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
         trained = {who: of_sets for who, of_sets in by_model.items() if who.step is None}
         wide = unsteady({who: {name: of["all"] for name, of in of_sets.items()} for who, of_sets in trained.items()})
         records += [
-            Who("").record("holmes.unsteady", deviation, part=name, n=len(by_model)) for name, deviation in wide.items()
+            RecordContext("").record("holmes.unsteady", deviation, part=name, n=len(by_model))
+            for name, deviation in wide.items()
         ]
         names = sorted(set.intersection(*map(set, by_model.values())) & set(phenomena) - set(wide))
         for who, of_sets in by_model.items():
@@ -447,7 +448,7 @@ def _data_set_records(piece: Piece, facts: Mapping[str, Any]) -> list[Record]:
 
 
 def _mean_records(
-    who: Who, part: str, means: Mapping[str, float], phenomena: Mapping[str, tuple[str, str]]
+    who: RecordContext, part: str, means: Mapping[str, float], phenomena: Mapping[str, tuple[str, str]]
 ) -> list[Record]:
     """Write records of phenomena, fields and all data sets, from the mean of each data set over seeds."""
     of_phenomenon, of_field = aggregated(means, phenomena)
@@ -465,7 +466,7 @@ def _mean_records(
 
 
 def _published_records(
-    who: Who, names: Sequence[str], phenomena: Mapping[str, tuple[str, str]], printed: Mapping[str, float]
+    who: RecordContext, names: Sequence[str], phenomena: Mapping[str, tuple[str, str]], printed: Mapping[str, float]
 ) -> list[Record]:
     """Write records of fields, from the scores that a published table has of the same data sets."""
     known = {name: printed[name] for name in names if name in printed}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..models.open import open_config, open_model
 from ..records.intervals import seed_interval
 from ..records.metrics import range_of
@@ -252,7 +252,7 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
             predicted[key] = dict(enumerate(predictions))
         records += _probe_records(piece.who, task, arrays, facts)
         if first:
-            data = Who("")
+            data = RecordContext("")
             guesses = [name for name in ("commonest", "surface") if name in facts]
             n = facts["rows"]["test"]
             records += [data.record(f"linguistic.{name}", facts[name], part=task, n=n) for name in guesses]
@@ -264,7 +264,9 @@ def _share(hits: np.ndarray, rows: np.ndarray) -> float:
     return float(hits.sum() / rows.sum())
 
 
-def _probe_records(who: Who, task: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> list[Record]:
+def _probe_records(
+    who: RecordContext, task: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
+) -> list[Record]:
     """Write the records of a task: of the last layer, and of each layer where there are several.
 
     Metrics of a stream alone end with its name.

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from scipy.stats import entropy
 
 from ..analysis.probes import stream_columns
-from ..analysis.who import Who, document_mean
+from ..analysis.who import RecordContext, document_mean
 from ..corpus import open_source
 from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
@@ -328,7 +328,9 @@ def measured(
     for number, (name, step) in enumerate(steps):
         arrays[name] = step()
         show("reading", number + 1, len(steps) + 1, name)
-    probes = [r for r in beyond_records(model, texts, trained, Who("")) if r.index is None and r.layer is not None]
+    probes = [
+        r for r in beyond_records(model, texts, trained, RecordContext("")) if r.index is None and r.layer is not None
+    ]
     facts = {"distances": distances, "shifts": by, "parts": list(stream_columns(model.config))}
     kept = [[getattr(r, key) for key in KEYS] for r in probes if not r.metric.endswith(".chance")]
     return arrays, facts | {"probes": kept}
@@ -338,7 +340,7 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
     """The records of all that is finished."""
     records: list[Record] = []
     pieces: dict[tuple[str, int | None], np.ndarray] = {}
-    untaught: dict[Who, list[np.ndarray]] = defaultdict(list)  # gains of the ways that no training follows
+    untaught: dict[RecordContext, list[np.ndarray]] = defaultdict(list)  # gains of the ways that no training follows
     for piece in _pieces(config):  # reading in pieces comes first
         if not piece.is_done(out):
             continue
@@ -379,7 +381,7 @@ def _beyond(losses: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
     return np.asarray(np.nanmean(losses[:, facts["trained"] :], axis=1))
 
 
-def _loss_records(who: Who, way: str, arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
+def _loss_records(who: RecordContext, way: str, arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
     """The loss and the pseudo-perplexity at the positions of each bucket, by its middle."""
     for name, metric in (("loss", "length.loss"), ("alone", "length.perplexity")):
         for places in np.array_split(np.arange(1, arrays[name].shape[1] - 1), BUCKETS):
@@ -391,7 +393,9 @@ def _loss_records(who: Who, way: str, arrays: Mapping[str, np.ndarray]) -> Itera
             yield who.record(metric, *values, part=way, index=at, n=len(arrays[name]))
 
 
-def _other_records(who: Who, way: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> Iterator[Record]:
+def _other_records(
+    who: RecordContext, way: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
+) -> Iterator[Record]:
     """A passage that comes again, states under other positions, probes of the tokens beyond."""
     n = arrays["copy"].shape[1]
     for distance, gains in zip(facts["distances"], arrays["copy"], strict=True):

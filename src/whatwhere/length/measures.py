@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from ..analysis.hidden import state_changes
 from ..analysis.passes import Documents, batches, evaluating, model_inputs, rows_on
 from ..analysis.probes import probe_records, stream_columns
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..corpus.windows import Window, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.config import last_trained
@@ -171,7 +171,7 @@ class _Beyond:
         return replace(window, segments=segments)
 
 
-def beyond_records(model: Any, texts: WindowSet, trained: int, who: Who) -> list[Record]:
+def beyond_records(model: Any, texts: WindowSet, trained: int, who: RecordContext) -> list[Record]:
     """`probe_records` of the tokens at positions that the training did not have."""
     documents = _Beyond(texts, trained)
     return probe_records(model, documents, who, documents=len(texts), batch_size=max(1, BATCH_TOKENS // texts.length))

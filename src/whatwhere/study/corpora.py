@@ -30,7 +30,7 @@ from ..analysis.corpus_geometry import (
 from ..analysis.course import separation_records
 from ..analysis.matrices import bert_like, condition_records, scores_of_folder, scores_of_model
 from ..analysis.position_tables import load_tables
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..models.config import is_ours, own_config
@@ -97,7 +97,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
                 geometry = corpus_geometry(counts, plan, show)
             measured[name] = counts, geometry
             table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
-            records += geometry_records(Who(name, study=run.path.name), counts, geometry)
+            records += geometry_records(RecordContext(name, study=run.path.name), counts, geometry)
             facts.append(
                 {
                     "name": name,
@@ -253,7 +253,7 @@ def _write_table(run: RunFolder, config: GeometryConfig, found: Geometry, file: 
     return {"file": file, "rows": len(table), "rank": rank, "corrected": corrected}
 
 
-def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
+def geometry_records(who: RecordContext, counts: Counts, found: Geometry) -> list[Record]:
     """Sizes, support and every statistic of a corpus, whose name is the model's."""
     kept = found.distributions
     rows = len(kept.positions)
@@ -269,7 +269,7 @@ def geometry_records(who: Who, counts: Counts, found: Geometry) -> list[Record]:
 def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
     """Hellinger distances of two corpora at the positions that both support, as counted, with their intervals."""
     records = []
-    who = Who("", study=study)
+    who = RecordContext("", study=study)
     for a, b in combinations(measured, 2):
         p, q = (measured[name][1].distributions for name in (a, b))
         both, rows, others = np.intersect1d(p.positions, q.positions, return_indices=True)
@@ -305,7 +305,7 @@ def _model_records(
     corpus = CorpusDistances(found.dist, kept.positions, found.corrected.distances if found.corrected else None)
     halves = _halves(counts, kept.positions, config) if config.models else []
     for folder in folders:
-        who = Who(folder.name, study=study)
+        who = RecordContext(folder.name, study=study)
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, who, corpus=corpus)
         scores = scores_of_model(open_model(folder).model) if is_ours(folder) else scores_of_folder(folder)

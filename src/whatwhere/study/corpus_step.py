@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..analysis.corpus_geometry import CorpusDistances, Plan, corpus_geometry
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..corpus import Windows, count_windows
 from ..records.record import Record
 from ..run.folder import RunFolder
@@ -43,7 +43,7 @@ def corpus_records(
             run.done(STEP, files=[_RECORDS])
             return []
         run.write(_ARRAYS, geometry_arrays(geometry, {}))
-        run.write(_RECORDS, geometry_records(Who(CORPUS, study=study), counts, geometry))
+        run.write(_RECORDS, geometry_records(RecordContext(CORPUS, study=study), counts, geometry))
         run.done(STEP, files=[_ARRAYS, _RECORDS])
     records: list[Record] = run.read(_RECORDS)
     return records

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis import INSIDE, Analysis, Subject
+from ..analysis import INSIDE, Analysis, AnalysisInput
 from ..analysis.passes import choose_documents, read
 from ..analysis.texts import repeated_text, save_texts
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..models.lengths import most_tokens
 from ..records.gates import NOTHING, labels
 from ..records.record import Record
@@ -58,7 +58,7 @@ class Measurements:
             return None
 
 
-def measure(subject: Subject, analyses: Iterable[Analysis]) -> Measurements:
+def measure(subject: AnalysisInput, analyses: Iterable[Analysis]) -> Measurements:
     """Do all analyses that the subject has everything for, those with a reader in one pass of its documents."""
     measured = Measurements()
     possible = [analysis for analysis in analyses if subject.has(analysis.needs)]
@@ -123,9 +123,9 @@ def run_heads(
         windows, source = stack.enter_context(given)
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
-        who = Who(name, seed, out.name if out else "")
+        who = RecordContext(name, seed, out.name if out else "")
         with show_progress(name, progress) as show:
-            measured = measure(Subject(who, model, chosen, ablated=ablated, thorough=True, progress=show), INSIDE)
+            measured = measure(AnalysisInput(who, model, chosen, ablated=ablated, thorough=True, progress=show), INSIDE)
         learning = learning_records(tokenizer, folder, who)
         result = {
             "model": str(folder),

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..analysis import ANALYSES, PLAIN, Subject
+from ..analysis import ANALYSES, PLAIN, AnalysisInput
 from ..analysis.passes import FEWEST_DOCUMENTS, choose_documents
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..corpus import Windows
 from ..models.open import open_model
 from ..run.files import read_json
@@ -75,11 +75,11 @@ def measure_model(task: ModelTask, windows: Windows, show: Show) -> None:
     """Measure a trained model, and write its records and arrays as one step of the study."""
     run = RunFolder.at(task.out)
     folder = run.sub(task.model.folder)
-    who = Who(task.model.name, task.model.seed, task.out.name)
+    who = RecordContext(task.model.name, task.model.seed, task.out.name)
     beginning = folder / "checkpoints" / "step-0"
     untrained = open_model(beginning, "masked").model if beginning.is_dir() else None
     held_out = windows["held_out"] if can_probe(windows) else None
-    subject = Subject(
+    subject = AnalysisInput(
         who,
         open_model(folder, "masked").model,
         documents=None if held_out is None else choose_documents(held_out, task.probe_documents),

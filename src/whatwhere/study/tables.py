@@ -17,7 +17,7 @@ from ..analysis.position_tables import (
     table_records,
     word_records,
 )
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..records.record import Record
 from ..run.folder import RunFolder
 from .results import save_results
@@ -58,7 +58,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     for table in tables:
         measure = table_records if table.kind == POSITIONS else word_records
         try:
-            who = Who(table.name, table.seed, STUDY)
+            who = RecordContext(table.name, table.seed, STUDY)
             noise = noise_records(table.rows, who) if table.kind == POSITIONS else []
             records.append(measure(table.rows, who)[0] + noise)
         except ValueError as error:
@@ -84,7 +84,7 @@ def run_spectra(
         measured = measure_tables(sources, words)
         facts = measured.facts()
         for table, entry in zip(measured.tables, facts["tables"], strict=True):
-            who = Who(table.name, table.seed, STUDY)
+            who = RecordContext(table.name, table.seed, STUDY)
             kind = "table" if table.kind == POSITIONS else "words"
             arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
             file = f"arrays/{kind}-{who.stem}.npz"

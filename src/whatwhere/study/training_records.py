@@ -5,7 +5,7 @@ from typing import Any
 
 from ..analysis.corpus_geometry import CorpusDistances
 from ..analysis.course import separation_records
-from ..analysis.who import Who
+from ..analysis.who import RecordContext
 from ..corpus import Windows
 from ..corpus.windows import own_windows
 from ..models.tables import has_table
@@ -32,7 +32,7 @@ def text_records(windows: Windows, study: str) -> list[Record]:
     """Sizes of the corpus, how far its training windows could be shifted, and the loss of a guess by frequency."""
     facts = windows.manifest
     train = windows["train"]
-    who = Who("", study=study)
+    who = RecordContext("", study=study)
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
         records.append(who.record(f"corpus.{key}", sum(facts[key].values())))
@@ -46,10 +46,12 @@ def text_records(windows: Windows, study: str) -> list[Record]:
 
 def unigram_record(windows: Windows, study: str) -> Record:
     """The entropy in nats of a guess by token frequency alone."""
-    return Who("", study=study).record("loss.unigram", windows.unigram_entropy(), n=int(windows.unigrams().sum()))
+    return RecordContext("", study=study).record(
+        "loss.unigram", windows.unigram_entropy(), n=int(windows.unigrams().sum())
+    )
 
 
-def loss_records(folder: Path, who: Who) -> list[Record]:
+def loss_records(folder: Path, who: RecordContext) -> list[Record]:
     """Loss curves of a training, finished or not."""
     records = []
     for line in step_lines(folder / LOG):
@@ -65,7 +67,7 @@ def loss_records(folder: Path, who: Who) -> list[Record]:
     return records
 
 
-def training_records(folder: Path, who: Who) -> list[Record]:
+def training_records(folder: Path, who: RecordContext) -> list[Record]:
     """Loss curves and costs of a finished training."""
     RunFolder.at(folder).check(SUMMARY, LOG)
     summary = read_json(folder / SUMMARY)
@@ -86,7 +88,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. The command that began it goes on.")
     summary = read_json(out / SUMMARY)
-    who = Who(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
+    who = RecordContext(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
     records = training_records(out, who)
     records.append(who.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
     if has_table(out):
@@ -94,7 +96,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     return records
 
 
-def learning_records(tokenizer: Any, folder: Path, who: Who) -> list[Record]:
+def learning_records(tokenizer: Any, folder: Path, who: RecordContext) -> list[Record]:
     """Validation losses of the pretraining that left a model or checkpoint, up to it, and the loss of a guess by token
     frequency; none where they are not known: of models from elsewhere, or of another task."""
     checkpoint = folder.parent.name == "checkpoints"

@@ -122,7 +122,7 @@ class SchemeConfig(StrictConfig):
 
     @classmethod
     def of_run(cls, run: RunFolder, name: str) -> Self:
-        """As every configuration; the scheme of the folder is loaded first.
+        """Read the settings of a run; the scheme of the folder is loaded first.
 
         Raises:
             ValueError: as every configuration.
