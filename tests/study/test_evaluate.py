@@ -148,6 +148,7 @@ def test_another_model_at_the_same_place_is_refused(data, tmp_path, monkeypatch)
     monkeypatch.setattr(evaluate, "at_once", lambda: 1)
     place = tmp_path / "m"
     shutil.copytree(ww.reference(), place)
+    (place / "manifest.jsonl").unlink()  # a folder of anybody's, whose files nobody compares
     asked = config(data, models=[str(place)])
     run_evaluation(GLUE, asked, tmp_path / "out", progress=False)
     weights = place / "model.safetensors"

@@ -326,17 +326,18 @@ def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "inside": False})
     run_study(config, tmp_path / "s", progress=False)
     saved = tmp_path / "s/models/rope/seed-0/pretrain.yaml"
-    settings = saved.read_text().partition("\n")[2]
-    saved.write_text(settings.replace("muon_scale: spectral", "muon_learning_rate: 0.006"))
+    saved.write_text(saved.read_text().replace("muon_scale: spectral", "muon_learning_rate: 0.006"))
+    with RunFolder.open(saved.parent, "pretrain") as training:
+        training.record("pretrain.yaml")
     before = {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()}
     (saved.parent / "records.parquet").unlink()
     done = whatwhere("study", "--out", str(tmp_path / "s"))
     assert done.returncode == 2
-    assert "pretrain.yaml is of a run that another version's recipe began (" in done.stderr
+    assert "pretrain.yaml is of a run that another version started (" in done.stderr
     assert "Unknown configuration key 'muon_learning_rate'" in done.stderr
     assert "or choose another --out" in done.stderr and "Traceback" not in done.stderr
     alone = whatwhere("pretrain", "--out", str(saved.parent))  # whose settings are the run's own
-    assert alone.returncode == 2 and "another version's recipe began" in alone.stderr
+    assert alone.returncode == 2 and "another version started" in alone.stderr
     del before[saved.parent / "records.parquet"]
     assert {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()} == before
 
