@@ -42,6 +42,11 @@ def test_every_metric_of_a_study_has_a_row():
     assert len(names) > 80 and names <= set(METRICS)
 
 
+def test_a_term_of_an_own_scheme_has_the_row_of_terms():
+    """A scheme of your own names its terms; its study ended at its first page."""
+    assert metric("kl.kerple") == metric("kl.relative") and metric("kl.share.kerple") == metric("kl.share.relative")
+
+
 def test_an_unknown_metric_is_an_error():
     """No beginning of a name stands for others, so that a misspelt one does not get the row of another."""
     for name in ("r2.tokn", "kl.", "glue.*", ""):

@@ -1,7 +1,5 @@
 """What presets of a block share, and configurations that were saved before a key or a value of it was there."""
 
-import json
-
 import whatwhere as ww
 from whatwhere.encoder import registry
 
@@ -21,13 +19,3 @@ def test_a_saved_configuration_without_a_residual_is_what_it_was_trained_with(tm
         saved.save_pretrained(tmp_path / residual)
         assert ww.EncoderConfig.from_pretrained(tmp_path / residual).residual == residual
     assert ww.EncoderConfig(block="neobert").residual == "stream"
-
-
-def test_special_values_of_older_configurations_were_shared_or_none(tmp_path):
-    for before, now in ((True, "shared"), (False, "none")):
-        config = ww.EncoderConfig(relative="t5", relative_special=before)
-        assert config.relative_special == now
-        config.save_pretrained(tmp_path)
-        path = tmp_path / "config.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), "relative_special": before}))
-        assert ww.EncoderConfig.from_pretrained(tmp_path).relative_special == now

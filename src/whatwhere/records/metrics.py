@@ -70,6 +70,12 @@ SCALES = ("raw", "raw.corrected", "optimal", "optimal.corrected")
 
 
 # Rows stand here and not beside their analyses, which load torch: claims and pages are made without it.
+# Metrics that end with a term of the scores, whose name a scheme of your own chooses; the longer beginning comes first.
+OF_TERMS = {
+    "kl.share.": Metric(name="share of the change", unit=SHARE, method="heads"),
+    "kl.": Metric(name="change of attention (KL)", unit=NATS, method="heads", range=NOT_NEGATIVE),
+}
+
 METRICS: dict[str, Metric] = {
     **with_endings("r2.", [f"{target}.chance" for target in TARGETS], _probe("a target")),
     "r2.token": _probe("position"),
@@ -128,10 +134,7 @@ METRICS: dict[str, Metric] = {
             method="regression",
         ),
     ),
-    **with_endings(
-        "kl.", TERMS, Metric(name="change of attention (KL)", unit=NATS, method="heads", range=NOT_NEGATIVE)
-    ),
-    **with_endings("kl.share.", TERMS, Metric(name="share of the change", unit=SHARE, method="heads")),
+    **{f"{beginning}{term}": row for beginning, row in OF_TERMS.items() for term in TERMS},
     "head.label": Metric(name="draws with the same label", unit=SHARE, part="label", method="heads"),
     "heads.share": Metric(name="share of heads", unit=SHARE, part="label", counts="heads", method="heads"),
     **with_endings(
@@ -371,12 +374,15 @@ METRICS: dict[str, Metric] = {
 
 
 def metric(name: str) -> Metric:
-    """Return the row of a metric in `METRICS`.
+    """Return the row of a metric in `METRICS`, or in `OF_TERMS` for a term that only a scheme of your own has.
 
     Raises:
         ValueError: there is none.
     """
     if name not in METRICS:
+        for beginning, row in OF_TERMS.items():
+            if name.startswith(beginning) and name != beginning:
+                return row
         raise ValueError(f"The metric {name!r} is unknown. Add its row to records/metrics.py.")
     return METRICS[name]
 

@@ -151,7 +151,7 @@ TASKS: dict[str, Metric] = {
     ),
     **with_endings(
         "length.r2.",
-        [target + part for target in TARGETS for part in PARTS],
+        [read + target + part for read in ("", "update.") for target in TARGETS for part in PARTS],
         Metric(
             name="R² beyond the trained length",
             unit=R2,

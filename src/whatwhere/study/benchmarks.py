@@ -145,7 +145,7 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
                 paired = [_beside(table, family, variant, model, part, step) for part in parts]
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
-                    place = table.point(f"{family.name}.rank{variant}", model) if step is None else None
+                    place = table.point(f"{family.name}.rank{variant}", model) if ranked and step is None else None
                     lines.append([name, *map(_cell, points, paired), *[_place(place)] * ranked])
     own = f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
     if len(columns(lines)[0]) > WIDE and len(parts) > len(lines):
