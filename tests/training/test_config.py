@@ -21,6 +21,7 @@ from whatwhere.training.settings import LoopConfig, trust_scheme
     ("settings", "message"),
     [
         (["lenght=64"], "Unknown configuration key 'lenght'. Did you mean length?"),
+        (["table_start=half-turn"], "Unknown configuration key 'table_start'. Did you mean model.table_start?"),
         (["steps"], "--set takes key=value; got 'steps'"),
         (["steps=0"], "steps must be at least 1; got 0"),
         (["batch_size=many"], "batch_size must be a whole number; got 'many'"),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .config import EncoderConfig
+from .config import STARTS, EncoderConfig
 from .registry import TABLES, register_table, table_of_folder
 
 
@@ -84,6 +84,11 @@ def starting_table(source: str, rows: int, width: int) -> Tensor:
         ValueError: as `read_array` and the registered reader of folders; fewer rows, or another width.
     """
     path = Path(source)
+    if not path.exists():
+        raise ValueError(
+            f"No position table at {source}. Give a .npy file of shape (positions, width) or the folder of a model; "
+            f"table_start has the names {', '.join(STARTS)}, too."
+        )
     table = table_of_folder(path) if path.is_dir() else read_array(path)
     if table.shape[1] != width:
         raise ValueError(

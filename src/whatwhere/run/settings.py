@@ -53,7 +53,7 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def keys_below(cls) -> list[str]:
-        """Keys that belong below one of this configuration's own, as they are typed."""
+        """Return the keys that belong below one of this configuration's own, as they are typed."""
         return []
 
     @classmethod
@@ -63,7 +63,7 @@ class StrictConfig(BaseModel):
         if first["type"] == "extra_forbidden":
             keys = list(cls.model_fields)
             below = {name.rpartition(".")[2]: name for name in cls.keys_below()}
-            close = difflib.get_close_matches(key, keys, n=2)
+            close = [below[key]] if key in below else difflib.get_close_matches(key, keys, n=2)
             close = close or [below[name] for name in difflib.get_close_matches(key, below, n=2)]
             hint = f"Did you mean {' or '.join(close)}?" if close else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key[:60]!r}. {hint}"

@@ -66,7 +66,11 @@ class StudyConfig(CorpusConfig, SchemeConfig):
 
     @classmethod
     def keys_below(cls) -> list[str]:
-        return [f"training.{key}" for key in PretrainConfig.model_fields if key not in cls.model_fields]
+        keys = [
+            *PretrainConfig.keys_below(),
+            *(key for key in PretrainConfig.model_fields if key not in cls.model_fields),
+        ]
+        return [f"training.{key}" for key in keys]
 
     @model_validator(mode="before")
     @classmethod

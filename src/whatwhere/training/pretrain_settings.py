@@ -28,6 +28,11 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
 
     FREE: ClassVar[tuple[str, ...]] = ("workers", "sharding")
 
+    @classmethod
+    def keys_below(cls) -> list[str]:
+        """Return the fields of the encoder, which are given as model.FIELD."""
+        return [f"model.{name}" for name in EncoderConfig.__annotations__ if name not in cls.model_fields]
+
     preset: str = "dstg"
     size: str = "tiny"
     recipe: Literal["dstg", "tupe"] = "dstg"  # whose training defaults; default: those of the preset's family
