@@ -251,7 +251,7 @@ def _check_settings(run: RunFolder, settings: dict[str, Any]) -> None:
 
 
 def content(source: Any) -> Any:
-    """What a source's fingerprint says of its text, whatever it is called and wherever it stands."""
+    """Return the part of a source's fingerprint that is about its text, without its name and place."""
     plain = json.loads(json.dumps(source))
     if not isinstance(plain, dict):
         return plain

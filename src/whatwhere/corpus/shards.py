@@ -61,12 +61,12 @@ def check_part(part: tuple[int, int]) -> None:
 
 
 def document_share(text: str) -> float:
-    """A number in [0, 1) from the text alone: equal documents get equal numbers, hence the same split."""
+    """Return a number in [0, 1) from the text alone: equal documents get equal numbers, hence the same split."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=7).digest(), "big") / 2**56
 
 
 def plain(tokenizer: Tokenizer) -> Tokenizer:
-    """`tokenizer` set to read special tokens written in a text as plain text, and to cut and fill up nothing."""
+    """Set `tokenizer` to read special tokens in a text as plain text, and to cut and pad nothing; return it."""
     tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -74,7 +74,7 @@ def plain(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def encode_parts(tokenizer: Tokenizer, parts: Sequence[Part]) -> list[Tokens]:
-    """ids and marks of each part; special tokens written in the text are read as plain text."""
+    """Encode each part as ids and marks; special tokens written in the text are read as plain text."""
     out = []
     for batch in in_lists([part.text for part in parts], _BATCH):
         for text, encoding in zip(batch, plain(tokenizer).encode_batch(batch, add_special_tokens=False), strict=True):
@@ -190,7 +190,7 @@ def _packed(starts: np.ndarray, length: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Job:
-    """How the rows of a shard are made, and where they go."""
+    """The settings by which the rows of a shard are made, and their place."""
 
     folder: str
     number: int

@@ -23,7 +23,7 @@ OTHER_FILES = 512  # that a process may have open beside windows
 
 @dataclass(frozen=True)
 class Window:
-    """One row of tokens, each array of the row's own length n.
+    """A row of tokens, each array of the row's own length n.
 
     input_ids: int64. position_ids: int64 from 0, special tokens included, restarted per document where documents are
         isolated.
@@ -89,8 +89,9 @@ class WindowSet:
         return opened / len(self)
 
     def shards(self, part: tuple[int, int] = (0, 1)) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(ids, marks, starts) of each shard, memory-mapped: row i is ids[starts[i]:starts[i + 1]]. One at a time is
-        kept open, as what is read of a mapped file counts as memory of the process.
+        """Yield (ids, marks, starts) of each shard, memory-mapped: row i is ids[starts[i]:starts[i + 1]].
+
+        One shard at a time is open, as pages that are read of a mapped file count as memory of the process.
 
         part: (k, n): every n-th shard, from the k-th on, k from 0.
         """
@@ -123,11 +124,11 @@ class WindowSet:
         return ids, marks, starts
 
     def lengths(self) -> np.ndarray:
-        """The number of tokens of each window: (len,) int64."""
+        """Return the number of tokens of each window: (len,) int64."""
         return np.concatenate([np.diff(starts) for _, _, starts in self.shards()] or [np.empty(0, np.int64)])
 
     def row(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """ids and marks (n,) of window `index`, as views of the file."""
+        """Return ids and marks (n,) of window `index`, as views of the file."""
         if not 0 <= index < len(self):
             raise IndexError(f"window {index} of {len(self)}")
         number = int(np.searchsorted(self._ends, index, side="right"))
@@ -150,7 +151,7 @@ def after_cls(starts: np.ndarray) -> np.ndarray:
 
 
 def places(marks: np.ndarray, join: str) -> tuple[np.ndarray, np.ndarray]:
-    """document_ids and position_ids (n,) of a row; both restart only where documents are isolated."""
+    """Return document_ids and position_ids (n,) of a row; both restart only where documents are isolated."""
     n = len(marks)
     if join != "isolate":
         return np.zeros(n, np.int64), np.arange(n, dtype=np.int64)
@@ -197,7 +198,7 @@ class Windows:
         return WindowSet(self.folder, split, self.manifest, self._run, self._checked[split])
 
     def unigrams(self) -> np.ndarray:
-        """How often each id occurs as text in the windows of the train split: (vocab_size,) int64."""
+        """Count how often each id occurs as text in the windows of the train split: (vocab_size,) int64."""
         return read_array(self.folder / self.manifest["unigrams"], _again(self.folder))
 
     def unigram_entropy(self) -> float:
@@ -208,11 +209,11 @@ class Windows:
         return float(-(p * np.log(p)).sum())
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
-        """The tokenizer that made the windows, saved beside them."""
+        """Open the tokenizer that made the windows, saved beside them."""
         return load_tokenizer(self.folder / "tokenizer")
 
     def made_by(self, tokenizer: PreTrainedTokenizerFast) -> bool:
-        """Whether `tokenizer` made these windows, as its file or its rules say.
+        """Return whether `tokenizer` made these windows, by its file or its rules.
 
         Raises:
             ValueError: the tokenizer is no fast one, or the one beside the windows is damaged.
@@ -273,7 +274,7 @@ def is_built(folder: Path) -> bool:
 
 
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
-    """The windows of the run or study of a model or checkpoint, if they are of this tokenizer."""
+    """Return the windows of the run or study of a model or checkpoint, if they are of this tokenizer."""
     for run in (folder, *list(folder.resolve().parents)[:5]):
         if (run / "corpus/manifest.json").is_file() and (windows := Windows(run / "corpus")).made_by(tokenizer):
             return windows
@@ -281,7 +282,7 @@ def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a folder of windows.
+    """Read the manifest of a folder of windows.
 
     Raises:
         ValueError: it is damaged.

@@ -30,7 +30,7 @@ DRAWS = 1000  # of the rows, for the interval of a difference
 
 
 class EvaluationConfig(SchemeConfig):
-    """What all evaluations share; of a folder that has some, models (and what else is in FREE) may be added."""
+    """The settings that all evaluations share; a folder that has some can gain models, and what else FREE names."""
 
     FREE: ClassVar[tuple[str, ...]] = ()  # keys that may differ when a folder is gone on with; lists grow
 
@@ -54,7 +54,7 @@ class EvaluationConfig(SchemeConfig):
         return ("models", "untrained", "minutes", *cls.FREE)
 
     def after(self, began: Self) -> Self:
-        """These settings with the lists of an earlier call before what they add, and what else it asked for."""
+        """Return these settings with the lists of an earlier call before what they add, and its other settings."""
         grown: dict[str, Any] = {}
         for key in self.free():
             old = getattr(began, key)
@@ -66,7 +66,7 @@ class EvaluationConfig(SchemeConfig):
         return self.model_copy(update=grown)
 
     def named(self) -> dict[str, str]:
-        """Name -> model as given.
+        """Return the models as they were given, by name.
 
         Raises:
             ValueError: two that are called alike.
@@ -74,7 +74,7 @@ class EvaluationConfig(SchemeConfig):
         return model_names(self.models)
 
     def reads(self) -> str:
-        """What the page calls the data; empty: by the name of the verb."""
+        """Return what the page calls the data; an empty text stands for the name of the verb."""
         return ""
 
     @property
@@ -241,7 +241,7 @@ class Family(Generic[C]):
 
     @property
     def file(self) -> str:
-        """Where a folder keeps the settings of its run."""
+        """Return the name of the settings file in a run's folder."""
         return f"{self.name}.yaml"
 
 
@@ -266,7 +266,7 @@ def identity(model: str) -> dict[str, str] | None:
 
 
 def model_names(models: Sequence[str]) -> dict[str, str]:
-    """Name -> model as given: the folder's name, of a study's model that above its seed.
+    """Return name -> model as given: a folder's own name, or for a model of a study the name above its seed.
 
     Raises:
         ValueError: two that are called alike.
@@ -290,7 +290,7 @@ def model_names(models: Sequence[str]) -> dict[str, str]:
 
 
 def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
-    """The models given, of a study's folder its models of the first seed, or of all.
+    """Return the models given; for a study's folder its models of the first seed, or of all seeds.
 
     Raises:
         ValueError: a study without a finished model.
@@ -316,7 +316,7 @@ def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
 
 
 def each_model(config: EvaluationConfig) -> list[tuple[str, str, bool]]:
-    """(name, source, untrained) of every model and, where they are wanted, of its untrained selves."""
+    """Yield (name, source, untrained) of every model and, where they are wanted, of its untrained selves."""
     named = model_names(config.models).items()
     return [(name, source, untrained) for name, source in named for untrained in (False, True)[: 1 + config.untrained]]
 
@@ -354,7 +354,7 @@ def paired(
 
 
 def bounded(drawn: np.ndarray) -> tuple[float, float, float]:
-    """The first of what `paired` gives, and the 95 % interval of the others (percentiles)."""
+    """Return the first of the values of `paired`, and the 95 % interval of the others (percentiles)."""
     low, high = np.percentile(drawn[1:], (2.5, 97.5))
     return float(drawn[0]), float(low), float(high)
 
@@ -429,8 +429,7 @@ def _beside(
 
 
 def averages(metric: str, scores: Mapping[Piece, Mapping[str, float]]) -> list[Record]:
-    """A metric without a part: the average of each model and seed over the parts that all models have; seeds that
-    lack one are left out.
+    """Average a metric of each model and seed over the parts that all models have; seeds that lack one are left out.
 
     Args:
         scores: a piece of each model and seed, its part left out -> part -> score.
