@@ -288,7 +288,7 @@ def everything(
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """Every evaluation whose data are at hand, the cheapest first, within a budget; one page of all.
+    """Run every evaluation whose data are at hand, the cheapest first, within a budget; one page of all.
 
     OUT holds records.parquet and a page of all, and a folder for each family of tasks.
 
@@ -323,7 +323,7 @@ def mteb(
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """MTEB: what vectors of texts are good for (similarity, classes, clusters, retrieval), by mteb's own protocol.
+    """Measure by MTEB what vectors of texts are good for (similarity, classes, clusters, retrieval), by its protocol.
 
     OUT holds records.parquet, a page, each result in mteb's own format under runs/, and models after SimCSE under
     models/.

@@ -144,8 +144,8 @@ def geometry(
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
-    """How much position matters in corpora: Hellinger distances, MDS, stress of position tables, with noise floor and
-    intervals.
+    """Measure how much position matters in corpora: Hellinger distances, MDS, stress of tables, with noise floor
+    and intervals.
 
     Args:
         out: Folder of the results, new or of a geometry run of the same corpora, whose counts are used again and whose
@@ -197,7 +197,7 @@ def heads(
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """What drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth.
+    """Measure what drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth.
 
     Args:
         documents: Windows of full length to read; DSTG takes 500.
@@ -233,7 +233,7 @@ def attention(
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """A page of what every head looks at in a text, with every term of the scores apart (DSTG figure 3).
+    """Draw a page of what every head looks at in a text, with every term of the scores apart (DSTG figure 3).
 
     Args:
         text: A text to look at; may be given again.

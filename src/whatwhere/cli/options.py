@@ -119,12 +119,12 @@ def verb(program: typer.Typer = app, name: str | None = None) -> Callable[[F], F
 
 
 def emit(value: Any, as_json: bool, text: str) -> None:
-    """What a command prints: one JSON object, or its text."""
+    """Print the result of a command: one JSON object, or its text."""
     print(json.dumps(value) if as_json else text)
 
 
 def report_line(page: Any) -> str:
-    """What is said of a page that was written."""
+    """Return the sentence on a page that was written."""
     return f"The report is {page}: open it in a browser."
 
 

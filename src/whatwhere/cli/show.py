@@ -58,8 +58,8 @@ def report(
 
 @verb()
 def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_json: Json = False) -> None:
-    """Which claims of the papers hold in a study, by rules on its records, beside the paper's value and that of the
-    reference study of the same size.
+    """Judge which claims of the papers hold in a study, by rules on its records, beside the paper's value and that of
+    the reference study of the same size.
 
     Args:
         run: Folder of a study, a geometry run or an evaluation.
@@ -128,8 +128,8 @@ def _value(claim: dict[str, Any]) -> str:
 
 @verb()
 def presets(size: str = "paper", scheme: Scheme = None, as_json: Json = False) -> None:
-    """The encoders this version builds: streams, terms of the attention scores, costs, longest input, backends that
-    train them.
+    """List the encoders this version builds: streams, terms of the attention scores, costs, longest input, backends
+    that train them.
 
     Args:
         size: tiny, small or paper: the widths, layers and length that are counted.
@@ -155,7 +155,7 @@ def explain(
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
-    """What an encoder is: resolved configuration, formula of its scores, parameters and operations by part, backends
+    """Describe an encoder: resolved configuration, formula of its scores, parameters and operations by part, backends
     here and why.
 
     Args:
@@ -217,7 +217,7 @@ def _one_encoder(context: typer.Context, path: Path) -> None:
 
 @verb()
 def status(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> None:
-    """How far a run is, while it goes on: steps, loss, speed, time left, who writes, and what is not as it should be.
+    """Show how far a run is, while it goes on: steps, loss, speed, time left, who writes, and what is wrong.
 
     Args:
         run: Folder of pretrain, finetune, study or evaluate.

@@ -303,8 +303,8 @@ def extrapolate(
     window: Annotated[int | None, typer.Option(min=1)] = None,
     as_json: Json = False,
 ) -> None:
-    """A copy of a model that reads longer texts: its position table goes on (SPLIT notes, equations 2-6, and others),
-    or its rotations become slower.
+    """Make a copy of a model that reads longer texts: its position table goes on (SPLIT notes, equations 2-6, and
+    others), or its rotations become slower.
 
     Args:
         model: Folder of a model: of ours, BERT, RoBERTa, GPT-2 ...; or `reference`.

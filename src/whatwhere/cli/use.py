@@ -29,7 +29,7 @@ def predict(
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """What a model says of texts: likely words for each mask, labels with probabilities, or vectors.
+    """Predict with a model: likely words for each mask, labels with probabilities, or vectors.
 
     Args:
         text: A text; may be given again. [default: a line of stdin each]
@@ -88,7 +88,7 @@ def export(
     scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """A model as a graph for another program: a folder with model.onnx for onnxruntime, checked against torch.
+    """Export a model as a graph for another program: a folder with model.onnx for onnxruntime, checked against torch.
 
     Any batch, any length that the model reads; padding on either side of a text. Needs the extra onnx.
 

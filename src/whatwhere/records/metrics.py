@@ -69,13 +69,13 @@ CORRECTED = ("", ".corrected")  # for small samples
 SCALES = ("raw", "raw.corrected", "optimal", "optimal.corrected")
 
 
-# Rows stand here and not beside their analyses, which load torch: claims and pages are made without it.
 # Metrics that end with a term of the scores, whose name a scheme of your own chooses; the longer beginning comes first.
 OF_TERMS = {
     "kl.share.": Metric(name="share of the change", unit=SHARE, method="heads"),
     "kl.": Metric(name="change of attention (KL)", unit=NATS, method="heads", range=NOT_NEGATIVE),
 }
 
+# Rows stand here and not beside their analyses, which load torch: claims and pages are made without it.
 METRICS: dict[str, Metric] = {
     **with_endings("r2.", [f"{target}.chance" for target in TARGETS], _probe("a target")),
     "r2.token": _probe("position"),
@@ -86,23 +86,18 @@ METRICS: dict[str, Metric] = {
         [target + ending for target in TARGETS for ending in ("", ".chance")],
         _probe("a target in what a block writes"),
     ),
-    "r2.segment.ceiling": Metric(
-        name="R² of position alone",
-        unit=R2,
-        index="split",
-        counts="tokens",
-        over=SPLITS,
-        repeats="splits",
-        method="ceiling",
-    ),
-    "r2.intra.ceiling": Metric(
-        name="R² of position alone",
-        unit=R2,
-        index="split",
-        counts="tokens",
-        over=SPLITS,
-        repeats="splits",
-        method="ceiling",
+    **with_endings(
+        "r2.",
+        ("segment.ceiling", "intra.ceiling"),
+        Metric(
+            name="R² of position alone",
+            unit=R2,
+            index="split",
+            counts="tokens",
+            over=SPLITS,
+            repeats="splits",
+            method="ceiling",
+        ),
     ),
     "variance.position": Metric(
         name="variance between positions", unit=SHARE, part=STREAM, over=GROUPS, method="variance"

@@ -100,7 +100,7 @@ class RunFolder:
                 raise
             finally:
                 if not part:
-                    run._close()
+                    run._settle()
                     sweep(path, is_free)  # processes of this run that were stopped leave temporary names
 
     @classmethod
@@ -117,7 +117,7 @@ class RunFolder:
             run._name = ""
             run._append({"format": FORMAT, "kind": kind})
             run.record(*run.unrecorded())
-            run._close()
+            run._settle()
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
@@ -311,8 +311,8 @@ class RunFolder:
         Raises:
             ValueError: the first file that is missing or not as it was written.
         """
-        self._refresh()
-        self.check(*self._steps[step]["files"])
+        if files := self._steps[step]["files"]:  # without names all files would be compared
+            self.check(*files)
 
     def steps(self) -> dict[str, dict[str, Any]]:
         """Return the inputs of every finished step."""
@@ -396,7 +396,8 @@ class RunFolder:
             }
 
     def _settle(self) -> None:
-        """Restore the state before the last lines whose files did not get their names, and close those lines."""
+        """Close the last lines in the manifest, which a kill leaves open; a file that did not get its name is as it was
+        before."""
         self._refresh()
         unsettled = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
         if not unsettled:
@@ -407,10 +408,6 @@ class RunFolder:
             if name in self._files and (not path.is_file() or sha256(path) != self._files[name]):
                 restored[name] = digest
         self._append({"closed": True, "restored": restored})
-
-    def _close(self) -> None:
-        """Say in the manifest that the last changes are whole; a kill leaves them open."""
-        self._settle()
 
     def _withdraw(self) -> None:
         """Remove what a new run has written, where its input was refused."""

@@ -13,13 +13,13 @@ from ..models.lengths import most_tokens
 from ..models.sentence import write_sentence_transformer
 from ..run.files import flush, read_json, read_yaml, temporary_folder, write_json, write_text
 from ..run.folder import LOG, RunFolder
+from ..run.status import TRAINED
 from .checkpoints import CHECKPOINTS, WEIGHTS
 from .environment import join_processes
 from .model_folder import save_model
 from .settings import SCHEME, SchemeConfig
 
 SUMMARY = "training.json"
-TRAINED = "trained"  # the step that finishes a training
 C = TypeVar("C", bound=SchemeConfig)
 _TOKENIZER = ("tokenizer", "vocab_size", "newline_token")  # keys of the tokenizer that windows were made with
 
