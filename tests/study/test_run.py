@@ -322,6 +322,29 @@ def test_a_study_gains_seeds_even_without_its_weights_and_loses_none(arguments, 
     assert done.returncode == 2 and "seeds=2, now seeds=1: a study can gain seeds, not lose them" in done.stderr
 
 
+def test_a_study_gains_models_and_changes_none(arguments, tmp_path):
+    """A reference study is measured as its models end; one more rival must not cost the others' trainings."""
+    own = {"narrow": {"preset": "rope", "model": {"intermediate_size": 64}}}
+    values = {"steps": 4, "inside": False, "at_once": 1, "models": ["dstg", "narrow"], "variants": own}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
+    run_study(config, tmp_path / "whole/s", progress=False)
+    run_study(config.model_copy(update={"models": ["dstg"], "variants": {}}), tmp_path / "grown/s", progress=False)
+    grown = str(tmp_path / "grown/s")
+    variant = "variants.narrow={preset: rope, model: {intermediate_size: %d}}"
+    done = whatwhere("study", "--out", grown, "--models", "dstg,narrow", "--set", variant % 64)
+    assert done.returncode == 0, done.stderr[-2000:]
+    timed = {"seconds", "tokens_per_second", "memory.peak"}
+    ours, theirs = (
+        [r for r in read_records(tmp_path / d / "s/records.parquet") if r.metric not in timed]
+        for d in ("whole", "grown")
+    )
+    assert ours == theirs and {r.model for r in ours} >= {"dstg", "narrow"}
+    done = whatwhere("study", "--out", grown, "--models", "narrow")
+    assert done.returncode == 2 and "now without dstg: a study can gain models, not lose them" in done.stderr
+    done = whatwhere("study", "--out", grown, "--set", variant % 32)
+    assert done.returncode == 2 and "was started with variants.narrow=" in done.stderr, done.stderr
+
+
 def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "inside": False})
     run_study(config, tmp_path / "s", progress=False)

@@ -36,7 +36,8 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
         return []
     step = f"compared models of seed {seed}"
     file = f"between-seed-{seed}.parquet"
-    if not run.is_done(step):
+    inputs = {"models": config.models}
+    if not run.is_done(step, inputs=inputs):
         models = open_models(run, config, seed)
         reference = models.pop(REFERENCE)
         with show_progress("between models", progress) as show:
@@ -51,7 +52,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
                 progress=partial(show, "regression"),
             )
         run.write(file, measured)
-        run.done(step, files=[file])
+        run.done(step, inputs=inputs, files=[file])
     records: list[Record] = run.read(file)
     return records
 

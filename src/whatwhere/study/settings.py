@@ -25,10 +25,10 @@ _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the na
 class StudyConfig(CorpusConfig, SchemeConfig):
     """A comparison of presets on one corpus, from one recipe, on the same batches."""
 
-    FREE: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds")
+    FREE: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
 
     models: list[str] = Field(
-        ["dstg", "ap", "rp", "rope"], description="presets to compare; `all` stands for those not named before"
+        ["dstg", "ap", "rp", "rope"], description="presets to compare; more may be asked of a finished study; `all` stands for those not named before"
     )
     size: str = "tiny"
     recipe: Literal["dstg", "tupe"] = Field(

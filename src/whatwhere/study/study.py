@@ -193,18 +193,39 @@ def _resumed(run: RunFolder, config: StudyConfig) -> StudyConfig:
     """Return the settings with which a study goes on.
 
     Raises:
-        ValueError: it was started with other settings or has more seeds, or a finished file is not as it was written.
+        ValueError: it was started with other settings, has more models or seeds, or a finished file is not as it was
+            written.
     """
     config.check_scheme(run.path)
     before = StudyConfig.of_run(run, CONFIG)
-    if config.seeds < before.seeds:
+    _refuse_losses(run, before, config)
+    _check_finished(run)
+    grown = {
+        "models": [*before.models, *(name for name in config.models if name not in before.models)],
+        "variants": {**before.variants, **config.variants},
+        "widths": {**before.widths, **config.widths},
+    }
+    return config.bind(run, CONFIG).model_copy(update=grown)
+
+
+def _refuse_losses(run: RunFolder, before: StudyConfig, now: StudyConfig) -> None:
+    """Refuse settings that would take models or seeds from a study, or change what one of its models is."""
+    if now.seeds < before.seeds:
         raise ValueError(
-            f"{run.path} holds a study of seeds={before.seeds}, now seeds={config.seeds}: a study can gain seeds, not "
+            f"{run.path} holds a study of seeds={before.seeds}, now seeds={now.seeds}: a study can gain seeds, not "
             "lose them."
         )
-    widths = config.widths or before.widths
-    _check_finished(run)
-    return config.bind(run, CONFIG).model_copy(update={"widths": widths})
+    if lost := [name for name in before.models if name not in now.models]:
+        raise ValueError(
+            f"{run.path} holds a study of models={','.join(before.models)}, now without {lost[0]}: a study can gain "
+            "models, not lose them."
+        )
+    for name in before.models:
+        if before.variants.get(name) != now.variants.get(name):
+            raise ValueError(
+                f"{run.path} was started with variants.{name}={before.variants.get(name)}, this command has "
+                f"{now.variants.get(name)}. Give the variant another name."
+            )
 
 
 def steps_of(study: Study) -> int:
