@@ -102,8 +102,9 @@ def commands() -> str:
 
 def metrics() -> str:
     """The page of every metric and of how each is measured."""
-    from whatwhere.records.metrics import METHODS, METRICS
+    from whatwhere.records.metrics import all_metrics, methods
 
+    rows = all_metrics()
     lines = [
         "# Metrics\n",
         "Every value of a run is a row of its `records.parquet`: a metric, a value, an interval (`low`, `high`), what",
@@ -113,12 +114,12 @@ def metrics() -> str:
         ),
         row(*["---"] * 8),
     ]
-    for m, group in groupby(METRICS, METRICS.__getitem__):
+    for m, group in groupby(rows, rows.__getitem__):
         how = f"[{m.method}](#{m.method})" if m.method else ""
         names = ", ".join(f"`{name}`" for name in group)
         lines.append(row(names, m.name, m.unit, m.part, m.index, m.counts, m.over, how))
     lines.append("\n## How each is measured\n")
-    for key, text in METHODS.items():
+    for key, text in methods().items():
         lines.extend([f"### {key}\n", "\n\n".join(text), ""])
     return "\n".join(lines)
 

@@ -6,7 +6,7 @@ import torch
 from small_documents import documents
 
 import whatwhere as ww
-from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, Analysis, AnalysisInput
+from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, TRAINING, Analysis, AnalysisInput, analyses_of
 from whatwhere.analysis.passes import Reader
 from whatwhere.analysis.who import RecordContext
 from whatwhere.study.heads import measure
@@ -47,11 +47,11 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
     told = []
     subject = AnalysisInput(ME, model, documents(20), progress=lambda *state: told.append(state))
     analyses = [
-        Analysis("a", reader=Counter),
-        Analysis("b", reader=Counter, arrays="counts"),
-        Analysis("c", fail, needs=("documents", "corpus")),
-        Analysis("d", fail, needs=("loss",)),  # a body alone has no loss
-        Analysis("e", lambda s: [s.who.record("corpus.documents", len(s.some(4)))]),
+        Analysis("a", INSIDE, reader=Counter),
+        Analysis("b", INSIDE, reader=Counter, arrays="counts"),
+        Analysis("c", INSIDE, fail, needs=("documents", "corpus")),
+        Analysis("d", INSIDE, fail, needs=("loss",)),  # a body alone has no loss
+        Analysis("e", INSIDE, lambda s: [s.who.record("corpus.documents", len(s.some(4)))]),
     ]
     measured = measure(subject, analyses)
     assert len(calls) == 3 and told[-1] == ("heads", 20, 20)
@@ -65,21 +65,21 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
 @pytest.mark.parametrize("way", ["reader", "measure"])
 def test_an_analysis_that_finds_nothing_of_the_kind_is_left_out_only_if_it_may(way):
     subject = AnalysisInput(ME, encoder(), documents(2))
-    measured = measure(subject, [Analysis("x", **{way: fail}, optional=True)])
+    measured = measure(subject, [Analysis("x", INSIDE, **{way: fail}, optional=True)])
     assert measured.left_out == {"x": "nothing of the kind."} and measured.records == []
     with pytest.raises(ValueError, match="nothing of the kind"):
-        measure(subject, [Analysis("x", **{way: fail})])
+        measure(subject, [Analysis("x", INSIDE, **{way: fail})])
 
 
 def test_a_reader_is_for_models_with_terms_a_function_for_others():
-    both = Analysis("x", lambda s: [s.who.record("corpus.documents", len(s.some()))], reader=Counter)
+    both = Analysis("x", INSIDE, lambda s: [s.who.record("corpus.documents", len(s.some()))], reader=Counter)
     (of_terms,) = measure(AnalysisInput(ME, encoder(), documents(4)), [both]).records
     (of_others,) = measure(AnalysisInput(ME, object(), documents(4)), [both]).records
     assert (of_terms.metric, of_others.metric) == ("corpus.windows", "corpus.documents")
 
 
 def test_every_entry_is_complete():
-    assert set(PLAIN) | set(INSIDE) < set(ANALYSES)
+    assert (*analyses_of(PLAIN), *analyses_of(INSIDE), *analyses_of(TRAINING)) == ANALYSES
     for analysis in ANALYSES:
         assert analysis.reader is not None or analysis.measure is not None, analysis.name
         assert all(

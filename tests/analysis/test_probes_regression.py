@@ -11,9 +11,10 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
 import whatwhere as ww
-from whatwhere.analysis import probes
+from whatwhere.analysis import probes, regressions
 from whatwhere.analysis.passes import Documents
-from whatwhere.analysis.probes import regression_records, split_documents
+from whatwhere.analysis.probes import split_documents
+from whatwhere.analysis.regressions import regression_records
 from whatwhere.records.intervals import split_interval
 from whatwhere.records.metrics import range_of
 from whatwhere.records.record import select
@@ -132,20 +133,20 @@ def test_controls_take_another_documents_tokens():
     docs.regular[4, 3:] = False  # a short one: its places begin again
     docs.regular[4, 1] = True
     own, others = np.arange(N)[:, None] + 100.0, np.arange(N)[:, None] + 200.0
-    mine, place, chance = probes._targets(docs, 1, own, 0, others).T
+    mine, place, chance = regressions._targets(docs, 1, own, 0, others).T
     np.testing.assert_array_equal(mine, 100 + np.flatnonzero(docs.regular[1]))
     inside = 200.0 + np.flatnonzero(docs.regular[0])
     np.testing.assert_array_equal(place, [*inside, inside[0]])
     assert sorted(chance) == sorted(place) and not np.array_equal(chance, place)
-    _, place, _ = probes._targets(docs, 1, own, 4, others).T
+    _, place, _ = regressions._targets(docs, 1, own, 4, others).T
     np.testing.assert_array_equal(place, 201 + np.arange(10) % 2)
-    np.testing.assert_array_equal(probes._targets(docs, 1, own, 0, others)[:, 2], chance)
+    np.testing.assert_array_equal(regressions._targets(docs, 1, own, 0, others)[:, 2], chance)
 
 
 def test_no_document_is_its_own_control(monkeypatch):
     taken = []
-    true = probes._targets
-    monkeypatch.setattr(probes, "_targets", lambda d, i, y, j, z: taken.append((i, j)) or true(d, i, y, j, z))
+    true = regressions._targets
+    monkeypatch.setattr(regressions, "_targets", lambda d, i, y, j, z: taken.append((i, j)) or true(d, i, y, j, z))
     base, reference = setup()
     run(reference, {"base": base}, batch_size=19)  # the last batch has one document
     assert len(taken) == 3 * M and all(i != j for i, j in taken)
@@ -155,8 +156,8 @@ def test_no_document_is_its_own_control(monkeypatch):
 @pytest.mark.parametrize("batch_size", [1, 3, 20])
 def test_no_window_has_its_own_document_as_control_or_on_the_other_side(numbers, batch_size, monkeypatch):
     taken = []
-    true = probes._targets
-    monkeypatch.setattr(probes, "_targets", lambda d, i, y, j, z: taken.append((i, j)) or true(d, i, y, j, z))
+    true = regressions._targets
+    monkeypatch.setattr(regressions, "_targets", lambda d, i, y, j, z: taken.append((i, j)) or true(d, i, y, j, z))
     base, reference = setup()
     docs = replace(documents(), document_numbers=numbers)
     records = run(reference, {"base": base}, docs, batch_size=batch_size)

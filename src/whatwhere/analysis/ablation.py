@@ -12,6 +12,7 @@ separate the two tokens from the others.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,11 @@ from torch.nn import functional as F
 from ..encoder.model import Streams
 from ..models.tensors import device_of
 from ..records.intervals import LOSS_ROUNDING, share_interval
+from ..records.metric import NATS, SHARE, TERM, Metric, with_endings
+from ..records.metrics import add_metrics
 from ..records.record import Record
 from . import passes
+from .analyses import INSIDE, Analysis, AnalysisInput
 from .head_labels import term_names
 from .passes import Documents, Progress, rows_on
 from .who import Axes, RecordContext, count_documents, document_mean, of_documents
@@ -35,6 +39,32 @@ MASK_RATE = 0.2
 IGNORED = -100
 PAIRS = 4  # of each lag; at size tiny swaps then take a tenth of the time of looking inside
 SWAPPED = ("swapped", "others")
+
+add_metrics(
+    {
+        **with_endings(
+            "ablation.",
+            ("remove", "mean", "shuffle"),
+            Metric(name="rise of loss", unit=NATS, part=f"{TERM}, or stream", method="ablation"),
+        ),
+        "loss.document": Metric(name="loss", unit=NATS, index="document", repeats="documents", method="ablation"),
+        "ablation.loss": Metric(
+            name="loss as it is", unit=NATS, index="document", repeats="documents", method="ablation"
+        ),
+        "swap.loss": Metric(name="rise of loss", unit=NATS, part="tokens", index="distance"),
+        "swap.positive": Metric(
+            name="pairs whose swap costs", unit=SHARE, index="distance", counts="pairs", over="pairs"
+        ),
+    },
+    methods={
+        "ablation": """
+An ablation changes the forward pass itself and asks what the prediction of masked tokens loses: a term of the scores,
+or a stream of the hidden state, is removed, put in place by its mean, or shuffled. The rise of the loss is paired,
+document by document, with the loss of the untouched model. The model was never trained without the part, so a rise says
+that it is used, and no rise that it is not used in this place; neither says what a model trained without it would do.
+""",
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -397,3 +427,25 @@ def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
     spans += 0 if documents.document_ids is None else documents.document_ids
     at_i, at_j = (documents.regular & (documents.position_ids == k) for k in (i, j))
     return (at_i | at_j) & np.isin(spans, np.intersect1d(spans[at_i], spans[at_j]))
+
+
+def _ablations(s: AnalysisInput) -> list[Record]:
+    measure = partial(ablation_records, s.model, s.some(s.ablated), s.who)
+    if s.thorough:
+        return measure(progress=s.show("ablation"))
+    records = measure(kinds=KINDS[:1], progress=s.show("ablation"))
+    at_once = measure(kinds=KINDS[1:], by=("all",), progress=s.show("replacement"))
+    return records + [r for r in at_once if r.metric != "ablation.loss"]
+
+
+ANALYSES = (
+    Analysis("losses", INSIDE, lambda s: document_loss_records(s.model, s.some(), s.who), needs=("documents", "loss")),
+    Analysis("ablations", INSIDE, _ablations, needs=("documents", "loss")),
+    Analysis(
+        "swapped rows",
+        INSIDE,
+        lambda s: swap_records(s.model, s.some(s.ablated), s.who, progress=s.show("swapped rows")),
+        needs=("documents", "loss"),
+        optional=True,
+    ),
+)

@@ -18,7 +18,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..models.tensors import device_of
+from ..records.metric import CORRELATION, SHARE, TERM, Metric, with_endings
+from ..records.metrics import add_metrics
 from ..records.record import Record
+from .analyses import INSIDE, Analysis
 from .passes import Batch, Documents, Progress, Reader, at_least_float32, eager, outputs, read
 from .who import RecordContext
 
@@ -27,6 +30,32 @@ KINDS = ("previous", "next", "self", "special", "local", "broad")
 NEAR = 3  # tokens on each side that count as local
 FARTHEST = 128  # largest lag of a profile
 BINS = 64  # rows and columns of a map
+
+
+def _weight_row(name: str) -> Metric:
+    return Metric(name=name, unit=SHARE, part=TERM, method="pass")
+
+
+add_metrics(
+    {
+        **with_endings(
+            "attention.", ("special.keys", "retrieval.raw", "retrieval.control"), _weight_row("attention weight")
+        ),
+        "attention.previous": _weight_row("before"),
+        "attention.next": _weight_row("after"),
+        "attention.self": _weight_row("itself"),
+        "attention.local": _weight_row("near"),
+        "attention.special": _weight_row("special"),
+        "attention.retrieval": Metric(name="copy", unit=SHARE, part=TERM, method="retrieval", range=CORRELATION),
+        "attention.broad": _weight_row("spread"),
+    },
+    methods={
+        "retrieval": """
+Retrieval is attention to the other copy of a token in a text that is repeated, A B A. Its control is the attention to
+the same places in A B C, where no copy stands, and is subtracted.
+""",
+    },
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,3 +391,22 @@ def retrieval_records(model: Any, documents: Documents, who: RecordContext, prog
     for texts, reader in zip(repeated_documents(documents), (repeated, control), strict=True):
         read(model, texts, [reader], progress=progress)
     return copy_records(repeated, control, who)
+
+
+REPEATED = 100  # documents that the texts for the retrieval heads repeat
+ANALYSES = (
+    Analysis(
+        "attention",
+        INSIDE,
+        lambda s: foreign_scores(s.model, s.some(), s.who, progress=s.show("attention")),
+        reader=AttentionScores,
+        arrays="attention",
+    ),
+    Analysis(
+        "retrieval",
+        INSIDE,
+        lambda s: retrieval_records(s.model, s.some(REPEATED), s.who, progress=s.show("retrieval")),
+        needs=("documents", "terms"),
+        optional=True,
+    ),
+)

@@ -11,14 +11,37 @@ import numpy as np
 
 from ..geometry import corrected_squares, stress_of_distances
 from ..records.intervals import jackknife_interval
-from ..records.metrics import range_of
+from ..records.metric import GROUPS, NOT_NEGATIVE, STREAM, Metric
+from ..records.metrics import add_metrics, range_of
 from ..records.record import Record
+from .analyses import CONTROLS, TRAINING, Analysis, AnalysisInput
 from .corpus_geometry import CorpusDistances, equidistant
 from .hidden import PositionVariance
 from .passes import Documents, read
 from .who import RecordContext
 
 FEWEST_POSITIONS = 3
+
+add_metrics(
+    {
+        "hidden.stress": Metric(
+            name="stress at the best scale", part=STREAM, over=GROUPS, method="centres", range=NOT_NEGATIVE
+        ),
+        "hidden.stress.level": Metric(
+            name="stress of equal distances", counts="positions", method="centres", range=NOT_NEGATIVE
+        ),
+    },
+    methods={
+        "centres": """
+The mean state of a position, over the words that stand there, has distances to those of the others; their stress at
+the best common factor says how far they are from the Hellinger distances of the corpus. Two halves of the documents
+give two means, and products across the halves hold none of their noise on average. What is left of it adds stress, so
+a layer that tells positions less apart has more; one that does not tell them apart has none. Where all positions are
+equally far from each other, the stress is at its level; 95 % intervals leave out one group of documents after the
+other.
+""",
+    },
+)
 
 
 def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, who: RecordContext) -> list[Record]:
@@ -70,3 +93,13 @@ def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, wh
             ends = jackknife_interval(whole, left, range_of("hidden.stress")) or ()
             records.append(who.record("hidden.stress", whole, *ends, layer=layer, part=part, n=documents.count))
     return records
+
+
+def _centres(s: AnalysisInput) -> list[Record]:
+    records = centre_records(s.model, s.some(), s.corpus, s.who)
+    if s.untrained is None:
+        return records
+    return records + centre_records(s.untrained, s.some(CONTROLS), s.corpus, s.who.at(0))
+
+
+ANALYSES = (Analysis("centres", TRAINING, _centres, needs=("documents", "corpus")),)

@@ -18,7 +18,10 @@ from torch.nn import functional as F
 
 from ..encoder.attention import rotate, rotation
 from ..encoder.model import RMSNorm
+from ..records.metric import NOT_NEGATIVE, PRODUCT, SHARE, Metric
+from ..records.metrics import add_metrics
 from ..records.record import Record
+from .analyses import INSIDE, Analysis
 from .passes import Batch, Documents, batches, body_of, first_position, name_of, rows_on
 from .patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
 from .who import RecordContext, count_documents, document_mean
@@ -28,6 +31,25 @@ STATISTICS = ("share", "row", "column", "std")
 MAP = 128  # rows and columns of a mean map
 
 Parts = dict[str, Tensor]  # "word", "position", "constant" -> (b, n, d) or (b, h, n, d_head)
+
+add_metrics(
+    {
+        "correlation.std": Metric(
+            name="standard deviation", unit="score units", part=PRODUCT, method="products", range=NOT_NEGATIVE
+        ),
+        "correlation.row": Metric(name="variance between queries", unit=SHARE, part=PRODUCT, method="products"),
+        "correlation.column": Metric(name="variance between keys", unit=SHARE, part=PRODUCT, method="products"),
+        "correlation.share": Metric(name="share of the variance", unit=SHARE, part=PRODUCT, method="products"),
+    },
+    methods={
+        "products": """
+In the first block of a model that adds positions to words, the scores fall into four products, word with word, word
+with position, position with word, and position with position (TUPE, figure 2). The share of one is its variance over
+the sum of the four variances; products are not independent of each other, so the shares are a comparison, not a
+decomposition.
+""",
+    },
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,3 +310,14 @@ def _binned(maps: np.ndarray) -> np.ndarray:
     sizes = np.diff(np.append(starts, n))
     summed = np.add.reduceat(np.add.reduceat(maps, starts, axis=1), starts, axis=2)
     return summed / np.outer(sizes, sizes)
+
+
+ANALYSES = (
+    Analysis(
+        "correlations",
+        INSIDE,
+        lambda s: correlation_records(s.model, s.some(), s.who),
+        arrays="correlations",
+        optional=True,
+    ),
+)

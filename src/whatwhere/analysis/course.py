@@ -23,8 +23,26 @@ from ..geometry.distances import distances
 from ..geometry.encodings import random_table
 from ..models.open import open_model
 from ..models.tables import read_table
+from ..records.metric import (
+    AT_MOST_ONE,
+    BASELINE,
+    CORRECTED,
+    CORRELATION,
+    GROUPS,
+    NOT_NEGATIVE,
+    PAIRS,
+    ROWS,
+    SCALES,
+    SHARE,
+    TABLE,
+    TERM,
+    Metric,
+    with_endings,
+)
+from ..records.metrics import add_metrics
 from ..records.record import Record, select
 from ..training.checkpoints import CHECKPOINTS, all_checkpoints
+from .analyses import TRAINING, Analysis
 from .attention_weights import TOTAL, WeightReader, Weights, query_mean
 from .corpus_geometry import CorpusDistances, rows_of
 from .passes import Batch, Documents, read
@@ -36,6 +54,64 @@ RANDOM = 8  # random tables of each rank, whose mean stress is taken
 SHARES = 10  # components whose share is recorded
 REACH = 8  # tokens on each side that are neighbours
 OFFSETS = range(-REACH, REACH + 1)  # key minus query
+
+add_metrics(
+    {
+        **with_endings(
+            "local.",
+            ("weight", "share", "best", "even"),
+            Metric(name="weight on neighbours", unit=SHARE, part=TERM, method="neighbours"),
+        ),
+        "local.lead": Metric(
+            name="weight on neighbours above another term's",
+            unit=SHARE,
+            part=TERM,
+            method="neighbours",
+            range=CORRELATION,
+        ),
+        **with_endings(
+            "convergence.",
+            ("reached", "share"),
+            Metric(name="share of its steps", unit=SHARE, part=BASELINE, counts="validations", method="convergence"),
+        ),
+        "separation.quantile": Metric(
+            name="distances of all pairs", part=ROWS, index="percentile", counts=PAIRS, range=NOT_NEGATIVE
+        ),
+        "change": Metric(
+            name="change since the first checkpoint", unit=SHARE, part=ROWS, counts="positions", range=NOT_NEGATIVE
+        ),
+        **with_endings(
+            "low_rank.stress.",
+            SCALES,
+            Metric(
+                name="stress at a rank",
+                part=TABLE,
+                index="rank or dimensions of the table",
+                counts=PAIRS,
+                over=GROUPS,
+                method="geometry",
+                range=NOT_NEGATIVE,
+            ),
+        ),
+        **with_endings(
+            "low_rank.closed",
+            CORRECTED,
+            Metric(name="way from random to MDS", unit=SHARE, index="rank", counts="positions", range=AT_MOST_ONE),
+        ),
+    },
+    methods={
+        "neighbours": """
+Attention to neighbours is the weight of a regular token on the regular tokens up to eight places before and after it,
+by a softmax of one term alone, as if the others were not there. The model of each checkpoint reads the same few
+held-out documents. A term that does not depend on the words gives nearly the same in each, so its interval over
+documents is narrow and says nothing about another training.
+""",
+        "convergence": """
+The share of steps to a baseline’s loss is read where the validation loss of a model falls to the final one of the
+baseline and stays there (TUPE, figure 5), of each seed by itself. A model that never reaches it has no share.
+""",
+    },
+)
 
 
 def _checkpoints(run: str | Path) -> list[tuple[int, Path]]:
@@ -289,3 +365,18 @@ def _curves(records: Sequence[Record]) -> dict[tuple[str, int | None], list[tupl
         if r.step is not None:
             losses.setdefault((r.model, r.seed), {})[r.step] = r.value
     return {key: sorted(by_step.items()) for key, by_step in losses.items() if max(by_step) > 0}
+
+
+AT_CHECKPOINTS = 16  # documents that the model of every checkpoint reads
+ANALYSES = (
+    Analysis(
+        "separation", TRAINING, lambda s: separation_records(s.run, s.who, corpus=s.corpus), needs=("run", "table")
+    ),
+    Analysis(
+        "neighbours",
+        TRAINING,
+        lambda s: local_records(s.run, s.some(AT_CHECKPOINTS), s.who),
+        needs=("run", "documents"),
+    ),
+    Analysis("low rank", TRAINING, lambda s: low_rank_records(s.table, s.corpus, s.who), needs=("corpus", "table")),
+)

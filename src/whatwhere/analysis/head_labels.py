@@ -12,8 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..models.explain import TERMS
 from ..models.tensors import device_of
+from ..records.metric import NATS, NOT_NEGATIVE, SHARE, Metric
+from ..records.metrics import add_metrics
 from ..records.record import Record
+from .analyses import INSIDE, Analysis
 from .passes import (
     Batch,
     Reader,
@@ -29,12 +33,39 @@ from .who import Axes, RecordContext, document_means, interval
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure
 # 2's corners against its middle. The paper gives no threshold. Stability: the share of bootstrap draws of the documents
 # with the same label.
-SHARE = 0.5
+MAJORITY = 0.5
 SEVERAL = "several"
 NOTHING = 1e-9  # nats over all terms: below, no term changes the attention of the head, and shares are meaningless
 QUERIES = ("regular", "all")
 
 PIECE = 1 << 19  # scores at a time, 2 MiB of float32: two buffers of that size stay in the cache
+
+# Metrics that end with a term of the scores, whose name a scheme of your own chooses; the longer beginning comes first.
+_OF_TERMS = {
+    "kl.share.": Metric(name="share of the change", unit=SHARE, method="heads"),
+    "kl.": Metric(name="change of attention (KL)", unit=NATS, method="heads", range=NOT_NEGATIVE),
+}
+add_metrics(
+    {
+        **{f"{beginning}{term}": row for beginning, row in _OF_TERMS.items() for term in TERMS},
+        "head.label": Metric(name="draws with the same label", unit=SHARE, part="label", method="heads"),
+        "heads.share": Metric(name="share of heads", unit=SHARE, part="label", counts="heads", method="heads"),
+    },
+    of_terms=_OF_TERMS,
+    methods={
+        "heads": """
+Attention scores are a sum of terms. What a head attends by is found by taking a term away: the Kullback–Leibler
+divergence, in nats, from the attention by the whole sum to the attention by the sum without that term, mean over the
+queries of regular tokens, then over documents (DSTG, equation 4). The KL share of a term is its divergence over the sum
+of the divergences of all terms of the head, so it lies between 0 and 1 and compares the terms of one head only: a head
+that hardly changes whatever is taken away has shares too. A head is labelled by the term with at least half of the
+share; where none has, by “several”. The certainty of a label is the share of the draws of documents that give the same
+one. Prediction may need none of it: a head keeps its label only where the loss of masked tokens rises without that term
+in that head alone, by more than its 95 % interval over documents; else no single term is worth anything there. Other
+heads may stand in for one, so that labels can be fewer than the whole model needs.
+""",
+    },
+)
 
 
 class _Seen(Exception):
@@ -153,7 +184,7 @@ class HeadTaxonomy(Reader):
     """Reader of the change of attention when a term is removed, for every block, head and term.
 
     Records: `kl.TERM`; `kl.share.TERM`, its share of the sum over terms; `head.label`, `part` the label: the term with
-    a share of at least SHARE, else "several", value the share of the bootstrap's draws with the same label;
+    a share of at least MAJORITY, else "several", value the share of the bootstrap's draws with the same label;
     `heads.share`, the share of all heads with a label. Where the KLs of a head sum to less than NOTHING it has no
     shares and its label is "several".
 
@@ -221,7 +252,10 @@ def term_shares(kl: np.ndarray) -> np.ndarray:
 
 
 def head_labels(shares: np.ndarray) -> np.ndarray:
-    """Return the number (...) of the term with a share of at least SHARE, else the number of terms, from shares (...,
-    terms)."""
+    """Return the number (...) of the term with a share of at least MAJORITY, else the number of terms, from shares
+    (..., terms)."""
     filled = np.nan_to_num(shares, nan=0.0)
-    return np.where(filled.max(-1) >= SHARE, filled.argmax(-1), shares.shape[-1])
+    return np.where(filled.max(-1) >= MAJORITY, filled.argmax(-1), shares.shape[-1])
+
+
+ANALYSES = (Analysis("heads", INSIDE, reader=HeadTaxonomy, optional=True),)

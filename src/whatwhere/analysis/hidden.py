@@ -19,8 +19,10 @@ from scipy.linalg import eigh
 from torch import Tensor
 
 from ..records.intervals import jackknife_interval
-from ..records.metrics import range_of
+from ..records.metric import GROUPS, NOT_NEGATIVE, R2, SHARE, SPLITS, STREAM, Metric, with_endings
+from ..records.metrics import add_metrics, range_of
 from ..records.record import Record
+from .analyses import INSIDE, PLAIN, Analysis
 from .passes import Batch, Documents, Reader, check_finite, check_passed, choose_documents, hidden_states
 from .probes import probe_targets, split_documents, stream_columns
 from .who import RecordContext, document_mean
@@ -28,9 +30,56 @@ from .who import RecordContext, document_mean
 SHUFFLES = 10
 SHOWN = 4  # documents whose scores are kept for the figure
 ROUNDING = 1e-13  # of the squares of float32 states: a sum of squares, or a variance, below that share is none
-GROUPS = 16  # of documents, left out one after the other for the interval
+LEFT_OUT = 16  # of documents, left out one after the other for the interval
 
 _log = logging.getLogger(__name__)
+
+add_metrics(
+    {
+        **with_endings(
+            "r2.",
+            ("segment.ceiling", "intra.ceiling"),
+            Metric(
+                name="R² of position alone",
+                unit=R2,
+                index="split",
+                counts="tokens",
+                over=SPLITS,
+                repeats="splits",
+                method="ceiling",
+            ),
+        ),
+        "variance.position": Metric(
+            name="variance between positions", unit=SHARE, part=STREAM, over=GROUPS, method="variance"
+        ),
+        "shift.change": Metric(name="change of the states", unit=SHARE, part=STREAM, range=NOT_NEGATIVE),
+        "hidden.top2": Metric(name="variance in two components", unit=SHARE, part=STREAM, method="pass"),
+        **with_endings(
+            "sentences.",
+            ("separation", "null"),
+            Metric(name="between ÷ within sentences", part=STREAM, method="sentences", range=NOT_NEGATIVE),
+        ),
+        "sentences.excess": Metric(name="log ratio to random cuts", part=STREAM, method="sentences"),
+    },
+    methods={
+        "ceiling": """
+Position alone, the ceiling of a stream that knows nothing else: the mean of the target at each position of the probes’
+training documents, tested on their test documents.
+""",
+        "variance": """
+The share of the variance between positions is that of one-way analysis of variance over regular tokens, squares summed
+over the columns of a stream, less what shuffled positions give on average (Kelley’s ε²). It counts what no line reads;
+its 95 % interval is a jackknife over groups of documents.
+""",
+        "sentences": """
+Sentences are told apart in a layer if states differ more between than within them. Neighbouring tokens are alike
+anyway, and any contiguous cut of a text shows it; so the ratio is compared with that of shuffled boundaries: segments
+of the same lengths in a random order, just as contiguous. The excess is the mean over documents of the logarithm of the
+one ratio over the other; 0 is what such random cuts show, and words alone lift it a little: the untrained model stands
+beside it.
+""",
+    },
+)
 
 
 class SentenceMaps(Reader):
@@ -195,8 +244,8 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
 
 
 def document_groups(documents: Documents) -> np.ndarray:
-    """Return the jackknife group of each window, (windows,): at most `GROUPS` groups of whole documents."""
-    return documents.which() * min(GROUPS, documents.count) // documents.count
+    """Return the jackknife group of each window, (windows,): at most `LEFT_OUT` groups of whole documents."""
+    return documents.which() * min(LEFT_OUT, documents.count) // documents.count
 
 
 class PositionVariance(Reader):
@@ -368,3 +417,10 @@ def shift_records(model: Any, window_set: Any, who: RecordContext, *, documents:
     mean = document_mean(changes, document_numbers=chosen.document_numbers)
     axes = {"layer": range(changes.shape[1]), "part": list(parts)}
     return who.records("shift.change", mean, axes, n=chosen.count)
+
+
+ANALYSES = (
+    Analysis("shift", PLAIN, lambda s: shift_records(s.model, s.held_out, s.who), needs=("held_out",)),
+    Analysis("sentences", INSIDE, reader=SentenceMaps, arrays="hidden"),
+    Analysis("variance", INSIDE, reader=PositionVariance),
+)

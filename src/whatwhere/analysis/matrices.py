@@ -19,13 +19,44 @@ from safetensors import SafetensorError, safe_open
 from ..encoder import Encoder
 from ..geometry import sinusoidal
 from ..geometry.distances import distances
+from ..records.metric import NOT_NEGATIVE, SCALES, TABLE, Metric, with_endings
+from ..records.metrics import add_metrics
 from ..records.record import Record
 from ..run.files import read_object
+from .analyses import TRAINING, Analysis
 from .corpus_geometry import CorpusDistances, rows_of
 from .passes import as_float64, body_of, first_position
 from .who import RecordContext
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model types whose weights have BERT's names
+
+add_metrics(
+    {
+        **with_endings(
+            "h1",
+            ("", ".median", ".floor"),
+            Metric(name="distance of the mean words of two positions", counts="positions", range=NOT_NEGATIVE),
+        ),
+        **with_endings(
+            "h3",
+            ("", ".median", ".floor"),
+            Metric(name="the same behind W_Q W_Kᵀ", part="which way", counts="positions", range=NOT_NEGATIVE),
+        ),
+        **with_endings(
+            "projected.stress.",
+            SCALES,
+            Metric(name="stress behind M", part=TABLE, method="projected", range=NOT_NEGATIVE),
+        ),
+    },
+    methods={
+        "projected": """
+A table of positions, sinusoidal or the model’s own, is multiplied by each block’s product of query and key matrices,
+without norms and without what earlier blocks did. The stress is the sum of squared differences between the distances of
+its rows and the Hellinger distances of the corpus, over the sum of squares of the latter; raw as it is, optimal after
+the best common factor (GEOM, 6.8).
+""",
+    },
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,3 +269,8 @@ def _smallest(vectors: np.ndarray, noise: Sequence[np.ndarray], metric: str, rec
     records = [record(metric, apart.min()), record(f"{metric}.median", np.median(apart))]
     floors = [np.linalg.norm(n, axis=1).mean() for n in noise]
     return [*records, record(f"{metric}.floor", np.mean(floors))] if floors else records
+
+
+ANALYSES = (
+    Analysis("projection", TRAINING, lambda s: projection_records(s.model, s.corpus, s.who), needs=("corpus",)),
+)

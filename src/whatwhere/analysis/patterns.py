@@ -18,7 +18,10 @@ from scipy.special import entr, softmax
 from torch import Tensor
 
 from ..models.tensors import device_of
+from ..records.metric import NOT_NEGATIVE, SHARE, TERM, Metric, with_endings
+from ..records.metrics import add_metrics
 from ..records.record import Record
+from .analyses import INSIDE, SCORED, Analysis
 from .attention_weights import pair_sums
 from .passes import (
     Batch,
@@ -41,6 +44,23 @@ REACH = 4  # a side reaches over n / 4 tokens
 LIFT = 2.0  # times uniform attention's share from which a region is sought; under the inverse it is avoided
 ONE_SIDED = 1 / 3  # (before - after) / (before + after) from which a side is preferred: it has twice the other's weight
 SPREAD = 0.5  # entropy ÷ log n under which attention is not broad: fewer than √n keys in effect
+
+add_metrics(
+    {
+        "scores.std": Metric(
+            name="standard deviation of the scores", unit="score units", part=TERM, range=NOT_NEGATIVE
+        ),
+        **with_endings(
+            "theta.",
+            ("query", "key", "mean", "std"),
+            Metric(name="score of a pair with [CLS], or of others", unit="score units"),
+        ),
+        "pattern": Metric(name="pattern of a head", part="pattern", method="pass"),
+        "patterns.share": Metric(
+            name="share of heads", unit=SHARE, part="pattern", counts="heads", over="heads", method="pass"
+        ),
+    },
+)
 
 
 class ScoreSpread(Reader):
@@ -267,3 +287,12 @@ class PatternCounts(Reader):
         if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: there are the heads of one block only
             scores = scores[:1]
         return pattern_records(scores, who, n=self._documents)
+
+
+ANALYSES = (
+    Analysis("patterns", INSIDE, reader=PatternCounts, needs=("documents", "terms"), optional=True),
+    Analysis("scores", INSIDE, lambda s: score_records(s.model, s.some(SCORED), s.who), needs=("documents", "terms")),
+    Analysis(
+        "θ", INSIDE, lambda s: theta_records(s.model, s.some(), s.who), needs=("documents", "terms"), optional=True
+    ),
+)

@@ -29,12 +29,15 @@ from ..geometry import (
 from ..geometry.spectra import FEWEST_ROWS
 from ..models.tables import read_table
 from ..records.gates import CHANGED
+from ..records.metric import CHANGE, NOT_NEGATIVE, SHARE, Metric, with_endings
+from ..records.metrics import add_metrics
 from ..records.record import Record
-from ..run.files import read_yaml
+from ..run.files import Arrays, read_yaml
 from ..run.shipped import model_source
 from ..training.optimizers import table_walk
 from ..training.pretrain import CONFIG
 from ..training.settings import LoopConfig
+from .analyses import PLAIN, Analysis, AnalysisInput
 from .passes import as_float64
 from .who import RecordContext
 
@@ -53,6 +56,91 @@ POSITIONS = "positions"
 WORDS = "words"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _SEED = re.compile(r"seed-(\d+)")
+
+add_metrics(
+    {
+        "fft.turns": Metric(
+            name="turns over the table", unit="turns", index="component", counts="positions", range=NOT_NEGATIVE
+        ),
+        "fft.peak": Metric(
+            name="turns of the largest columns", unit="turns", index="order", counts="positions", range=NOT_NEGATIVE
+        ),
+        "outlier": Metric(
+            name="distance to the nearest row", unit="medians", index="position", counts="positions", range=NOT_NEGATIVE
+        ),
+        "rotation.turns": Metric(
+            name="turns of a pair of components",
+            unit="turns",
+            part="components",
+            index="pair",
+            counts="positions",
+            range=NOT_NEGATIVE,
+        ),
+        "rotation.strength": Metric(
+            name="motion that is rotation", unit=SHARE, part="components", index="pair", counts="positions"
+        ),
+        "rotation.share": Metric(
+            name="variance of a pair of components", unit=SHARE, part="components", index="pair", counts="positions"
+        ),
+        "rotation.shift": Metric(
+            name="shift between a pair of components",
+            unit="periods",
+            part="components",
+            index="pair",
+            counts="positions",
+            range=(0.0, 0.5),
+        ),
+        "n50.count": Metric(
+            name="components for half the variance", unit="components", counts="positions", range=NOT_NEGATIVE
+        ),
+        "pca.share": Metric(
+            name="share of variance", unit=SHARE, index="component", counts="positions", method="tables"
+        ),
+        **with_endings(
+            "pca.",
+            ("top2", "top3", "top5", "top10"),
+            Metric(name="share of variance", unit=SHARE, counts="positions", method="tables"),
+        ),
+        "dct.low4": Metric(
+            name="power in four lowest frequencies", unit=SHARE, index="component", counts="positions", method="tables"
+        ),
+        "n50": Metric(name="components for half the variance", unit="%", counts="positions", method="tables"),
+        "equivariance": Metric(
+            name="share explained by distance", unit=SHARE, counts="positions", over="random orders of the rows"
+        ),
+        **with_endings(
+            "equivariance.",
+            ("null", "first"),
+            Metric(
+                name="share explained by distance",
+                unit=SHARE,
+                index="components",
+                counts="positions",
+                over="random orders of the rows",
+            ),
+        ),
+        "table.rms": Metric(
+            name="root mean square", part=CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE
+        ),
+        "table.floor": Metric(
+            name="share of white noise", unit=SHARE, part=CHANGE, counts="positions", method="tables"
+        ),
+        "table.walk": Metric(
+            name="AdamW’s random walk", part=CHANGE, counts="positions", method="tables", range=NOT_NEGATIVE
+        ),
+    },
+    methods={
+        "tables": """
+Position tables are centred over positions before their principal components are taken. The cosine transform of type II
+is applied to each component's scores; power is squared amplitude as a share of the component's total.
+
+A table whose gradient is noise still moves: AdamW takes full steps in random directions, whose root mean square after a
+training is the rate times the root of the sum of the squared relative rates. Such a walk is white, so it is known in
+two ways: by its size, and by the table’s white floor, the mean power between a quarter and half of the highest
+frequency as if all frequencies had it. Both are held against what training added to the table.
+""",
+    },
+)
 
 
 def table_records(table: Any, who: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
@@ -294,3 +382,15 @@ def _named_apart(tables: list[SourceTable]) -> list[SourceTable]:
         same = sum(name == table.name for name, _ in named)
         named.setdefault(model(table), f"{table.name} ({same + 1})" if same else table.name)
     return [replace(table, name=named[model(table)]) for table in tables]
+
+
+def _tables(s: AnalysisInput) -> tuple[list[Record], Arrays]:
+    first = None if s.untrained is None else s.untrained.position_table()
+    start = [] if first is None else table_records(first, s.who.at(0))[0]
+    records, arrays = table_records(s.table, s.who)
+    # The table is a parameter that AdamW's steps change directly.
+    plain = s.model.config.absolute == "learned" and s.model.config.table_width is None
+    return start + records + noise_records(s.table, s.who, first, s.run if plain else None), arrays
+
+
+ANALYSES = (Analysis("position table", PLAIN, _tables, needs=("table",), arrays="table"),)

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,10 @@ import torch
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lstsq
 
 from ..records.intervals import tested
+from ..records.metric import R2, SPLITS, STREAM, Metric, with_endings
+from ..records.metrics import add_metrics
 from ..records.record import Record
+from .analyses import PLAIN, TRAINING, Analysis, AnalysisInput
 from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states, written
 from .who import RecordContext
 
@@ -29,11 +31,63 @@ STREAMS = ("position", "semantic")
 # Beginnings of the metrics of a probe: of a hidden state, or of the update that a block adds to it.
 STATE = "r2."
 UPDATE = "r2.update."
-# Targets of a regression: of the same token, of another document's, of another document's in random order.
-ENDINGS = ("", ".place", ".chance")
 CONSTANT = 1e-12  # a target whose squares about its mean are a smaller share of the largest target's does not vary
 
 _log = logging.getLogger(__name__)
+
+
+def _probe_row(target: str) -> Metric:
+    return Metric(
+        name=f"R² of {target}",
+        unit=R2,
+        part=STREAM,
+        index="split",
+        counts="tokens",
+        over=SPLITS,
+        repeats="splits",
+        method="probe",
+    )
+
+
+add_metrics(
+    {
+        **with_endings("r2.", [f"{target}.chance" for target in TARGETS], _probe_row("a target")),
+        "r2.token": _probe_row("position"),
+        "r2.segment": _probe_row("the segment index"),
+        "r2.intra": _probe_row("progress in a segment"),
+        **with_endings(
+            "r2.update.",
+            [target + ending for target in TARGETS for ending in ("", ".chance")],
+            _probe_row("a target in what a block writes"),
+        ),
+    },
+    methods={
+        "probe": """
+A probe is a ridge regression from the hidden state of a token, after one layer, to one of three targets: its position
+in the document, the index of its segment, its progress inside the segment. R² is measured on documents that the probe
+has not seen. Layer 0 is the embedding, layer l the output of block l. Chance is the same probe with shuffled targets.
+
+With one training seed, an interval is the 95 % interval over the splits of documents into probe training and test, all
+windows of a document on one side: it says how sure the reading of this one model is, and nothing about another
+training. The splits share documents, so the interval is the corrected one of Nadeau and Bengio (Machine Learning 52,
+2003). With several seeds, values are means over seeds, and intervals are over seeds and documents. R² cannot be above
+1, and neither can its interval, which is formed on a logit scale.
+
+What a block writes is probed as well, the output of its attention plus that of its feed-forward network, apart from
+what the residual path carries past it: a table that nobody reads reaches the last layer too. A block of random weights
+passes on what it reads, so this alone is no sign of use; what the loss loses without the absolute term is.
+
+The paper’s models have six layers. Layer k of six is drawn at the same relative depth, so that last layer stands over
+last layer; with six layers that is the layer itself. The last position layer of a model whose prediction head reads the
+semantic stream only gets no gradient: it is drawn hollow and takes part in no verdict.
+""",
+        "control": """
+Three controls stand beside the probes. The same probe on the untrained model says what the random weights give away by
+themselves; a probe on the first two or eight principal components says whether a reading rests on the large directions
+of a state or on small ones; shuffled targets are the floor of chance.
+""",
+    },
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,13 +190,13 @@ class SplitSums:
             yield train, held_out
 
 
-def _tested_together(test: np.ndarray, indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def tested_together(test: np.ndarray, indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the documents of a batch that the same splits test: (splits, rows of the batch)."""
     patterns, which = np.unique(test[:, indices], axis=1, return_inverse=True)
     return [(np.flatnonzero(p), np.flatnonzero(which.ravel() == i)) for i, p in enumerate(patterns.T)]
 
 
-def _chunks(values: Mapping[Any, int], splits: int) -> list[list[Any]]:
+def chunks_of(values: Mapping[Any, int], splits: int) -> list[list[Any]]:
     """Divide keys, each with a number of values, into runs whose sums fit in MEMORY."""
     chunks: list[list[Any]] = []
     memory = 0
@@ -206,7 +260,7 @@ def probe_records(
     places = [(STATE, layer) for layer in range(config.num_hidden_layers + 1)]
     if getattr(config, "position_size", 0) and hasattr(model, "inspecting"):
         places += [(UPDATE, block) for block in range(1, config.num_hidden_layers + 1)]
-    for some in _chunks(dict.fromkeys(places, size), splits):
+    for some in chunks_of(dict.fromkeys(places, size), splits):
         for (metric, layer), sums in _probe_sums(model, chosen, targets, test, some, batch_size, progress).items():
             for part, columns in stream_columns(config).items():
                 if metric == UPDATE and part not in STREAMS:
@@ -320,7 +374,7 @@ def _probe_sums(
                 if place not in sums:
                     shift = states[documents.regular[indices]].mean(axis=0, dtype=np.float64)
                     sums[place] = SplitSums(shift, len(targets.columns), len(test), kinds=2)
-                for tested_in, rows in _tested_together(test, indices):
+                for tested_in, rows in tested_together(test, indices):
                     for kind in (0, 1):
                         mask = targets.kinds[indices[rows]] == kind
                         y = targets.values[indices[rows]]
@@ -350,155 +404,13 @@ def _probe_r2(
     return r2
 
 
-def regression_records(
-    reference_model: Any,
-    models: Mapping[str, Any],
-    documents: Documents,
-    *,
-    study: str,
-    reference: str = "dstg",
-    seed: int | None,
-    splits: int = 5,
-    batch_size: int = 8,
-    progress: Progress = None,
-) -> list[Record]:
-    """Measure R² of ridge regressions from the hidden states of each model onto the streams of a reference model.
-
-    Records of each model (`model`; `part` is the reference) and layer: `regression.position`, `regression.semantic`,
-    each split and their mean (`RecordContext.splits`; n: documents, in a split the tested ones). The value is the mean
-    over the target columns of R²; columns that do not vary are left out. Regular tokens only; splits as of the probes
-    (`split_documents`). States of layer l of a model of L blocks are compared with the states of layer l of the
-    reference, or of the nearest relative depth, l · L_reference / L, where it has another number of blocks; `layer` is
-    the model's.
-
-    Two controls, with the targets of a window of another document (of another window where all are of one). `.place`:
-    of its token in the same place among the regular ones (from the start again if it has fewer): the part that the
-    streams of all documents share, mostly of the position stream. `.chance`: of its tokens in random order: the floor,
-    near 0.
-
-    All models run side by side over the same batches; what needs more than `MEMORY` has a pass for each chunk.
-
-    Args:
-        reference_model: has a position stream (`config.position_size` > 0).
-        models: the baselines by name; the reference itself may be among them, its own states say all of its streams.
-        seed: of all these models; goes into the records only.
-        batch_size: windows at a time.
-
-    Raises:
-        ValueError: a reference without streams, a document without regular tokens, or hidden states that are not
-            finite.
-    """
-    config = reference_model.config
-    if not getattr(config, "position_size", 0):
-        raise ValueError(
-            f"{reference} has no position stream to predict (position_size is 0). Give a model with two streams: dstg, "
-            "split or low-rank."
-        )
-    if len(documents) < 2 or not documents.regular.any(1).all():
-        raise ValueError(
-            f"Only {int(documents.regular.any(1).sum())} of {len(documents)} documents have regular tokens. Give at "
-            "least 2 documents, all with regular tokens."
-        )
-    which = documents.which()
-    test = split_documents(which, splits)
-    tests = [len(np.unique(which[held_out])) for held_out in test]
-    deepest = max((model.config.num_hidden_layers for model in models.values()), default=-1)
-    sizes = {
-        (name, layer): SplitSums.size(model.config.hidden_size, len(ENDINGS) * config.hidden_size)
-        for layer in range(deepest + 1)
-        for name, model in models.items()
-        if layer <= model.config.num_hidden_layers
-    }
-    records: list[Record] = []
-    for pairs in _chunks(sizes, splits):
-        of_pairs = _regression_sums(reference_model, models, documents, test, pairs, batch_size, progress)
-        for (name, layer), sums in of_pairs.items():
-            splits_of = partial(RecordContext(name, seed, study).splits, documents=documents.count, n=documents.count)
-            for metric, values in _regression_r2(sums, stream_columns(config)).items():
-                records += splits_of(metric, values, tested=tests, part=reference, layer=layer)
-    return records
+def _probes(s: AnalysisInput, untrained: bool = False) -> list[Record]:
+    model, who = (s.untrained, s.who.at(0)) if untrained else (s.model, s.who)
+    components = () if untrained else s.components
+    return probe_records(model, s.held_out, who, documents=s.probed, splits=s.splits, components=components)
 
 
-def _regression_sums(
-    reference_model: Any,
-    models: Mapping[str, Any],
-    documents: Documents,
-    test: np.ndarray,
-    pairs: list[tuple[str, int]],
-    batch_size: int,
-    progress: Progress,
-) -> dict[tuple[str, int], SplitSums]:
-    """Return the sums of some baselines and layers, from one pass of these baselines and the reference side by side."""
-    # Windows that the same splits test one after the other, so that most batches need one sum.
-    order = np.lexsort(test[::-1])
-    which = documents.which() if documents.count > 1 else np.arange(len(documents))
-    depth = reference_model.config.num_hidden_layers
-    # Each model once, the reference first.
-    running = {id(model): model for model in (reference_model, *(models[name] for name, _ in pairs))}
-    passes = [
-        hidden_states(model, documents, order, batch_size, progress if model is reference_model else None)
-        for model in running.values()
-    ]
-    sums: dict[tuple[str, int], SplitSums] = {}
-    shifts: dict[int, np.ndarray] = {}  # of the targets, by layer of the reference
-    # (window, its states in the reference): the last one seen, and the last one of another document than that.
-    first_other = order[np.flatnonzero(which[order] != which[order[0]])[:1]]
-    ((_, states_of_other),) = hidden_states(reference_model, documents, first_other)
-    last = other = int(first_other[0]), [as_numpy(h)[0] for h in states_of_other]
-    for states in zip(*passes, strict=True):
-        indices = states[0][0]
-        hidden = dict(zip(running, (h for _, h in states), strict=True))
-        reference_states = [as_numpy(h) for h in states[0][1]]
-        partners = []
-        for r, window in enumerate(indices):
-            partners.append(last if which[last[0]] != which[window] else other)
-            other = partners[-1]
-            last = int(window), [h[r] for h in reference_states]
-        regular = documents.regular[indices]
-        for name, layer in pairs:
-            x = as_numpy(hidden[id(models[name])][layer])
-            target = int(layer * depth / models[name].config.num_hidden_layers + 0.5)
-            y = reference_states[target]
-            if (name, layer) not in sums:
-                x_mean, y_mean = (a[regular].mean(axis=0, dtype=np.float64) for a in (x, y))
-                shifts.setdefault(target, np.tile(y_mean, len(ENDINGS)))
-                sums[name, layer] = SplitSums(x_mean, len(shifts[target]), len(test))
-            for tested_in, rows in _tested_together(test, indices):
-                of_rows = [
-                    _targets(documents, int(indices[r]), y[r], partners[r][0], partners[r][1][target]) for r in rows
-                ]
-                inputs = np.concatenate([x[r][regular[r]] for r in rows])
-                sums[name, layer].add(inputs, np.concatenate(of_rows) - shifts[target], tested_in)
-    for (name, layer), of_pair in sums.items():
-        check_finite(of_pair.total, f"hidden[{layer}] of {name} or its reference")
-    return sums
-
-
-def _targets(documents: Documents, document: int, states: np.ndarray, partner: int, others: np.ndarray) -> np.ndarray:
-    """Return the targets (t, 3 q) of the t regular tokens of a document, by ending: its own, another's in the same
-    places, another's in random order."""
-    same = states[documents.regular[document]]
-    other = others[documents.regular[partner]]
-    places = np.arange(len(same)) % len(other)
-    return np.hstack([same, other[places], other[np.random.default_rng([1, document]).permutation(places)]])
-
-
-def _regression_r2(sums: SplitSums, parts: Mapping[str, slice]) -> dict[str, list[float]]:
-    """Compute the mean R² of each split for the streams of the reference and their controls, by metric, without streams
-    that do not vary."""
-    r2: dict[str, list[float]] = defaultdict(list)
-    width = sums.q // len(ENDINGS)
-    for train, test in sums.pairs():
-        spread = np.minimum(train.spread(), test.spread())
-        with np.errstate(divide="ignore", invalid="ignore"):  # of targets that do not vary
-            of_columns = ridge_r2(train, test)
-        for i, ending in enumerate(ENDINGS):
-            for stream in STREAMS:
-                columns = np.arange(i * width, (i + 1) * width)[parts[stream]]
-                varies = columns[spread[columns] > CONSTANT * spread.max()]
-                if len(varies):
-                    r2[f"regression.{stream}{ending}"].append(float(of_columns[varies].mean()))
-    complete = {metric: values for metric, values in r2.items() if len(values) == len(sums.test)}
-    if len(complete) < len(ENDINGS) * len(STREAMS):
-        _log.warning("No regression onto a stream that does not vary; left: %s.", ", ".join(complete) or "none")
-    return complete
+ANALYSES = (
+    Analysis("probes", PLAIN, _probes, needs=("held_out",)),
+    Analysis("untrained probes", TRAINING, lambda s: _probes(s, untrained=True), needs=("held_out", "untrained")),
+)

@@ -27,6 +27,9 @@ UNIT = (0.0, 1.0)
 CORRELATION = (-1.0, 1.0)  # and a difference of two shares
 TWICE = (-2.0, 2.0)  # a difference of two correlations
 READ = (-0.25, 1.0)  # an R²: small ones lie on both sides of 0, and one below 0 tells no less than 0
+# Endings of names: of quantities corrected for small samples, and of stress on its two scales.
+CORRECTED = ("", ".corrected")
+SCALES = ("raw", "raw.corrected", "optimal", "optimal.corrected")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,7 @@ class Metric:
     name: label of an axis or a column. unit: unit of a value, "share" or "R²" for a pure number of that kind, "" for
     other pure numbers. part, index: meaning of these columns. counts: things that `n` counts. over: source of the
     record's interval. repeats: things that `index` counts where it repeats one quantity, "splits" or "documents".
-    method: heading in methods.md of the paragraph on how it is measured. seed: meaning of the column `seed`. range:
+    method: key of the paragraph on how it is measured (`metrics.methods`). seed: meaning of the column `seed`. range:
     least and largest possible value, by default those of the unit.
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from ..papers import bibtex
-from ..records.metrics import METHODS, metric
+from ..records.metrics import methods, metric
 from ..records.table import Point, effects, smallest_difference
 from . import schemes
 from .figure import Table, row
@@ -190,13 +190,13 @@ def summary(run: Run) -> list[str]:
 
 def words(run: Run) -> list[Markup]:
     """Paragraphs on the training, where there was one, then on every analysis that the run has records of, in the order
-    of `METHODS`."""
+    of `methods`."""
     ways = {metric(name).method for name in run.table.metrics}
     if _has(run, *_PASS):
         ways.add("pass")
     if any(r.metric.startswith("r2.") and (r.step == 0 or ".pca" in (r.part or "")) for r in run.records):
         ways.add("control")
-    measured = [escape(paragraph) for way, paragraphs in METHODS.items() if way in ways for paragraph in paragraphs]
+    measured = [escape(paragraph) for way, paragraphs in methods().items() if way in ways for paragraph in paragraphs]
     read = _READ.format(records=count(len(run.records), "record"))
     if not _has(run, "loss"):  # models that were trained elsewhere, and evaluated
         return [read, *measured]

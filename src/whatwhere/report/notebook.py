@@ -30,8 +30,8 @@ _NARROW = 330
 
 
 def dataframe(run: Runs) -> "pandas.DataFrame":
-    """The records of a run, one value a row (columns: `records.record.Record`; metrics: `records.metrics.METRICS`,
-    the page Metrics of the site).
+    """The records of a run, one value a row (columns: `records.record.Record`; metrics: the
+    page Metrics of the site).
 
     Args:
         run: folder of a study, geometry or spectra run, `heads` or an evaluation, or a record file; of several, a

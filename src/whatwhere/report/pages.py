@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..papers import bibtex
-from ..records.metrics import METHODS
+from ..records.metrics import methods
 from . import how, schemes
 from .explorer import ATTENTION_BUDGET, STUDY_BUDGET, ExplorerModel, load_explorer, pack
 from .figures import buys, corpus, shape
@@ -112,7 +112,7 @@ def geometry_page(run: Run) -> Page:
         lead=[(name if len(run.corpora) > 1 else "", sentences) for name, sentences in told.items()],
         how=how.section(
             run,
-            METHODS["corpora"],
+            methods()["corpora"],
             {"Run": made, "Settings": how.flat(given)},
             configs=configs,
             cite=[cite],
@@ -178,7 +178,7 @@ def spectra_page(run: Run) -> Page:
         summary=_spectra_summary(run, tables),
         caveats=_spectra_caveats(run, tables),
         lead=[("What came out", sentences)] if sentences else [],
-        how=how.section(run, METHODS["spectra"], {"Run": made}, cite=[("The measurements:", bibtex("lowdim"))]),
+        how=how.section(run, methods()["spectra"], {"Run": made}, cite=[("The measurements:", bibtex("lowdim"))]),
     )
 
 

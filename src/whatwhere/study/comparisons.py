@@ -7,7 +7,7 @@ import numpy as np
 
 from ..analysis.head_labels import term_names
 from ..analysis.passes import choose_documents
-from ..analysis.probes import regression_records
+from ..analysis.regressions import regression_records
 from ..analysis.texts import INDEX, repeated_text, save_texts
 from ..corpus import Windows, load_tokenizer
 from ..models.open import open_model

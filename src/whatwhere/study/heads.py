@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis import INSIDE, Analysis, AnalysisInput
+from ..analysis import INSIDE, Analysis, AnalysisInput, analyses_of
 from ..analysis.passes import choose_documents, read
 from ..analysis.texts import repeated_text, save_texts
 from ..analysis.who import RecordContext
@@ -125,7 +125,9 @@ def run_heads(
         chosen = choose_documents(held_out, documents)
         who = RecordContext(name, seed, out.name if out else "")
         with show_progress(name, progress) as show:
-            measured = measure(AnalysisInput(who, model, chosen, ablated=ablated, thorough=True, progress=show), INSIDE)
+            measured = measure(
+                AnalysisInput(who, model, chosen, ablated=ablated, thorough=True, progress=show), analyses_of(INSIDE)
+            )
         learning = learning_records(tokenizer, folder, who)
         result = {
             "model": str(folder),

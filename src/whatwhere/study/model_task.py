@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..analysis import ANALYSES, PLAIN, AnalysisInput
+from ..analysis import ANALYSES, PLAIN, AnalysisInput, analyses_of
 from ..analysis.passes import FEWEST_DOCUMENTS, choose_documents
 from ..analysis.who import RecordContext
 from ..corpus import Windows
@@ -93,7 +93,7 @@ def measure_model(task: ModelTask, windows: Windows, show: Show) -> None:
         ablated=task.ablation_documents,
         progress=lambda what, done, total: show(what, done, total, ""),
     )
-    measured = measure(subject, ANALYSES if task.inside else PLAIN)
+    measured = measure(subject, ANALYSES if task.inside else analyses_of(PLAIN))
     if untrained is None:
         measured.left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
     files = []

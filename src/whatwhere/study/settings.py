@@ -28,7 +28,8 @@ class StudyConfig(CorpusConfig, SchemeConfig):
     FREE: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
 
     models: list[str] = Field(
-        ["dstg", "ap", "rp", "rope"], description="presets to compare; more may be asked of a finished study; `all` stands for those not named before"
+        ["dstg", "ap", "rp", "rope"],
+        description="presets to compare; a finished study can gain more; `all` stands for those not named before",
     )
     size: str = "tiny"
     recipe: Literal["dstg", "tupe"] = Field(

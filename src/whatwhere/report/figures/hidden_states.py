@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...records.metrics import METRICS
 from ...records.table import Point, highest
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, row
@@ -93,7 +92,7 @@ def position(run: Run) -> Sequence[Line]:
 def _probe(name: str, *claims: str) -> Draw:
     metric = f"r2.{name}"
     (short, long) = TARGETS[name]
-    ceiling = f"{metric}.ceiling" if f"{metric}.ceiling" in METRICS else ""  # position alone gives a token's place
+    ceiling = "" if name == "token" else f"{metric}.ceiling"  # position alone gives a token's place
 
     @Curves(
         f"probe-{name}",

@@ -1,0 +1,97 @@
+"""The form that every analysis of a trained model has: what it reads, when it is done, and how it measures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..records.record import Record
+from ..run.files import Arrays
+from .passes import Documents, Reader, as_float64
+from .who import RecordContext
+
+# Stages, in their order: analyses of every model of a study; of a model and documents, in a study or in
+# `whatwhere heads`, those with a reader in one pass; of a training: its beginning, its checkpoints, its corpus.
+STAGES = PLAIN, INSIDE, TRAINING = "plain", "inside", "training"
+CONTROLS = 200  # documents that the untrained model reads
+SCORED = 16  # documents over which the spread of the scores is measured
+
+
+@dataclass(frozen=True, eq=False)
+class AnalysisInput:
+    """Model with the inputs of its analyses; an analysis runs where all inputs that it needs are there.
+
+    who: context of the records. held_out: windows to probe. documents: windows that the analyses of `INSIDE` read.
+    untrained: the model of step 0. run: folder (str or Path) of the training, with checkpoints.
+    corpus: `CorpusDistances` of the texts. Each of these may be None: the run has no such input.
+    probed, splits, components: documents, splits, components of `probe_records`.
+    ablated: number of documents whose loss is measured without parts of the model; 0: none.
+    thorough: True ablates blocks and heads by all kinds, which takes three times as long as removing alone.
+    progress: function that is called with (name of the analysis, steps done, steps in all).
+    """
+
+    who: RecordContext
+    model: Any
+    documents: Documents | None = None
+    held_out: Any = None
+    untrained: Any = None
+    run: Any = None
+    corpus: Any = None
+    probed: int = 500
+    splits: int = 5
+    components: Sequence[int] = ()
+    ablated: int = 32
+    thorough: bool = False
+    progress: Callable[[str, int, int], None] | None = None
+
+    @property
+    def terms(self) -> bool:
+        """True if the scores of the model are a sum of named terms, as in the encoders of this package."""
+        return hasattr(self.model, "inspecting")
+
+    @property
+    def loss(self) -> bool:
+        """True if the run asks for the loss of documents and the model has one."""
+        return bool(self.terms and hasattr(self.model, "head") and self.ablated)
+
+    @property
+    def table(self) -> Any:
+        """Position table (rows, width) in float64, or None."""
+        table = self.model.position_table()
+        return None if table is None else as_float64(table)
+
+    def has(self, needs: Sequence[str]) -> bool:
+        """Tell if all named inputs are there."""
+        return all((value := getattr(self, name)) is not None and value is not False for name in needs)
+
+    def some(self, most: int | None = None) -> Documents:
+        """Return the documents, or `most` of them, evenly spaced."""
+        assert self.documents is not None
+        count = len(self.documents) if most is None else min(most, len(self.documents))
+        return self.documents.rows(np.arange(count) * len(self.documents) // count)
+
+    def show(self, what: str) -> Callable[[int, int], None] | None:
+        """Return a function by which a part of an analysis reports its progress, or None."""
+        return None if self.progress is None else partial(self.progress, what)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Analysis of a model: a reader of the shared pass of the documents, or a function of the inputs; with both, the
+    reader is for models whose scores are a sum of named terms and the function for all others.
+
+    name: its name in `left_out`. stage: when it is done, one of `STAGES`. reader: function that makes a reader for
+    the model. measure: function that returns records, or records and arrays. needs: attributes of the input without
+    which it does not run. arrays: beginning of the name of its file of arrays. optional: True if a ValueError means
+    that the model has nothing of the kind, which `left_out` then reports; elsewhere it is an error.
+    """
+
+    name: str
+    stage: str
+    measure: Callable[[AnalysisInput], list[Record] | tuple[list[Record], Arrays]] | None = None
+    reader: Callable[[Any], Reader] | None = None
+    needs: tuple[str, ...] = ("documents",)
+    arrays: str = ""
+    optional: bool = False

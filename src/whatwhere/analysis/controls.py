@@ -1,0 +1,25 @@
+"""Controls: the analyses of states, scores and ablations on the model before its training."""
+
+from ..records.record import Record
+from .ablation import KINDS, ablation_records
+from .analyses import CONTROLS, SCORED, TRAINING, Analysis, AnalysisInput
+from .hidden import PositionVariance, SentenceMaps
+from .passes import read
+from .patterns import score_records
+
+
+def control_records(s: AnalysisInput) -> list[Record]:
+    """Measure the untrained model, whose words and table alone produce some of each quantity."""
+    start = s.who.at(0)
+    sentences = SentenceMaps(s.untrained)
+    variance = PositionVariance(s.untrained)
+    read(s.untrained, s.some(CONTROLS), [sentences, variance])
+    scores = score_records(s.untrained, s.some(SCORED), start)
+    worth: list[Record] = []
+    if s.loss:
+        worth = ablation_records(s.untrained, s.some(min(s.ablated, SCORED)), start, kinds=KINDS[:1], by=("all",))
+    removed = [r for r in worth if r.metric != "ablation.loss"]
+    return sentences.records(start) + variance.records(start) + scores + removed
+
+
+ANALYSES = (Analysis("untrained", TRAINING, control_records, needs=("documents", "untrained")),)
