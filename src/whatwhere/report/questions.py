@@ -1,29 +1,25 @@
-"""What each kind of page asks: questions in their order, each with what leads to its answer, its figures and tables."""
+"""What each kind of page asks: questions in their order, each with what leads to its answer.
+
+The figures of a question stand in `FIGURES`, `MORE` and `TABLES` at the end of the files that it names.
+"""
 
 import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 from .figures import (
-    attention_maps as attention,
-)
-from .figures import (
+    attention_maps,
     buys,
     corpus,
     downstream,
     fits,
+    head_map,
+    hidden_states,
     longer,
     shape,
-)
-from .figures import (
-    head_map as heads,
-)
-from .figures import (
-    hidden_states as states,
-)
-from .figures import (
-    table_shapes as spectra,
+    table_shapes,
 )
 from .folder import Run
 from .page import Section
@@ -50,99 +46,105 @@ def _held(run: Run, records: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Question:
-    """A section: a question, what leads to its answer, what is drawn and listed; its fields as in `Section`."""
+    """Section of a page: a question, what leads to its answer, what is drawn and listed; its fields as in `Section`.
 
+    kind: page that asks it. files: modules whose figures and tables answer it, in their order.
+    """
+
+    kind: str
     id: str
     title: str
     intro: str
-    figures: Sequence[Draw] = ()
-    tables: Sequence[Draw] = ()
+    files: Sequence[ModuleType]
     short: str = ""
-    more: Sequence[Draw] = ()
     folded: bool = False
 
+    def draws(self, name: str) -> list[Draw]:
+        """Return the functions that `FIGURES`, `MORE` or `TABLES` of the files list for this question."""
+        return [draw for file in self.files for draw in getattr(file, name, {}).get(f"{self.kind}.{self.id}", ())]
+
     def section(self, run: Run, above: str = "") -> Section:
-        """The section of a run; `above`: the figure that stands on the first screen. Of a run in which nothing was
-        learned only the losses stand open."""
+        """Return the section of a run; `above`: the figure that stands on the first screen. Of a run in which nothing
+        was learned only the losses stand open."""
         folded = self.folded or (self.id != "learning" and 0 < len(run.stuck) == len(run.models))
-        figures, more = ([f for f in drawn(run, *draws) if f.id != above] for draws in (self.figures, self.more))
-        return Section(self.id, self.title, self.intro, figures, drawn(run, *self.tables), self.short, more, folded)
+        figures = [f for f in drawn(run, *self.draws("FIGURES")) if f.id != above]
+        more = [f for f in drawn(run, *self.draws("MORE")) if f.id != above]
+        tables = drawn(run, *self.draws("TABLES"))
+        return Section(self.id, self.title, self.intro, figures, tables, self.short, more, folded)
 
 
 STUDY = (
     Question(
+        "study",
         "learning",
         "How fast does each learn?",
         "All models see the same batches with the same masks, so their losses can be compared step by step.",
-        [buys.loss, buys.convergence],
+        (buys,),
         short="Learning",
     ),
     Question(
+        "study",
         "heads",
         "Who does the work in attention?",
         "The scores of attention are a sum of terms. What becomes of the attention, or of the loss, when one is taken "
         "away says which head goes by meaning, by absolute or by relative position.",
-        [heads.taxonomy, heads.ablation, attention.neighbours],
+        (
+            head_map,
+            attention_maps,
+        ),
         short="Attention",
-        more=[heads.by_layer, heads.by_head, *attention.LOOKS_AT],
     ),
     Question(
+        "study",
         "shape",
         "What shape does position take?",
         "A position table is a list of vectors, one a position; its principal components show what training made of "
         "it.",
-        [shape.table_map, shape.spectrum, states.variance],
+        (
+            shape,
+            hidden_states,
+        ),
         short="Shape",
-        more=shape.MORE,
     ),
     Question(
+        "study",
         "structure",
         "What structure does it know?",
         "Sentences and lines are structure that needs no labels. A linear probe reads where a token stands, in its "
         "document and in its sentence: R² of 1 is a perfect reading, 0 no better than the mean.",
-        [states.probes, states.sentences],
+        (hidden_states,),
         short="Structure",
-        more=[states.components, states.shift, states.others],
     ),
     Question(
+        "study",
         "downstream",
         "What are they good for?",
         "Each encoder is held against tasks with labels or against grammar, and with `--untrained` beside it the same "
         "encoder with weights drawn anew: what pre-training gave is the difference.",
-        [
-            downstream.ranks,
-            downstream.glue,
-            downstream.courses,
-            downstream.answers,
-            downstream.read_off,
-            downstream.streams,
-            downstream.layers,
-            downstream.grammar,
-            downstream.fields,
-            downstream.vectors,
-            downstream.types,
-        ],
+        (downstream,),
         short="Tasks",
-        more=[downstream.gains, downstream.phenomena],
     ),
     Question(
+        "study",
         "longer",
         "What happens beyond the training length?",
         "A table of positions ends where the training did; here it is continued in several ways, and rotations are "
         "slowed down. What costs nothing is to read a long text in pieces as long as those of the training: a way is "
         "worth taking where it is better than that.",
-        [longer.gain, longer.loss, longer.copies],
+        (longer,),
         short="Length",
-        more=[longer.drift, longer.probes],
     ),
     Question(
+        "study",
         "corpus",
         "What does the corpus say?",
         "Before any model: how far the words at one position differ from those at another. Where they hardly do, a "
         "text gives a position table little to learn; the stress says how well a table's distances follow those of the "
         "text. Positions count from the start of a document, special tokens left out.",
-        [fits.of_study],
-        [corpus.overview],
+        (
+            fits,
+            corpus,
+        ),
         short="Corpus",
         folded=True,
     ),
@@ -150,70 +152,84 @@ STUDY = (
 
 GEOMETRY = (
     Question(
+        "geometry",
         "support",
         "What is counted?",
         "A position that few documents reach is counted on few tokens, and its distances are mostly noise.",
-        [corpus.support],
-        [corpus.overview],
+        (corpus,),
     ),
     Question(
+        "geometry",
         "distances",
         "How far apart?",
         "Two positions are close if the same tokens stand there equally often.",
-        [corpus.matrix, corpus.between],
+        (corpus,),
     ),
     Question(
+        "geometry",
         "shape",
         "What shape?",
         "Distances can be drawn as points in space. Few components hold most of a simple shape; noise needs a "
         "component of its own for every position.",
-        [corpus.maps_of, corpus.spectrum],
+        (corpus,),
     ),
     Question(
+        "geometry",
         "fit",
         "Which encoding fits?",
         "A position encoding also puts positions at distances from each other. Here these are held against the "
         "distances of the corpus.",
-        [fits.stress, fits.scatter, fits.held_out, fits.dimensions, fits.violations],
-        [fits.correlations, fits.parameters],
+        (fits,),
     ),
     Question(
+        "geometry",
         "training",
         "Over training",
         "Position tables of models at their kept checkpoints.",
-        [corpus.separations],
-        [corpus.hypotheses],
+        (corpus,),
     ),
 )
 
 SPECTRA = (
     Question(
+        "spectra",
         "dimensions",
         "How many dimensions does it use?",
         "Principal components in the order of their variance. Few hold most of a table of learned positions; words "
         "need many.",
-        [spectra.shares, shape.spectrum],
-        [spectra.table],
+        (
+            table_shapes,
+            shape,
+        ),
     ),
     Question(
+        "spectra",
         "path",
         "What path do positions take?",
         "From the first position to the last, the vectors of a learned table draw a curve. Seen along single "
         "components it is a wave, seen along two an arc or a circle.",
-        [shape.table_map, spectra.rotations, spectra.scores, spectra.all_scores],
+        (
+            shape,
+            table_shapes,
+        ),
     ),
     Question(
+        "spectra",
         "waves",
         "How fast does it vary?",
         "The same scores, taken apart into waves along the positions: cosines of half waves, and Fourier's whole "
         "turns.",
-        [shape.frequencies, spectra.magnitudes, spectra.component_magnitudes],
+        (
+            shape,
+            table_shapes,
+        ),
     ),
     Question(
+        "spectra",
         "distance",
         "Does distance alone count?",
         "If the inner product of two positions depends on their distance alone, the matrix of all inner products has "
         "equal entries along every diagonal.",
-        [spectra.equivariance, spectra.first, spectra.products],
+        (table_shapes,),
     ),
 )

@@ -242,4 +242,14 @@ def patterns(run: Run) -> Iterator[Row]:
                 yield Row(name, {"": point}, model, colour="untied")
 
 
-LOOKS_AT = (profile, looks, correlations, patterns)
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {"study.heads": (neighbours,)}
+# Figures that few ask for, folded.
+MORE = {
+    "study.heads": (
+        profile,
+        looks,
+        correlations,
+        patterns,
+    )
+}

@@ -178,3 +178,12 @@ def costs(run: Run) -> Table | None:
     rows = [list(compress(row, shown)) for row in rows]
     records = ("loss: part", "accuracy: part", *(metric for metric, _ in kinds.values()))
     return Table.of("costs", caption, list(compress(columns, shown)), rows, *records)
+
+
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {
+    "study.learning": (
+        loss,
+        convergence,
+    )
+}

@@ -352,3 +352,20 @@ def separations(run: Run) -> Figure | None:
     """The position tables of models over training, held against corpora."""
     drawn = separation(run)
     return drawn and renamed(drawn, "separation")
+
+
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {
+    "geometry.support": (support,),
+    "geometry.distances": (
+        matrix,
+        between,
+    ),
+    "geometry.shape": (
+        maps_of,
+        spectrum,
+    ),
+    "geometry.training": (separations,),
+}
+# Tables of each question.
+TABLES = {"study.corpus": (overview,), "geometry.support": (overview,), "geometry.training": (hypotheses,)}

@@ -352,3 +352,28 @@ def phenomena(run: Run) -> Iterator[Row]:
     for name in run.table.distinct("part", "holmes.phenomenon"):
         field, _, phenomenon = str(name).partition(": ")
         yield from _rows(run, "holmes.phenomenon", name, HOLMES_PHENOMENA, panel=field, group=phenomenon)
+
+
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {
+    "study.downstream": (
+        ranks,
+        glue,
+        courses,
+        answers,
+        read_off,
+        streams,
+        layers,
+        grammar,
+        fields,
+        vectors,
+        types,
+    )
+}
+# Figures that few ask for, folded.
+MORE = {
+    "study.downstream": (
+        gains,
+        phenomena,
+    )
+}

@@ -367,3 +367,23 @@ def parameters(run: Run) -> Table | None:
 def of_study(run: Run) -> list[Figure]:
     """Distances, their map and the stress of every table against the corpus of a study."""
     return [renamed(f, f"{CORPUS}-{f.id}") for f in (matrix(run), maps_of(run), stress(run)) if f]
+
+
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {
+    "study.corpus": (of_study,),
+    "geometry.fit": (
+        stress,
+        scatter,
+        held_out,
+        dimensions,
+        violations,
+    ),
+}
+# Tables of each question.
+TABLES = {
+    "geometry.fit": (
+        correlations,
+        parameters,
+    )
+}

@@ -417,3 +417,19 @@ def by_head(run: Run) -> Iterator[Dot]:
                 text = f"<b>{plain(model)}</b>, {where(at)}<br>{plain(short(term))} left out: {values}"
                 cells = [*row(model, seed, *at, short(term), kl[at]), *measured(rise[at], 5), *row(rise[at].n)]
                 yield Dot(kl[at], rise[at], model, short(term), colour(term), text, cells)
+
+
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {
+    "study.heads": (
+        taxonomy,
+        ablation,
+    )
+}
+# Figures that few ask for, folded.
+MORE = {
+    "study.heads": (
+        by_layer,
+        by_head,
+    )
+}

@@ -418,3 +418,21 @@ def others(run: Run) -> list[Figure]:
     references = sorted([*known, *sorted(parts - {*known})], key=lambda m: m != run.named("dstg"))
     regressions = [regression(run, m, i) for i, m in enumerate(references)]
     return [f for f in (*_documents(run), *regressions) if f]
+
+
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {
+    "study.shape": (variance,),
+    "study.structure": (
+        probes,
+        sentences,
+    ),
+}
+# Figures that few ask for, folded.
+MORE = {
+    "study.structure": (
+        components,
+        shift,
+        others,
+    )
+}

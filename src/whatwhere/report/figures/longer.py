@@ -190,3 +190,20 @@ def probes(run: Run) -> Iterator[Line]:
     """Linear probes of the position of tokens that stand beyond the trained length, trained on others there."""
     for model in run.models:
         yield from _lines(run, model, "length.r2.token", by="layer")
+
+
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {
+    "study.longer": (
+        gain,
+        loss,
+        copies,
+    )
+}
+# Figures that few ask for, folded.
+MORE = {
+    "study.longer": (
+        drift,
+        probes,
+    )
+}

@@ -366,4 +366,25 @@ def separation(run: Run) -> Iterator[Line]:
 
 
 # What few ask: frequencies, flatness of states, stress of states and behind M, tables over training.
-MORE = (frequencies, flat, centres, projected, separation)
+
+
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {
+    "study.shape": (
+        table_map,
+        spectrum,
+    ),
+    "spectra.dimensions": (spectrum,),
+    "spectra.path": (table_map,),
+    "spectra.waves": (frequencies,),
+}
+# Figures that few ask for, folded.
+MORE = {
+    "study.shape": (
+        frequencies,
+        flat,
+        centres,
+        projected,
+        separation,
+    )
+}

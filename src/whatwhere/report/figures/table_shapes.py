@@ -387,3 +387,25 @@ def sentence(run: Run, model: str) -> str:
     if named := alone(run, model):
         sentences.append(f"Standing alone: {named}.")
     return " ".join(sentences)
+
+
+# Figures of each question, in their order (`report.questions`).
+FIGURES = {
+    "spectra.dimensions": (shares,),
+    "spectra.path": (
+        rotations,
+        scores,
+        all_scores,
+    ),
+    "spectra.waves": (
+        magnitudes,
+        component_magnitudes,
+    ),
+    "spectra.distance": (
+        equivariance,
+        first,
+        products,
+    ),
+}
+# Tables of each question.
+TABLES = {"spectra.dimensions": (table,)}
