@@ -305,6 +305,18 @@ CASES = {
         0.8,
         (0.5, 0.1),
     ),
+    "dstg-relative-looks-near": Case(
+        lambda v, h: [
+            one("dstg", "reach.even", 40.0),
+            *(
+                one("dstg", "reach.mean", x, h, part=t)
+                for t, x in (("semantic", 38.0), ("absolute", 30.0), ("relative", v))
+            ),
+        ],
+        12.0,
+        33.0,
+        (30.0, 2.0),
+    ),
     "dstg-retrieval-heads": Case(
         lambda v, h: heads("attention.retrieval", [0.01, v, 0.0, 0.0], h, part="semantic"), 0.4, 0.02, (0.1, 0.03)
     ),

@@ -170,6 +170,21 @@ def local_records(study: str, model: str, seed: int | None) -> list[Record]:
     return records
 
 
+def reach_records(study: str, model: str, seed: int | None, layers: int) -> list[Record]:
+    """Distances over which attention looks: a near relative term, a far absolute one."""
+    rng = np.random.default_rng(11 + len(model) + (seed or 0))
+    place = {"study": study, "model": model, "seed": seed, "n": 64, "unit": "tokens"}
+    far = {"semantic": 38.0, "absolute": 33.0, "relative": 12.0, "mixed": 25.0, "total": 20.0}
+    records = [Record(metric="reach.even", value=41.3, **place)]
+    for part in (*terms(model), "total"):
+        records.append(Record(metric="reach.mean", part=part, **place, **_bounded(rng, far[part], 0.3)))
+        for layer, head in np.ndindex(layers, HEADS):
+            here = far[part] * (0.8 + 0.4 * float(rng.random()))
+            where = place | {"layer": layer + 1, "head": head, "part": part}
+            records.append(Record(metric="reach", **where, **_bounded(rng, here, 0.3)))
+    return records
+
+
 def hidden_records(study: str, model: str, seed: int | None, layers: int) -> list[Record]:
     """Flatness and separation of sentences by layer and part."""
     rng = np.random.default_rng(5 + len(model) + (seed or 0))
@@ -237,6 +252,7 @@ def inside(study: Run, layers: int | None = None) -> Run:
         for seed in study.seeds:
             records += head_records(study.name, model, seed, depth) + attention_records(study.name, model, seed, depth)
             records += hidden_records(study.name, model, seed, depth) + local_records(study.name, model, seed)
+            records += reach_records(study.name, model, seed, depth)
             held |= arrays(model, seed, depth)
     both: Mapping[str, dict[str, np.ndarray]] = dict(study.arrays) | held
     return replace(study, records=records, arrays=both)

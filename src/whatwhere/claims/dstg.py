@@ -492,6 +492,15 @@ def dstg_relative_least_needed(e: Evidence) -> Measured:
     return relative <= semantic, relative <= absolute
 
 
+@claim('DSTG section 4 (3): "a localized support mechanism" (no number printed)', "dstg", unit="tokens")
+def dstg_relative_looks_near(e: Evidence) -> Measured:
+    """The relative term looks over the shortest distances.
+    Mean distance over which attention by the relative term alone looks, mean over all heads, is below that by the
+    semantic term alone, that by the absolute term alone, and that of equal attention; the first is shown."""
+    relative, semantic, absolute = (e.value("reach.mean", part=term) for term in ("relative", "semantic", "absolute"))
+    return relative <= semantic, relative <= absolute, relative <= e.value("reach.even")
+
+
 @claim("DSTG section 4 (3), figure 3: heads 3 and 6 of the last layer (no number printed)", "dstg")
 def dstg_retrieval_heads(e: Evidence) -> Measured:
     """Semantic attention of some heads finds repeated text.

@@ -15,6 +15,7 @@ from ..forms.curves import LEVEL, MOST, Curves, Line
 from ..forms.form import drawn, sample
 from ..forms.maps import Maps, heatmap, thinned
 from ..forms.rows import Row, Rows
+from ..numbers import number
 from ..titles import best, claimed, mark, of_story, share, story
 from .head_map import TOTAL, colour, heads, in_order, parts_of, seeds_of, short, where
 
@@ -184,6 +185,34 @@ def neighbours(run: Run) -> Iterator[Line]:
             yield Line({0: even}, "even", kind=LEVEL, panel=model)
 
 
+def _of_all_heads(run: Run, lines: object) -> str:
+    model = next((m for m in run.models if len(run.table.distinct("part", "reach.mean", m)) > 2), "")
+    if not model:
+        return "Mean distance that attention looks over, by layer"
+    ends = {part: run.table.point("reach.mean", model, part=part) for part in parts_of(run, "reach.mean", model)}
+    shown = [f"{short(part)} {number(p.value, p.low, p.high)}" for part, p in ends.items() if p and part != TOTAL]
+    return f"`{model}` looks over so many tokens by each term alone: {', '.join(shown)}"
+
+
+@Curves(
+    "reach",
+    "Mean distance that attention looks over, by layer",
+    _of_all_heads,
+    y=Axis("distance in tokens", include=(0,)),
+    columns=("Model", "Term"),
+    records=("reach: part, layer, head", "reach.mean: part", "reach.even"),
+)
+def reach(run: Run) -> Iterator[Line]:
+    """Mean distance in tokens from a token to those that it looks at, mean over the heads of a layer, each term under a
+    softmax of its own; even: what equal attention to all tokens would give."""
+    for model in run.models:
+        for term in parts_of(run, "reach", model):
+            points = run.table.points("reach", model, by="layer", part=term, head=ANY)
+            yield Line(points, model, short(term), colour(term), panel=model)
+        if even := run.table.point("reach.even", model):
+            yield Line({1: even}, "even", kind=LEVEL, panel=model)
+
+
 @Maps(
     "correlations",
     "Variance of the four parts of the first block's scores, by head",
@@ -247,6 +276,7 @@ FIGURES = {"study.heads": (neighbours,)}
 # Figures that few ask for, folded.
 MORE = {
     "study.heads": (
+        reach,
         profile,
         looks,
         correlations,

@@ -1,0 +1,113 @@
+"""Reach of attention: the mean distance over which each head looks, by each term of its scores alone and by their sum.
+
+DSTG section 4 (3) calls the relative bias "a localized support mechanism" of the semantic heads and shows one text
+(figure 3). Here is how far attention by each term alone looks, over many texts, beside what equal attention gives.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..records.metric import NOT_NEGATIVE, TERM, Metric
+from ..records.metrics import add_metrics
+from ..records.record import Record
+from .analyses import INSIDE, Analysis
+from .attention_weights import TOTAL, WeightReader, Weights
+from .passes import Batch, Documents, Progress, read
+from .who import RecordContext
+
+READ_DOCUMENTS = 64  # that the reach is measured on
+EVEN = "even"
+
+add_metrics(
+    {
+        "reach": Metric(name="mean distance", unit="tokens", part=TERM, method="reach", range=NOT_NEGATIVE),
+        "reach.mean": Metric(
+            name="mean distance over all heads", unit="tokens", part=TERM, method="reach", range=NOT_NEGATIVE
+        ),
+        "reach.even": Metric(name="mean distance by equal weights", unit="tokens", method="reach", range=NOT_NEGATIVE),
+    },
+    methods={
+        "reach": """
+The reach of a head is the mean distance in tokens from a regular token to the regular tokens that it looks at, weighted
+by a softmax of one term of the scores alone, or of their sum. Special tokens are left out as keys, for where they stand
+says nothing, and the weights of the others are scaled to one. Equal weights have a reach of a third of the text.
+""",
+    },
+)
+
+
+class ReachReader(WeightReader):
+    """Reader of the mean distance that attention looks over, for every block, head and term, in tokens.
+
+    Records: `reach`, the mean over documents of the mean over their regular queries i of Σ_j p_ij |i - j| ÷ Σ_j p_ij
+    over regular keys j; `reach.mean`, its mean over all heads; `reach.even`, the same for equal weights. Queries whose
+    weight on regular keys is 0 in float32 are left out.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.heads = int(model.config.num_attention_heads)
+
+    def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
+        regular = batch.regular
+        self.keep((block, part), batch, mean_distance(weights.values, regular))
+        if block == 0 and part == TOTAL:
+            equal = torch.ones_like(weights.values[:1, :1])
+            if weights.allowed is not None:
+                equal = equal * weights.allowed
+            self.keep(EVEN, batch, mean_distance(equal, regular)[:, 0])
+
+    def records(self, who: RecordContext) -> list[Record]:
+        values, places = self.places()  # (documents, places, h)
+        of_places = [part for _, part in places["layer", "part"]]
+        parts = list(dict.fromkeys(of_places))
+        means = np.stack([values[:, np.equal(of_places, part)].mean((1, 2)) for part in parts], axis=1)
+        even = self.values[EVEN]
+        return [
+            *who.records("reach", self.mean(values), {**places, "head": range(self.heads)}, n=self.count(values)),
+            *who.records("reach.mean", self.mean(means), {"part": parts}, n=self.count(means)),
+            *who.records("reach.even", self.mean(even), {}, n=self.count(even)),
+        ]
+
+
+def mean_distance(weights: Tensor, regular: Tensor) -> Tensor:
+    """Compute the mean distance from each regular token to the regular tokens by their weights, averaged over the
+    tokens: (b, h) in tokens; nan for a document without a regular token whose weights on them are above 0.
+
+    weights: (b or 1, h, n, n), not negative. regular: (b, n).
+    """
+    n = regular.shape[1]
+    places = torch.arange(n, device=weights.device, dtype=weights.dtype)
+    distance = (places[:, None] - places).abs()
+    keys = regular.to(weights.dtype)
+    of_query = []
+    for values in (weights * distance, weights):
+        of_query.append(torch.einsum("bhij,bj->bhi", values.expand(len(keys), -1, -1, -1), keys))
+    summed, whole = of_query
+    counts = regular[:, None] & (whole > 0)
+    ratio = torch.where(counts, summed / whole, 0.0)
+    return ratio.sum(-1).double() / counts.sum(-1)
+
+
+def reach_records(model: Any, documents: Documents, who: RecordContext, progress: Progress = None) -> list[Record]:
+    """Measure the reach of every head by every term (see `ReachReader`) on up to `READ_DOCUMENTS` documents.
+
+    Raises:
+        ValueError: the model's scores are no sum of named terms.
+    """
+    reader = ReachReader(model)
+    read(model, documents, [reader], progress=progress)
+    return reader.records(who)
+
+
+ANALYSES = (
+    Analysis(
+        "reach",
+        INSIDE,
+        lambda s: reach_records(s.model, s.some(READ_DOCUMENTS), s.who, s.show("reach")),
+        needs=("documents", "terms"),
+    ),
+)
