@@ -139,7 +139,14 @@ class StrictConfig(BaseModel):
         if name not in run.names():
             self.save_in(run, name)
             return self
-        saved = self.of_run(run, name)
+        return self.resume(self.of_run(run, name), run, free)
+
+    def resume(self, saved: Self, run: RunFolder, free: Iterable[str] = ()) -> Self:
+        """Return the settings that a run goes on with, as `bind`, where the ones in its folder are read already.
+
+        Raises:
+            ValueError: a key that binds differs.
+        """
         chosen = {*self.FREE, *free}
         before = saved.model_dump()
         for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in self.given()):

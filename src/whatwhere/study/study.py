@@ -205,7 +205,7 @@ def _resumed(run: RunFolder, config: StudyConfig) -> StudyConfig:
         "variants": {**before.variants, **config.variants},
         "widths": {**before.widths, **config.widths},
     }
-    return config.bind(run, CONFIG).model_copy(update=grown)
+    return config.resume(before, run).model_copy(update=grown)
 
 
 def _refuse_losses(run: RunFolder, before: StudyConfig, now: StudyConfig) -> None:
