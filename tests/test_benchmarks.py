@@ -76,13 +76,17 @@ def test_command_refuses_what_it_does_not_know(main, capsys):
     assert "--out" in capsys.readouterr().err
 
 
-def test_every_other_part_runs(main, tmp_path):
-    parts = ["study", "busy", "presets", "peers", "inference", "packing", "tuning", "windows", "counts", "mds"]
+# Parts that start processes or train several models take most of a minute.
+LONG = [pytest.param(part, marks=pytest.mark.slow) for part in ("study", "busy", "peers", "inference", "tuning")]
+
+
+@pytest.mark.parametrize("parts", ["presets,packing,windows,counts,mds", *LONG])
+def test_every_other_part_runs(parts, main, tmp_path):
     corpus = tmp_path / "texts.jsonl"
     texts = [" ".join(f"word{(i * k) % 97}" for k in range(20 + 3 * i)) for i in range(60)]
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    main(["--micro", "--only", ",".join(parts), "--corpus", str(corpus), "--out", str(tmp_path)])
-    check(tmp_path, parts)
+    main(["--micro", "--only", parts, "--corpus", str(corpus), "--out", str(tmp_path)])
+    check(tmp_path, parts.split(","))
 
 
 @pytest.mark.parametrize("presets", [["nope", "tupe-r"], pytest.param(None, marks=pytest.mark.slow)], ids=str)
