@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import re
+import shutil
 from collections import Counter
 from threading import Timer
 
@@ -52,10 +53,17 @@ def arguments(tmp_path_factory):
     return ("study", "--config", str(path.with_suffix(".yaml")), "--json")
 
 
-def test_killed_study_goes_on_to_the_same_records(arguments, tmp_path):
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    done = whatwhere(*arguments, "--out", str(whole))
+@pytest.fixture(scope="module")
+def finished(arguments, tmp_path_factory):
+    """A whole study of two models, and what its command printed; tests that change it take a copy."""
+    out = tmp_path_factory.mktemp("finished") / "whole"
+    done = whatwhere(*arguments, "--out", str(out))
     assert done.returncode == 0, done.stderr[-2000:]
+    return out, done
+
+
+def test_killed_study_goes_on_to_the_same_records(arguments, finished, tmp_path):
+    (whole, done), broken = finished, tmp_path / "broken"
     assert json.loads(done.stdout)["report"] == str(whole / "report.html")
     ended = {p.parent: json.loads(p.read_text())["validation_loss"] for p in whole.glob("models/*/*/training.json")}
     lowest = min(ended, key=lambda model: ended[model])
@@ -156,9 +164,8 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
     assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
 
 
-def test_several_processes_do_a_model_each_and_the_last_writes_the_report(arguments, tmp_path):
-    one, shared = tmp_path / "one", tmp_path / "shared"
-    assert whatwhere(*arguments, "--out", str(one)).returncode == 0
+def test_several_processes_do_a_model_each_and_the_last_writes_the_report(arguments, finished, tmp_path):
+    (one, _), shared = finished, tmp_path / "shared"
     first, second = (
         fork_server.command(*arguments, "--out", str(shared), "--only", f"{name}/0") for name in ("dstg", "rope")
     )
@@ -281,11 +288,10 @@ def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch)
     assert [m["name"] for m in began["models"]] == ["dstg"] and len(ended["models"]) == ended["planned"] == 2
 
 
-def test_weights_that_are_not_as_trained_are_not_measured(arguments, tmp_path):
+def test_weights_that_are_not_as_trained_are_not_measured(arguments, finished, tmp_path):
     # Status 0 and other numbers: a study opened models and checkpoints without a look at their hashes.
-    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3})
-    out = tmp_path / "s"
-    run_study(config, out, progress=False)
+    config = StudyConfig.load(arguments[2])
+    out = shutil.copytree(finished[0], tmp_path / "whole")
     for name, gone in (
         ("models/rope/seed-0/model.safetensors", "between-seed-0.parquet"),
         ("models/rope/seed-0/checkpoints/step-0/model.safetensors", "models/rope/seed-0/records.parquet"),
