@@ -57,7 +57,7 @@ docs: $(READY)
 
 # The wheel in an environment of its own, by the tutorial; then with an extra.
 wheel: $(READY)
-	cd $(ROOT) && PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python tests/wheel.py --extra onnx
+	cd $(ROOT) && PYTHONPATH=tests/factories OMP_NUM_THREADS=1 $(BIN)/python tests/wheel.py --extra onnx
 
 # The default tests at both ends of what docs/install.md supports, each in an environment of its own; needs the index.
 # At the oldest two benchmarks fail, whose ModernBERT needs a newer transformers: `make -k ends` goes on to the newest.

@@ -30,6 +30,7 @@ gone       the same with the file gone.
 malformed  the cases of tests/test_malformed*.py, counted in a table of their own.
 """
 
+import factories_path  # isort: skip  # noqa: F401
 import argparse
 import os
 import random

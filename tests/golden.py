@@ -7,6 +7,7 @@ The hashes are the same on every processor: OPENBLAS_CORETYPE=Prescott NPY_DISAB
 ATEN_CPU_CAPABILITY=default must give the same files as a new processor.
 """
 
+import factories_path  # isort: skip  # noqa: F401
 import hashlib
 import json
 import sys

@@ -6,6 +6,7 @@ change, `python tests/study_records.py AFTER`, `diff -r BEFORE AFTER`. Values de
 digits, so that none are kept in the repository. About half a minute.
 """
 
+import factories_path  # isort: skip  # noqa: F401
 import json
 import sys
 import tempfile

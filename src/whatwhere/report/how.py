@@ -30,8 +30,8 @@ _SIZES = {
 }
 _TRAINED = Markup(
     "The corpus is cut into windows; training and held-out windows come from different documents. All models are "
-    "trained by masked-language modelling on the same batches in the same order, with the same masks where their recipes "
-    "mask alike. "
+    "trained by masked-language modelling on the same batches in the same order, with the same masks where their "
+    "recipes mask alike. "
 )
 _READ = Markup(
     "Every figure of this page is read from one file of {records}, maps and texts from the arrays beside it; the fold "

@@ -8,7 +8,7 @@ from scripts import module_of
 
 from whatwhere.run.files import read_json, write_json
 
-SCRIPT = Path(__file__).parents[1] / "docs/results/ship.py"
+SCRIPT = Path(__file__).parents[2] / "docs/results/ship.py"
 
 
 def make_reference(out: Path, work: Path, name: str = "made-tiny", **options: Any) -> Path:
