@@ -160,6 +160,22 @@ def test_a_row_is_what_the_tokenizer_makes_of_the_pair(tokenizer):
     assert batch["attention_mask"].all() and len(batches) == 1
 
 
+@both
+@pytest.mark.parametrize("stride", [5, 200])
+def test_windows_are_the_overflow_of_the_tokenizer(tokenizer, stride):
+    paragraph = ODD * 12
+    batches = SpanBatches(asked(paragraph, (0, "naïve")), tokenizer, 48, stride, types=True)
+    room = 48 - int(batches.heads[0]) - 1  # [SEP] at the end
+    step = min(stride, room // 2)
+    how = {"truncation": "only_second", "max_length": 48, "stride": room - step, "return_overflowing_tokens": True}
+    expected = tokenizer("What stands here?", paragraph, return_token_type_ids=True, **how)
+    assert len(batches) == len(expected["input_ids"]) > 3
+    for window in range(len(batches)):
+        row = batches._collate([(0, window)])
+        assert row["input_ids"][0].tolist() == expected["input_ids"][window]
+        assert row["token_type_ids"][0].tolist() == expected["token_type_ids"][window]
+
+
 PIECES = st.one_of(st.sampled_from(ODD.split(" ")), st.text(st.characters(exclude_categories=["Cs"]), max_size=4))
 
 
