@@ -22,7 +22,7 @@ import whatwhere as ww
 from whatwhere.cli.evaluate import _names
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.evaluation.local_tasks import LOCAL, local_task
-from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, run_task, text_vectors
+from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, run_task, text_encoder
 from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
 from whatwhere.run.folder import RunFolder
@@ -116,7 +116,7 @@ def bert(tmp_path_factory):
 def test_vectors_are_those_of_one_text_at_a_time(kind, tmp_path):
     source = ww.reference() if kind == "ours" else str(save(kind, tmp_path / kind))
     tokenizer, theirs = load_tokenizer(source), AutoModel.from_pretrained(source, dtype=torch.float32).eval()
-    body = open_model(source).model
+    opened = open_model(source)
     columns = {"mean": slice(None), "cls": slice(None)}
     columns |= {"semantic": slice(8, None), "position": slice(8)} if kind == "ours" else {}
     for pooling, of in columns.items():
@@ -129,8 +129,8 @@ def test_vectors_are_those_of_one_text_at_a_time(kind, tmp_path):
             # Of the position stream nothing trains what the last block adds.
             hidden = (output.hidden_states[-2] if pooling == "position" else output.last_hidden_state)[0]
             expected.append((hidden[0] if pooling == "cls" else hidden.mean(0))[of].numpy())
-        for tokens in (1, 40, 10_000):  # a text, a few, all of a batch: padding changes nothing
-            found = text_vectors(body, tokenizer, TEXTS, pooling, 12, batch_tokens=tokens)
+        for texts in (1, 3, 100):  # one, a few, all of a batch: padding changes nothing
+            found = text_encoder(opened, pooling, 12).encode(TEXTS, batch_size=texts)
             np.testing.assert_allclose(found, np.array(expected), atol=2e-5)
 
 
@@ -160,7 +160,7 @@ def run(data, tmp_path_factory):
 
 
 def vectors(texts):
-    return text_vectors(open_model("reference").model, load_tokenizer(ww.reference()), texts, "mean", 128)
+    return text_encoder(open_model("reference"), "mean", 128).encode(list(texts))
 
 
 def cosines(a, b):

@@ -6,28 +6,23 @@ import logging
 import tempfile
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ..corpus import Source, Windows, open_source
-from ..corpus.labelled import padded
 from ..corpus.python_docs import PythonDocs
 from ..corpus.tokenizer import open_tokenizer
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
-from ..models.lengths import most_tokens
-from ..models.open import model_folder, open_config, open_model
-from ..models.sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
-from ..models.tensors import device_of
+from ..models.open import OpenModel, model_folder, open_config, open_model
+from ..models.sentence import OF_STREAMS, POOLINGS, TextVectors
 from ..records.record import Record
 from ..run.files import read_json, read_object
-from ..run.progress import Show, counted
+from ..run.progress import Show
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
 from ..training.settings import use_scheme
 from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, check_known, differences, each_model, paired
@@ -35,7 +30,7 @@ from .local_tasks import LOCAL, local_task
 
 ENGLISH = "MTEB(eng, v2)"
 SIMCSE = "simcse"
-BATCH_TOKENS = 2_048, 65_536  # of one forward pass, padding included: on a CPU, where more leave its cache, or not
+BATCH = 8, 128  # texts of one forward pass: on a CPU, where more leave its cache, or not
 PYTHON_DOCS = 16  # one file of 16 is text enough for some thousand sentences
 
 
@@ -102,78 +97,25 @@ def poolings(config: MtebConfig, source: str) -> list[Pooling]:
     return [Pooling(name) for name in config.pooling if streams or name not in OF_STREAMS]
 
 
-@torch.inference_mode()
-def text_vectors(
-    body: Any,
-    tokenizer: Any,
-    texts: Sequence[str],
-    pooling: str,
-    length: int,
-    *,
-    batch_tokens: int | None = None,
-    show: Callable[[int, int], None] = lambda done, total: None,
-) -> np.ndarray:
-    """Compute one vector of each text: (texts, width) float32, texts cut to `length` tokens.
-
-    Long texts come first, so that batches are of nearly one length.
+def text_encoder(opened: OpenModel, pooling: str, length: int, show: Show = lambda *state: None) -> Any:
+    """Build the `SentenceTransformer` of an opened model that mteb measures; its similarity is the cosine.
 
     Args:
-        pooling: as `models.sentence.pooled`. batch_tokens: most tokens of a forward pass, padding included.
+        pooling: as `models.sentence.pooled`. length: most tokens of a text.
     """
-    ids = [np.array(row, np.int64) for row in tokenizer(list(texts), truncation=True, max_length=length)["input_ids"]]
-    lengths = np.array([len(row) for row in ids])
-    most = batch_tokens or BATCH_TOKENS[device_of(body).type != "cpu"]
-    order = np.argsort(-lengths, kind="stable")
-    vectors = []
-    at = 0
-    while at < len(order):
-        rows = order[at : at + max(1, most // lengths[order[at]])]
-        input_ids = torch.from_numpy(padded([ids[i] for i in rows], tokenizer.pad_token_id))
-        mask = torch.from_numpy((np.arange(input_ids.shape[1]) < lengths[rows, None]).astype(np.int64))
-        batch = {"input_ids": input_ids.to(device_of(body)), "attention_mask": mask.to(device_of(body))}
-        early = reads_early(body.config, pooling)
-        output = body(**batch, output_hidden_states=early)
-        hidden = trained_states(output.hidden_states, body.config) if early else output.last_hidden_state
-        streams = getattr(body.config, "position_size", 0)
-        vectors.append(pooled(hidden, batch["attention_mask"], pooling, streams).float().cpu().numpy())
-        at += len(rows)
-        show(at, len(order))
-    return np.concatenate(vectors)[np.argsort(order)]
+    from sentence_transformers import SentenceTransformer
 
-
-class TextEncoder:
-    """Encoder with a pooling that implements mteb's EncoderProtocol; similarity is the cosine.
-
-    Prompts are left out: no encoder here was trained with one.
-    """
-
-    def __init__(self, body: Any, tokenizer: Any, pooling: str, length: int, name: str, show: Show) -> None:
-        from mteb.models import ModelMeta
-        from mteb.similarity_functions import cos_sim, pairwise_cos_sim
-
-        ours = body.config.model_type == EncoderConfig.model_type
-        most = body.config.max_position_embeddings if ours else most_tokens(body.config)  # ours: alike for all schemes
-        self.length = min(length, most or length)
-        self.body = body
-        self.tokenizer = tokenizer
-        self.pooling = pooling
-        self.show = show
-        self.similarity = cos_sim
-        self.similarity_pairwise = pairwise_cos_sim
-        facts = {"name": f"{name}-{pooling}", "n_parameters": sum(p.numel() for p in body.parameters())}
-        self.mteb_model_meta = ModelMeta.create_empty(facts | {"max_tokens": self.length, "framework": ["PyTorch"]})
-
-    def encode(self, inputs: Any, **about: Any) -> np.ndarray:
-        """Compute the vectors (texts, width) float32 of the texts in mteb's batches, in their order."""
-        texts = [text for batch in inputs for text in batch["text"]]
-        return text_vectors(
-            self.body,
-            self.tokenizer,
-            texts,
-            self.pooling,
-            self.length,
-            show=counted(self.show, "encoding"),
-        )
+    config = opened.config
+    ours = config.model_type == EncoderConfig.model_type
+    most = config.max_position_embeddings if ours else opened.max_tokens  # ours: alike for all schemes
+    module = TextVectors(
+        opened.model,
+        opened.tokenizer,
+        pooling,
+        min(length, most or length),
+        lambda texts: show("encoding", 0, 1, f"{texts:,} texts"),
+    )
+    return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
 
 
 def _mteb() -> Any:
@@ -333,15 +275,12 @@ def run_task(out: str, piece: Piece, show: Show) -> None:
     tuned = piece.name.endswith(f"+{SIMCSE}")
     source = str(_tuned_folder(Path(out), piece)) if tuned else piece.source
     opened = open_model(source, untrained=piece.untrained and not tuned)
-    body = opened.model
-    tokenizer = opened.tokenizer
-    body.to("cuda" if torch.cuda.is_available() else "cpu")
     assert isinstance(piece.setting, Pooling)
-    encoder = TextEncoder(body, tokenizer, piece.setting, config.length, piece.name, show)
+    encoder = text_encoder(opened, piece.setting, config.length, show)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classifiers that have not converged, and of newer versions of a task
         how = {
-            "encode_kwargs": {"batch_size": 256, "show_progress_bar": False},
+            "encode_kwargs": {"batch_size": BATCH[encoder.device.type != "cpu"], "show_progress_bar": False},
             "cache": None,
             "show_progress_bar": False,
             "co2_tracker": False,

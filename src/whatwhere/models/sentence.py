@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +56,52 @@ def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str, position_size: 
     mean = (hidden * mask).sum(1) / mask.sum(1)
     columns = {"semantic": slice(position_size, None), "position": slice(position_size)}
     return mean[:, columns.get(pooling, slice(None))]
+
+
+class TextVectors(torch.nn.Module):
+    """Vectors of texts by an opened encoder, as the only module of a `SentenceTransformer`.
+
+    It reads what no files of sentence-transformers can say: weights that were drawn, and the position stream after the
+    last block that trains it. Prompts are left out: no encoder here was trained with one.
+
+    Args:
+        pooling: as `pooled`. length: most tokens of a text; longer texts are cut. show: told the number of texts that
+            were read so far, after every batch.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        pooling: str,
+        length: int,
+        show: Callable[[int], None] = lambda texts: None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.max_seq_length = length
+        self.show = show
+        self.texts = 0
+
+    def preprocess(self, inputs: Sequence[str], **_: Any) -> dict[str, Tensor]:
+        """Encode texts into input_ids and attention_mask, each (b, n), padded to the longest."""
+        how = {"truncation": True, "max_length": self.max_seq_length, "return_tensors": "pt"}
+        encoded = self.tokenizer(list(inputs), padding=True, padding_side="right", **how)
+        return {name: encoded[name] for name in ("input_ids", "attention_mask")}
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Add the vectors (b, width) of a batch as `sentence_embedding`."""
+        config = self.model.config
+        early = reads_early(config, self.pooling)
+        output = self.model(**features, output_hidden_states=early)
+        hidden = trained_states(output.hidden_states, config) if early else output.last_hidden_state
+        mask = features["attention_mask"]
+        vectors = pooled(hidden, mask, self.pooling, getattr(config, "position_size", 0))
+        self.texts += len(mask)
+        self.show(self.texts)
+        return {**features, "sentence_embedding": vectors}
 
 
 def write_sentence_transformer(folder: str | os.PathLike[str], pooling: str = "mean") -> None:
