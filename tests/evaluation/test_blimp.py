@@ -123,7 +123,7 @@ def test_as_a_probe_no_pair_is_in_two_parts(tmp_path):
     assert {(key, label) for key, label in zip(few.keys, few.labels, strict=True)} == {
         (f"p{k}", label) for k in range(3) for label in ("good", "bad")
     }
-    assert few.slots[0] == (Slot(0),)
+    assert few.places[0] == [[Slot(0)]]
     (tmp_path / "all.jsonl").write_text(line() * 9, encoding="utf-8")
     with pytest.raises(ValueError, match="agreement has 9 pairs; a probe needs 10"):
         Acceptability().check(tmp_path)

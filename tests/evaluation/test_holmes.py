@@ -23,14 +23,13 @@ from whatwhere.evaluation.holmes import (
     HolmesConfig,
     aggregated,
     data_sets,
-    features,
     published_scores,
     read_data_set,
     read_phenomena,
     table_of,
     unsteady,
 )
-from whatwhere.evaluation.word_states import Slot, slot_states
+from whatwhere.evaluation.word_states import Slot, row_states, slot_states
 from whatwhere.models.open import open_model
 from whatwhere.papers import FLASH_HOLMES, HOLMES_PHENOMENA
 from whatwhere.records.record import read_records
@@ -62,7 +61,7 @@ def test_every_kind_of_row_is_read(data):
 def test_the_places_of_a_span_are_averaged(data):
     model, tokenizer = open_model("reference", "masked").model, load_tokenizer(ww.reference())
     samples = read_data_set(data / "sentence_spans").splits["dev"]
-    found = features(model, tokenizer, samples, [4])
+    found, _ = row_states(model, tokenizer, samples.texts, samples.places, [4])
     first = samples.places[0]
     alone, _ = slot_states(model, tokenizer, samples.texts, [*first[0], *first[1]], [4])
     assert found.shape == (1, 12, 256)

@@ -16,9 +16,9 @@ from whatwhere.corpus import load_tokenizer
 from whatwhere.evaluation import linguistic, paragraphs
 from whatwhere.evaluation.examples import Row, examples
 from whatwhere.evaluation.family import bounded, paired
-from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig, row_states
+from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
 from whatwhere.evaluation.paragraphs import flesch, sentences_of, syllables
-from whatwhere.evaluation.word_states import Slot, parts_of, slot_states
+from whatwhere.evaluation.word_states import Slot, parts_of, row_states, slot_states
 from whatwhere.models.lengths import most_tokens
 from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
@@ -70,13 +70,16 @@ def test_what_the_model_does_not_read_is_counted(reference):
     text = "river " * 400
     states, empty = slot_states(model, tokenizer, [text], [Slot(0, 0, 5), Slot(0, 2000, 2005)], [4])
     assert empty.tolist() == [False, True] and not states[0, 1].any() and states[0, 0].any()
+    first = [Slot(0, 0, 5)]
+    _, lacking = row_states(model, tokenizer, [text], [[first, [Slot(0, 2000, 2005)]], [first, first]], [4])
+    assert lacking.tolist() == [True, False]
 
 
 def test_rows_of_two_places_stand_side_by_side(reference):
     model, tokenizer = reference
     text = "The river is long."
     rows = examples([Row(text, ((4, 9), (0, 3)), "a", ""), Row(text, ((0, 3), (0, 3)), "b", "")])
-    states, _ = row_states(model, tokenizer, rows, [4], lambda *state: None, "")
+    states, _ = row_states(model, tokenizer, rows.texts, rows.places, [4])
     assert states.shape == (1, 2, 256) and np.array_equal(states[0, 0, 128:], states[0, 1, :128])
     parts = parts_of(model.config, 2)
     assert [int(parts[name].sum()) for name in ("all", "position", "semantic")] == [256, 16, 240]
@@ -203,12 +206,12 @@ def test_paragraphs_of_one_article_are_in_one_split(tmp_path):
         assert [len(each) for each in splits] == [32, 4, 4], name
     order = paragraphs.TASKS["sentence-order"].examples(tmp_path, "train", None)
     assert all(
-        (order.texts[s[0].text].startswith("In ")) == (label == "as it was")
-        for s, label in zip(order.slots, order.labels, strict=True)
+        (order.texts[row[0][0].text].startswith("In ")) == (label == "as it was")
+        for row, label in zip(order.places, order.labels, strict=True)
     )
     follows = paragraphs.TASKS["next-sentence"].examples(tmp_path, "train", None)
-    for slots, label in zip(follows.slots, follows.labels, strict=True):
-        first, second = (follows.texts[s.text][s.start : s.end] for s in slots)
+    for row, label in zip(follows.places, follows.labels, strict=True):
+        first, second = (follows.texts[s.text][s.start : s.end] for (s,) in row)
         assert (int(first[5:7]) == int(second.split()[-2])) == (label == "follows")
     with pytest.raises(ValueError, match="holds no wikipedia-en/"):
         paragraphs.read_paragraphs(tmp_path / "nowhere")

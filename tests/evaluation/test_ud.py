@@ -91,13 +91,14 @@ def test_every_task_of_a_treebank(tmp_path):
         task.check(data)
         made = {split: task.examples(data, split, 50) for split in SPLITS}
         again = task.examples(data, "train", 50)
-        assert made["train"].slots == again.slots and made["train"].labels == again.labels, name
+        assert made["train"].places == again.places and made["train"].labels == again.labels, name
         for each in made.values():
             counts = Counter(each.labels)
             assert 0 < len(each) <= 50 and len(counts) > 1, name
             if task.balanced and len(each) < 50:
                 assert len(set(counts.values())) == 1, name
-            assert all(0 <= s.start < s.end <= len(each.texts[s.text]) for slots in each.slots for s in slots)
+            places = [slot for row in each.places for slots in row for slot in slots]
+            assert all(0 <= s.start < s.end <= len(each.texts[s.text]) for s in places)
 
 
 def test_rare_classes_are_one_more():

@@ -11,6 +11,7 @@ import numpy as np
 
 from .word_states import Slot
 
+SPLITS = ("train", "dev", "test")
 OTHER = "other"
 
 
@@ -31,13 +32,32 @@ class Row(NamedTuple):
 class Examples:
     """Rows of a split of a probing task, each text stored once.
 
-    slots: of each row the places whose states are put one after the other.
+    places: of each row its inputs, whose states are put one after the other; of each input the places whose states are
+    averaged. labels: classes, or numbers. keys: as `Row.key`; empty where nothing is said of the surface.
     """
 
     texts: list[str] = field(default_factory=list)
-    slots: list[tuple[Slot, ...]] = field(default_factory=list)
+    places: list[list[list[Slot]]] = field(default_factory=list)
     labels: list[str | float] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict, repr=False, compare=False)  # of each text
+
+    def add(self, inputs: Iterable[Iterable[tuple[str, int, int]]], label: str | float, key: str = "") -> None:
+        """Append a row.
+
+        Args:
+            inputs: of each input its places: text, first character, last + 1.
+        """
+        row = [[Slot(self._number(text), start, end) for text, start, end in places] for places in inputs]
+        self.places.append(row)
+        self.labels.append(label)
+        self.keys.append(key)
+
+    def _number(self, text: str) -> int:
+        number = self._numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(text)
+        return number
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -45,7 +65,7 @@ class Examples:
     @property
     def groups(self) -> np.ndarray:
         """Number of the text that each row begins in, (n,): rows of one text are not independent."""
-        return np.array([slots[0].text for slots in self.slots], int)
+        return np.array([row[0][0].text for row in self.places], int)
 
 
 class Task(Protocol):
@@ -97,14 +117,8 @@ def examples(rows: Iterable[Row], limit: int | None = None, balanced: bool = Fal
                 balanced_rows.append(row)
         rows = balanced_rows
     collected = Examples()
-    numbers = dict[str, int]()
     for text, spans, label, key in islice(rows, limit):
-        number = numbers.setdefault(text, len(numbers))
-        if number == len(collected.texts):
-            collected.texts.append(text)
-        collected.slots.append(tuple(Slot(number, *span) for span in spans))
-        collected.labels.append(label)
-        collected.keys.append(key)
+        collected.add([[(text, *span)] for span in spans], label, key)
     return collected
 
 

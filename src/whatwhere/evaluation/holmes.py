@@ -4,7 +4,7 @@ protocol of the published code, means over phenomena and fields as DSTG has them
 import csv
 from ast import literal_eval
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,32 +21,21 @@ from ..records.intervals import seed_interval
 from ..records.metrics import range_of
 from ..records.record import Record
 from ..run.files import read_yaml
-from ..run.progress import Show, counted
+from ..run.progress import Show
 from ..training.settings import use_scheme
 from .agreement import macro_f1, pearson
+from .examples import SPLITS, Examples
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
-from .probe_fits import OF_HOLMES, Rows, train_probes
-from .word_states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
+from .probe_fits import OF_HOLMES
+from .probing import probe_rows
+from .word_states import LAYERS, POOLINGS
 
-SPLITS = ("train", "dev", "test")
 SAMPLES = "samples.csv"
 WHOLE = ("SENTENCE", "SENTENCE_PAIR_BI")  # each input is a text, read alone
 JOINED = ("SENTENCE_PAIR_CROSS", "SENTENCE_PAIR_TOKENS_CROSS")  # both as one text with the separator between
 KINDS = (*WHOLE, *JOINED, "SENTENCE_TOKENS", "SENTENCE_SPANS", "SENTENCE_PAIR_TOKENS_BI")
 TABLES = tuple(f"holmes.csv{packed}" for packed in ("", ".xz", ".gz", ".zst"))  # ends of published tables
 SPREAD = 0.1  # of a data set over seeds: with more, for any model, it is left out (DSTG C.3)
-
-
-@dataclass(frozen=True)
-class Samples:
-    """Split of a probing data set of Holmes: texts, places in them, and labels.
-
-    places: of each row its inputs, of each input the places whose states are averaged.
-    """
-
-    texts: list[str]
-    places: list[list[list[Slot]]]
-    labels: list[float]
 
 
 @dataclass(frozen=True)
@@ -59,7 +48,7 @@ class DataSet:
     name: str
     kind: str
     classes: int
-    splits: dict[str, Samples]
+    splits: dict[str, Examples]
 
 
 def data_sets(data: Path) -> dict[str, Path]:
@@ -117,8 +106,7 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
     path = folder / SAMPLES
     if not path.is_file():
         raise ValueError(f"{folder} has no {SAMPLES}. Bring the complete data set.")
-    splits = {split: Samples([], [], []) for split in SPLITS}
-    numbers: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+    splits = {split: Examples() for split in SPLITS}
     csv.field_size_limit(1 << 27)
     with path.open(encoding="utf-8", newline="") as file, _in_words(path):
         rows = csv.DictReader(file)
@@ -149,15 +137,10 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
                 raise ValueError(
                     f"{place}: the label {row['label'][:40]} is no class from 0 to {classes - 1}. Correct it."
                 )
-            texts = splits[split].texts
-            number = numbers[split]
-            slots: list[list[Slot]] = [[] for _ in range(1 + max(which for which, *_ in made))]
+            places: list[list[tuple[str, int, int]]] = [[] for _ in range(1 + max(which for which, *_ in made))]
             for which, text, start, end in made:
-                if number.setdefault(text, len(texts)) == len(texts):
-                    texts.append(text)
-                slots[which].append(Slot(number[text], start, end))
-            splits[split].places.append(slots)
-            splits[split].labels.append(label)
+                places[which].append((text, start, end))
+            splits[split].add(places, label)
     if empty := [split for split, rows_of in splits.items() if not rows_of.labels]:
         raise ValueError(f"{path} has no row of the split {empty[0]}. Bring the complete data set.")
     return DataSet(folder.name, kind, classes, splits)
@@ -188,26 +171,6 @@ def _places(kind: str, inputs: Any, context: Any, between: str) -> Iterator[tupl
                 yield i, between.join(context), start + shift, end + shift
             else:
                 yield of[0] if of else i, context[which], start, end
-
-
-def features(
-    model: Any,
-    tokenizer: Any,
-    samples: Samples,
-    layers: Sequence[int],
-    pooling: str = "mean",
-    show: Callable[[int, int], None] = lambda done, total: None,
-) -> np.ndarray:
-    """Compute the states that probes read: (layers, rows, inputs of a row · width) float32.
-
-    The states of an input's places are averaged.
-    """
-    number: dict[Slot, int] = {}
-    flat = [number.setdefault(slot, len(number)) for row in samples.places for slots in row for slot in slots]
-    sizes = np.array([len(slots) for row in samples.places for slots in row])
-    states, _ = slot_states(model, tokenizer, samples.texts, list(number), layers, pooling=pooling, show=show)
-    means = np.add.reduceat(states[:, flat], np.cumsum(sizes) - sizes, axis=1) / sizes[:, None]
-    return means.reshape(len(layers), len(samples.labels), -1).astype(np.float32)
 
 
 class HolmesConfig(EvaluationConfig):
@@ -342,33 +305,25 @@ def work(out: str, piece: Piece, show: Show) -> None:
     tokenizer = opened.tokenizer
     data_set = read_data_set(data_sets(Path(config.data))[piece.part], tokenizer.sep_token or "", config.limit)
     kind = np.int64 if data_set.classes else np.float32
-    layers = layers_of(model, config.layers)
-    rows = {}
+    labels = {}
     rng = np.random.default_rng(0)
-    for split, samples in data_set.splits.items():
-        states = features(model, tokenizer, samples, layers, config.pooling, counted(show, split))
-        labels = np.array(samples.labels, kind)
-        rows[split] = Rows(states, np.stack([labels, *([rng.permutation(labels)] if config.control else [])]))
-    parts = parts_of(model.config, len(data_set.splits["train"].places[0]))
-    columns = np.stack(list(parts.values()))
-    probes = train_probes(rows["train"], rows["dev"], columns, data_set.classes, range(config.seeds), OF_HOLMES)
-    predicted = probes.predict(rows["test"].features)  # (f, s, p, v, n), (v, n)
-    right = rows["test"].labels
+    for split, rows in data_set.splits.items():
+        given = np.array(rows.labels, kind)
+        labels[split] = np.stack([given, *([rng.permutation(given)] if config.control else [])])
+    probed = probe_rows(model, tokenizer, data_set.splits, labels, data_set.classes, OF_HOLMES, config, show)
     score = macro_f1 if data_set.classes else pearson
 
     def scores(layer: int, labelling: int) -> dict[str, list[float]]:
-        return {
-            part: [score(predictions[p, labelling], right[labelling]) for predictions in predicted[layer]]
-            for p, part in enumerate(parts)
-        }
+        of_layer = probed.scores(score, labelling)[layer]  # (seeds, parts)
+        return dict(zip(probed.parts, of_layer.T.tolist(), strict=True))
 
     facts: dict[str, Any] = {"scores": scores(-1, 0), "kind": data_set.kind, "classes": data_set.classes}
     if config.control:
         facts["control"] = scores(-1, 1)
-    if len(layers) > 1:
-        facts["layers"] = [scores(layer, 0) for layer in layers]
-    facts["rows"] = {split: len(part) for split, part in rows.items()}
-    piece.write(Path(out), facts, {"predicted": predicted[-1, :, 0, 0], "labels": right[0]})
+    if len(probed.layers) > 1:
+        facts["layers"] = [scores(layer, 0) for layer in probed.layers]
+    facts["rows"] = {split: len(rows) for split, rows in probed.rows.items()}
+    piece.write(Path(out), facts, {"predicted": probed.predicted[-1, :, 0, 0], "labels": probed.labels[0]})
 
 
 def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 hidden states, each stream of a two-stream model also alone."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from ..records.record import Record
 from ..run.progress import Show, counted
 from ..training.settings import use_scheme
 from . import paragraphs, ud
-from .agreement import macro_f1, pearson
+from .agreement import METRICS, macro_f1, pearson
 from .blimp import Acceptability, blimp_records, paradigm_mean, paradigm_numbers, read_blimp, right
-from .examples import Examples, Task, numbered
+from .examples import SPLITS, Examples, Task, numbered
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
-from .probe_fits import PLAIN, Rows, codelength, commonest_by, control_labels, train_probes
-from .word_states import LAYERS, POOLINGS, Slot, layers_of, parts_of, slot_states
+from .probe_fits import PLAIN, codelength, commonest_by, control_labels
+from .probing import probe_rows
+from .word_states import LAYERS, POOLINGS
 
 BLIMP = "blimp"
 ROWS = 10_000  # of training and test of a task, where nothing else is said, and a quarter of development
@@ -117,40 +118,28 @@ def probe(
         ValueError: as `task_labels`.
     """
     most = config.limit or ROWS
-    splits = {
-        split: task.examples(config.folder, split, -(-most // 4) if split == "dev" else most) for split in ud.SPLITS
-    }
+    splits = {split: task.examples(config.folder, split, -(-most // 4) if split == "dev" else most) for split in SPLITS}
     classes, numbers = task_labels(task, splits)
-    layers = layers_of(model, config.layers)
-    rows = {}
-    lost = 0
     variants = [numbers]
     if task.words:
-        controls = control_labels([splits[s].keys for s in ud.SPLITS], numbers["train"])
-        variants.append(dict(zip(ud.SPLITS, controls, strict=True)))
-    for split, examples in splits.items():
-        features, empty = row_states(model, tokenizer, examples, layers, show, split, config.pooling)
-        lost += int(empty.sum())
-        rows[split] = Rows(features, np.stack([labels[split] for labels in variants]))
-    seen = rows["dev"].labels[0] >= 0 if classes else slice(None)  # a class that training has not has no loss
-    rows["dev"] = Rows(rows["dev"].features[:, seen], rows["dev"].labels[:, seen])
-    parts = parts_of(model.config, len(splits["train"].slots[0]))
-    how = (np.stack(list(parts.values())), len(classes), range(config.seeds))
-    probes = train_probes(rows["train"], rows["dev"], *how, PLAIN)
-    predicted = probes.predict(rows["test"].features)  # (f, s, p, v, n)
-    labels = rows["test"].labels
+        controls = control_labels([splits[s].keys for s in SPLITS], numbers["train"])
+        variants.append(dict(zip(SPLITS, controls, strict=True)))
+    labels = {split: np.stack([of_split[split] for of_split in variants]) for split in SPLITS}
+    probed = probe_rows(model, tokenizer, splits, labels, len(classes), PLAIN, config, show)
+    score = METRICS["accuracy"] if classes else pearson
     arrays = {
-        "score": _scores(predicted, labels, bool(classes)),
-        "predicted": predicted[-1, :, :, 0],
-        "labels": labels[0],
+        "score": np.stack([probed.scores(score, variant) for variant in range(len(variants))], axis=-1),
+        "predicted": probed.predicted[-1, :, :, 0],
+        "labels": probed.labels[0],
     }
     arrays["groups"] = splits["test"].groups
     if classes:
-        arrays["f1"] = np.array([[[macro_f1(p[0], labels[0]) for p in s] for s in f] for f in predicted])
+        arrays["f1"] = probed.scores(macro_f1)
     if config.code and classes:
-        arrays["bits"] = codelength(rows["train"], rows["dev"], *how, PLAIN)
-    facts = {"parts": list(parts), "layers": layers, "classes": classes, "lost": lost}
-    facts |= {"rows": {split: len(examples) for split, examples in rows.items()}}
+        how = (probed.columns, len(classes), range(config.seeds))
+        arrays["bits"] = codelength(probed.rows["train"], probed.rows["dev"], *how, PLAIN)
+    facts = {"parts": list(probed.parts), "layers": probed.layers, "classes": classes, "lost": probed.lost}
+    facts |= {"rows": {split: len(rows) for split, rows in probed.rows.items()}}
     return arrays, facts | _guesses(splits, numbers, bool(classes))
 
 
@@ -177,30 +166,6 @@ def task_labels(task: Task, splits: Mapping[str, Examples]) -> tuple[list[str], 
     if len(classes) < 2:
         raise ValueError(f"All training rows are {classes[0]!r}. A probe needs two classes; bring complete data.")
     return classes, numbers
-
-
-def row_states(
-    model: Any, tokenizer: Any, rows: Examples, layers: Sequence[int], show: Show, what: str, pooling: str = "mean"
-) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the states of rows, and mark the rows that lack a token in some place.
-
-    Returns:
-        (layers, rows, places of a row · width) float32, and (rows,) bool.
-    """
-    number: dict[Slot, int] = {}
-    index = np.array([[number.setdefault(slot, len(number)) for slot in slots] for slots in rows.slots])
-    states, empty = slot_states(
-        model, tokenizer, rows.texts, list(number), layers, pooling=pooling, show=counted(show, what)
-    )
-    return states[:, index].reshape(len(layers), len(rows), -1), empty[index].any(1)
-
-
-def _scores(predicted: np.ndarray, labels: np.ndarray, classes: bool) -> np.ndarray:
-    """Compute (f, s, p, v) accuracy, or Pearson's correlation, of predictions (f, s, p, v, n)."""
-    if classes:
-        return (predicted == labels).mean(-1)
-    flat = [pearson(row, labels[0]) for row in predicted.reshape(-1, predicted.shape[-1])]
-    return np.array(flat).reshape(predicted.shape[:-1])
 
 
 def _guesses(splits: Mapping[str, Examples], numbers: Mapping[str, np.ndarray], classes: bool) -> dict[str, float]:

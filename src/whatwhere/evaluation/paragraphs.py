@@ -12,8 +12,7 @@ import numpy as np
 
 from ..corpus import open_source
 from ..corpus.text_files import empty_file
-from .examples import Examples, Row, examples
-from .ud import SPLITS
+from .examples import SPLITS, Examples, Row, examples
 
 FOLDER = "wikipedia-en"
 PARAGRAPHS = 20_000  # of the last file's articles, as trainings begin with the first

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..corpus.text_files import data_lines
-from .examples import Examples, Row, examples
+from .examples import SPLITS, Examples, Row, examples
 
-SPLITS = ("train", "dev", "test")
 FOLDER = "ud-ewt"
 LENGTHS = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))  # words, the classes of SentEval's Length
 DEPTHS = (2, 8)

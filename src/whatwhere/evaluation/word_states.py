@@ -95,6 +95,39 @@ def slot_states(
     return states, empty
 
 
+def row_states(
+    model: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    places: Sequence[Sequence[Sequence[Slot]]],
+    layers: Sequence[int],
+    pooling: str = "mean",
+    show: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the states of rows, and mark the rows that lack a token in some place.
+
+    Args:
+        places: of each row its inputs, whose states stand one after the other; of each input the places whose states
+            are averaged. layers, pooling: as `slot_states`.
+
+    Returns:
+        (layers, rows, inputs of a row · width) float32, and (rows,) bool.
+
+    Raises:
+        ValueError: as `slot_states`.
+    """
+    number: dict[Slot, int] = {}
+    flat = [number.setdefault(slot, len(number)) for row in places for slots in row for slot in slots]
+    states, empty = slot_states(model, tokenizer, texts, list(number), layers, pooling=pooling, show=show)
+    means = states[:, flat]
+    sizes = np.array([len(slots) for row in places for slots in row])
+    if sizes.max() > 1:
+        means = (np.add.reduceat(means, np.cumsum(sizes) - sizes, axis=1) / sizes[:, None]).astype(np.float32)
+    of_row = np.array([sum(map(len, row)) for row in places])
+    lacking = np.logical_or.reduceat(empty[flat], np.cumsum(of_row) - of_row)
+    return means.reshape(len(layers), len(places), -1), lacking
+
+
 def _encoded(model: Any, tokenizer: Any, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
     """Encode each text into ids and (tokens, 2) the characters of each token, -1 of special ones."""
     if not getattr(tokenizer, "is_fast", False):
