@@ -36,7 +36,10 @@ for arguments in json.loads(sys.argv[1]):
 
 def test_commands_that_need_no_model_load_neither_torch_nor_transformers(tmp_path):
     study = str(make_study(tmp_path / "study"))
-    commands = [["--help"], ["reprot"], ["pretrain", "--help"], ["presets"], ["claims", study], ["report", study]]
+    helps = [
+        [*words.split(), "--help"] for words in ("pretrain", "study", "geometry", "evaluate glue", "evaluate length")
+    ]
+    commands = [["--help"], ["reprot"], *helps, ["presets"], ["claims", study], ["report", study]]
     lines = [json.loads(line) for line in printed(SEVERAL_COMMANDS, json.dumps(commands))]
     assert lines == [[words[0], 2 if words == ["reprot"] else 0, []] for words in commands]
 

@@ -7,9 +7,9 @@ import datasets
 import numpy as np
 import pytest
 
+from whatwhere.evaluation.evaluation_keys import GLUE_TASKS
 from whatwhere.evaluation.family import bounded, paired
 from whatwhere.evaluation.glue import (
-    DEFAULT,
     GLUE,
     HUB,
     METRICS,
@@ -63,7 +63,7 @@ def release(folder, name, *rows, split="train", pack=False):
 @pytest.mark.parametrize("pack", [False, True], ids=["plain", "packed"])
 def test_every_table_is_read_as_it_was_released(tmp_path, pack):
     found = {name: read_task(TASKS[name], release(tmp_path, name, pack=pack), "train") for name in TASKS}
-    assert set(RELEASE) == set(TASKS) and set(DEFAULT) == set(TASKS) - {"wnli"}
+    assert set(RELEASE) == set(TASKS) and set(GLUE_TASKS) == set(TASKS) - {"wnli"}
     assert found["cola"].texts == ["They made him angry ."] and found["cola"].labels == ["1"]
     assert found["sst-2"].texts == ['a "fine" film'] and found["sst-2"].pairs is None
     assert found["mrpc"].texts == ['He said "yes .'] and found["mrpc"].pairs == ["Yes , he said ."]

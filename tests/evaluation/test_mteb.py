@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from transformers import AutoModel
 
 import whatwhere as ww
-from whatwhere.cli.evaluate import _names
+from whatwhere.cli.key_options import names_in
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.evaluation.local_tasks import LOCAL, local_task
 from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, run_task, text_encoder
@@ -308,7 +308,7 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
     assert MtebConfig.parse({"models": ["reference"], "data": "."}).tasks == list(LOCAL)
     todo = pieces(MtebConfig.parse({"models": ["reference"]}))
     assert len(todo) == 41 and "ArguAna" in {piece.part for piece in todo}
-    assert _names("MTEB(eng, v2), STS12-local,MR-local") == ["MTEB(eng, v2)", "STS12-local", "MR-local"]
+    assert names_in("MTEB(eng, v2), STS12-local,MR-local") == ["MTEB(eng, v2)", "STS12-local", "MR-local"]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from whatwhere.evaluation.spans import (
 )
 from whatwhere.models.open import open_model
 from whatwhere.training.loop import Trainer
-from whatwhere.training.settings import LoopConfig
+from whatwhere.training.training_keys import LoopConfig
 
 ODD = "naïve İstanbul café 日本 e\u0301 👩‍🚀 \u200b½ ﬁn\tDžungla ∀x\n"
 

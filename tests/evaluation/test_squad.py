@@ -18,7 +18,7 @@ from whatwhere.papers import SQUAD
 from whatwhere.records.record import read_records, select
 from whatwhere.study import benchmarks as evaluate
 from whatwhere.training.loop import Trainer
-from whatwhere.training.settings import LoopConfig
+from whatwhere.training.training_keys import LoopConfig
 
 QUICK = Recipe([Setting(2e-4, 8, 0.01)], epochs=2, warmup=0.1, patience=50, seeds=1, scores=(4, 500))
 RUN = "rate-3e-05-batch-16-decay-0.01-seed-0"  # of the recipe `short` at its first rate
@@ -265,7 +265,7 @@ def test_the_verb_keeps_answers_and_what_is_finished(folder, tmp_path, monkeypat
         ([], "has no train-v1.1.json"),
         (["--tasks", "squad,nli"], "no task 'nli'. Known: squad, squad-2, restaurants"),
         (["--recipe", "tupe"], "no recipe 'tupe'. Known: dstg, short"),
-        (["--train-on-dev", "1.5"], "--train-on-dev must be less than 1; got 1.5."),
+        (["--train-on-dev", "1.5"], "--train-on-dev must be less than 1; got '1.5'."),
     ],
 )
 def test_wrong_input_is_one_line(folder, words, said, tmp_path):

@@ -196,7 +196,8 @@ def test_wrong_argument_is_one_line(tmp_path):
     done = whatwhere(*words)
     assert done.returncode == 2 and done.stdout == "" and not (tmp_path / "out").exists()
     assert done.stderr.splitlines() == [
-        "whatwhere: --dims takes whole numbers with commas, for example 16,64,256; got '16,x'."
+        "whatwhere: --dims takes whole numbers with commas, for example 16,32,64; got '16,x'. "
+        "See whatwhere geometry --help."
     ]
 
 

@@ -196,7 +196,7 @@ def test_wrong_settings_are_one_line_errors(values, message, encoder, tables, tm
 
 
 def test_a_missing_key_is_named():
-    with pytest.raises(ValueError, match="start is missing: folder of a pretrained encoder"):
+    with pytest.raises(ValueError, match="start is missing. Give it: A model folder"):
         FinetuneConfig.parse({"data": "a.tsv", "dev": "b.tsv"})
 
 

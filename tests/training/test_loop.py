@@ -21,7 +21,7 @@ from whatwhere.training.optimizers import learning_rate_factor, make_optimizers
 from whatwhere.training.pretrain import pretrain
 from whatwhere.training.pretrain_settings import PretrainConfig, make_batches
 from whatwhere.training.recipes import LEAVES_PLATEAU
-from whatwhere.training.settings import LoopConfig
+from whatwhere.training.training_keys import LoopConfig
 
 SETTINGS = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 5}
 

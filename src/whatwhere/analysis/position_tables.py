@@ -36,7 +36,7 @@ from ..run.files import Arrays, read_yaml
 from ..run.shipped import model_source
 from ..training.optimizers import table_walk
 from ..training.pretrain import CONFIG
-from ..training.settings import LoopConfig
+from ..training.training_keys import LoopConfig
 from .analyses import PLAIN, Analysis, AnalysisInput
 from .passes import as_float64
 from .who import RecordContext

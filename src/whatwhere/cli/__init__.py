@@ -1,5 +1,7 @@
-"""The command line: wrong input ends with status 2 and one line on stderr, a signal with 130 or 143 and the way to go
-on, never with a traceback."""
+"""The command line: wrong input ends with exit status 2 and one line on stderr, never with a traceback.
+
+A signal ends it with status 130 or 143 and a line that says how to resume.
+"""
 
 import os
 import signal
@@ -11,7 +13,7 @@ from ..run.waiting import core_times, cores_used_by_others, set_wait_policy
 
 
 def main() -> None:
-    """Entry point: turns wrong input into one line and exit status 2, a signal into one line and its status."""
+    """Run the command line: turn wrong input into one line and exit status 2, a signal into one line and its status."""
     with listening():  # before all that takes time
         status = _run()
         _part()
@@ -19,7 +21,7 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Do what the command says; returns the exit status."""
+    """Run the command in `sys.argv` and return its exit status."""
     begin = core_times()
     import typer
 
@@ -61,14 +63,14 @@ def _run() -> int:
 
 
 def _part() -> None:
-    """Leave the processes of a launcher, as torch asks for: threads of theirs that outlive Python can abort it."""
+    """Leave the process group of a launcher, as torch asks for: its threads can abort Python where they outlive it."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
 
 
 def _refused(error: Any) -> str:
-    """What is wrong with an option; newer typer has pydantic check it."""
+    """Return what is wrong with an option. Newer typer lets pydantic check it."""
     from pydantic import ValidationError
 
     from ..run.errors import wrong_value
@@ -79,7 +81,7 @@ def _refused(error: Any) -> str:
 
 
 def _stopped(where: str) -> int:
-    """Say how to go on; returns the status of the signal that came."""
+    """Print how to resume, and return the exit status of the signal that came."""
     stopped = f"stopped {where}" if where else "stopped"
     print(f"\nwhatwhere: {stopped}. The same command goes on from what is finished.", file=sys.stderr)
     return 128 + (asked() or signal.SIGINT)

@@ -8,38 +8,26 @@ import typer
 from ..run.errors import check_utf8
 from ..run.files import check_writable
 from ..run.shipped import REFERENCE
-from .options import (
-    AnyModel,
-    ConfigFile,
-    Field,
-    HeldOut,
-    Json,
-    LengthRead,
-    PageFolder,
-    Scheme,
-    Setting,
-    configured,
-    emit,
-    report_line,
-    verb,
-)
+from ..study.study_keys import GeometryKeys, HeadsConfig, SpectraConfig
+from ..training.training_keys import SchemeKeys
+from .options import AnyModel, ConfigFile, Json, PageFolder, Setting, configured, emit, report_line, verb
 
 
-@verb()
+@verb(options={HeadsConfig: "corpus field documents length", SchemeKeys: "scheme"})
 def probe(
     model: AnyModel,
-    corpus: HeldOut = None,
-    field: Field = "text",
-    documents: int = 500,
+    *,
+    corpus: str | None,
+    field: str,
+    documents: int,
+    length: int | None,
+    scheme: str | None,
     splits: int = 5,
-    length: LengthRead = None,
-    scheme: Scheme = None,
     as_json: Json = False,
 ) -> None:
-    """Linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5).
+    """Fit linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5).
 
     Args:
-        documents: Held-out windows of full length to probe.
         splits: Random splits of the documents.
     """
     from ..analysis.probes import probe_records
@@ -62,7 +50,7 @@ def probe(
 
 
 def _probe_text(records: list[Any], source: str) -> str:
-    """What the probes of one model found, for people: a sentence, then a row for each layer and part of the state."""
+    """Return the results of the probes as text: a sentence, then a row for each layer and part of the state."""
     from ..analysis.passes import TARGETS
 
     probes = [r for r in records if r.layer is not None]
@@ -96,23 +84,17 @@ def _probe_text(records: list[Any], source: str) -> str:
     return "\n".join([*lines, read])
 
 
-@verb()
+@verb(options={SpectraConfig: "words", SchemeKeys: "scheme"})
 def spectra(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE...")],
-    words: bool = False,
     out: PageFolder = None,
-    scheme: Scheme = None,
+    *,
+    words: bool,
+    scheme: str | None,
     as_json: Json = False,
 ) -> None:
-    """Shape of any position table: components, frequencies, rotations, translation equivariance, outliers (LOWDIM; DSTG
-    section 4).
-
-    Args:
-        sources: A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT;
-            safetensors only), a study folder (all its models), a model's name on the Hub, or `reference`, the model
-            that comes with the package.
-        words: Word tables too: their shares and N50.
-    """
+    """Measure the shape of any position table: components, frequencies, rotations, translation equivariance, outliers
+    (LOWDIM; DSTG section 4)."""
     from ..study.tables import run_spectra, spectra_text
     from ..training.settings import use_scheme
 
@@ -125,21 +107,11 @@ def spectra(
     )
 
 
-@verb()
+@verb(options={GeometryKeys: "corpora field tokenizer positions align dims protocol tables models intervals smacof"})
 def geometry(
     context: typer.Context,
     out: Path,
-    corpora: Annotated[list[str] | None, typer.Option("--corpus")] = None,
-    field: list[str] | None = None,
-    tokenizer: str | None = None,
-    positions: int | None = None,
-    align: str | None = None,
-    dims: Annotated[str | None, typer.Option(show_default=False)] = None,
-    protocol: str | None = None,
-    tables: Annotated[list[str] | None, typer.Option("--table")] = None,
-    models: Annotated[list[str] | None, typer.Option("--model")] = None,
-    intervals: bool | None = None,
-    smacof: bool | None = None,
+    *,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
@@ -150,30 +122,10 @@ def geometry(
     Args:
         out: Folder of the results, new or of a geometry run of the same corpora, whose counts are used again and whose
             results are replaced.
-        corpora: Text, as for `study`, also .tsv and .csv tables and synthetic:three-regimes; NAME=SPEC gives it a name
-            without / or :; several are compared. [default: python-docs]
-        field: Field of the text in tables and JSON lines; one for all corpora or one each. [default: text]
-        tokenizer: Vocabulary file, tokenizer or model folder, Hub name, `reference`, `words` or `characters`. [default:
-            the first --model's, else a WordPiece trained on the corpora]
-        positions: Positions to count, special tokens not among them. [default: 128]
-        align: start: position from the start of a document; relative: its place in --positions equal parts. [default:
-            start]
-        dims: Widths d of the curve of stress, with commas. [default: 16,32,64,128,256,512,768]
-        protocol: default, or paper: GEOM's own, with all positions and nothing corrected. [default: default]
-        tables: A further table: .npy, model folder, Hub name or `reference`. Row 0 is [CLS]'s unless --set first_row=0;
-            may come again.
-        models: A run, or `reference`: separation of its table at every checkpoint, and GEOM's conditions H1 and H3; may
-            be given again.
-        intervals: 95 % intervals, which take most of the time. [default: intervals]
-        smacof: Tables of least stress beside classical MDS. [default: smacof]
     """
     from ..study.corpora import GeometryConfig, run_geometry
 
-    try:
-        widths = [int(d) for d in dims.split(",")] if dims is not None else None
-    except ValueError:
-        raise ValueError(f"--dims takes whole numbers with commas, for example 16,64,256; got {dims!r}.") from None
-    result = run_geometry(configured(context, GeometryConfig, config, settings, dims=widths), out)
+    result = run_geometry(configured(context, GeometryConfig, config, settings), out)
     if result["report"] is None:
         return
     said = [f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]]
@@ -185,25 +137,20 @@ def geometry(
     emit(result, as_json, "\n".join([*said, report_line(result["report"])]))
 
 
-@verb()
+@verb(options={HeadsConfig: "corpus field documents ablate length", SchemeKeys: "scheme"})
 def heads(
     model: AnyModel,
-    corpus: HeldOut = None,
-    field: Field = "text",
-    documents: Annotated[int, typer.Option(min=10)] = 500,
-    ablate: Annotated[int, typer.Option(min=0)] = 0,
-    length: LengthRead = None,
     out: PageFolder = None,
-    scheme: Scheme = None,
+    *,
+    corpus: str | None,
+    field: str,
+    documents: int,
+    ablate: int,
+    length: int | None,
+    scheme: str | None,
     as_json: Json = False,
 ) -> None:
-    """Measure what drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth.
-
-    Args:
-        documents: Windows of full length to read; DSTG takes 500.
-        ablate: Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, and each
-            stream: one pass for every term, block and head. 0: none.
-    """
+    """Measure what drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth."""
     from ..models.open import open_config, open_model
     from ..study.heads import heads_text, run_heads
     from ..training.settings import use_scheme
@@ -222,7 +169,7 @@ def heads(
     emit(found, as_json, heads_text(found) + written)
 
 
-@verb()
+@verb(options={SchemeKeys: "scheme"})
 def attention(
     model: AnyModel,
     text: list[str] | None = None,
@@ -230,7 +177,8 @@ def attention(
     repeat: bool = False,
     truncate: bool = False,
     out: Path = Path("attention.html"),
-    scheme: Scheme = None,
+    *,
+    scheme: str | None,
     as_json: Json = False,
 ) -> None:
     """Draw a page of what every head looks at in a text, with every term of the scores apart (DSTG figure 3).
@@ -313,13 +261,17 @@ def attention(
 
 
 def _name(model: str) -> str:
-    """What a page calls the model: the folder's name, of a study's model that and its seed."""
+    """Return the name of a model for a page: its folder's, for a model of a study with its seed."""
     path = Path(model).resolve() if Path(model).is_dir() else Path(model)
     return f"{path.parent.name}, {path.name.replace('-', ' ')}" if path.name.startswith("seed-") else path.name
 
 
 def _texts(given: list[str], files: list[Path]) -> list[tuple[str, str]]:
-    """Title and words of each text, in the order given."""
+    """Return title and words of each text, in the order of the command.
+
+    Raises:
+        ValueError: a text or file is empty, or a file cannot be read as UTF-8.
+    """
     found = []
     for number, words in enumerate(given, 1):
         if not words.strip():

@@ -1,23 +1,26 @@
-"""The program, what makes a function a verb of it, and the options that several verbs share."""
+"""The program, the decorator that makes a function one of its verbs, and the options that several verbs share."""
 
 import inspect
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
-from ..run.shipped import REFERENCE
+from ..run.settings import StrictConfig
+from ..study.study_keys import HeadsConfig
+from .key_options import Key
 
-if TYPE_CHECKING:
-    from ..run.settings import StrictConfig
-
-C = TypeVar("C", bound="StrictConfig")
+C = TypeVar("C", bound=StrictConfig)
 F = TypeVar("F", bound=Callable[..., None])
+Options = Mapping[type[StrictConfig], str]  # names of keys, with spaces, by the class that has them
+_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 app = typer.Typer(
     name="whatwhere",
@@ -29,68 +32,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_SHIPPED = f"`{REFERENCE}`, the one that comes with the package (a folder of that name here is ./{REFERENCE})"
-AnyModel = Annotated[
-    str,
-    typer.Argument(
-        help="A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub "
-        "name; or " + _SHIPPED + "."
-    ),
-]
-Corpus = Annotated[
-    str | None,
-    typer.Option(
-        help="Text: python-docs (docstrings of the installed packages, nothing to download), a file or folder "
-        "(.txt .jsonl .parquet .tsv .csv, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat, "
-        "synthetic:three-regimes. [default: python-docs]"
-    ),
-]
-HeldOut = Annotated[
-    str | None,
-    typer.Option(
-        "--corpus",
-        help="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part is "
-        "read; both by the model's own tokenizer. [default: the windows of the model's own run, else a part of "
-        "python-docs]",
-    ),
-]
-Field = Annotated[str, typer.Option(help="Field of the text in tables and JSON lines.")]
-CorpusField = Annotated[
-    str | None, typer.Option("--field", help="Field of the text in tables and JSON lines. [default: text]")
-]
-Length = Annotated[
-    int | None,
-    typer.Option(help="Tokens of a window, [CLS] and [SEP] included. [default: the size's: tiny 128, paper 512]"),
-]
-LengthRead = Annotated[
-    int | None,
-    typer.Option(
-        "--length",
-        help="Tokens of a window, [CLS] and [SEP] included; other windows than the run's are made of the text anew. "
-        "[default: the run's, else as many as the model reads, at most 512]",
-        min=8,
-    ),
-]
+_MODEL = HeadsConfig.model_fields["model"].description
+AnyModel = Annotated[str, typer.Argument(help=_MODEL)]
 Setting = Annotated[
     list[str] | None, typer.Option("--set", help="Any configuration key as key=value (YAML); may be given again.")
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file with configuration keys.")]
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(
-        help="Vocabulary file, tokenizer folder, Hub name, `reference`, words or characters. [default: train a "
-        "WordPiece on the corpus]"
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
-Size = Annotated[str | None, typer.Option(help="tiny, small or paper: widths, layers and positions. [default: tiny]")]
-
-Scheme = Annotated[
-    Path | None,
-    typer.Option(
-        help="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). It is run."
-    ),
-]
 PageFolder = Annotated[
     Path | None,
     typer.Option(
@@ -99,23 +47,66 @@ PageFolder = Annotated[
 ]
 
 
-def verb(program: typer.Typer = app, name: str | None = None) -> Callable[[F], F]:
-    """Make a function a verb, whose docstring is the help: of the options of this verb alone what `Args:` says of them,
-    and of the verb what stands before. An option that is off by default is a flag."""
+def verb(
+    program: typer.Typer = app, name: str | None = None, *, options: Options = MappingProxyType({})
+) -> Callable[[F], F]:
+    """Make a function a verb of the command line.
+
+    Its docstring is the help: the part before `Args:` of the verb, the rest of its own options. An own option that is
+    off by default is a flag. An argument without words is the key of its name, whose description it takes.
+
+    Args:
+        options: Names of the keys that the verb offers, by the class that has them. Their options stand behind the
+            parameters of the function, before its keyword-only ones; the function finds them in the context. A
+            parameter that is named as a key is no option of its own: it receives the key's value, or its default.
+    """
 
     def register(function: F) -> F:
-        text, _, described = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
-        for key, words in re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", described, re.MULTILINE):
-            kind = function.__annotations__[key]
-            default = inspect.signature(function).parameters[key].default
-            flag = [f"--{key.replace('_', '-')}"] if default is False else []
-            kind, given = get_args(kind) if get_origin(kind) is Annotated else (kind, typer.Option(*flag))
-            option = copy(given)  # which other verbs may share
-            option.help = " ".join(words.split())
-            function.__annotations__[key] = Annotated[kind, option]
-        return program.command(name, help=text)(function)
+        text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+        words = {name: " ".join(said.split()) for name, said in _ARGUMENT.findall(arguments)}
+        parameters = inspect.signature(function).parameters
+        keys = {name: Key.of(kind, name) for kind, names in options.items() for name in names.split()}
+        described = [
+            _described(parameter, words.get(name) or _description(name, options))
+            for name, parameter in parameters.items()
+            if name not in keys
+        ]
+        before = [parameter for parameter in described if parameter.kind is not parameter.KEYWORD_ONLY]
+        behind = [parameter for parameter in described if parameter.kind is parameter.KEYWORD_ONLY]
+        of_keys = [key.parameter(in_file="config" in parameters) for key in keys.values()]
+        shown = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in (*before, *of_keys, *behind)]
+
+        @wraps(function)
+        def call(**values: Any) -> None:
+            for name, key in keys.items():
+                if values[name] is None:
+                    values[name] = key.default
+            function(**{name: values[name] for name in parameters})
+
+        vars(call)["__signature__"] = inspect.Signature(shown)
+        call.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+        program.command(name, help=text)(call)
+        return function
 
     return register
+
+
+def _description(name: str, options: Options) -> str | None:
+    """Return the description of the key of a name, None if no class has one."""
+    return next((kind.model_fields[name].description for kind in options if name in kind.model_fields), None)
+
+
+def _described(parameter: inspect.Parameter, words: str | None) -> inspect.Parameter:
+    """Return a parameter with its help, if there is any beside that of its type."""
+    if words is None:
+        return parameter
+    kind = parameter.annotation
+    option: Any = typer.Option(*([f"--{parameter.name.replace('_', '-')}"] if parameter.default is False else []))
+    if get_origin(kind) is Annotated:
+        kind, option = get_args(kind)
+        option = copy(option)  # which other verbs may share
+    option.help = words
+    return parameter.replace(annotation=Annotated[kind, option])
 
 
 def emit(value: Any, as_json: bool, text: str) -> None:
@@ -129,15 +120,18 @@ def report_line(page: Any) -> str:
 
 
 def next_line(*words: str) -> str:
-    """The command to type next, as the end of what a verb says."""
+    """Return the command to type next, as the last line of what a verb prints."""
     return f"\nNext: whatwhere {shlex.join(words)}"
 
 
-def given(context: typer.Context, kind: type["StrictConfig"]) -> dict[str, Any]:
-    """The options on the command line that are keys of a configuration: a verb's parameter has the name of its key."""
+def given(context: typer.Context, kind: type[StrictConfig]) -> dict[str, Any]:
+    """Return the keys of a configuration that stand on the command line; a parameter has the name of its key."""
     sources = {key: context.get_parameter_source(key) for key in context.params if key in kind.model_fields}
-    here = [key for key, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-    return {key: str(v) if isinstance(v := context.params[key], Path) else v for key in here}
+    return {
+        key: context.params[key]
+        for key, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    }
 
 
 def configured(
@@ -147,8 +141,14 @@ def configured(
     settings: Iterable[str] | None = None,
     **values: Any,
 ) -> C:
-    """The configuration of a command: a file, over it the options that are its keys, then `values` that are not None,
-    then settings; a scheme that they name is run first."""
+    """Build the configuration of a command.
+
+    A file comes first, over it the options that are its keys, then `values` that are not None, then settings. A scheme
+    that they name is run before the values are checked.
+
+    Raises:
+        ValueError: the first wrong key or value, by the name of its option where it has one.
+    """
     from ..training.settings import use_scheme
 
     values = {key: value for key, value in values.items() if value is not None}

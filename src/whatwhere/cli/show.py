@@ -11,11 +11,12 @@ import typer
 from ..run.files import sweep
 from ..run.lock import InUse, is_free, lock
 from ..run.shipped import REFERENCE, model_source
-from .options import Json, Scheme, Setting, configured, emit, report_line, verb
+from ..training.training_keys import PretrainKeys, SchemeKeys
+from .options import Json, Setting, configured, emit, report_line, verb
 
 
 def _run_folder(folder: Path) -> Path:
-    """The folder of a run, as given; the shipped model, which is none, is refused."""
+    """Return the folder of a run as it was given; refuse the model of the package, which is no run."""
     if str(folder) == REFERENCE and not folder.is_dir():
         raise ValueError(
             f"{REFERENCE} is the model that comes with the package, and no run. Look into it: whatwhere heads "
@@ -63,7 +64,7 @@ def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_
 
     Args:
         run: Folder of a study, a geometry run or an evaluation.
-        arithmetic: What comes out as it does by arithmetic, whatever is measured (docs/theory.md), in their place.
+        arithmetic: Judge instead the statements that hold by arithmetic, whatever is measured (docs/theory.md).
     """
     from ..claims import CLAIMS, FACTS, evaluate
     from ..records.record import read_records
@@ -81,8 +82,7 @@ def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_
 
 
 def _ledger(verdicts: list[dict[str, Any]]) -> str:
-    """How many claims have which verdict, by what their paper has of them; a row for each that was measured, by
-    verdict, and what the others lack."""
+    """Return the verdicts as text: counts by origin, a row for each measured claim, and what the other claims lack."""
     from ..claims import ORIGINS, UNTESTABLE, VERDICTS
 
     found = [verdict for verdict in VERDICTS if any(c["verdict"] == verdict for c in verdicts)]
@@ -110,7 +110,7 @@ def _ledger(verdicts: list[dict[str, Any]]) -> str:
 
 
 def _beside(claim: dict[str, Any]) -> str:
-    """The reference study's value and verdict and the paper's value, where there are any."""
+    """Return value and verdict of the reference study and the value of the paper, "" if there are none."""
     told = []
     if reference := claim["reference"]:
         verdict = f"{reference['verdict']}, so far {reference['so_far']}".removesuffix(", so far ")
@@ -122,12 +122,13 @@ def _beside(claim: dict[str, Any]) -> str:
 
 
 def _value(claim: dict[str, Any]) -> str:
+    """Return the value of a claim with its interval, if it has one."""
     bounds = "" if claim["low"] is None else f" [{claim['low']:.3f}, {claim['high']:.3f}]"
     return f"{claim['value']:.3f}{bounds}"
 
 
-@verb()
-def presets(size: str = "paper", scheme: Scheme = None, as_json: Json = False) -> None:
+@verb(options={SchemeKeys: "scheme"})
+def presets(size: str = "paper", *, scheme: str | None, as_json: Json = False) -> None:
     """List the encoders this version builds: streams, terms of the attention scores, costs, longest input, backends
     that train them.
 
@@ -146,12 +147,11 @@ def presets(size: str = "paper", scheme: Scheme = None, as_json: Json = False) -
     emit({"size": size, "presets": rows}, as_json, rows_as_text(rows, size))
 
 
-@verb()
+@verb(options={PretrainKeys: "size scheme"})
 def explain(
     context: typer.Context,
     what: Annotated[str, typer.Argument(metavar="CONFIG")],
-    size: str | None = None,
-    scheme: Scheme = None,
+    *,
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
@@ -160,7 +160,6 @@ def explain(
 
     Args:
         what: A preset, a YAML file of a training, the folder of a trained model, or `reference`.
-        size: tiny, small or paper, for a preset. [default: tiny]
     """
     from ..models.config import own_config
     from ..models.explain import as_text, stops
@@ -170,12 +169,14 @@ def explain(
     from ..training.settings import use_scheme
 
     path = Path(model_source(what))
+    scheme = context.params["scheme"]
     if path.is_dir():
-        if size or settings:
+        if context.params["size"] or settings:
             raise ValueError(f"{what} is a trained model, whose configuration is fixed. Leave --size and --set out.")
         if not (path / "config.json").is_file():
-            way_out = "Give the folder that pretrain wrote, or a preset."
-            raise ValueError(f"No model at {what}: config.json is missing. {way_out}")
+            raise ValueError(
+                f"No model at {what}: config.json is missing. Give the folder that pretrain wrote, or a preset."
+            )
         use_scheme(scheme)
         encoder = own_config(path)
         facts = facts_of(encoder, None, 0.15, "sdpa", scheme is not None)
@@ -251,7 +252,7 @@ def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> 
 
 @verb()
 def doctor(as_json: Json = False) -> None:
-    """Versions, cores, threads, memory, accelerator, attention backends, optional packages and free disk here."""
+    """Show versions, cores, threads, memory, accelerator, attention backends, optional packages and free disk here."""
     from ..study.machine import diagnose
 
     facts = diagnose(Path("."))

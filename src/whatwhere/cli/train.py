@@ -11,24 +11,9 @@ import typer
 
 from ..records.terms import unequal
 from ..run.files import read_json, read_object
-from .options import (
-    AnyModel,
-    ConfigFile,
-    Corpus,
-    CorpusField,
-    Json,
-    Length,
-    Scheme,
-    Setting,
-    Size,
-    Tokenizer,
-    configured,
-    emit,
-    given,
-    next_line,
-    report_line,
-    verb,
-)
+from ..study.study_keys import StudyKeys
+from ..training.training_keys import CorpusKeys, FinetuneKeys, PretrainKeys
+from .options import ConfigFile, Json, Setting, configured, emit, given, next_line, report_line, verb
 
 if TYPE_CHECKING:
     from ..training.settings import SchemeConfig
@@ -37,8 +22,9 @@ if TYPE_CHECKING:
 def _settings_file(
     context: typer.Context, kind: type["SchemeConfig"], out: Path, name: str, config: Path | None
 ) -> Path | None:
-    """Return the YAML whose settings hold where the command gives none: `config`, or the settings of the run in `out`
-    where the command gives no key that binds.
+    """Return the YAML file whose settings hold where the command gives none, or None.
+
+    It is `config`, or the settings of the run in `out` where the command gives no key that binds.
 
     Raises:
         ValueError: the settings of the run are damaged, or of another version.
@@ -58,41 +44,31 @@ def _settings_file(
 
 
 def _finished(out: Path) -> str:
-    """What is said of a training that an earlier call has finished."""
+    """Return the sentence on a training that an earlier call has finished, "" for any other."""
     from ..run.status import finished
 
     return " It was finished before; nothing was trained." if finished(out) else ""
 
 
 def _ask(model: Path, scheme: str | None) -> str:
-    """The line that asks a masked-language model something first."""
+    """Return the command that asks a masked-language model a first question."""
     token = read_json(model / "tokenizer_config.json").get("mask_token")
     text = f"This is the first {token if isinstance(token, str) else '[MASK]'} of the list."
     return next_line("predict", str(model), "--text", text, *(["--scheme", scheme] if scheme else []))
 
 
 def _best(models: Iterable[Path]) -> Path:
-    """The trained model with the lowest validation loss; of models without one the first."""
+    """Return the trained model with the lowest validation loss; the first if no model has one."""
     losses = {model: read_object(model / "training.json").get("validation_loss") for model in models}
     known: dict[Path, float] = {model: math.inf if loss is None else loss for model, loss in losses.items()}
     return min(known, key=lambda model: known[model])
 
 
-@verb()
+@verb(options={StudyKeys: "corpus field length models size scheme match minutes steps seeds tokenizer"})
 def study(
     context: typer.Context,
     out: Path = Path("runs/study"),
-    corpus: Corpus = None,
-    field: CorpusField = None,
-    length: Length = None,
-    models: str | None = None,
-    size: Size = None,
-    scheme: Scheme = None,
-    match: str | None = None,
-    minutes: float | None = None,
-    steps: int | None = None,
-    seeds: int | None = None,
-    tokenizer: Tokenizer = None,
+    *,
     only: list[str] | None = None,
     config: ConfigFile = None,
     settings: Setting = None,
@@ -103,24 +79,14 @@ def study(
 
     Args:
         out: Folder of the study; an unfinished one there is continued.
-        models: Presets, with commas; `all` stands for all that were not named before it. All train by the recipe
-            (masking, schedule, Adam) of the first one's family: dstg, or tupe for BERT's block; --set recipe=NAME
-            chooses. What they differ in beside their position schemes is said. [default: dstg,ap,rp,rope]
-        match: parameters or operations (of a forward pass, per token): change the feed-forward widths of the other
-            models so that they cost what the first one does. [default: as they are]
-        minutes: Minutes for everything, from text to report, on this machine, instead of steps; how many steps they buy
-            is said, and whether that is enough to learn anything.
-        steps: Optimizer steps per model. [default: the recipe's of the size: tiny 625, paper 70000]
         only: Train and measure NAME/SEED alone, for example dstg/0; may be given again. Several processes or machines
             that share OUT do a model each; the last of them writes the report.
-        seeds: Training seeds per model; --out STUDY --seeds 3 adds those that a study lacks. [default: 1]
     """
     from ..study.settings import StudyConfig
     from ..study.study import CONFIG, run_models, run_study
 
-    names = [name.strip() for name in models.split(",")] if models is not None else None
     file = _settings_file(context, StudyConfig, out, CONFIG, config)
-    resolved = configured(context, StudyConfig, file, settings, models=names)
+    resolved = configured(context, StudyConfig, file, settings)
     if only:
         page = run_models(resolved, out, only)
         text = f"{', '.join(only)} in {out} {'is' if len(only) == 1 else 'are'} trained and measured. "
@@ -134,14 +100,11 @@ def study(
     emit({"out": str(out), "report": str(report), "terms": said}, as_json, text)
 
 
-@verb()
+@verb(options={CorpusKeys: "corpus field length tokenizer"})
 def windows(
     context: typer.Context,
     out: Path,
-    corpus: Corpus = None,
-    field: CorpusField = None,
-    length: Length = None,
-    tokenizer: Tokenizer = None,
+    *,
     part: str | None = None,
     config: ConfigFile = None,
     settings: Setting = None,
@@ -179,19 +142,11 @@ def windows(
     emit({"out": str(out), **facts}, as_json, f"{out}: {counted}; {said_of_pieces(made)}.")
 
 
-@verb()
+@verb(options={PretrainKeys: "preset size scheme corpus field length tokenizer minutes steps"})
 def pretrain(
     context: typer.Context,
     out: Path,
-    preset: str | None = None,
-    size: Size = None,
-    scheme: Scheme = None,
-    corpus: Corpus = None,
-    field: CorpusField = None,
-    length: Length = None,
-    tokenizer: Tokenizer = None,
-    minutes: float | None = None,
-    steps: int | None = None,
+    *,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
@@ -201,10 +156,6 @@ def pretrain(
 
     Args:
         out: Folder of the run; the finished model is a transformers folder there.
-        preset: Which encoder (whatwhere presets lists them), trained by its family's recipe: dstg 20 % masked, all
-            [MASK], cosine to a tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0. [default: dstg]
-        minutes: Budget in minutes of training; how many steps they buy is said first.
-        steps: Budget in optimizer steps. [default: the recipe's of the size]
     """
     from ..training.pretrain import CONFIG
     from ..training.pretrain import pretrain as run_pretraining
@@ -221,21 +172,12 @@ def pretrain(
         emit({"out": str(out), **summary}, as_json, text + _ask(out, resolved.scheme))
 
 
-@verb()
+@verb(options={FinetuneKeys: "data dev text text_pair length label from_scratch epochs steps scheme"})
 def finetune(
     context: typer.Context,
-    start: AnyModel,
+    start: Annotated[str, typer.Argument()],
     out: Path,
-    data: Path | None = None,
-    dev: Path | None = None,
-    text: str | None = None,
-    text_pair: str | None = None,
-    length: int | None = None,
-    label: str | None = None,
-    from_scratch: bool = False,
-    epochs: float | None = None,
-    steps: int | None = None,
-    scheme: Scheme = None,
+    *,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
@@ -249,15 +191,6 @@ def finetune(
 
     Args:
         out: Folder of the run; the finished classifier is a transformers folder there.
-        data: Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst. [required, here or in --config]
-        dev: Labelled table for the accuracy. [required, here or in --config]
-        text: Column of the text. [default: sentence]
-        text_pair: Column of a second text, for tasks on pairs.
-        length: Most tokens of a row; longer ones are cut, which is said. [default: 128, or what the model reads]
-        label: Column of the label: words or whole numbers. [default: label]
-        from_scratch: Take configuration and tokenizer of MODEL, weights anew.
-        epochs: Passes over the data. [default: 3]
-        steps: Optimizer steps, instead of epochs.
     """
     from ..models.card import rows_cut
     from ..records.record import write_records

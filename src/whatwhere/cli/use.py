@@ -9,16 +9,18 @@ import typer
 
 from ..run.errors import check_utf8
 from ..run.files import write_array
-from .options import AnyModel, Field, Json, Scheme, emit, verb
+from ..training.training_keys import CorpusKeys, SchemeKeys
+from .options import AnyModel, Json, emit, verb
 
 
-@verb()
+@verb(options={CorpusKeys: "field", SchemeKeys: "scheme"})
 def predict(
     model: AnyModel,
     text: list[str] | None = None,
     pair: list[str] | None = None,
     file: Path | None = None,
-    field: Field = "text",
+    *,
+    field: str,
     pair_field: str | None = None,
     what: str | None = None,
     top: int = 5,
@@ -26,7 +28,7 @@ def predict(
     length: Annotated[int | None, typer.Option(min=4)] = None,
     stride: int | None = None,
     out: Path | None = None,
-    scheme: Scheme = None,
+    scheme: str | None,
     as_json: Json = False,
 ) -> None:
     """Predict with a model: likely words for each mask, labels with probabilities, or vectors.
@@ -79,13 +81,14 @@ def predict(
     emit({"what": predictor.what, "texts": rows}, as_json, "\n".join(map(_line, rows)))
 
 
-@verb()
+@verb(options={SchemeKeys: "scheme"})
 def export(
     model: AnyModel,
     out: Path,
     format: str = "onnx",
     what: str | None = None,
-    scheme: Scheme = None,
+    *,
+    scheme: str | None,
     as_json: Json = False,
 ) -> None:
     """Export a model as a graph for another program: a folder with model.onnx for onnxruntime, checked against torch.
@@ -116,10 +119,10 @@ def export(
 def _texts(
     text: list[str] | None, pair: list[str] | None, file: Path | None, field: str, pair_field: str | None
 ) -> tuple[list[str], list[str] | None]:
-    """What --text, --pair, --file or stdin hold.
+    """Read the texts of --text, --file or stdin, and the second texts of pairs, or None.
 
     Raises:
-        ValueError: nothing, two of them, or second texts without first ones.
+        ValueError: there is no text, --text and --file are both given, or second texts have no first ones.
     """
     from ..corpus import open_source
     from ..corpus.labelled import read_labelled
@@ -146,11 +149,12 @@ def _texts(
 
 
 def _share(value: float) -> str:
+    """Write a probability with three digits, a small one in powers of ten."""
     return f"{value:.3f}" if value >= 0.001 else f"{value:.1e}"
 
 
 def _line(row: dict[str, Any]) -> str:
-    """For people: a text and what is said of it; vectors as JSON, to go on with."""
+    """Return a text with its predictions as lines; vectors are JSON for the next program."""
     if "vectors" in row:
         return json.dumps(row["vectors"])
     said = f"{row['text']}\t{row['pair']}" if "pair" in row else row["text"]

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import field_validator
 from scipy.stats import rankdata
 
 from ..analysis.who import RecordContext
@@ -23,23 +23,17 @@ from ..run.folder import RunFolder
 from ..run.progress import Show
 from ..run.shipped import OPENED
 from ..training.settings import SchemeConfig
+from .evaluation_keys import EvaluationKeys
 
 UNTRAINED = "untrained"
 C = TypeVar("C", bound="EvaluationConfig")
 DRAWS = 1000  # of the rows, for the interval of a difference
 
 
-class EvaluationConfig(SchemeConfig):
+class EvaluationConfig(EvaluationKeys, SchemeConfig):
     """The settings that all evaluations share; a folder that has some can gain models, and what else FREE names."""
 
     FREE: ClassVar[tuple[str, ...]] = ()  # keys that may differ when a folder is gone on with; lists grow
-
-    models: list[str] = Field(description="model folders, Hub names or `reference`")
-    data: str | None = Field(None, description="folder of the data; default: the Hub")
-    untrained: bool = Field(False, description="also every model with weights drawn anew")
-    minutes: float | None = Field(
-        None, gt=0, description="begin nothing that would end later, as far as pieces of its task tell"
-    )
 
     @field_validator("data")
     @classmethod

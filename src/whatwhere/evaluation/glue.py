@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
 from ..corpus.sources import hub_rows
@@ -19,6 +18,7 @@ from ..records.record import Record
 from ..run.progress import Show
 from ..training.settings import use_scheme
 from .agreement import METRICS
+from .evaluation_keys import GlueKeys
 from .family import Family, Piece, averages, differences
 from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, pieces, unfinished, weights
 from .tuning import Recipe, Setting, tune
@@ -88,7 +88,6 @@ TASKS: dict[str, Task] = {
         Task("wnli", "WNLI", "wnli", _PAIR, "label", _PAIR),
     )
 }
-DEFAULT = tuple(name for name in TASKS if name != "wnli")  # as all who report GLUE leave it out
 _HUB_SPLITS = {"dev": "validation", "dev_matched": "validation_matched", "dev_mismatched": "validation_mismatched"}
 
 RECIPES: dict[str, Recipe] = {
@@ -230,15 +229,11 @@ def task_texts(task: Task, data: Path | None, limit: int | None = None) -> Texts
     return Texts(train, dev, names)
 
 
-class GlueConfig(GridConfig):
+class GlueConfig(GlueKeys, GridConfig):
     """Fine-tunings on GLUE; of a folder that has some, models, tasks and seeds may be added."""
 
     TASKS = TASKS
     RECIPES = RECIPES
-
-    tasks: list[str] = Field(default_factory=lambda: list(DEFAULT), description="tasks by name")
-    length: int = Field(128, ge=8, description="most tokens of a row; longer ones are cut")
-    limit: int | None = Field(None, ge=20, description="most training rows")
 
 
 def _check(config: GlueConfig) -> None:

@@ -7,30 +7,23 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import model_validator
 
 from ..records.record import Record
 from ..run.shipped import model_source
 from ..training.checkpoints import checkpoint
 from .agreement import Score
+from .evaluation_keys import GridKeys
 from .family import EvaluationConfig, Piece, check_known, each_model
 from .tuning import Recipe, Setting, halves
 
 
-class GridConfig(EvaluationConfig):
+class GridConfig(GridKeys, EvaluationConfig):
     """Fine-tunings over a grid; of a folder that has some, models, tasks, seeds and checkpoints may be added."""
 
     FREE = ("tasks", "seeds", "checkpoints")
     TASKS: ClassVar[Mapping[str, Any]]
     RECIPES: ClassVar[Mapping[str, Recipe]]
-
-    tasks: list[str] = Field(default_factory=list, description="tasks by name")
-    recipe: str = Field("short", description="protocol: grid, epochs, seeds")
-    rates: list[PositiveFloat] = Field(
-        default_factory=list, description="learning rates in place of the recipe's, of a model 768 wide"
-    )
-    seeds: int | None = Field(None, ge=1, description="seeds; default: the recipe's")
-    checkpoints: list[int] = Field(default_factory=list, description="steps of the models' trainings, fine-tuned too")
 
     @model_validator(mode="after")
     def _known(self) -> Self:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from ..analysis.who import RecordContext
 from ..corpus.labelled import MOST_LABELS
@@ -24,6 +24,7 @@ from ..run.files import read_yaml
 from ..run.progress import Show
 from ..training.settings import use_scheme
 from .agreement import macro_f1, pearson
+from .evaluation_keys import HolmesKeys
 from .examples import SPLITS, Examples
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
 from .probe_fits import OF_HOLMES
@@ -173,19 +174,10 @@ def _places(kind: str, inputs: Any, context: Any, between: str) -> Iterator[tupl
                 yield of[0] if of else i, context[which], start, end
 
 
-class HolmesConfig(EvaluationConfig):
+class HolmesConfig(HolmesKeys, EvaluationConfig):
     """Holmes for several models; models and data sets may be added to a folder."""
 
     FREE = ("tasks",)
-
-    data: str = Field(description="folder of Holmes' or Flash-Holmes' data sets, or that holds it")
-    tasks: list[str] = Field(default_factory=list, description="data sets by name; default: all of the folder")
-    table: str | None = Field(None, description="published table (leaderboards/*.csv); default: beside the data")
-    seeds: int = Field(5, ge=1, description="seeds of each probe")
-    layers: str = Field("last", description="hidden states that probes read: last or all")
-    pooling: str = Field("mean", description="sub-tokens of a place that are averaged: mean (all), first or last")
-    control: bool = Field(False, description="also probes of permuted labels")
-    limit: int | None = Field(None, ge=2, description="most rows of a split")
 
     @model_validator(mode="after")
     def _known(self) -> "HolmesConfig":

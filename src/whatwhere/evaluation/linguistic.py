@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from ..analysis.who import RecordContext
 from ..models.open import open_config, open_model
@@ -19,6 +19,7 @@ from ..training.settings import use_scheme
 from . import paragraphs, ud
 from .agreement import METRICS, macro_f1, pearson
 from .blimp import Acceptability, blimp_records, paradigm_mean, paradigm_numbers, read_blimp, right
+from .evaluation_keys import LinguisticKeys
 from .examples import SPLITS, Examples, Task, numbered
 from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
 from .probe_fits import PLAIN, codelength, commonest_by, control_labels
@@ -30,18 +31,10 @@ ROWS = 10_000  # of training and test of a task, where nothing else is said, and
 TASKS: dict[str, Task] = {**ud.TASKS, **paragraphs.TASKS, "acceptability": Acceptability()}
 
 
-class LinguisticConfig(EvaluationConfig):
+class LinguisticConfig(LinguisticKeys, EvaluationConfig):
     """BLiMP and probes for several models; models and tasks may be added to a folder."""
 
     FREE = ("tasks",)
-
-    tasks: list[str] = Field(default_factory=list, description="tasks by name; default: those whose files are there")
-    seeds: int = Field(5, ge=1, description="seeds of each probe")
-    layers: str = Field("last", description="hidden states that probes read: last or all")
-    pooling: str = Field("mean", description="tokens of a place that are averaged: mean (all), first or last")
-    code: bool = Field(False, description="also the online code of the labels (minimum description length)")
-    limit: int | None = Field(None, ge=20, description="most rows of training and test")
-    pairs: int | None = Field(None, ge=1, description="most pairs of a paradigm of BLiMP")
 
     @model_validator(mode="after")
     def _check(self) -> "LinguisticConfig":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from ..corpus import Source, Windows, open_source
 from ..corpus.python_docs import PythonDocs
@@ -25,34 +25,22 @@ from ..run.files import read_json, read_object
 from ..run.progress import Show
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
 from ..training.settings import use_scheme
+from .evaluation_keys import ENGLISH, MtebKeys
 from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, check_known, differences, each_model, paired
 from .local_tasks import LOCAL, local_task
 
-ENGLISH = "MTEB(eng, v2)"
 SIMCSE = "simcse"
 BATCH = 8, 128  # texts of one forward pass: on a CPU, where more leave its cache, or not
 PYTHON_DOCS = 16  # one file of 16 is text enough for some thousand sentences
 
 
-class MtebConfig(EvaluationConfig):
+class MtebConfig(MtebKeys, EvaluationConfig):
     """Settings of sentence-vector tasks for several models.
 
     Models, tasks, poolings and seeds may be added to a folder.
     """
 
     FREE = ("tasks", "pooling", "contrastive", "seeds")
-
-    tasks: list[str] = Field(
-        description=f"names of mteb's tasks or benchmarks, or local ones; default: {ENGLISH}, with data all local ones"
-    )
-    pooling: list[str] = Field(default_factory=lambda: ["mean"], description=", ".join(POOLINGS))
-    length: int = Field(512, ge=8, description="most tokens of a text; longer ones are cut")
-    limit: int | None = Field(None, ge=20, description="most pairs, test rows or queries of a local task")
-    contrastive: bool = Field(False, description="also every model after unsupervised SimCSE")
-    seeds: int = Field(1, ge=1, description="trainings by SimCSE of each model")
-    steps: int = Field(250, ge=1, description=f"steps of {SENTENCES} sentences of SimCSE")
-    corpus: str | None = Field(None, description="its text; default: that of the model's own run, else python-docs")
-    field: str = Field("text", description="field of the text in tables and JSON lines")
 
     @model_validator(mode="before")
     @classmethod

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from ..corpus.labelled import packed
 from ..corpus.sources import hub_rows
@@ -19,9 +18,10 @@ from ..models.open import open_config, open_model
 from ..records.record import Record
 from ..run.progress import Show
 from ..training.settings import use_scheme
+from .evaluation_keys import SquadKeys
 from .family import Family, Piece, averages, differences
 from .grid import Finished, GridConfig, by_seed, chosen, pieces, unfinished, weights
-from .spans import SHORTEST, Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
+from .spans import Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
 from .tuning import Recipe, Setting, halves, tune
 
 RECIPES: dict[str, Recipe] = {
@@ -267,19 +267,11 @@ def by_article(data: Questions, share: float) -> tuple[Questions, Questions]:
     return data.only(np.flatnonzero(sides).tolist()), data.only(np.flatnonzero(~sides).tolist())
 
 
-class SquadConfig(GridConfig):
+class SquadConfig(SquadKeys, GridConfig):
     """Settings of fine-tunings on questions; of a folder that has some, models, tasks and seeds may be added."""
 
     TASKS = TASKS
     RECIPES = RECIPES
-
-    tasks: list[str] = Field(default_factory=lambda: ["squad"], description="tasks by name")
-    length: int = Field(384, ge=SHORTEST, description="most tokens of a window, question included")
-    stride: int = Field(128, ge=1, description="tokens from a window of a paragraph to the next")
-    limit: int | None = Field(None, ge=20, description="most training questions, evenly spaced")
-    train_on_dev: float | None = Field(
-        None, gt=0, lt=1, description="share of SQuAD's development articles to train on; the rest are tested"
-    )
 
 
 def task_questions(config: SquadConfig, name: str) -> tuple[Questions, Questions]:

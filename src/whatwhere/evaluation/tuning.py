@@ -13,7 +13,7 @@ from ..corpus.batches import Batches
 from ..corpus.labelled import LabelledBatches
 from ..run.progress import Show
 from ..training.loop import Trainer
-from ..training.settings import LoopConfig
+from ..training.training_keys import LoopConfig
 from .agreement import Score
 
 WIDTH = 768  # of the models that the papers' learning rates are for

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from scipy.stats import entropy
 
 from ..analysis.probes import stream_columns
@@ -42,6 +42,7 @@ from .extension import (
     say_in_card,
     ways,
 )
+from .length_keys import LengthKeys
 from .measures import (
     alone_in,
     beyond_records,
@@ -81,21 +82,10 @@ class Way:
         return self.method + f"-w{self.window}" * bool(self.window) + f"+{self.adapt}" * (self.adapt != PLAIN)
 
 
-class LengthConfig(EvaluationConfig):
+class LengthConfig(LengthKeys, EvaluationConfig):
     """Long texts for several models; models, methods and what is adapted may be added to a folder."""
 
     FREE = ("methods", "windows", "adapt")
-
-    corpus: str = Field("python-docs", description="text with long documents")
-    field: str = Field("text", description="the field that holds the text")
-    document: str = Field("auto", description="what a document of a text file is")
-    to: int = Field(1024, ge=64, description="tokens of a text")
-    documents: int = Field(32, ge=10, description="documents, an excerpt of each")
-    methods: list[str] = Field(default_factory=list, description="ways to read on; default: all that a model has")
-    points: str | None = Field(None, description="table with a row for each position of a text (.npy), for mds")
-    windows: list[int] = Field([0], description="tokens on each side that a token looks at; 0: all")
-    adapt: list[str] = Field([PLAIN], description="what a short training changes: none, network, table, all")
-    steps: int = Field(60, ge=10, description="steps of that training")
 
     @model_validator(mode="after")
     def _check(self) -> "LengthConfig":

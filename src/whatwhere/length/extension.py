@@ -28,7 +28,7 @@ from ..run.folder import LOG, MANIFEST, RunFolder
 from ..run.progress import Show
 from ..run.shipped import model_source
 from ..training.loop import Trainer
-from ..training.settings import LoopConfig
+from ..training.training_keys import LoopConfig
 
 SCALINGS = ("linear", "ntk", "yarn")  # of rotations; the first is position interpolation, of tables too
 LEFT_BEHIND = ("checkpoints", "*.parquet", LOG, MANIFEST, "hashes.json", "pretrain.yaml", "finetune.yaml")

@@ -19,9 +19,16 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class StrictConfig(BaseModel):
-    """A configuration whose unknown keys and wrong values are one-line ValueErrors."""
+    """A configuration whose unknown keys and wrong values are one-line ValueErrors.
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False)
+    The description of a field is the help of its option; its json_schema_extra says more of it, see `Key` of the
+    command line.
+    """
+
+    # Schemas are built when a class is first used: `whatwhere --help` only reads the fields.
+    model_config = ConfigDict(
+        extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
+    )
     FREE: ClassVar[tuple[str, ...]] = ()  # keys that may have other values when a run goes on
 
     @classmethod
@@ -68,7 +75,7 @@ class StrictConfig(BaseModel):
             hint = f"Did you mean {' or '.join(close)}?" if close else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key[:60]!r}. {hint}"
         if first["type"] == "missing" and key in cls.model_fields:
-            return f"{key} is missing: {cls.model_fields[key].description}."
+            return f"{key} is missing. Give it: {cls.model_fields[key].description}"
         if not key:
             return first["msg"].removeprefix("Value error, ")
         return wrong_value(flags.get(str(first["loc"][0]), key), error)
@@ -85,7 +92,7 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """A YAML file, overridden by `values` that are not None, then by `key=value` settings; not checked yet."""
+        """Merge a YAML file, then `values` that are not None, then `key=value` settings; nothing is checked yet."""
         merged = cls._read(Path(path)) if path is not None else {}
         merged.update({key: value for key, value in values.items() if value is not None})
         for setting in settings:
@@ -110,7 +117,7 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
-        """The configuration of what `merged` gives; an own scheme that it names must be loaded by `use_scheme`."""
+        """Build the configuration of what `merged` gives; `use_scheme` must load a scheme that it names before."""
         settings = list(settings)
         given = {key: key for key, value in values.items() if value is not None}
         return cls.parse(cls.merged(path, settings, **values), given, path, settings)

@@ -28,7 +28,7 @@ from ..run.jobs import show_progress
 from .machine import machine
 from .model_windows import model_windows
 from .results import FACTS, columns, save_results
-from .settings import HeadsConfig
+from .study_keys import HeadsConfig
 from .training_records import learning_records, not_learned
 
 KIND = "heads"

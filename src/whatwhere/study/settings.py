@@ -4,66 +4,27 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from ..corpus import Source, open_source
 from ..encoder import PRESETS
-from ..geometry import MIN_SUPPORT
 from ..records.terms import unequal
-from ..run.settings import StrictConfig
 from ..training.corpus_settings import CorpusConfig
 from ..training.pretrain_settings import PretrainConfig
 from ..training.recipes import defaults_of, family_of
 from ..training.settings import SchemeConfig
+from .study_keys import GeometryKeys, StudyKeys
 
 ALL = "all"
 _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
 
 
-class StudyConfig(CorpusConfig, SchemeConfig):
+class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
     """A comparison of presets on one corpus, from one recipe, on the same batches."""
 
     FREE: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
-
-    models: list[str] = Field(
-        ["dstg", "ap", "rp", "rope"],
-        description="presets to compare; a finished study can gain more; `all` stands for those not named before",
-    )
-    size: str = "tiny"
-    recipe: Literal["dstg", "tupe"] = Field(
-        "dstg", description="whose training defaults for all models; default: those of the first's family"
-    )
-    match: Literal["parameters", "operations"] | None = Field(
-        None, description="change the feed-forward widths so that every model costs what the first one does"
-    )
-    variants: dict[str, dict[str, Any]] = Field(
-        {}, description="models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take"
-    )
-    widths: dict[str, int] = Field({}, description="intermediate_size of single models; `match` fills it in")
-    seeds: int = Field(1, ge=1, description="training seeds per model; more may be asked of a finished study")
-    steps: int | None = Field(None, ge=1, description="optimizer steps per model; default: those of the size's recipe")
-    minutes: float | None = Field(
-        None, gt=0, description="instead: budget for the whole study, turned into steps once, by timing"
-    )
-    at_once: int | None = Field(
-        None,
-        ge=1,
-        description="models trained and looked into at once; default: one a core, or one if trainings are short",
-    )
-    training: dict[str, Any] = Field({}, description="PretrainConfig keys for every model")
-    probe_documents: int = Field(
-        500, ge=10, description="held-out windows that are probed and looked into; 250 at size tiny"
-    )
-    probe_splits: int = Field(5, ge=2, description="random splits of the probed documents")
-    inside: bool = Field(
-        True, description="heads, attention, sentences, ablations, controls, the corpus too; False: probes only"
-    )
-    ablation_documents: int = Field(
-        32, ge=8, description="held-out windows whose loss is measured under ablations; 16 at size tiny"
-    )
-    texts: int = Field(2, ge=0, description="held-out windows in the explorer, beside a text that repeats itself")
 
     @classmethod
     def keys_below(cls) -> list[str]:
@@ -183,25 +144,7 @@ def _over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return {**values, **more, **{key: {**values[key], **more[key]} for key in both}}
 
 
-class HeadsConfig(StrictConfig):
-    """A look into one model: what it reads, and how much of it."""
-
-    model: str = Field(description="folder of the model")
-    corpus: str | None = Field(None, description="text or folder of windows; none: those of the model's own run")
-    field: str = Field("text", description="field of the text in tables")
-    documents: int = Field(500, ge=10, description="held-out windows of full length to read")
-    length: int | None = Field(None, description="tokens of a window; none: those of the windows that are there")
-    ablate: int = Field(0, ge=0, description="windows whose loss is measured with parts taken out")
-
-
-class SpectraConfig(StrictConfig):
-    """Position tables to measure."""
-
-    sources: list[str] = Field(description="tables, model folders, studies, Hub names or reference")
-    words: bool = Field(False, description="word tables, too")
-
-
-class GeometryConfig(StrictConfig):
+class GeometryConfig(GeometryKeys):
     """Which corpora, how they are counted, and what is measured on them; what is measured may change on one folder."""
 
     FREE: ClassVar[tuple[str, ...]] = (
@@ -221,45 +164,6 @@ class GeometryConfig(StrictConfig):
         "seed",
         "workers",
     )
-
-    corpora: list[str] = Field(["python-docs"], min_length=1, description="corpora, each SPEC or NAME=SPEC")
-    field: list[str] = Field(["text"], description="field of the text in tables: one for all, or one a corpus")
-    phrases: bool = Field(
-        False, description="documents inside longer ones share their group (phrases of a sentence); holds all texts"
-    )
-    document: str = Field("auto", description="what a document of a text file is: file, heading, blank-line, line")
-    tokenizer: str | None = Field(
-        None, description="vocabulary file, folder, Hub name, words or characters; none: train a WordPiece"
-    )
-    vocab_size: int | None = Field(
-        None, ge=8, description="entries of a tokenizer to make; none: 4,096 pieces, 50,000 words"
-    )
-    positions: int = Field(128, ge=3, description="positions counted, without special tokens")
-    align: Literal["start", "relative"] = Field(
-        "start", description="position from the start of a document, or its place in equal parts"
-    )
-    protocol: Literal["default", "paper"] = Field(
-        "default", description="paper: all positions, smoothed, nothing corrected, as GEOM"
-    )
-    min_support: float = Field(MIN_SUPPORT, ge=1, description="tokens that a position needs to be kept")
-    groups: int = Field(32, ge=2, description="groups of documents that are left out in turn for intervals")
-    splits: int = Field(10, ge=1, description="random halves for the corrected distances")
-    intervals: bool = Field(True, description="95 % intervals: a pass for each group of documents")
-    smacof: bool = Field(True, description="tables of least stress beside classical MDS")
-    width: int = Field(768, ge=2, description="width of the encodings compared")
-    heads: int = Field(12, ge=1, description="heads of ALiBi")
-    dims: list[int] = Field([16, 32, 64, 128, 256, 512, 768], description="widths of the curve of stress")
-    ranks: list[int] = Field([1, 2, 3, 7], description="ranks of the MDS tables")
-    rank: int | None = Field(
-        None, ge=1, description="rank of the table that is written; none: of least stress on held-out documents"
-    )
-    tables: list[str] = Field([], description="further tables: .npy files, model folders, Hub names, reference")
-    first_row: int | None = Field(
-        None, ge=0, description="row of position 0 in them; none: 1, after [CLS], and 0 for GPT-2 and OPT"
-    )
-    models: list[str] = Field([], description="runs whose tables are measured at every checkpoint, or reference")
-    seed: int = Field(0, description="of random halves and the random table")
-    workers: int | None = Field(None, ge=1, description="processes that count; none: one a core for large corpora")
 
     @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
     @classmethod

@@ -21,7 +21,7 @@ from ..analysis.who import RecordContext
 from ..records.record import Record
 from ..run.folder import RunFolder
 from .results import save_results
-from .settings import SpectraConfig
+from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
 CONFIG = "spectra.yaml"

@@ -22,7 +22,7 @@ from ..run.files import write_json
 from ..run.folder import RunFolder
 from ..run.progress import Show
 from .loop import Trainer
-from .settings import LoopConfig
+from .training_keys import LoopConfig
 
 TEMPERATURE = 0.05
 DROPOUT = 0.1  # where a model has none: the paper's, which is best there (its Table 4)

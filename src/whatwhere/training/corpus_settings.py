@@ -2,9 +2,9 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from transformers import PreTrainedTokenizerFast
 
 from ..corpus import (
@@ -21,26 +21,11 @@ from ..corpus.build import content
 from ..corpus.tokenizer import UNITS
 from ..run.files import read_object
 from ..run.folder import RunFolder
-from ..run.settings import Count, StrictConfig
-
-InnerShare = Annotated[float, Field(gt=0, lt=1)]
+from .training_keys import CorpusKeys
 
 
-class CorpusConfig(StrictConfig):
+class CorpusConfig(CorpusKeys):
     """The text of a training, and how it becomes windows of token ids."""
-
-    corpus: str = "python-docs"  # or a file or folder, hub:NAME[:CONFIG], synthetic:repeat, synthetic:three-regimes
-    field: str = "text"  # of a .jsonl, .tsv, .csv, .parquet or Hub corpus: the one that holds the text
-    document: str = "auto"  # what a document of a text file is: auto, file, blank-line, line, heading
-    tokenizer: str | None = None  # vocabulary file, folder, Hub name, words, characters; none: train a WordPiece
-    vocab_size: Annotated[int, Field(ge=16)] = 4096  # entries of a tokenizer made from the corpus
-    newline_token: bool = True  # line breaks become [NL] tokens
-    length: Annotated[int, Field(ge=4)] = 128  # tokens of a window, [CLS] and [SEP] included
-    join: Literal["none", "isolate", "run-on"] = "run-on"  # of python-docs, whose documents are enough: none
-    # Of a document that does not run on: first (as DSTG's code truncates), all, auto (first where that is enough text).
-    pieces: Literal["auto", "first", "all"] = "auto"
-    held_out: InnerShare = 0.05  # share of the documents kept from training
-    workers: Count | None = None  # processes that tokenise; default: one per core
 
     @model_validator(mode="before")
     @classmethod

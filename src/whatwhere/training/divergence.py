@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from .settings import LoopConfig
+from .training_keys import LoopConfig
 
 
 class NotFinite(ValueError):

@@ -9,10 +9,10 @@ positions at eight steps).
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import model_validator
 
 from ..corpus.labelled import LabelledBatches, label_names, read_labelled
 from ..corpus.tokenizer import check_tokenizer
@@ -27,8 +27,9 @@ from ..run.files import read_object, sha256
 from ..run.folder import RunFolder
 from .environment import join_processes
 from .loop import Trainer
-from .settings import LoopConfig, SchemeConfig
+from .settings import SchemeConfig
 from .training_folder import begin, finish, finished_summary, open_training, settle_settings
+from .training_keys import FinetuneKeys
 from .validator import Validator
 
 CONFIG = "finetune.yaml"
@@ -57,24 +58,10 @@ def default_rate(start: str, from_scratch: bool) -> float:
     return RATES[from_scratch] * 768 / width
 
 
-class FinetuneConfig(LoopConfig, SchemeConfig):
+class FinetuneConfig(FinetuneKeys, SchemeConfig):
     """A fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
 
     FREE: ClassVar[tuple[str, ...]] = ("sharding",)
-
-    start: str = Field(
-        description="folder of a pretrained encoder, ours or of transformers, a Hub name, or reference: its weights, "
-        "configuration and tokenizer"
-    )
-    from_scratch: bool = False  # take the configuration and the tokenizer only, weights anew
-    model: dict[str, Any] = {}  # EncoderConfig fields that override the folder's, e.g. dropout
-    data: str = Field(description="labelled table to train on (--data FILE): .tsv, .csv or .jsonl, also .gz, .xz, .zst")
-    dev: str = Field(description="labelled table that the accuracy is measured on (--dev FILE)")
-    text: str = "sentence"  # column of the text
-    text_pair: str | None = None  # column of a second text, for tasks on pairs
-    label: str = "label"  # column of the label: words or whole numbers, each a class
-    length: Annotated[int, Field(ge=4)]  # most tokens of a row, special ones included; default 128, if it reads as many
-    epochs: PositiveFloat | None = None  # budget: passes over the data; default 3, or give steps
 
     def same_content(self, key: str, out: Path) -> bool:
         """Return whether a table of another name or place is that of the run in `out`, byte by byte."""

@@ -18,8 +18,8 @@ from transformers import PreTrainedModel
 
 from ..encoder.attention import Stacked
 from ..models.tensors import whole
-from .settings import LoopConfig
 from .sharding import own_rows
+from .training_keys import LoopConfig
 
 CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)

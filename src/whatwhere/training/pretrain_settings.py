@@ -1,10 +1,10 @@
 """The settings of a pretraining, and the masked batches that they ask for."""
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import torch
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import model_validator
 
 from ..corpus import MaskedBatches, Windows
 from ..corpus.batches import in_pieces
@@ -12,18 +12,18 @@ from ..encoder import EncoderConfig, preset
 from ..encoder.attention import check_backend
 from ..models.explain import try_scheme
 from ..models.tables import check_table_files
-from ..run.settings import Count
-from .corpus_settings import CorpusConfig, InnerShare
+from .corpus_settings import CorpusConfig
 from .environment import check_trackers
 from .recipes import SCHEMES, defaults_of, family_of
-from .settings import LoopConfig, SchemeConfig
+from .settings import SchemeConfig
 from .sharding import check_launcher
 from .state import Batch, BatchAt
+from .training_keys import PretrainKeys
 
 BUDGET = ("steps", "tokens", "minutes")
 
 
-class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
+class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     """A pretraining run. Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, SCHEMES) may be given, too."""
 
     FREE: ClassVar[tuple[str, ...]] = ("workers", "sharding")
@@ -32,23 +32,6 @@ class PretrainConfig(LoopConfig, CorpusConfig, SchemeConfig):
     def keys_below(cls) -> list[str]:
         """Return the fields of the encoder, which are given as model.FIELD."""
         return [f"model.{name}" for name in EncoderConfig.__annotations__ if name not in cls.model_fields]
-
-    preset: str = "dstg"
-    size: str = "tiny"
-    recipe: Literal["dstg", "tupe"] = "dstg"  # whose training defaults; default: those of the preset's family
-    model: dict[str, Any] = {}  # EncoderConfig fields that override the preset's
-    tokens: Count | None = None  # budget: training tokens, padding included
-    minutes: PositiveFloat | None = None  # budget: minutes of training, turned into steps once, by timing
-    mask_rate: InnerShare = 0.2  # share of the tokens that is predicted
-    masking: Literal["all", "80-10-10"] = "all"
-    shift: bool = True  # positions at random where a text is shorter than the table (DSTG 3.3): not with join=run-on
-    subset: bool = False  # instead: as many of the positions as a text has tokens, at random, in their order
-    # Length curriculum: windows in pieces of so many tokens, twice as many in each equal part of the steps, at last
-    # whole; a piece keeps its positions.
-    first_length: Annotated[int, Field(ge=4)] | None = None
-    validation_windows: Count = 256  # held-out windows of a validation
-    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] = "und"  # of the text, for the card (ISO 639)
-    pooling: Literal["mean", "semantic"] = "mean"  # columns of a text's vector in sentence-transformers: all, semantic
 
     @model_validator(mode="before")
     @classmethod

@@ -1,16 +1,14 @@
-"""Strict run configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
+"""The scheme of your own that settings may name: which one this process may run, and its copy in a run's folder."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Self
-
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+from typing import Any, Self
 
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
 from ..run.errors import UnknownProgram
 from ..run.folder import RunFolder
-from ..run.settings import Count, Share, StrictConfig
+from .training_keys import SchemeKeys
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
 
@@ -71,10 +69,8 @@ def use_scheme(path: Any) -> None:
         raise ValueError(line if str(path) in line else f"The scheme {path}: {line}") from None
 
 
-class SchemeConfig(StrictConfig):
+class SchemeConfig(SchemeKeys):
     """A configuration that may name an own scheme, beside the file that names it or from the current directory."""
-
-    scheme: str | None = None  # Python file that registers a table, bias, rotation or preset of your own
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
@@ -154,44 +150,3 @@ class SchemeConfig(StrictConfig):
                 f"{self.scheme} is not the scheme that {out} began with (kept as {kept}). Undo the change, or choose "
                 "another --out."
             )
-
-
-class LoopConfig(StrictConfig):
-    """The settings of the training loop itself; recipes extend it."""
-
-    seed: NonNegativeInt = 0  # of weights, masks and order
-    steps: Count | None = None  # budget: optimizer steps
-    batch_size: Count = 32  # windows per optimizer step, all processes and accumulated parts together
-    accumulate: Count = 1  # parts a step's batch is computed in
-    learning_rate: PositiveFloat = 4e-3  # peak of AdamW's; those of other parameters are shares of it
-    warmup_steps: NonNegativeInt = 100  # linear
-    # Of the learning rate after the warm-up; trapezoid: constant to 70 % of the steps, then linear.
-    schedule: Literal["cosine", "linear", "trapezoid"] = "cosine"
-    minimum_learning_rate_ratio: Share = 0.1  # learning rate at the end, as a share of the peak
-    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: of the hidden matrices; AdamW of all else
-    # Muon's updates: adamw, entries as large as AdamW's; spectral, √max(1, rows/columns) times orthogonal.
-    muon_scale: Literal["adamw", "spectral"] = "adamw"
-    matrix_learning_rate_scale: PositiveFloat = 1.0  # of the hidden matrices
-    # Steps that matrix_learning_rate_scale is meant for: a training of N, if more, takes √(this / N) of it.
-    matrix_steps: Count | None = None
-    embedding_learning_rate_scale: PositiveFloat = 1.0  # of the word embeddings
-    table_learning_rate_scale: NonNegativeFloat = 1.0  # of the position table; 0 freezes it
-    bias_learning_rate_scale: PositiveFloat = 1.0  # of relative-bias tables
-    betas: tuple[float, float] = (0.9, 0.95)
-    epsilon: PositiveFloat = 1e-8
-    weight_decay: NonNegativeFloat = 0.01  # of matrices, a step: times the learning rate
-    embedding_weight_decay: NonNegativeFloat = 0.0
-    table_weight_decay: NonNegativeFloat = 0.0
-    bias_weight_decay: NonNegativeFloat = 0.0
-    clip: PositiveFloat = 1.0  # largest norm of the gradient
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    backend: Literal["sdpa", "eager", "flex_attention"] = "sdpa"
-    sharding: Literal["none", "full"] = "none"  # full: each of several processes keeps a share of the model (FSDP2)
-    deterministic: bool = False  # on CUDA, too: torch's deterministic kernels alone, an error where there is none
-    checkpoint_every: Count = 500  # steps between checkpoints, besides 0, those of checkpoint_steps, and the last
-    checkpoint_steps: list[NonNegativeInt] | None = None  # of further checkpoints; default: 1, 3, 10, 30, 100, ...
-    # Minutes of training that a kill costs at most: a checkpoint after so long, gone with the next.
-    checkpoint_minutes: PositiveFloat = 10.0
-    validate_every: Count = 100  # steps between validations
-    log_every: Count = 10  # steps between log lines
-    trackers: list[str] = []  # of accelerate, for example tensorboard

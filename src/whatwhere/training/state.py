@@ -14,8 +14,8 @@ from transformers import PreTrainedModel
 from .environment import bf16_pays, check_trackers, join_processes, must_join_on_cpu
 from .memory import keep_freed_memory
 from .optimizers import make_optimizers
-from .settings import LoopConfig
 from .sharding import check_launcher, shard, whole_model
+from .training_keys import LoopConfig
 
 Batch = dict[str, Tensor]
 BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's

@@ -1,0 +1,48 @@
+"""The configuration keys of reading longer texts, read without loading torch."""
+
+from pydantic import Field
+
+from ..evaluation.evaluation_keys import EvaluationKeys
+from ..training.training_keys import CorpusKeys
+
+
+class LengthKeys(EvaluationKeys):
+    """The keys of reading texts longer than those of the training."""
+
+    corpus: str = Field(
+        "python-docs", description="Text with long documents, as for `study`, which no model was trained on."
+    )
+    field: str = Field("text", description=CorpusKeys.model_fields["field"].description)
+    document: str = Field("auto", description=CorpusKeys.model_fields["document"].description)
+    to: int = Field(1024, ge=64, description="Tokens of a text.")
+    documents: int = Field(
+        32, ge=10, description="Documents that are measured, an excerpt behind the first quarter of each."
+    )
+    methods: list[str] = Field(
+        default_factory=list,
+        description="Ways to read on, with commas, each with each of --windows and --adapt, those that OUT was begun "
+        "with included: as-it-is, formula, sinusoidal, fourier, cyclic, learned, decay, rotation, linear, nearest, "
+        "mds, ntk, yarn.",
+        json_schema_extra={"default": "all that a model has"},
+    )
+    points: str | None = Field(
+        None,
+        description="For mds: table with a row of coordinates for each of --to positions (.npy), such as "
+        "tables/NAME-mds.npy of `geometry` for a corpus with longer texts.",
+        json_schema_extra={"metavar": "<path>"},
+    )
+    windows: list[int] = Field(
+        [0],
+        description="Tokens on each side that a token looks at, of models of this package, with commas; 0 for all.",
+    )
+    adapt: list[str] = Field(
+        ["none"],
+        description="What a short training on further documents changes: none, network (that of the method learned), "
+        "table (the position table alone), all; with commas.",
+    )
+    steps: int = Field(
+        60,
+        ge=10,
+        description="Steps of that training, of 8 texts each; its rate is 0.001 (table, network: 0.004) for 128 "
+        "columns, less for more.",
+    )

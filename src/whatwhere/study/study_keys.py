@@ -1,0 +1,202 @@
+"""The configuration keys of studies, geometry runs and looks into models: type, range, default and help of each.
+
+Nothing here loads torch: the command line makes its options of these classes.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ..run.settings import StrictConfig
+from ..training.training_keys import MODEL, CorpusKeys, PretrainKeys, SchemeKeys
+
+
+class StudyKeys(CorpusKeys, SchemeKeys):
+    """The keys of a comparison of presets on one corpus."""
+
+    models: list[str] = Field(
+        ["dstg", "ap", "rp", "rope"],
+        description="Presets to compare, with commas; `all` stands for all that were not named before it. All train by "
+        "the recipe (masking, schedule, Adam) of the first one's family: dstg, or tupe for BERT's block; --set "
+        "recipe=NAME chooses. What they differ in beside their position schemes is said. A finished study can gain "
+        "more.",
+    )
+    size: str = Field("tiny", description=PretrainKeys.model_fields["size"].description)
+    recipe: Literal["dstg", "tupe"] = Field(
+        "dstg",
+        description="Whose training defaults for all models.",
+        json_schema_extra={"default": "those of the first model's family"},
+    )
+    match: Literal["parameters", "operations"] | None = Field(
+        None,
+        description="parameters or operations (of a forward pass, per token): change the feed-forward widths of the "
+        "other models so that they cost what the first one does.",
+        json_schema_extra={"default": "as they are"},
+    )
+    variants: dict[str, dict[str, Any]] = Field(
+        {}, description="Models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take."
+    )
+    widths: dict[str, int] = Field({}, description="intermediate_size of single models; `match` fills it in.")
+    seeds: int = Field(
+        1, ge=1, description="Training seeds per model; --out STUDY --seeds 3 adds those that a finished study lacks."
+    )
+    steps: int | None = Field(
+        None,
+        ge=1,
+        description="Optimizer steps per model.",
+        json_schema_extra={"default": "the recipe's of the size: tiny 625, paper 70000"},
+    )
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        description="Minutes for everything, from text to report, on this machine, instead of steps; they become steps "
+        "once, by timing; how many steps they buy is said, and whether that is enough to learn anything.",
+    )
+    at_once: int | None = Field(
+        None,
+        ge=1,
+        description="Models trained and looked into at once.",
+        json_schema_extra={"default": "one a core, or one if trainings are short"},
+    )
+    training: dict[str, Any] = Field({}, description="PretrainConfig keys for every model.")
+    probe_documents: int = Field(
+        500,
+        ge=10,
+        description="Held-out windows that are probed and looked into.",
+        json_schema_extra={"default": "500; 250 at size tiny"},
+    )
+    probe_splits: int = Field(5, ge=2, description="Random splits of the probed documents.")
+    inside: bool = Field(
+        True, description="Heads, attention, sentences, ablations, controls, the corpus too; False: probes only."
+    )
+    ablation_documents: int = Field(
+        32,
+        ge=8,
+        description="Held-out windows whose loss is measured under ablations.",
+        json_schema_extra={"default": "32; 16 at size tiny"},
+    )
+    texts: int = Field(2, ge=0, description="Held-out windows in the explorer, beside a text that repeats itself.")
+
+
+class HeadsConfig(StrictConfig):
+    """A look into one model: what it reads, and how much of it."""
+
+    model: str = Field(description=MODEL)
+    corpus: str | None = Field(
+        None,
+        description="Text, as for `study`, or a folder of windows (the corpus/ of a run or study), whose held-out part "
+        "is read; both by the model's own tokenizer.",
+        json_schema_extra={"default": "the windows of the model's own run, else a part of python-docs"},
+    )
+    field: str = Field("text", description=CorpusKeys.model_fields["field"].description)
+    documents: int = Field(500, ge=10, description="Held-out windows of full length to read; DSTG takes 500.")
+    length: int | None = Field(
+        None,
+        ge=8,
+        description="Tokens of a window, [CLS] and [SEP] included; other windows than the run's are made of the text "
+        "anew.",
+        json_schema_extra={"default": "the run's, else as many as the model reads, at most 512"},
+    )
+    ablate: int = Field(
+        0,
+        ge=0,
+        description="Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, "
+        "and each stream: one pass for every term, block and head. 0: none.",
+    )
+
+
+class SpectraConfig(StrictConfig):
+    """Position tables to measure."""
+
+    sources: list[str] = Field(
+        description="A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT; "
+        "safetensors only), a study folder (all its models), a model's name on the Hub, or `reference`, the model that "
+        "comes with the package."
+    )
+    words: bool = Field(False, description="Measure word tables too: their shares and N50.")
+
+
+class GeometryKeys(StrictConfig):
+    """The keys of a geometry run: which corpora, how they are counted, and what is measured on them."""
+
+    corpora: list[str] = Field(
+        ["python-docs"],
+        min_length=1,
+        description="Text, as for `study`; NAME=SPEC gives it a name without / or :; may be given again, and several "
+        "are compared.",
+        json_schema_extra={"option": "--corpus", "repeat": True},
+    )
+    field: list[str] = Field(
+        ["text"],
+        description="Field of the text in tables and JSON lines; one for all corpora or one each.",
+        json_schema_extra={"repeat": True},
+    )
+    phrases: bool = Field(
+        False, description="Documents inside longer ones share their group (phrases of a sentence); holds all texts."
+    )
+    document: str = Field("auto", description=CorpusKeys.model_fields["document"].description)
+    tokenizer: str | None = Field(
+        None,
+        description="Vocabulary file, tokenizer or model folder, Hub name, `reference`, words or characters.",
+        json_schema_extra={"default": "the first --model's, else a WordPiece trained on the corpora"},
+    )
+    vocab_size: int | None = Field(
+        None,
+        ge=8,
+        description="Entries of a tokenizer that is made from the corpora.",
+        json_schema_extra={"default": "4,096 pieces, 50,000 words"},
+    )
+    positions: int = Field(128, ge=3, description="Positions to count, special tokens not among them.")
+    align: Literal["start", "relative"] = Field(
+        "start",
+        description="start: position from the start of a document; relative: its place in --positions equal parts.",
+    )
+    protocol: Literal["default", "paper"] = Field(
+        "default", description="default, or paper: GEOM's own, with all positions, smoothed, nothing corrected."
+    )
+    min_support: float = Field(
+        500, ge=1, description="Tokens that a position needs to be kept."
+    )  # geometry.MIN_SUPPORT, whose import would load scipy
+    groups: int = Field(32, ge=2, description="Groups of documents that are left out in turn for intervals.")
+    splits: int = Field(10, ge=1, description="Random halves for the corrected distances.")
+    intervals: bool = Field(
+        True, description="95 % intervals, a pass for each group of documents, which take most of the time."
+    )
+    smacof: bool = Field(True, description="Tables of least stress beside classical MDS.")
+    width: int = Field(768, ge=2, description="Width of the encodings compared.")
+    heads: int = Field(12, ge=1, description="Heads of ALiBi.")
+    dims: list[int] = Field(
+        [16, 32, 64, 128, 256, 512, 768], description="Widths d of the curve of stress, with commas."
+    )
+    ranks: list[int] = Field([1, 2, 3, 7], description="Ranks of the MDS tables.")
+    rank: int | None = Field(
+        None,
+        ge=1,
+        description="Rank of the table that is written.",
+        json_schema_extra={"default": "that of least stress on held-out documents"},
+    )
+    tables: list[str] = Field(
+        [],
+        description="A further table: .npy, model folder, Hub name or `reference`. Row 0 is [CLS]'s unless --set "
+        "first_row=0; may be given again.",
+        json_schema_extra={"option": "--table", "repeat": True},
+    )
+    first_row: int | None = Field(
+        None,
+        ge=0,
+        description="Row of position 0 in further tables.",
+        json_schema_extra={"default": "1, after [CLS], and 0 for GPT-2 and OPT"},
+    )
+    models: list[str] = Field(
+        [],
+        description="A run, or `reference`: separation of its table at every checkpoint, and GEOM's conditions H1 and "
+        "H3; may be given again.",
+        json_schema_extra={"option": "--model", "repeat": True},
+    )
+    seed: int = Field(0, description="Seed of random halves and the random table.")
+    workers: int | None = Field(
+        None,
+        ge=1,
+        description="Processes that count.",
+        json_schema_extra={"default": "one a core for large corpora"},
+    )

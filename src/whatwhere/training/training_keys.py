@@ -1,0 +1,224 @@
+"""The configuration keys of trainings: name, type, range, default and help of each, read without loading torch.
+
+The command line makes its options of these classes; the settings that a training uses extend them with their checks.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from ..run.settings import Count, Share, StrictConfig
+
+InnerShare = Annotated[float, Field(gt=0, lt=1)]
+MODEL = (
+    "A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub name; or "
+    "`reference`, the one that comes with the package (a folder of that name here is ./reference)."
+)
+
+
+class SchemeKeys(StrictConfig):
+    """The key of every configuration that may name an own scheme."""
+
+    scheme: str | None = Field(
+        None,
+        description="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). "
+        "It is run.",
+        json_schema_extra={"metavar": "<path>"},
+    )
+
+
+class CorpusKeys(StrictConfig):
+    """The keys of a text and of how it becomes windows of token ids."""
+
+    corpus: str = Field(
+        "python-docs",
+        description="Text: python-docs (docstrings of the installed packages, nothing to download), a file or folder "
+        "(.txt .jsonl .parquet .tsv .csv, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat, "
+        "synthetic:three-regimes.",
+    )
+    field: str = Field("text", description="Field of the text in tables and JSON lines.")
+    document: str = Field(
+        "auto", description="What a document of a text file is: auto, file, blank-line, line or heading."
+    )
+    tokenizer: str | None = Field(
+        None,
+        description="Vocabulary file, tokenizer folder, Hub name, `reference`, words or characters.",
+        json_schema_extra={"default": "train a WordPiece on the corpus"},
+    )
+    vocab_size: int = Field(4096, ge=16, description="Entries of a tokenizer that is made from the corpus.")
+    newline_token: bool = Field(True, description="Line breaks become [NL] tokens.")
+    length: int = Field(
+        128,
+        ge=4,
+        description="Tokens of a window, [CLS] and [SEP] included.",
+        json_schema_extra={"default": "128; 512 at --size paper"},
+    )
+    join: Literal["none", "isolate", "run-on"] = Field(
+        "run-on",
+        description="How documents fill windows: none, a window has one document; isolate, several that do not see "
+        "each other; run-on, one stream of text.",
+        json_schema_extra={"default": "run-on; none for python-docs, whose documents are enough"},
+    )
+    pieces: Literal["auto", "first", "all"] = Field(
+        "auto",
+        description="Pieces of a document that does not run on: first (as DSTG's code truncates), all, or auto (first "
+        "where that is enough text).",
+    )
+    held_out: InnerShare = Field(0.05, description="Share of the documents kept from training.")
+    workers: Count | None = Field(
+        None, description="Processes that tokenise.", json_schema_extra={"default": "one a core"}
+    )
+
+
+class LoopConfig(StrictConfig):
+    """The settings of the training loop itself; recipes extend it."""
+
+    seed: NonNegativeInt = Field(0, description="Seed of weights, masks and order.")
+    steps: Count | None = Field(None, description="Budget in optimizer steps.")
+    batch_size: Count = Field(
+        32, description="Windows of an optimizer step, all processes and accumulated parts together."
+    )
+    accumulate: Count = Field(1, description="Parts in which the batch of a step is computed.")
+    learning_rate: PositiveFloat = Field(
+        4e-3, description="Peak learning rate of AdamW; those of other parameters are shares of it."
+    )
+    warmup_steps: NonNegativeInt = Field(100, description="Steps of the linear warm-up.")
+    schedule: Literal["cosine", "linear", "trapezoid"] = Field(
+        "cosine",
+        description="Course of the learning rate after the warm-up; trapezoid: constant to 70 % of the steps, then "
+        "linear.",
+    )
+    minimum_learning_rate_ratio: Share = Field(0.1, description="Learning rate at the end, as a share of the peak.")
+    optimizer: Literal["adamw", "muon"] = Field(
+        "adamw", description="muon: Muon for the hidden matrices, AdamW for all else."
+    )
+    muon_scale: Literal["adamw", "spectral"] = Field(
+        "adamw",
+        description="Size of Muon's updates: adamw, entries as large as AdamW's; spectral, √max(1, rows/columns) times "
+        "orthogonal.",
+    )
+    matrix_learning_rate_scale: PositiveFloat = Field(
+        1.0, description="Learning rate of the hidden matrices, as a share of learning_rate."
+    )
+    matrix_steps: Count | None = Field(
+        None,
+        description="Steps that matrix_learning_rate_scale is meant for: a training of more steps, N, takes "
+        "√(matrix_steps / N) of it.",
+    )
+    embedding_learning_rate_scale: PositiveFloat = Field(
+        1.0, description="Learning rate of the word embeddings, as a share of learning_rate."
+    )
+    table_learning_rate_scale: NonNegativeFloat = Field(
+        1.0, description="Learning rate of the position table, as a share of learning_rate; 0 freezes the table."
+    )
+    bias_learning_rate_scale: PositiveFloat = Field(
+        1.0, description="Learning rate of relative-bias tables, as a share of learning_rate."
+    )
+    betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW's decay rates of the two moments.")
+    epsilon: PositiveFloat = Field(1e-8, description="AdamW's epsilon.")
+    weight_decay: NonNegativeFloat = Field(
+        0.01, description="Weight decay of matrices at each step, times the learning rate."
+    )
+    embedding_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of the word embeddings.")
+    table_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of the position table.")
+    bias_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of relative-bias tables.")
+    clip: PositiveFloat = Field(1.0, description="Largest norm of the gradient.")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Numbers of forward and backward passes.")
+    backend: Literal["sdpa", "eager", "flex_attention"] = Field("sdpa", description="Attention backend.")
+    sharding: Literal["none", "full"] = Field(
+        "none", description="full: each of several processes keeps a share of the model (FSDP2)."
+    )
+    deterministic: bool = Field(
+        False,
+        description="Use torch's deterministic kernels alone, on CUDA too; stop with an error where there is none.",
+    )
+    checkpoint_every: Count = Field(
+        500, description="Steps between checkpoints, besides 0, checkpoint_steps and the last."
+    )
+    checkpoint_steps: list[NonNegativeInt] | None = Field(
+        None, description="Steps of further checkpoints.", json_schema_extra={"default": "1, 3, 10, 30, 100, ..."}
+    )
+    checkpoint_minutes: PositiveFloat = Field(
+        10.0,
+        description="Most minutes of training that a kill costs: after so long a checkpoint is written, which the next "
+        "one replaces.",
+    )
+    validate_every: Count = Field(100, description="Steps between validations.")
+    log_every: Count = Field(10, description="Steps between log lines.")
+    trackers: list[str] = Field([], description="Trackers of accelerate, for example tensorboard.")
+
+
+class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
+    """The keys of a pretraining."""
+
+    steps: Count | None = Field(
+        None, description="Budget in optimizer steps.", json_schema_extra={"default": "the recipe's of the size"}
+    )
+    preset: str = Field(
+        "dstg",
+        description="Which encoder (whatwhere presets lists them), trained by its family's recipe: dstg 20 % masked, "
+        "all [MASK], cosine to a tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0.",
+    )
+    size: str = Field("tiny", description="tiny, small or paper: widths, layers and positions.")
+    recipe: Literal["dstg", "tupe"] = Field(
+        "dstg",
+        description="Whose training defaults.",
+        json_schema_extra={"default": "those of the preset's family"},
+    )
+    model: dict[str, Any] = Field({}, description="Fields of the encoder that override the preset's.")
+    tokens: Count | None = Field(None, description="Budget in training tokens, padding included.")
+    minutes: PositiveFloat | None = Field(
+        None,
+        description="Budget in minutes of training, turned into steps once, by timing; how many steps they buy is said "
+        "first.",
+    )
+    mask_rate: InnerShare = Field(0.2, description="Share of the tokens that is predicted.")
+    masking: Literal["all", "80-10-10"] = Field(
+        "all", description="What replaces a token to predict: all, always [MASK]; 80-10-10, as BERT."
+    )
+    shift: bool = Field(
+        True,
+        description="Draw positions at random where a text is shorter than the table (DSTG 3.3): not with join=run-on.",
+    )
+    subset: bool = Field(
+        False,
+        description="Instead of a shift draw as many of the positions as a text has tokens, at random, in their order.",
+    )
+    first_length: Annotated[int, Field(ge=4)] | None = Field(
+        None,
+        description="Length curriculum: tokens of the first pieces of windows, twice as many in each equal part of the "
+        "steps, at last whole windows; a piece keeps its positions.",
+    )
+    validation_windows: Count = Field(256, description="Held-out windows of a validation.")
+    language: str = Field("und", pattern="^[a-z]{2,3}$", description="Language of the text (ISO 639), for the card.")
+    pooling: Literal["mean", "semantic"] = Field(
+        "mean", description="Columns of a text's vector in sentence-transformers: mean, all; semantic, that stream's."
+    )
+
+
+class FinetuneKeys(LoopConfig, SchemeKeys):
+    """The keys of a fine-tuning for sequence classification."""
+
+    steps: Count | None = Field(None, description="Budget in optimizer steps, instead of epochs.")
+    start: str = Field(description=f"{MODEL} Its weights, configuration and tokenizer are taken.")
+    from_scratch: bool = Field(False, description="Take configuration and tokenizer of MODEL, weights anew.")
+    model: dict[str, Any] = Field({}, description="Fields of the encoder that override the folder's, e.g. dropout.")
+    data: str = Field(
+        description="Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst.",
+        json_schema_extra={"metavar": "<path>"},
+    )
+    dev: str = Field(
+        description="Labelled table that the accuracy is measured on.",
+        json_schema_extra={"metavar": "<path>"},
+    )
+    text: str = Field("sentence", description="Column of the text.")
+    text_pair: str | None = Field(None, description="Column of a second text, for tasks on pairs.")
+    label: str = Field("label", description="Column of the label: words or whole numbers, each a class.")
+    length: int = Field(
+        ge=4,
+        description="Most tokens of a row, special ones included; longer rows are cut, which is said.",
+        json_schema_extra={"default": "128, or what the model reads"},
+    )
+    epochs: PositiveFloat | None = Field(
+        None, description="Budget in passes over the data.", json_schema_extra={"default": "3"}
+    )
