@@ -10,6 +10,7 @@ from threading import Timer
 import fork_server
 import pytest
 import torch
+import yaml
 from cli_runner import sentences, whatwhere
 from run_files import logged, missing, unexplained
 
@@ -49,7 +50,7 @@ def arguments(tmp_path_factory):
     config = StudyConfig.parse(
         {**VALUES, "corpus": str(path), "steps": 20, "models": ["dstg", "rope"], "training": TRAINING}
     )
-    config.save(path.with_suffix(".yaml"))
+    path.with_suffix(".yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")), encoding="utf-8")
     return ("study", "--config", str(path.with_suffix(".yaml")), "--json")
 
 

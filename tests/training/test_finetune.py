@@ -29,6 +29,7 @@ from whatwhere.records.intervals import share_interval
 from whatwhere.records.record import read_records, select
 from whatwhere.run import hub
 from whatwhere.run.files import read_lines
+from whatwhere.run.folder import RunFolder
 from whatwhere.study.training_records import finetune_records
 from whatwhere.training import checkpoints
 from whatwhere.training.finetune import FinetuneConfig, build_classifier, default_rate, finetune
@@ -165,8 +166,9 @@ def test_defaults_are_those_of_geom_for_its_width(encoder, tables):
         config.total_steps(67349) == 3157 and max(config.checkpoint_steps) < 3157
     )  # SST-2: the eighth checkpoint is the last step
     assert config.length == 128
-    config.save(Path(tables["data"]).with_name("c.yaml"))
-    assert FinetuneConfig.load(Path(tables["data"]).with_name("c.yaml")) == config
+    with RunFolder.open(Path(tables["data"]).with_name("run"), "finetune") as run:
+        config.save_in(run, "c.yaml")
+    assert FinetuneConfig.load(run.path / "c.yaml") == config
 
 
 def test_an_encoder_of_few_positions_reads_as_many_as_it_has(tables, tmp_path):

@@ -7,11 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import UnknownProgram, wrong_value
-from .files import plain_yaml, read_yaml, write_text
+from .files import plain_yaml, read_yaml
 from .folder import RunFolder
 
 Count = Annotated[int, Field(ge=1)]
@@ -121,14 +120,6 @@ class StrictConfig(BaseModel):
         settings = list(settings)
         given = {key: key for key, value in values.items() if value is not None}
         return cls.parse(cls.merged(path, settings, **values), given, path, settings)
-
-    def as_yaml(self) -> str:
-        """Every key with its value as YAML; `load` reads it back to an equal configuration."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-    def save(self, path: str | Path) -> None:
-        """Write `as_yaml` to a file."""
-        write_text(path, self.as_yaml())
 
     # ---- in the folder of a run ----
 
