@@ -159,10 +159,10 @@ PAPERS = {"DSTG": "dstg", "TUPE": "tupe", "GEOM": "geometry", "LOWDIM": "lowdim"
 
 
 def bibtex(key: str) -> str:
-    """A source of `CITATIONS` in BibTeX, a line a field."""
+    """Return a source of `CITATIONS` in BibTeX, a line for each field."""
     return CITATIONS[key]
 
 
 def title(key: str) -> str:
-    """The title of a source of `CITATIONS`."""
+    """Return the title of a source of `CITATIONS`."""
     return CITATIONS[key].partition("title = {")[2].partition("}")[0]

@@ -89,7 +89,8 @@ class RecordContext:
 
 
 def which_document(windows: int, document_numbers: np.ndarray | None) -> np.ndarray:
-    """Number the documents of some windows from 0, in the order of their own numbers: (windows,) int64.
+    """Return the number of the document of each window, counted from 0 in the order of `document_numbers`, (windows,)
+    int64.
 
     document_numbers: (windows,) the document that each begins in; None: each window is a document of its own.
     """

@@ -54,7 +54,7 @@ def build_windows(
     progress: bool = True,
     shard_characters: int = SHARD_CHARACTERS,
 ) -> Windows:
-    """Cuts the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in `out`.
+    """Cut the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in `out`.
 
     A finished folder of the same settings and text is opened as it is; an unfinished one is completed. One process
     works in it at a time (`RunFolder.open`).
@@ -124,9 +124,10 @@ def build_part(
     progress: bool = True,
     **how: Any,
 ) -> int:
-    """Builds every n-th shard of `build_windows` from the k-th on, as one of n processes or machines that share `out`;
-    `build_windows` then finds them there. All of them read the whole text, which takes little beside tokenising it; a
-    source of n `files` or more is shared by these instead.
+    """Build every n-th shard of `build_windows` from the k-th on, as one of n processes or machines that share `out`.
+
+    `build_windows` then finds the shards there. Each process reads the whole text, which takes little time beside
+    tokenising it; a source of n `files` or more is divided by files instead.
 
     Args:
         part: (k, n), k from 0.

@@ -146,7 +146,7 @@ class WindowSet:
 
 
 def after_cls(starts: np.ndarray) -> np.ndarray:
-    """Index of each row's first token of text, or of its last token where it has no text."""
+    """Return the index of each row's first token of text, or of its last token where it has no text."""
     return np.minimum(starts[:-1] + 1, starts[1:] - 1)
 
 
@@ -202,7 +202,7 @@ class Windows:
         return read_array(self.folder / self.manifest["unigrams"], _again(self.folder))
 
     def unigram_entropy(self) -> float:
-        """Loss in nats of a model that knows only how often each token occurs, over the tokens that can be masked."""
+        """Return the loss in nats of a model that knows token frequencies alone, over the tokens that can be masked."""
         counts = self.unigrams().astype(np.float64)
         counts[list(self.manifest["special_token_ids"].values())] = 0
         p = counts[counts > 0] / counts.sum()

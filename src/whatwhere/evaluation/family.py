@@ -44,7 +44,7 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
 
     @classmethod
     def free(cls) -> tuple[str, ...]:
-        """Keys in which two calls on one folder may differ."""
+        """Return the keys in which two calls on one folder may differ."""
         return ("models", "untrained", "minutes", *cls.FREE)
 
     def after(self, began: Self) -> Self:
@@ -322,9 +322,10 @@ def paired(
     strata: np.ndarray | None = None,
     name: str = "",
 ) -> np.ndarray:
-    """Difference of two models' scores, mean over seeds, and as many of bootstrap samples of the rows, the same drawn
-    for both, and of the seeds where there are several: (1 + DRAWS,). Of k seeds drawn anew the mean has (k - 1) / k of
-    the variance that k new ones had, so that three show two thirds of it.
+    """Return the difference of two models' scores, mean over seeds, and its bootstrap samples, (1 + DRAWS,).
+
+    A sample draws rows, the same for both models, and seeds where there are several. Of k seeds drawn anew the mean has
+    (k - 1) / k of the variance that k new ones had, so that three show two thirds of it.
 
     Args:
         score: of (predictions, labels). pairs: predictions of the two models, a pair each seed, a row each label.
@@ -362,9 +363,11 @@ def differences(
     strata: Mapping[str, np.ndarray] = MappingProxyType({}),
     named: Callable[[str], str] = str,
 ) -> list[Record]:
-    """Paired differences over the seeds that both have: FAMILY.difference, of each model and part from the first model;
-    FAMILY.taught, of each trained one from its untrained self. Without a part that of the average over the parts that
-    all models have, and FAMILY.rank, the place of each trained model by it.
+    """Return paired differences over the seeds that both sides have, and ranks.
+
+    FAMILY.difference is that of each model and part from the first model; FAMILY.taught that of each trained model from
+    its untrained self. Without a part it is the average over the parts that all models have. FAMILY.rank is the place
+    of each trained model by that average.
 
     Args:
         predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;

@@ -198,7 +198,7 @@ class Texts:
     def encoded(
         self, tokenizer: Any, length: int, seed: int, types: bool
     ) -> tuple[LabelledBatches, dict[str, LabelledBatches]]:
-        """Training and development rows for a tokenizer."""
+        """Return training and development rows for a tokenizer."""
 
         def batches(rows: LabelledTexts) -> LabelledBatches:
             return LabelledBatches(rows, self.classes or None, tokenizer, length, seed, types=types)

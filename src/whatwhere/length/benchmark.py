@@ -1,5 +1,5 @@
-"""How well encoders read texts longer than those of their training: each way to make them longer, with and without a
-short training after it."""
+"""Benchmark of texts longer than those of the training: each method of extrapolation, with and without a short training
+after it."""
 
 import shutil
 from collections import defaultdict
@@ -69,8 +69,11 @@ KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record t
 
 @dataclass(frozen=True)
 class Way:
-    """How a model reads on. window: tokens on each side that a token looks at, 0 for all. adapt: what is trained on
-    longer texts then, "none", "network" (of `learned`), "table" or "all"."""
+    """Method by which a model reads texts longer than those of its training.
+
+    method: one of CHOICES, or PIECES. window: tokens on each side that a token looks at, 0 for all. adapt: parameters
+    trained on longer texts afterwards: "none", "network" (of `learned`), "table" or "all".
+    """
 
     method: str
     window: int = 0
@@ -78,7 +81,7 @@ class Way:
 
     @property
     def name(self) -> str:
-        """As records and files call it: METHOD-wWINDOW+ADAPT."""
+        """Name in records and files: METHOD-wWINDOW+ADAPT."""
         return self.method + f"-w{self.window}" * bool(self.window) + f"+{self.adapt}" * (self.adapt != PLAIN)
 
 
@@ -103,8 +106,9 @@ class LengthConfig(LengthKeys, EvaluationConfig):
 
     @property
     def text(self) -> str:
-        """The corpus; of a folder of data the last file of its books, as what models were trained on is mostly the
-        first.
+        """Corpus as the user names it; of a folder of data the last of its books.
+
+        What models were trained on is mostly the first.
 
         Raises:
             ValueError: the folder has no books.
@@ -116,18 +120,18 @@ class LengthConfig(LengthKeys, EvaluationConfig):
         return str(files[-1])
 
     def reads(self) -> str:
-        """The corpus."""
+        """Return the name of the corpus."""
         return corpus_name(self.text)
 
     def named(self) -> dict[str, str]:
-        """Name -> its first model; several seeds of a study's model have one name."""
+        """Return name -> its first model; several seeds of a study's model have one name."""
         found: dict[str, str] = {}
         for name, _, source in self.trainings():
             found.setdefault(name, source)
         return found
 
     def trainings(self) -> list[tuple[str, int, str]]:
-        """(name, seed, model) of each model; of a folder `seed-K` K, else 0.
+        """Return (name, seed, model) of each model; the seed of a folder `seed-K` is K, else 0.
 
         Raises:
             ValueError: two of one name and seed.
@@ -142,20 +146,24 @@ class LengthConfig(LengthKeys, EvaluationConfig):
         return [(name, seed, source) for (name, seed), source in found.items()]
 
     def about(self, source: str) -> "About":
-        """What there is to know of a model before it reads the texts, see `about`."""
+        """Return the facts of a model before it reads the texts, see the function `about`."""
         return about(source, self.to, self.points is not None)
 
     def texts(self, source: str, others: int = 0) -> tuple[LongTexts, LongTexts]:
-        """`long_texts` of a model's tokenizer."""
+        """Return `long_texts` in the tokens of a model."""
         corpus = open_source(self.text, self.field, self.document)
         return long_texts(corpus, open_tokenizer(source), self.to, self.documents, others)
 
 
 @dataclass(frozen=True)
 class About:
-    """What a model's folder says. trained: tokens of the longest text of its training. reads: those that it can be
-    given; methods: the ways that it has to read more; table: whether it has one that can be trained; spread: whether it
-    was trained at random positions; ours: whether it is of this package; corpus: that of its training, if known."""
+    """Facts that a model's folder tells about texts longer than those of its training.
+
+    trained: tokens of the longest text of its training. reads: tokens that it can be given as it is. methods: methods
+    of extrapolation that it has. table: True if it has a position table that can be trained. spread: True if it was
+    trained at random positions. ours: True if it is a model of this package. corpus: corpus of its training; "" if
+    unknown.
+    """
 
     trained: int
     reads: int
@@ -167,11 +175,14 @@ class About:
 
 
 def about(source: str, to: int, points: bool = False) -> About:
-    """What there is to know of a model before it reads texts of so many tokens; points: whether there are those of mds.
+    """Return the facts of a model before it reads texts of `to` tokens.
+
+    Args:
+        points: There are points of a corpus with longer texts, which the method mds needs.
 
     Raises:
-        ValueError: there is no such folder, it has no masked-language head, its positions cannot be continued, or go on
-            already, or it was trained on texts as long.
+        ValueError: there is no such folder; the model has no masked-language head, its positions cannot be continued or
+            were continued already, or it was trained on texts of `to` tokens or more.
     """
     folder = Path(model_source(source))
     if not (folder / "config.json").is_file():
@@ -245,7 +256,7 @@ def _pieces(config: LengthConfig) -> list[Piece]:
 
 
 def work(out: str, piece: Piece, show: Show) -> None:
-    """One way for one model: its losses as .npz, its other figures as .json, the latter last."""
+    """Measure one model by one method: write losses as .npz, then its other numbers as .json."""
     config = LengthConfig.load_run(Path(out) / LENGTH.file)
     use_scheme(config.scheme)
     way = piece.setting
@@ -297,11 +308,12 @@ def work(out: str, piece: Piece, show: Show) -> None:
 def measured(
     model: Any, tokenizer: Any, texts: LongTexts, trained: int, show: Show = lambda *state: None
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """What is measured of a model that reads long texts.
+    """Return the measurements of a model that reads long texts.
 
     Returns:
-        arrays: `loss` and `alone` (m, n), see `token_losses`; `copy` (distances, m); `drift` (shifts, m, parts). facts:
-        `distances`, `shifts`, `parts`, and `probes`, records as lists of KEYS.
+        arrays: `loss` and `alone` (m, n) in nats, see `token_losses`; `copy` (distances, m) in nats; `drift` (shifts,
+            m,
+            parts), shares. facts: `distances`, `shifts`, `parts`, and `probes`, records as lists of KEYS.
     """
     documents = whole(texts)
     mask_id = tokenizer.mask_token_id
@@ -327,7 +339,7 @@ def measured(
 
 
 def length_records(config: LengthConfig, out: Path) -> list[Record]:
-    """The records of all that is finished."""
+    """Return the records of all finished tasks."""
     records: list[Record] = []
     pieces: dict[tuple[str, int | None], np.ndarray] = {}
     untaught: dict[RecordContext, list[np.ndarray]] = defaultdict(list)  # gains of the ways that no training follows
@@ -358,8 +370,16 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
 
 
 def chosen(gains: np.ndarray) -> np.ndarray:
-    """(ways, documents) -> of each document the gain by the way that is best on average over the other half, those at
-    even places and those at odd ones: what a way is worth that was not chosen by the texts that judge it."""
+    """Return for each document the gain of the method that is best on average over the other half of the documents.
+
+    The halves are those at even and at odd places. So no document judges a method that it has chosen itself.
+
+    Args:
+        gains: (methods, documents), nats.
+
+    Returns:
+        (documents,), nats.
+    """
     found = np.empty(gains.shape[1])
     for half in (0, 1):
         found[half::2] = gains[gains[:, 1 - half :: 2].mean(1).argmax(), half::2]

@@ -39,7 +39,7 @@ WINDOWS = 8  # of a step of it
 
 
 def ways(config: dict[str, Any]) -> tuple[str, ...]:
-    """The methods that there are for a model, by its config.json: none where it reads texts of any length as it is.
+    """Return the names of the methods for a model, by its config.json; () where it reads texts of any length as it is.
 
     Raises:
         ValueError: its positions cannot be continued.
@@ -236,8 +236,13 @@ def _card_of_copy(folder: Path, facts: dict[str, Any]) -> None:
 
 
 def check_original(folder: Path, length: int) -> None:
-    """Raises ValueError where a model is a copy that goes on already by a method, and not so far: what is learned of
-    its positions is in the model that it was made from."""
+    """Refuse a model that is a copy, continued already by a method, but not as far as `length` tokens.
+
+    What training has learned of its positions is in the model that the copy was made from.
+
+    Raises:
+        ValueError: the model is such a copy.
+    """
     made = folder / EXTENSION
     facts = read_object(made, "method", "length", "before") if made.is_file() else {}
     if facts and facts["method"] not in (None, "formula") and facts["before"] < facts["length"] < length:
@@ -254,7 +259,11 @@ def say_in_card(folder: Path, sentence: str) -> None:
 
 
 def check_enough(texts: WindowSet) -> None:
-    """Raises ValueError where there are fewer windows than a step of `adapt` has."""
+    """Refuse texts with fewer windows than a step of `adapt` reads.
+
+    Raises:
+        ValueError: there are fewer.
+    """
     if len(texts) < WINDOWS:
         raise ValueError(f"{len(texts)} texts are left to adapt to; a step has {WINDOWS}. Give more text: --corpus.")
 

@@ -27,7 +27,7 @@ PASSAGE = 32  # tokens of a passage that comes again, of which every second one 
 
 
 def whole(texts: WindowSet) -> Documents:
-    """Windows of one length as documents."""
+    """Return windows of one length as documents."""
     windows = list(texts)
     ids, positions = (np.stack([getattr(w, name) for w in windows]) for name in ("input_ids", "position_ids"))
     regular = np.stack([w.segments for w in windows]) >= 0
@@ -35,23 +35,34 @@ def whole(texts: WindowSet) -> Documents:
 
 
 def hidden_in(documents: Documents) -> np.ndarray:
-    """(m, n) int: in which of PARTS passes a token is hidden, drawn once for all; -1 for special tokens."""
+    """Draw for each token in which of PARTS passes it is hidden, the same draw for every model.
+
+    Returns:
+        (m, n) int, 0 to PARTS - 1; -1 for special tokens.
+    """
     drawn = np.random.default_rng(0).integers(PARTS, size=documents.input_ids.shape)
     return np.where(documents.regular, drawn, -1)
 
 
 def alone_in(documents: Documents) -> np.ndarray:
-    """(m, n) int: in which of PASSES passes a token is hidden, ALONE tokens from the next; -1 for those that are in
-    none."""
+    """Return for each token in which of PASSES passes it is hidden, at least ALONE tokens away from the next one.
+
+    Returns:
+        (m, n) int, 0 to PASSES - 1; -1 for tokens that are hidden in none.
+    """
     at = np.arange(documents.length) % ALONE
     apart = ALONE // PASSES
     return np.where(documents.regular & (at % apart == 0), at // apart, -1)
 
 
 def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: int) -> np.ndarray:
-    """(m, n) loss in nats of each token in the pass in which it is hidden; nan where it never is.
+    """Return the loss of each token in the pass in which it is hidden.
 
-    hidden: (m, n) int, the number of that pass, or -1.
+    Args:
+        hidden: (m, n) int, number of that pass, or -1.
+
+    Returns:
+        (m, n) float, nats; NaN where a token is never hidden.
     """
     found = np.full(hidden.shape, np.nan)
     inputs = model_inputs(model, documents)
@@ -75,11 +86,19 @@ def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: 
 def piece_losses(
     model: Any, documents: Documents, hidden: np.ndarray, length: int, tokenizer: Any, spread: int = 0
 ) -> np.ndarray:
-    """As `token_losses`, where each document is read in pieces of `length` tokens, [CLS] and [SEP] included, one after
-    the other; the last one ends where the text does.
+    """Return the losses of `token_losses` where a model reads each document in pieces, one after the other.
 
-    spread: rows of the position table over which a piece's positions are spread evenly, as they were in a training with
-    random positions; 0: they are counted.
+    The last piece ends where the document does.
+
+    Args:
+        hidden: (m, n) int, number of the pass in which a token is hidden, or -1.
+        length: Tokens of a piece, [CLS] and [SEP] included.
+        spread: Rows of the position table over which a piece's positions are spread evenly, as in a training with
+            random
+            positions; 0: positions are counted.
+
+    Returns:
+        (m, n) float, nats; NaN where a token is never hidden.
     """
     m, n = documents.input_ids.shape
     room = length - 2
@@ -102,8 +121,16 @@ def piece_losses(
 
 
 def copy_gains(model: Any, documents: Documents, distances: Sequence[int], mask_id: int) -> np.ndarray:
-    """(distances, m): by how many nats the loss of the hidden tokens of a passage falls where it has stood before, so
-    many tokens earlier. The passage is the last PASSAGE tokens of a document."""
+    """Return by how much the loss of a passage falls if the same passage stands earlier in the text.
+
+    The passage is the last PASSAGE tokens of a document; every second of them is hidden.
+
+    Args:
+        distances: Tokens from the earlier passage to the later one.
+
+    Returns:
+        (distances, m) float, nats.
+    """
     n = documents.length
     here = np.arange(n - 1 - PASSAGE, n - 1)
     hidden = np.full(documents.input_ids.shape, -1)
@@ -119,12 +146,12 @@ def copy_gains(model: Any, documents: Documents, distances: Sequence[int], mask_
 
 
 def copy_distances(trained: int, n: int) -> list[int]:
-    """1, 3, 7, 15, ... halves of the trained length, as long as both passages have room."""
+    """Return the distances of copies in tokens: 1, 3, 7, 15, ... halves of the trained length, while both have room."""
     return [d for d in _odd_halves(trained, n - PASSAGE - 2) if d >= PASSAGE]
 
 
 def shifts(trained: int, n: int) -> list[int]:
-    """By how much positions are moved: 1, 3, 7, 15, ... halves of the trained length."""
+    """Return shifts of positions: 1, 3, 7, 15, ... halves of the trained length."""
     return list(_odd_halves(trained, n - trained // 2))
 
 
@@ -137,8 +164,17 @@ def _odd_halves(trained: int, most: int) -> Iterator[int]:
 
 
 def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) -> np.ndarray:
-    """(shifts, m, parts): ||h' - h|| / ||h|| of the last trained hidden states of the first half of the trained length
-    where its positions are moved; parts as of `stream_columns`, each in its layer (`last_trained`)."""
+    """Return how far hidden states move when the positions of the same tokens are shifted: ||h' - h|| / ||h||.
+
+    The states are those of the first half of the trained length, in the last trained layer of each part
+    (`last_trained`).
+
+    Args:
+        by: Shifts in positions.
+
+    Returns:
+        (shifts, m, parts) float, parts as of `stream_columns`.
+    """
     here = documents.first(trained // 2)
     parts = list(stream_columns(model.config))
     layers = [last_trained(model.config, part) for part in parts]
@@ -172,6 +208,6 @@ class _Beyond:
 
 
 def beyond_records(model: Any, texts: WindowSet, trained: int, who: RecordContext) -> list[Record]:
-    """`probe_records` of the tokens at positions that the training did not have."""
+    """Return `probe_records` of the tokens at positions beyond the trained length."""
     documents = _Beyond(texts, trained)
     return probe_records(model, documents, who, documents=len(texts), batch_size=max(1, BATCH_TOKENS // texts.length))

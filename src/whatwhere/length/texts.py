@@ -35,23 +35,27 @@ class LongTexts(WindowSet):
         return len(self._rows)
 
     def document_numbers(self) -> np.ndarray:
-        """(len,) int64: number of the document of each window."""
+        """Return the number of the document of each window, (len,) int64."""
         return self._numbers
 
     def lengths(self) -> np.ndarray:
-        """(len,) int64: the same for all."""
+        """Return the tokens of each window, (len,) int64, all the same."""
         return np.full(len(self), self.length)
 
     def row(self, index: int) -> Tokens:
-        """ids and marks (length,) of a window."""
+        """Return ids and marks of a window, (length,) each."""
         return self._rows[index]
 
 
 def long_texts(
     source: Source, tokenizer: PreTrainedTokenizerFast, length: int, documents: int, others: int = 0
 ) -> tuple[LongTexts, LongTexts]:
-    """An excerpt of `length` tokens of each of the first so many documents that are long enough, and `others` excerpts
-    of the documents after them, at most 32 of one, or as many as there are.
+    """Return excerpts of the first long documents, and excerpts of the documents after them for a training.
+
+    Args:
+        length: Tokens of an excerpt.
+        documents: Documents of the first kind, an excerpt of each.
+        others: Excerpts of the second kind, at most 32 of a document; fewer where the text ends.
 
     Raises:
         ValueError: too few long documents.

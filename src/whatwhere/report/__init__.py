@@ -19,7 +19,7 @@ def write_report(folder: str | Path, out: Path | None = None) -> Path:
 
 
 def page_of(run: str | Path) -> Page:
-    """The page of a run, whichever it is: a geometry run, a spectra run, or a study.
+    """Return the page of a geometry run, a spectra run, or a study.
 
     Raises ValueError: the folder holds none of them, or a file in it is damaged.
     """

@@ -32,7 +32,7 @@ _INSTEAD = {  # and how its likes are compared
 
 
 def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
-    """Short name -> study of every folder: the folder's own name where all are different and short, else A, B, C.
+    """Return short name -> study for each folder: the folder's name where all differ and are short, else A, B, C.
 
     Raises ValueError: fewer than two, one of them twice or no study, or a file in one is damaged or of another version.
     """
@@ -55,7 +55,7 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
 
 
 def merged(studies: Mapping[str, Run]) -> Run:
-    """All runs as one study whose models are named `run/model`.
+    """Merge runs into one study whose models are named `run/model`.
 
     Records about a corpus are kept if they are the same in all runs; the entropy of token frequencies also as a record
     of every model.
@@ -147,7 +147,7 @@ def _caveats(studies: Mapping[str, Run], together: Run) -> list[str]:
 
 
 def comparison_page(studies: Mapping[str, Run]) -> Page:
-    """The page of several studies, by their short names."""
+    """Return the page of several studies, given by their short names."""
     together = merged(studies)
     full = {run: run if run == study.name else f"{run} ({study.name})" for run, study in studies.items()}
     return pages.study_page(

@@ -40,7 +40,7 @@ _LABELS = {
 
 @dataclass(frozen=True, eq=False)
 class ExplorerText:
-    """One text of n tokens: term -> (L, h, n, n) bytes on the scale of its model's `levels`, `total` last."""
+    """Text of n tokens: term -> (L, h, n, n) bytes on the scale of its model's `levels`, `total` last."""
 
     title: str
     tokens: Sequence[str]
@@ -49,7 +49,7 @@ class ExplorerText:
 
 @dataclass(frozen=True, eq=False)
 class ExplorerModel:
-    """One model with the same texts in the same order as the others.
+    """Model in the explorer, with the same texts in the same order as the others.
 
     levels: (256,) weight of each byte, ascending. missing: why terms are missing, or empty. means: term -> (L, h, m, m)
     mean weight over the corpus in m bins of positions; profiles: term -> (L, h, lags) mean weight by key position minus
@@ -68,7 +68,10 @@ class ExplorerModel:
 
 @dataclass(frozen=True)
 class Explorer:
-    """What the page carries. data: see `_describe`; chunks: base64 of deflated bytes; notes: what was left out."""
+    """Data of the explorer that a page carries.
+
+    data: see `_describe`. chunks: base64 of deflated bytes. notes: sentences on what was left out.
+    """
 
     data: dict[str, Any]
     chunks: Sequence[str]
@@ -78,8 +81,11 @@ class Explorer:
 
 
 def merged(g: int) -> tuple[np.ndarray, np.ndarray]:
-    """The coarser scale that merges at most `g` bytes: index of each byte (256,) uint8, and first and last byte of each
-    index (m, 2)."""
+    """Compute the coarser scale that merges at most `g` neighbouring bytes.
+
+    Returns:
+        Index of each byte (256,) uint8, and first and last byte of each index (m, 2).
+    """
     groups = [(0, 0)]
     while (byte := groups[-1][1] + 1) <= 255:
         width = max([m for m in MERGES if m <= g and (byte + m - 0.5) * m <= 255], default=1)
@@ -89,13 +95,14 @@ def merged(g: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weights_of(levels: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """The weight that stands for each group of bytes: halfway, on the scale of the root, between its first and last."""
+    """Return the weight that stands for each group of bytes: the middle of its first and last, on a square-root
+    scale."""
     return np.asarray(np.sqrt(np.asarray(levels, dtype=float)[groups]).mean(1) ** 2)
 
 
 def filtered(maps: np.ndarray, kind: int) -> np.ndarray:
-    """Maps (..., n, n) uint8 minus, mod 256, nothing (0), the row above (1), or its left neighbour, the same lag of
-    positions (2)."""
+    """Subtract from maps (..., n, n) uint8, mod 256: nothing (kind 0), the row above (1), or the left neighbour of the
+    row above, which has the same lag (2)."""
     rest = maps.copy()
     if kind == 1:
         rest[..., 1:, :] -= maps[..., :-1, :]
@@ -154,7 +161,7 @@ def _estimate(models: Sequence[ExplorerModel], index: np.ndarray) -> float:
 
 
 def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Explorer:
-    """The explorer of one or several models, its chunks within `budget` characters.
+    """Pack one or several models into an explorer whose chunks fit into `budget` characters.
 
     The finest scale that fits is taken. Where none does, texts are left out from the last, then models from the last;
     `notes` says which.
@@ -249,7 +256,9 @@ _AGAIN = "Delete it and write the texts of every model again."
 
 
 def load_explorer(folder: str | Path, budget: int = STUDY_BUDGET) -> Explorer | None:
-    """The explorer of a study's folder (explorer.json, arrays/explorer-*.npz, arrays/attention-*.npz), if it has one.
+    """Load the explorer of a study's folder; None where the study has none.
+
+    Files: explorer.json, arrays/explorer-*.npz, arrays/attention-*.npz.
 
     Where not even one text fits, it has no models, and its notes say so.
 

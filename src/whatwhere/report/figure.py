@@ -40,14 +40,14 @@ class Table:
 
     @staticmethod
     def of(id: str, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *records: str) -> "Table":
-        """A table whose numeric columns are those without a word, after the first."""
+        """Make a table; its numeric columns are those without a word, after the first."""
         words = {i for row in rows for i, cell in enumerate(row) if isinstance(cell.raw, str)}
         return Table(id, caption, columns, rows, frozenset(range(1, len(columns))) - words, records)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: plotly traces and layout, colours as "@name"; `title` and `note` are above it, `alt` is read aloud."""
+    """Plot with plotly traces and layout, colours as "@name"; `title` and `note` are above it, `alt` is read aloud."""
 
     data: list[Trace]
     layout: dict[str, Any]
@@ -81,18 +81,20 @@ class Figure:
 
 
 def text(value: str) -> Cell:
-    """A cell of text."""
+    """Return a cell of text."""
     return Cell(value, value) if value else Cell("–")
 
 
 def value(raw: float | None, shown: str | None = None) -> Cell:
-    """A cell of a number, written as `shown` or to three significant digits."""
+    """Return a cell of a number, written as `shown` or to three significant digits."""
     return Cell(shown if shown is not None else number(raw), raw)
 
 
 def measured(point: Point | None, most: int = MOST_DIGITS) -> list[Cell]:
-    """Three cells: value, with those of two or three training seeds, and the two ends of its interval, digits by the
-    interval."""
+    """Return three cells: the value, and both ends of its interval; the interval decides the digits.
+
+    Values of two or three training seeds stand behind the value.
+    """
     if point is None:
         return [Cell("–"), Cell(""), Cell("")]
     low = point.low
@@ -105,8 +107,11 @@ def measured(point: Point | None, most: int = MOST_DIGITS) -> list[Cell]:
 
 
 def row(*values: Any) -> list[Cell]:
-    """Cells of a row: words, whole numbers, numbers, those of an array (six digits, as thousands of them stand in a
-    page), points (value and ends of the interval), cells as they are; a dash for None."""
+    """Return the cells of a row of words, whole numbers, numbers, points or cells; None becomes a dash.
+
+    A point takes three cells (value and ends of its interval). Numbers of an array keep six digits, as a page has
+    thousands of them.
+    """
     return [cell for v in values for cell in (measured(v) if isinstance(v, Point) else [_cell(v)])]
 
 
@@ -123,7 +128,7 @@ def _cell(v: Any) -> Cell:
 
 
 def csv_text(table: Table) -> str:
-    """The table as CSV: every number with all of its digits, nothing that a spreadsheet would run."""
+    """Return the table as CSV: numbers with all of their digits, and nothing that a spreadsheet would run."""
     file = io.StringIO(newline="")
     for cells in ([text(name) for name in table.columns], *table.rows):
         csv.writer(file).writerow([_raw(cell) for cell in cells])

@@ -30,8 +30,11 @@ Tables = dict[tuple[str, int | None], Arrays]  # arrays of every (model, seed)
 
 
 def visible(value: Any) -> Any:
-    """The value, or all in a container, with every invisible character but line break and tab replaced by U+FFFD, and
-    whole numbers that no float holds by infinity."""
+    """Replace every invisible character but line break and tab by U+FFFD, and whole numbers that no float holds by
+    infinity.
+
+    Containers are searched.
+    """
     if isinstance(value, str):
         if value.isprintable():  # at once for most: Python's notion of printable holds none of what is replaced
             return value
@@ -46,13 +49,13 @@ def visible(value: Any) -> Any:
 
 
 def finite(value: Any) -> float | None:
-    """The value as a number; None where it is none, or not finite."""
+    """Return the value as a number; None where it is none, or not finite."""
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if number else None
 
 
 def entries(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The objects in a list of a JSON file; none where there is no such list."""
+    """Return the objects in a list of a JSON file; [] where there is no such list."""
     listed = facts.get(key)
     return [e for e in listed if isinstance(e, dict)] if isinstance(listed, list) else []
 
@@ -81,7 +84,7 @@ class ArrayFiles(Mapping[str, Arrays]):
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """One corpus of a run: its name, that of its records, its facts, and its arrays."""
+    """Corpus of a run: its name, the name in its records, its facts, and its arrays."""
 
     name: str
     model: str
@@ -89,13 +92,13 @@ class Corpus:
     arrays: Arrays = field(default_factory=dict)
 
     def array(self, name: str, dimensions: int = 1) -> np.ndarray | None:
-        """An array of so many dimensions with at least one finite number, else None."""
+        """Return an array of `dimensions` dimensions with at least one finite number, else None."""
         array = self.arrays.get(name)
         known = array is not None and array.dtype.kind == "f" and array.ndim == dimensions and np.isfinite(array).any()
         return array if known else None
 
     def names(self, name: str) -> list[str]:
-        """An array of words as a list; empty where there is none."""
+        """Return an array of words as a list; [] where there is none."""
         array = self.arrays.get(name)
         return [str(word) for word in array.ravel()] if array is not None and array.dtype.kind == "U" else []
 
@@ -113,13 +116,13 @@ class Corpus:
         return [] if (left := self.array("left_out")) is None else [int(p) for p in left]
 
     def number(self, key: str) -> int | None:
-        """A count among the facts, None where there is none."""
+        """Return a count among the facts, None where there is none."""
         return None if (number := finite(self.facts.get(key))) is None else int(number)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What the folder of a run holds: of a study, of a geometry run, or of a spectra run.
+    """Contents of the folder of a study, a geometry run, or a spectra run.
 
     facts: study.json, geometry.json or spectra.json; claims: claims.json; tables: (model, seed) -> arrays of its
     position table, seed None where no training of ours made it; arrays: file stem -> arrays of every file of arrays/,
@@ -160,7 +163,7 @@ class Run:
 
     @property
     def corpus(self) -> dict[str, Any]:
-        """What study.json says of the study's corpus, of an old study its name alone."""
+        """Entry of the study's corpus in study.json; of an old study its name alone."""
         corpus = self.facts.get("corpus") or {}
         return corpus if isinstance(corpus, dict) else {"name": corpus}
 
@@ -187,38 +190,39 @@ class Run:
         return sorted({r.seed for r in self.records if r.model and r.seed is not None})
 
     def config(self, model: str) -> dict[str, Any]:
-        """The encoder configuration of a model; empty if study.json has none."""
+        """Return the encoder configuration of a model; {} if study.json has none."""
         found = next((m.get("config") for m in self.entries if m.get("name") == model), None)
         return found if isinstance(found, dict) else {}
 
     def named(self, kind: str) -> str | None:
-        """The first model that is called `kind` or was built from the preset `kind`."""
+        """Return the first model that is called `kind` or was built from the preset `kind`."""
         built = (m for m in self.models if self.config(m).get("preset") == kind)
         return kind if kind in self.models else next(built, None)
 
     def parts(self, metric: str, model: str) -> list[str]:
-        """Parts of the hidden state that were measured: all, position, semantic, others; no first components."""
+        """Return the measured parts of the hidden state: all, position, semantic, others; no first components."""
         parts = [part for part in self.table.distinct("part", metric, model) if ".pca" not in part]
         first = ("all", "position", "semantic")
         return sorted(parts, key=lambda part: (first.index(part) if part in first else len(first), part))
 
     def curve(self, metric: str, model: str, part: str | None, step: int | None = None) -> dict[int, Point]:
-        """Layer -> value of the finished model, or of the model at a step (0: untrained)."""
+        """Return layer -> value of the finished model, or of the model at a step (0: untrained)."""
         return self.table.points(metric, model, by="layer", part=part, step=step)
 
     def values(self, metric: str, **where: Any) -> dict[str, Point]:
-        """Model -> value of the finished model, where it was measured."""
+        """Return model -> value of the finished model, where it was measured."""
         return {m: p for m in self.models if (p := self.table.point(metric, m, **where)) is not None}
 
     def depth(self, model: str) -> int:
-        """Number of layers of a model: its configuration's, or the deepest layer that records name (at least 1)."""
+        """Return the layers of a model: its configuration's, or the deepest layer that records name (at least 1)."""
         layers = self.config(model).get("num_hidden_layers")
         if isinstance(layers, int) and layers > 0:
             return layers
         return max((r.layer or 1 for r in self.records if r.model == model), default=1)
 
     def trained_until(self, model: str, part: str) -> int:
-        """Last layer of a part that a gradient reaches: the last but one where the MLM head does not read the part."""
+        """Return the last layer of a part that a gradient reaches: the last but one if the MLM head does not read the
+        part."""
         last = self.depth(model)
         if part != "position":
             return last
@@ -226,14 +230,14 @@ class Run:
         return last if head == "full" else last - 1
 
     def last(self, metric: str, model: str, part: str | None = "validation") -> Point | None:
-        """A metric of the finished model; that of its last recorded step where no record says "finished"."""
+        """Return a metric of the finished model, or of its last recorded step where no record says "finished"."""
         if (point := self.table.point(metric, model, part=part)) is not None:
             return point
         rows = [r for r in self.table.rows(metric, model, part=part) if r.step is not None]
         return summary({r.seed: r for r in sorted(rows, key=lambda r: r.step or 0)}.values())
 
     def plateau(self, model: str = "") -> float | None:
-        """Entropy of token frequencies in nats; a model's own, where runs of several corpora stand side by side."""
+        """Return the entropy of token frequencies in nats; a model's own where runs of several corpora are merged."""
         return plateau(self.table, model)
 
     @cached_property
@@ -255,14 +259,14 @@ class Run:
         return {m: (seeds[m], self.tables[m, seeds[m]]) for m in order if m in seeds}
 
     def held(self, kind: str, model: str) -> tuple[int | None, Arrays]:
-        """Seed and arrays of the file `kind-NAME-seed-K` of the lowest seed, else of `kind-NAME`; {} if none."""
+        """Return seed and arrays of the file `kind-NAME-seed-K` of the lowest seed, else of `kind-NAME`; {} if none."""
         name = model.replace("/", "_")
         stems = [(seed, f"{kind}-{name}-seed-{seed}") for seed in self.seeds] + [(None, f"{kind}-{name}")]
         return next(((seed, self.arrays[stem]) for seed, stem in stems if stem in self.arrays), (None, {}))
 
 
 def visible_json(path: Path, kind: type) -> Any:
-    """The object in a JSON file, all of its strings visible; an empty one of the kind where there is no file.
+    """Read the object in a JSON file, all of its strings visible; an empty one of the kind where there is no file.
 
     Raises ValueError: the file is damaged or holds something else.
     """
@@ -276,7 +280,7 @@ def visible_json(path: Path, kind: type) -> Any:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """All arrays of an .npz file, numbers as float64, words visible.
+    """Read all arrays of an .npz file, numbers as float64, words visible.
 
     Raises ValueError: the file is damaged, or an array holds neither numbers nor words.
     """
@@ -298,7 +302,8 @@ def _visible_record(r: Record) -> Record:
 
 
 def kind_of(folder: Path) -> str:
-    """What wrote a folder: "geometry", "spectra", "study", or a training a "model"; "" for nothing of ours."""
+    """Return which command wrote a folder: "geometry", "spectra", "study", "model" for a training; "" for anything
+    else."""
     files = {"geometry": "geometry.json", "spectra": "spectra.json", "study": "records.parquet", "model": "config.json"}
     return next((kind for kind, name in files.items() if (folder / name).is_file()), "")
 

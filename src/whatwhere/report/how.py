@@ -64,7 +64,7 @@ _PASS = ("kl.", "ablation.", "attention.", "local.", "hidden.", "sentences.")
 def section(
     run: Run, words: Sequence[str], groups: Mapping[str, Rows], configs: Sequence[tuple[str, Any]] = (), **rest: Any
 ) -> How:
-    """The last section of a run's page: words, facts under headings, machine and versions, what the folds show as JSON.
+    """Return the last section of a run's page: words, facts under headings, machine and versions, JSON in folds.
 
     rest: as `How`.
     """
@@ -74,7 +74,7 @@ def section(
 
 
 def of_run(run: Run, **more: Any) -> Rows:
-    """How a run was made: its command, when and how long, then more facts by name; those that are known."""
+    """Return the known facts of how a run was made: command, time and duration, then more facts by name."""
     seconds = finite(run.facts.get("seconds"))
     made = {"Command": run.facts.get("command"), "Started": run.facts.get("started")}
     known = {**made, "Time": duration(seconds) if seconds is not None else None, **more}
@@ -82,7 +82,7 @@ def of_run(run: Run, **more: Any) -> Rows:
 
 
 def of_study(run: Run) -> Rows:
-    """How a study was made, with what its models have in common."""
+    """Return how a study was made, with what its models have in common."""
     made = {
         "Size": run.facts.get("size"),
         "Models": ", ".join(run.models),
@@ -116,7 +116,7 @@ def rows_read(run: Run) -> str:
 
 
 def of_corpus(run: Run) -> Rows:
-    """The corpus of a study: its name, sizes, how it was cut, and which windows of it were read."""
+    """Return the facts of a study's corpus: its name, sizes, how it was cut, and which of its windows were read."""
     sizes = {k: p for k in ("documents", "characters", "tokens", "windows") if (p := run.table.point(f"corpus.{k}"))}
     rows = [("Name", run.corpus_name)] if run.corpus_name else []
     rows += [(k.capitalize(), number(p.value)) for k, p in sizes.items()]
@@ -138,7 +138,7 @@ def _machine(run: Run) -> Rows:
 
 
 def flat(facts: Any, prefix: str = "") -> Rows:
-    """Nested facts as name and value; none of what is no dictionary."""
+    """Flatten nested facts into names and values; a value that is no dictionary has none."""
     rows: Rows = []
     for key, item in facts.items() if isinstance(facts, dict) else ():
         if isinstance(item, dict):
@@ -151,7 +151,7 @@ def flat(facts: Any, prefix: str = "") -> Rows:
 
 
 def tables(run: Run) -> list[Table]:
-    """Schemes and sizes of the models."""
+    """Return the tables of the models' schemes and sizes."""
     configs = {m: config for m in run.models if (config := run.config(m))}
     keys = [key for key in _SIZES if any(isinstance(c.get(key), int) for c in configs.values())]
     rows = [row(m, *(v if isinstance(v := c.get(key), int) else None for key in keys)) for m, c in configs.items()]
@@ -160,7 +160,8 @@ def tables(run: Run) -> list[Table]:
 
 
 def configs(run: Run) -> list[tuple[str, Any]]:
-    """Heading and body of every configuration: one a model and seed, and what identifies the corpus."""
+    """Return heading and body of every configuration: one for each model and seed, and one that identifies the
+    corpus."""
     folds: list[tuple[str, Any]] = []
     for entry in run.entries:
         seed = f", seed {entry['seed']}" if entry.get("seed") is not None else ""
@@ -170,7 +171,8 @@ def configs(run: Run) -> list[tuple[str, Any]]:
 
 
 def summary(run: Run) -> list[str]:
-    """Corpus and size in one line: name; documents, characters, tokens; models; depth and width; training; seeds."""
+    """Return corpus and size in one line: name; documents, characters, tokens; models; depth and width; training;
+    seeds."""
     units = ("documents", "characters", "tokens")
     sizes = [f"{compact(p.value)} {unit}" for unit in units if (p := run.table.point(f"corpus.{unit}"))]
     pieces = [run.corpus_name, ", ".join(sizes), rows_read(run)]
@@ -190,8 +192,8 @@ def summary(run: Run) -> list[str]:
 
 
 def words(run: Run) -> list[Markup]:
-    """Paragraphs on the training, where there was one, then on every analysis that the run has records of, in the order
-    of `methods`."""
+    """Return paragraphs on the training, then on every analysis that the run has records of, in the order of
+    `methods`."""
     ways = {metric(name).method for name in run.table.metrics}
     if _has(run, *_PASS):
         ways.add("pass")
@@ -233,8 +235,8 @@ def _has(run: Run, *beginnings: str) -> bool:
 
 
 def cited(run: Run) -> list[tuple[Markup, str]]:
-    """What a page takes from which paper, and its BibTeX: of every paper whose schemes, analyses or claims the study
-    has."""
+    """Return what a page takes from which paper, and its BibTeX: every paper whose schemes, analyses or claims the
+    study has."""
     families = {schemes.family(run, m) for m in run.models}
     presets = {schemes.preset(run, m) for m in run.models}
     tables = {str(run.config(m).get("absolute")) for m in run.models}

@@ -73,7 +73,7 @@ class Row:
 
     @property
     def anchor(self) -> str:
-        """Where a link to it leads: "claim-" and what of the id is letters, digits and hyphens."""
+        """Target of a link to the claim: "claim-" and the letters, digits and hyphens of its id."""
         return "claim-" + re.sub("[^A-Za-z0-9]+", "-", self.id).strip("-")
 
     @property
@@ -83,12 +83,12 @@ class Row:
 
     @property
     def tested(self) -> bool:
-        """Whether the run has what its rule needs."""
+        """True if the run has the records that the claim's rule needs."""
         return self.verdict in VERDICTS[:-1]
 
     @property
     def judged(self) -> bool:
-        """Whether it has a verdict that more steps would not move, and so stands open in the ledger."""
+        """True if the claim has a verdict that more steps would not move; its row then stands open in the ledger."""
         return self.verdict in JUDGED
 
     @property
@@ -100,7 +100,7 @@ class Row:
 
 
 def row(claim: Mapping[str, Any]) -> Row:
-    """One entry of claims.json."""
+    """Return the row of an entry of claims.json."""
     value, low, high, paper = (finite(claim.get(k)) for k in ("value", "low", "high", "paper_value"))
     unit = f"{THIN}{claim['unit']}" if claim.get("unit") else ""
     here = NONE
@@ -167,7 +167,7 @@ def _words(value: Any) -> str:
 
 
 def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """All claims by verdict; what is not settled by the verdict so far."""
+    """Return all claims by verdict; unsettled ones by the verdict so far."""
     order = [verdict.replace(" ", "-") for verdict in VERDICTS]
 
     def place(r: Row) -> tuple[int, int]:
@@ -178,14 +178,16 @@ def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def shown(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """`rows`, none where the run has measured nothing of them."""
+    """Return `rows`, or [] where the run has measured nothing that a claim needs."""
     found = rows(claims)
     return found if any(r.here != NONE for r in found) else []
 
 
 def counts(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, list[int]]]]:
-    """Columns and lines of a small table: of every verdict how many claims have it, and how many of those have a
-    printed number, a printed sentence, or nothing in a paper."""
+    """Return columns and lines of a table that counts the claims of each verdict.
+
+    Each count is divided by origin: a printed number, a printed sentence, or a rule of our own.
+    """
     origins = [origin for origin in ORIGINS if any(r.origin == origin for r in rows)]
     verdicts = dict.fromkeys((*(v for v in VERDICTS if any(r.verdict == v for r in rows)), *(r.verdict for r in rows)))
     lines = []
@@ -196,8 +198,8 @@ def counts(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, list[int]]]]
 
 
 def folds(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, list[Row]]]]]:
-    """What cannot be judged: each verdict with a sentence of counts, and its rows by their reason, the most common
-    first."""
+    """Return the claims that cannot be judged: each verdict with a sentence of counts, and its rows by reason, the most
+    common first."""
     found = []
     for verdict in dict.fromkeys(r.verdict for r in rows if not r.judged):
         of_verdict = [r for r in rows if r.verdict == verdict]
@@ -215,7 +217,7 @@ def folds(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, list[Row]
 
 
 def table(rows: Sequence[Row]) -> Table | None:
-    """The ledger as a table, for its CSV."""
+    """Return the ledger as a table, for its CSV."""
     fields = (
         "id",
         "claim",

@@ -30,8 +30,9 @@ _NARROW = 330
 
 
 def dataframe(run: Runs) -> "pandas.DataFrame":
-    """The records of a run, one value a row (columns: `records.record.Record`; metrics: the
-    page Metrics of the site).
+    """Return the records of a run as a data frame, a row for each value.
+
+    Columns are those of `records.record.Record`; metrics those of the page Metrics of the site.
 
     Args:
         run: folder of a study, geometry or spectra run, `heads` or an evaluation, or a record file; of several, a
@@ -52,8 +53,9 @@ def dataframe(run: Runs) -> "pandas.DataFrame":
 
 
 def figures(run: Runs) -> dict[str, str]:
-    """Name -> finding of every figure that the page of a run has, in its order; of several runs, of the page that
-    compares them.
+    """Return name -> finding of every figure that the page of a run has, in its order.
+
+    Of several runs it is the page that compares them.
 
     Raises:
         ValueError: the folder has no page, or a file in it is damaged.
@@ -62,7 +64,7 @@ def figures(run: Runs) -> dict[str, str]:
 
 
 def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "plotly.graph_objects.Figure":
-    """A figure of the page of a run as one plotly figure, its panels side by side, its title the finding.
+    """Return a figure of the page of a run as one plotly figure, its panels side by side, its title the finding.
 
     Args:
         run: folder of a study, geometry or spectra run; of several, the page that compares them.
@@ -88,7 +90,8 @@ def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "p
 
 
 def composed(figure: Figure, theme: str, most: int) -> "plotly.graph_objects.Figure":
-    """The panels of a figure in rows of one plotly figure, `most` pixels wide; every mark stands where on the page."""
+    """Compose the panels of a figure in rows of one plotly figure, `most` pixels wide; marks stand where the page has
+    them."""
     import plotly.graph_objects as go
 
     panels = figure.panels

@@ -8,21 +8,23 @@ THIN = "\u202f"  # narrow no-break space between a number and its unit
 
 
 def decimals(uncertainty: float) -> int:
-    """Digits after the point that show `uncertainty` with two significant digits: 0.036 -> 3, 1.4 -> 1, 52 -> 0."""
+    """Return the digits after the point that show `uncertainty` with two significant digits: 0.036 -> 3, 1.4 -> 1, 52
+    -> 0."""
     if not math.isfinite(uncertainty) or uncertainty <= 0:
         return 3
     return min(6, max(0, 1 - math.floor(math.log10(uncertainty))))
 
 
 def fixed(value: float | None, digits: int) -> str:
-    """`value` with `digits` after the point, a true minus sign, no negative zero; a dash for nothing."""
+    """Return `value` with `digits` after the point, a true minus sign, no negative zero; a dash for None."""
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:z,.{digits}f}".replace("-", MINUS)
 
 
 def number(value: float | None, low: float | None = None, high: float | None = None, most: int = 6) -> str:
-    """`value` to two significant digits of its uncertainty (half the interval), or to three of its own without one.
+    """Return `value` to two significant digits of its uncertainty (half the interval), or to three of its own without
+    one.
 
     most: digits after the point at most.
     """
@@ -38,12 +40,12 @@ def number(value: float | None, low: float | None = None, high: float | None = N
 
 
 def printed(value: float) -> str:
-    """`value` with the digits that it has and no more, as printed somewhere else: 0.89, 0.941, 22."""
+    """Return `value` with the digits that it has and no more, as a paper prints it: 0.89, 0.941, 22."""
     return f"{value:.6g}".replace("-", MINUS)
 
 
 def interval(low: float | None, high: float | None, most: int = 6) -> str:
-    """`[0.551, 0.623]` with the digits of its own half width; nothing where there is no interval."""
+    """Return `[0.551, 0.623]` with the digits of its half width; "" where there is no interval."""
     if low is None or high is None:
         return ""
     digits = min(most, decimals((high - low) / 2))
@@ -51,7 +53,7 @@ def interval(low: float | None, high: float | None, most: int = 6) -> str:
 
 
 def compact(value: float) -> str:
-    """A count in three significant digits: 24,300, 1.50M, 41.3M, 9.18B; exact below 10,000."""
+    """Return a count in three significant digits: 24,300, 1.50M, 41.3M, 9.18B; exact below 10,000."""
     if not math.isfinite(value):
         return "–"
     for limit, mark in ((1e9, "B"), (1e6, "M")):
@@ -63,7 +65,8 @@ def compact(value: float) -> str:
 
 
 def span(values: Sequence[float]) -> str:
-    """Smallest to largest count: `1.52M`, or `1.41M to 1.52M` where they differ in what is shown; nothing of none."""
+    """Return smallest to largest count: `1.52M`, or `1.41M to 1.52M` where the two look different; "" without
+    counts."""
     if not values:
         return ""
     low = compact(min(values))
@@ -72,17 +75,17 @@ def span(values: Sequence[float]) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A share in [0, 1] as per cent."""
+    """Return a share in [0, 1] as per cent."""
     return "–" if value is None else f"{fixed(100 * value, digits)}{THIN}%"
 
 
 def fine_percent(value: float) -> str:
-    """A share as per cent, finer where it is small."""
+    """Return a share as per cent, with more digits where it is small."""
     return percent(value, 0 if abs(value) >= 0.1 or abs(value) < 1e-12 else 1)
 
 
 def duration(seconds: float) -> str:
-    """`48 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Return seconds as `48 s`, `3 min 20 s`, `2 h 05 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}{THIN}s"
@@ -92,10 +95,10 @@ def duration(seconds: float) -> str:
 
 
 def memory(size: float) -> str:
-    """Bytes in GiB or MiB."""
+    """Return bytes in GiB or MiB."""
     return f"{size / 2**30:.2f}{THIN}GiB" if size >= 2**30 else f"{size / 2**20:.0f}{THIN}MiB"
 
 
 def count(n: int, one: str, many: str | None = None) -> str:
-    """`1 seed`, `3 seeds`."""
+    """Return a number with its noun: `1 seed`, `3 seeds`."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"

@@ -73,7 +73,7 @@ class How:
 
 @dataclass(frozen=True)
 class Page:
-    """What a page shows, from top to bottom; only the title is needed. `Backticks` in any words are set as code.
+    """Contents of a page from top to bottom; only the title is needed. `Backticks` in any words are set as code.
 
     summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title;
     notes: in the last section. Beside the large figure `hero` stands either `pick`, a row a model, or `lead`, what came
@@ -133,7 +133,7 @@ def write_tables(page: Page, folder: str | Path) -> list[Path]:
 
 
 def render_page(page: Page) -> str:
-    """The page as text.
+    """Render a page as HTML.
 
     Raises ValueError: a number in a figure is not finite.
     """
@@ -194,7 +194,7 @@ def _packed_plotly() -> str:
 
 
 def sources(records: Sequence[str]) -> str:
-    """Where the numbers of a figure are kept, in a sentence: its records, then its array files."""
+    """Return a sentence on where the numbers of a figure are kept: its records, then its array files."""
     files = ", ".join(f"`{name}`" for name in records if name.startswith("arrays/"))
     metrics = ", ".join(f"`{name}`" for name in records if not name.startswith("arrays/"))
     sentences = (metrics and f"Records: {metrics}, in `records.parquet`.", files and f"Arrays: {files}.")
@@ -202,12 +202,12 @@ def sources(records: Sequence[str]) -> str:
 
 
 def page_figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figure]:
-    """Every figure that the page shows, in its order."""
+    """Return every figure that the page shows, in its order."""
     return [*([hero] if hero else []), *(f for s in sections for f in (*s.figures, *s.more))]
 
 
 def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
-    """Every table that the page shows."""
+    """Return every table that the page shows."""
     picked = [page.pick.table, *(each.table for each in page.pick.beside)] if page.pick else []
     first = [*picked, ledger.table(ledger.shown(page.claims))]
     behind = [f.table for f in page_figures(page.hero, sections)]
@@ -231,7 +231,8 @@ def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """Content security policy: these scripts by hash, inline styles, images made by the page; no request anywhere."""
+    """Return the content security policy: these scripts by hash, inline styles, images that the page makes; no
+    requests."""
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     rest = "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -239,7 +240,7 @@ def policy(scripts: Sequence[str]) -> str:
 
 
 def script_json(data: Any) -> Markup:
-    """Data, its strings made visible, as JSON that can stand inside a script element.
+    """Return data as JSON that can stand inside a script element, its strings made visible.
 
     Raises ValueError: a number is not finite.
     """
@@ -247,7 +248,7 @@ def script_json(data: Any) -> Markup:
 
 
 def code_spans(words: str) -> Markup:
-    """Escaped text in which `backticks` become code elements; `Markup` as it is."""
+    """Escape text and turn its `backticks` into code elements; `Markup` stays as it is."""
     if isinstance(words, Markup):
         return words
     return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(visible(words)))))

@@ -31,7 +31,7 @@ _PAPER = (
 
 
 def page(run: Run, questions: Sequence[Question], hero: Draw, *, sections: Sequence[Section] = (), **rest: Any) -> Page:
-    """The page of a run, whichever it is: the figure of the first screen, then every section that the run could have.
+    """Build the page of any run: the figure of the first screen, then every section that the run has data for.
 
     sections: those before the questions. rest: as `Page`, whose title is the run's by default.
     """
@@ -45,7 +45,7 @@ def page(run: Run, questions: Sequence[Question], hero: Draw, *, sections: Seque
 
 
 def open_page(folder: str | Path) -> Page:
-    """The page of a study's folder, with as many texts of its attention explorer as fit.
+    """Build the page of a study's folder, with as many texts of its attention explorer as fit.
 
     Raises ValueError: the folder has no records, or a file in it is damaged.
     """
@@ -57,7 +57,7 @@ def open_page(folder: str | Path) -> Page:
 
 
 def study_page(run: Run, **rest: Any) -> Page:
-    """The page of a study, or of several as one; `open_page` adds the explorer. rest: as `page`."""
+    """Build the page of a study, or of several merged into one; `open_page` adds the explorer. rest: as `page`."""
     around: dict[str, Any] = {
         "summary": how.summary(run),
         "glossary": schemes.line(run),
@@ -74,13 +74,13 @@ def study_page(run: Run, **rest: Any) -> Page:
 
 
 def referenced(run: Run) -> list[dict[str, Any]]:
-    """The claims of a run, each with the reference study's value and verdict where there is one."""
+    """Return the claims of a run, each with the reference study's value and verdict where there is one."""
     there = run.beside.claims
     return [{**claim, "reference": there.get(str(claim.get("id")))} for claim in run.claims] if there else run.claims
 
 
 def study_how(run: Run) -> How:
-    """The last section of a study's page."""
+    """Return the last section of a study's page."""
     return how.section(
         run,
         how.words(run),
@@ -95,7 +95,7 @@ def study_how(run: Run) -> How:
 
 
 def geometry_page(run: Run) -> Page:
-    """The page of a geometry run."""
+    """Build the page of a geometry run."""
     told = {c.name: sentences for c in run.corpora if (sentences := c.facts.get("summary"))}
     given = {k: v for k, v in (run.facts.get("settings") or {}).items() if v is not None and v != []}
     made = how.of_run(run, Protocol=run.facts.get("protocol"), Records=f"{len(run.records):,}")
@@ -163,7 +163,7 @@ def _notes(run: Run) -> list[str]:
 
 
 def spectra_page(run: Run) -> Page:
-    """The page of a `whatwhere spectra` run."""
+    """Build the page of a `whatwhere spectra` run."""
     entries = spectra.entries(run)
     rest = len(run.models) - schemes.FEW
     sentences = [spectra.sentence(run, model) for model in run.models[: schemes.FEW]]

@@ -28,7 +28,7 @@ FLAT = {"dstg": "dstg-2d-collapse", "ap": "ap-table-high-dimensional"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """One quantity in this run, in the reference study and in the paper, and a sentence on its claim.
+    """Comparison of one quantity in this run, in the reference study and in the paper, with a sentence on its claim.
 
     table: None without a reference study. sentence: "" where there is nothing to say.
     """

@@ -28,7 +28,7 @@ Draw = Callable[[Run], Any]  # -> a figure or table, several, or None
 
 
 def drawn(run: Run, *draws: Draw) -> list[Any]:
-    """What a run has of some figures and tables, naming only those records and arrays that it has too."""
+    """Return the figures and tables that a run has data for, naming only records and arrays that it has, too."""
     made = [things if isinstance(things := draw(run), list) else [things] for draw in draws]
     return [replace(thing, records=_held(run, thing.records)) for things in made for thing in things if thing]
 
@@ -64,8 +64,12 @@ class Question:
         return [draw for file in self.files for draw in getattr(file, name, {}).get(f"{self.kind}.{self.id}", ())]
 
     def section(self, run: Run, above: str = "") -> Section:
-        """Return the section of a run; `above`: the figure that stands on the first screen. Of a run in which nothing
-        was learned only the losses stand open."""
+        """Return the section of a run.
+
+        Where the run has learned nothing, only the losses stand open.
+
+        above: id of the figure that stands on the first screen.
+        """
         folded = self.folded or (self.id != "learning" and 0 < len(run.stuck) == len(run.models))
         figures = [f for f in drawn(run, *self.draws("FIGURES")) if f.id != above]
         more = [f for f in drawn(run, *self.draws("MORE")) if f.id != above]

@@ -64,12 +64,12 @@ class Entry:
 
 
 def preset(run: Run, model: str) -> str:
-    """The preset that a model was built from, or its own name."""
+    """Return the preset that a model was built from, or its own name."""
     return str(run.config(model).get("preset") or model)
 
 
 def family(run: Run, model: str) -> str:
-    """Family of a model by its configuration; by its preset where an old study recorded no scheme."""
+    """Return the family of a model by its configuration; by its preset where an old study recorded no scheme."""
     config = run.config(model)
     if "absolute" not in config and preset(run, model) in SCHEMES:
         return SCHEMES[preset(run, model)][0]
@@ -84,7 +84,8 @@ def family(run: Run, model: str) -> str:
 
 
 def colour(run: Run, model: str, part: str = "all") -> str:
-    """Colour name of a line: its stream's, or for all of hidden the model's own; grey of a model in `Run.young`."""
+    """Return the colour name of a line: its stream's, or for all of hidden the model's; grey of a model in
+    `Run.young`."""
     if part == "all" and model not in run.young:
         return f"model-{_order(run).index(model) % len(MODEL_COLOURS['light'])}"
     return "combined" if model in run.young else {"position": "absolute", "semantic": "semantic"}.get(part, "combined")
@@ -96,17 +97,17 @@ def _order(run: Run) -> list[str]:
 
 
 def many(run: Run) -> bool:
-    """Whether the run has more models than one plot can name."""
+    """Return whether the run has more models than one plot can name."""
     return len(run.models) > FEW
 
 
 def marks(run: Run) -> dict[str, tuple[str, str]]:
-    """Model -> (dash, marker), the same on the whole page."""
+    """Return model -> (dash, marker), the same on the whole page."""
     return model_styles(_order(run))
 
 
 def place(run: Run, model: str, part: str) -> tuple[int, str]:
-    """Rank and heading of the panel of a line where models are many: that of its stream, or of its family."""
+    """Return rank and heading of a line's panel where models are many: those of its stream, or of its family."""
     kind = family(run, model)
     if part not in ("", "all"):
         return 0, f"{part.capitalize()} streams" if part in ("position", "semantic") else part.capitalize()
@@ -116,13 +117,13 @@ def place(run: Run, model: str, part: str) -> tuple[int, str]:
 
 
 def block(run: Run, model: str) -> str:
-    """Name of a model's block, or a dash where none is recorded."""
+    """Return the name of a model's block, or a dash where none is recorded."""
     name = str(run.config(model).get("block") or "–")
     return {"neobert": "NeoBERT", "bert": "BERT"}.get(name, name)
 
 
 def sentence(run: Run, model: str) -> str:
-    """What a model does with positions."""
+    """Return a sentence on what a model does with positions."""
     kind = preset(run, model)
     if kind in SCHEMES:
         return SCHEMES[kind][1]
@@ -153,7 +154,7 @@ def _named(config: Mapping[str, Any], key: str) -> str | None:
 
 
 def line(run: Run) -> list[str]:
-    """The models in one line under the title, where they are few; with their blocks, where those differ."""
+    """Return the models for the line under the title, where they are few; with their blocks, where those differ."""
     if many(run):
         return []
     differ = len({block(run, m) for m in run.models}) > 1
@@ -161,7 +162,7 @@ def line(run: Run) -> list[str]:
 
 
 def listed(run: Run) -> list[tuple[str, list[Entry]]]:
-    """Heading and models of each family that the run has, where the models are too many for a line."""
+    """Return heading and models of each family that the run has, where the models are too many for a line."""
     families: dict[str, list[Entry]] = {kind: [] for kind in FAMILIES}
     for m in run.models if many(run) else ():
         families[family(run, m)].append(Entry(m, block(run, m), sentence(run, m), colour(run, m)))
@@ -169,7 +170,8 @@ def listed(run: Run) -> list[tuple[str, list[Entry]]]:
 
 
 def fixed_table(run: Run, model: str) -> bool:
-    """Whether a position table is not learned: by its kind, or because training left every recorded share as it was."""
+    """Return whether a position table is not learned: by its kind, or because training left every recorded share as it
+    was."""
     if run.config(model).get("absolute") in FIXED:
         return True
     rows = run.table.rows("pca.share", model, part=None)
@@ -185,7 +187,7 @@ def table_columns(run: Run, model: str) -> int | None:
 
 
 def table_note(run: Run, model: str) -> str:
-    """What kind of table a model has and where it enters, for the head of its panel."""
+    """Return what kind of table a model has and where it enters, for the head of its panel."""
     config = run.config(model)
     place = {"streams": "position stream", "untied": "untied", "added": "added"}.get(family(run, model), "")
     kind = str(config.get("absolute") or "")
@@ -216,7 +218,7 @@ def _field(config: Mapping[str, Any], key: str) -> str:
 
 
 def table(run: Run) -> Table | None:
-    """The configurations: block, scheme, dropout, parameters, operations a token."""
+    """Return the table of configurations: block, scheme, dropout, parameters, operations for a token."""
     rows = []
     for m in filter(run.config, run.models):
         config = run.config(m)
@@ -231,7 +233,7 @@ def table(run: Run) -> Table | None:
 
 
 def matched(run: Run) -> str | None:
-    """Whether the study matched the models' costs, as study.json says; None where it says nothing."""
+    """Return a sentence on whether the study matched the models' costs; None where study.json does not say."""
     match = run.facts.get("match")
     if match is None:
         return None
@@ -240,7 +242,7 @@ def matched(run: Run) -> str | None:
 
 
 def unequal_terms(run: Run) -> str:
-    """A sentence on what differs between the models beside their schemes; "" where nothing recorded does."""
+    """Return a sentence on what differs between the models beside their schemes; "" where no recorded setting does."""
     counted = {m: p.value for m in run.models if (p := run.table.point("parameters", m))}
     known = {m: {"summary": {"parameters": value}} for m, value in counted.items()}
     return unequal([e | known.get(str(e.get("name")), {}) for e in run.entries])

@@ -98,7 +98,7 @@ CHARACTER = 7.7  # pixels, a generous mean width of a character at 14 px
 
 
 def model_styles(models: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Model -> (dash, marker): the four of the paper keep theirs, others take those left over in turn.
+    """Return model -> (dash, marker): the four of the paper keep theirs, others take the free ones in turn.
 
     Give the models that one plot holds: beyond ten, marks meet other dashes.
     """
@@ -111,7 +111,7 @@ def model_styles(models: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def plain(text: str, limit: int = 0) -> str:
-    """Text as plotly shows it literally: no tags, no entities; cut to `limit` characters with an ellipsis."""
+    """Return text as plotly shows it literally: no tags, no entities; cut to `limit` characters with an ellipsis."""
     text = " ".join(text.split())
     if limit and len(text) > limit:
         text = text[: limit - 1] + "…"
@@ -120,20 +120,21 @@ def plain(text: str, limit: int = 0) -> str:
 
 
 def sequential(first: int = 0) -> list[list[Any]]:
-    """Plotly colour scale from low to high; `first` leaves out colours near the ground, for lines and points."""
+    """Return a plotly colour scale from low to high; `first` leaves out colours near the ground, for lines and
+    points."""
     return [[(i - first) / (8 - first), f"@map-{i}"] for i in range(first, 9)]
 
 
 def diverging() -> list[list[Any]]:
-    """Plotly colour scale of signed values; give the map `zmid=0`."""
+    """Return a plotly colour scale of signed values; give the map `zmid=0`."""
     return [[i / 8, f"@signed-{i}"] for i in range(9)]
 
 
 def spread(places: Sequence[float], gap: float, low: float = float("-inf"), high: float = float("inf")) -> list[float]:
-    """The nearest places (least squares) that keep their order and stand at least `gap` apart, inside [low, high] if
-    they fit.
+    """Move places as little as possible (least squares) so that they keep their order and stand `gap` apart.
 
-    Isotonic regression: after taking `gap` times the rank off, the wanted places need only be non-decreasing.
+    They stay inside [low, high] if they fit. Isotonic regression: after taking `gap` times the rank off, the wanted
+    places need only be non-decreasing.
     """
     order = np.argsort(np.round(places, 6), kind="stable")  # not by a processor's rounding
     steps = gap * np.arange(len(places))
@@ -145,7 +146,7 @@ def spread(places: Sequence[float], gap: float, low: float = float("-inf"), high
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis of the house style: no zoom (a page must scroll), faint grid, room made for its labels."""
+    """Return an axis of the house style: no zoom (a page must scroll), faint grid, room made for its labels."""
     font = {"size": TEXT_SIZE, "color": "@muted"}
     look = {"tickfont": font, "gridcolor": "@grid", "linecolor": "@rule"}
     held = {"zeroline": False, "fixedrange": True, "automargin": False}
@@ -153,8 +154,8 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def log_axis(title: str, low: float, high: float, most: int = 5, **more: Any) -> dict[str, Any]:
-    """A logarithmic axis from `low` to `high` (above 0) with about `most` decades written out; of few, 2 and 5 times
-    them too."""
+    """Return a logarithmic axis from `low` to `high` (above 0) with about `most` decades written out; between few, 2
+    and 5 times them, too."""
     ends = [math.log10(low), math.log10(high)]
     decades = range(math.ceil(ends[0]), math.floor(ends[1]) + 1)
     step = next((s for s in (1, 2, 3, 4, 5) if len(decades) <= most * s), 10)
@@ -167,7 +168,7 @@ def log_axis(title: str, low: float, high: float, most: int = 5, **more: Any) ->
 
 
 def layout(height: int, x: dict[str, Any], y: dict[str, Any], margin: dict[str, int], **more: Any) -> dict[str, Any]:
-    """A panel's layout: transparent ground, no legend, the given axes and margins in pixels."""
+    """Return a panel's layout: transparent ground, no legend, the given axes and margins in pixels."""
     font = {"family": FONT, "size": TEXT_SIZE, "color": "@text"}
     size = {"height": height, "margin": {"pad": 0, **margin}, "xaxis": x, "yaxis": y}
     ground = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": font}
@@ -181,7 +182,7 @@ def line_end_labels(
     plot_height: float,
     right: float = -math.inf,
 ) -> list[dict[str, Any]]:
-    """Annotations that name lines at their right ends without touching each other.
+    """Return annotations that name lines at their right ends without touching each other.
 
     ends: (x, y, text, colour name, model) of each line's last point; text is literal. y_range: the axis; plot_height:
     its pixels. A label that had to move keeps a thin leader to its point. right: end of the other axis, where names of
@@ -206,5 +207,5 @@ def line_end_labels(
 
 
 def label_margin(texts: Sequence[str], extra: int = 34) -> int:
-    """Pixels that the longest label at a line's end needs to the right of the plot."""
+    """Return the pixels that the longest label at a line's end needs to the right of the plot."""
     return round(min(LABEL_LIMIT, max((len(t) for t in texts), default=0)) * CHARACTER) + extra

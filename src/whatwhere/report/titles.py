@@ -38,7 +38,7 @@ Title = Callable[[Run, Sequence[Any]], str]  # of what is drawn
 
 
 def compare(a: Point, b: Point) -> str:
-    """Where `a` lies to `b`: above or below if the interval of the difference holds no zero, else not separable."""
+    """Say where `a` lies to `b`: above or below if the interval of the difference holds no zero, else not separable."""
     low, high = (a - b).interval or (0, 0)
     if low > 0:
         return ABOVE
@@ -46,7 +46,7 @@ def compare(a: Point, b: Point) -> str:
 
 
 def against(point: Point, threshold: float) -> str:
-    """Where a value lies to a number: above (or on it) or below with its whole interval, else not separable."""
+    """Say where a value lies to a number: above (or on it) or below with its whole interval, else not separable."""
     low, high = point.interval or (point.value, point.value)
     if low >= threshold:
         return ABOVE
@@ -54,12 +54,12 @@ def against(point: Point, threshold: float) -> str:
 
 
 def digits(point: Point) -> str:
-    """A value with the digits of its interval."""
+    """Write a value with the digits of its interval."""
     return number(point.value, point.low, point.high, MOST_DIGITS)
 
 
 def nats(point: Point) -> str:
-    """A loss, or a difference of losses."""
+    """Write a loss, or a difference of losses."""
     return f"{digits(point)} nats"
 
 
@@ -69,17 +69,17 @@ def rise(point: Point) -> str:
 
 
 def per_cent(point: Point) -> str:
-    """A share to a tenth of a per cent."""
+    """Write a share to a tenth of a per cent."""
     return percent(point.value)
 
 
 def share(point: Point) -> str:
-    """A share, finer where it is small."""
+    """Write a share, with more digits where it is small."""
     return fine_percent(point.value)
 
 
 def rounded(point: Point) -> str:
-    """A share to a per cent."""
+    """Write a share to a per cent."""
     return percent(point.value, 0)
 
 
@@ -178,36 +178,36 @@ def of_story(
 
 
 def story(run: Run, models: Sequence[str]) -> str:
-    """The model that a title speaks of: `dstg`, else the first."""
+    """Return the model that a title speaks of: `dstg`, else the first."""
     dstg = run.named("dstg")
     return dstg if dstg is not None and dstg in models else models[0]
 
 
 def listed(words: Sequence[str], most: int = NAMED + 2) -> str:
-    """Words with "and" before the last; of more than `most` the first ones."""
+    """Join words with commas and "and"; of more than `most` take the first ones."""
     if len(words) > most:
         words = [*words[:NAMED], f"{len(words) - NAMED} more"]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def named(names: Sequence[str]) -> str:
-    """All of some names, set as code."""
+    """Join all of some names, set as code."""
     return listed([f"`{name}`" for name in names], len(names))
 
 
 def each(words: Mapping[str, str]) -> str:
-    """What is said of each, by name; of more than `NAMED` only the first ones."""
+    """Join sentences, each after its name; of more than `NAMED` take the first ones."""
     said = [f"`{name}` {what}" for name, what in words.items()]
     return "; ".join(said if len(said) <= NAMED else [*said[:NAMED], f"{len(said) - NAMED} more below"])
 
 
 def coded(values: Mapping[str, Point]) -> dict[str, Point]:
-    """Values under names that are set as code."""
+    """Return values under names that are set as code."""
     return {f"`{name}`": p for name, p in values.items()}
 
 
 def at(lines: Sequence[Any], x: float) -> dict[str, Point]:
-    """Name, as code, -> value of the lines at a place."""
+    """Return name, as code, -> value of the lines at a place."""
     return coded({line.name: line.points[x] for line in lines if x in line.points})
 
 
@@ -236,10 +236,10 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
 
 
 def caveats(run: Run) -> list[str]:
-    """What a run is too small to tell, and what it would need, in one banner; then, where there is no pick to say so,
-    what models differ in beside their scheme.
+    """Return sentences on what a run is too small to tell and what it would need.
 
-    It is small if no model saw `SMALL` of the paper's training tokens.
+    Where no pick says so, the differences of the models beside their schemes follow. A run is small if no model saw
+    `SMALL` of the paper's training tokens.
     """
 
     def who(models: Sequence[str]) -> str:
@@ -280,5 +280,5 @@ def caveats(run: Run) -> list[str]:
 
 
 def totals(run: Run, name: str) -> list[float]:
-    """The values of a metric over all models."""
+    """Return the values of a metric over all models."""
     return [p.value for m in run.models if (p := run.table.point(name, m))]

@@ -1,5 +1,5 @@
-"""Wrong values in our words: what pydantic, which checks settings and options, says of the first of them, what is given
-in place of one or several, and what libraries say of a model that does not open."""
+"""Errors in our own words: a wrong setting or option, a wrong argument, a text that is not UTF-8, a model that does not
+open."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -24,11 +24,14 @@ _OURS = {  # pydantic's words -> ours
 
 
 class UnknownProgram(ValueError):
-    """Code that only a file names, and not who started the process."""
+    """Error for a scheme that a file names and the user has not given on the command line; its code is not run."""
 
 
 def wrong_value(name: str, error: ValidationError) -> str:
-    """What a setting or an option must be, and the value seen; a sentence of our own stands as it is."""
+    """Return a sentence with what a setting or option must be, and the value seen, from pydantic's first error.
+
+    A sentence of our own validators is returned as it stands.
+    """
     first = error.errors()[0]
     words = first["msg"].removeprefix("Value error, ")
     for pattern, ours in _OURS.items():
@@ -42,13 +45,20 @@ def wrong_value(name: str, error: ValidationError) -> str:
 
 
 def shortly(error: Exception) -> str:
-    """The words of an error on one line, 200 characters of them at most."""
+    """Return the words of an error on one line, at most 200 characters of them."""
     words = " ".join(str(error).split())
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} ..."
 
 
 def check_utf8(texts: Iterable[str], what: str) -> None:
-    """Raises ValueError of the first text with bytes that were no UTF-8, which Python keeps as lone surrogates."""
+    """Refuse texts with bytes that are not UTF-8, which Python keeps as lone surrogates.
+
+    Args:
+        what: Name of the texts in the message.
+
+    Raises:
+        ValueError: the first such text, by its number.
+    """
     for number, text in enumerate(texts, 1):
         try:
             text.encode()
@@ -57,10 +67,14 @@ def check_utf8(texts: Iterable[str], what: str) -> None:
 
 
 def several(given: Any, kinds: type | tuple[type, ...], what: str) -> list[Any]:
-    """One or several things, given alone or as a list, as a list.
+    """Return one or several things, given alone or as a list, as a list.
+
+    Args:
+        kinds: Types that a thing may have.
+        what: Sentence on how things are given, for the message.
 
     Raises:
-        ValueError: one of them is of another kind; what: how they are to be given.
+        ValueError: one of the things has another type.
     """
     found = list(given) if isinstance(given, Iterable) and not isinstance(given, kinds) else [given]
     if wrong := [each for each in found if not isinstance(each, kinds)]:
@@ -70,8 +84,10 @@ def several(given: Any, kinds: type | tuple[type, ...], what: str) -> list[Any]:
 
 @contextmanager
 def opening(model: str) -> Iterator[None]:
-    """Errors of the libraries that open a model become a ValueError of one line that names it; one that names it
-    already stands as it is."""
+    """Turn the errors of libraries that open a model into a ValueError of one line that names the model.
+
+    An error that names the model already stands as it is.
+    """
     from safetensors import SafetensorError
 
     try:

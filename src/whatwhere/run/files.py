@@ -74,7 +74,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """An empty folder beside `path`, gone when the block ends: what is to stay is flushed and renamed out of it."""
+    """Yield an empty folder beside `path` that is removed when the block ends; what is to stay is moved out before."""
     temporary = _beside(path)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -86,7 +86,7 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path, replace: bool = True) -> Iterator[Path]:
-    """An empty folder that becomes `path` when the block ends well, in place of the folder that stands there.
+    """Yield an empty folder that becomes `path` when the block ends well, in place of the folder that stands there.
 
     replace: False where another process may make the same meanwhile: what it has put there stays.
 
@@ -146,7 +146,7 @@ def flush_names(folder: Path) -> None:
 
 
 def in_words(error: OSError) -> str:
-    """An error of the system as one line that says which file, what is wrong with it, and what to do."""
+    """Return one line for an error of the system: which file, what is wrong with it, and what to do."""
     name = error.filename2 or error.filename
     if isinstance(name, bytes | str | os.PathLike):
         path = Path(os.fsdecode(name))
@@ -168,11 +168,14 @@ def in_words(error: OSError) -> str:
 
 
 def read_json(path: str | Path, way_out: str = "Delete it and run the command again.") -> Any:
-    """What `write_json` wrote.
+    """Return the value of a JSON file that `write_json` wrote.
+
+    Args:
+        hint: Sentence that ends the error message: what the user can do.
 
     Raises:
-        ValueError: it is damaged; the message ends with the way out.
-        OSError: it cannot be read.
+        ValueError: the file is damaged.
+        OSError: the file cannot be read.
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
@@ -181,7 +184,7 @@ def read_json(path: str | Path, way_out: str = "Delete it and run the command ag
 
 
 def read_object(path: str | Path, *keys: str, way_out: str = "Delete it and run the command again.") -> dict[str, Any]:
-    """An object that `write_json` wrote.
+    """Return the object of a JSON file that `write_json` wrote.
 
     Raises:
         ValueError: as `read_json`, or it holds something else, or lacks one of the keys.
@@ -195,7 +198,7 @@ def read_object(path: str | Path, *keys: str, way_out: str = "Delete it and run 
 
 
 def read_yaml(path: str | Path, way_out: str = "Use a complete copy.") -> Any:
-    """The plain values of a YAML file.
+    """Return the plain values of a YAML file.
 
     Raises:
         ValueError: it is damaged, or holds what `plain_yaml` refuses.
@@ -209,7 +212,7 @@ def read_yaml(path: str | Path, way_out: str = "Use a complete copy.") -> Any:
 
 
 def plain_yaml(text: str) -> Any:
-    """The plain values of a text of YAML; no tag makes an object of another kind.
+    """Return the plain values of a YAML text; no tag makes an object of another kind.
 
     Raises:
         ValueError: it is no YAML, is nested too deeply, names parts of itself so often that they have no end, or gives
@@ -267,10 +270,14 @@ def _size(value: Any, known: dict[int, float]) -> float:
 
 
 def read_array(path: str | Path, way_out: str, mapped: bool = False) -> np.ndarray:
-    """One array of numbers of a .npy file; mapped: as a view of the file.
+    """Return the array of numbers of a .npy file.
+
+    Args:
+        hint: Sentence that ends the error message: what the user can do.
+        mapped: Return a view of the file, and read values when they are used.
 
     Raises:
-        ValueError: it is damaged, or claims more than there is; the message ends with the way out.
+        ValueError: the file is damaged, or its head claims more numbers than there are.
     """
     try:
         with np.errstate(over="raise"):
@@ -284,24 +291,31 @@ def read_array(path: str | Path, way_out: str, mapped: bool = False) -> np.ndarr
 
 
 def bomb(unpacked: int, packed: int) -> str:
-    """What is said of so many bytes that unpack to so many others; "" where they may be unpacked."""
+    """Return why a file is not unpacked, as it unpacks to far more bytes than it has; "" where it may be.
+
+    Args:
+        unpacked: Bytes after unpacking.
+        packed: Bytes of the file.
+    """
     if unpacked <= _BOMB_BYTES or unpacked <= _BOMB_RATIO * packed:
         return ""
     return f"unpacks to more than {_BOMB_RATIO:,} times its size: {unpacked:,} bytes from {packed:,}"
 
 
 def page_bytes(metadata: Any) -> int:
-    """Bytes of the unpacked pages of a parquet file, as its metadata have them; not asked of each column, as pyarrow
-    ends the process where the metadata of one do not fit its type."""
+    """Return the bytes of the unpacked pages of a parquet file, from its metadata.
+
+    Columns are not asked: pyarrow ends the process where the metadata of a column do not fit its type.
+    """
     return sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
 
 
 @contextmanager
 def arrays_of(path: Path, way_out: str = "Delete it and run the command again.") -> Iterator[Any]:
-    """The open .npz file; never a pickle.
+    """Open an .npz file and yield it; pickles are refused.
 
     Raises:
-        ValueError: it is damaged, would unpack to far more than it is, or what is done with its arrays fails.
+        ValueError: the file is damaged, would unpack to far more than it has, or the block fails on its arrays.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -331,7 +345,7 @@ def append_line(path: Path, line: Mapping[str, Any], flush: bool = False) -> Non
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a log, without lines that a crash cut off; [] where there is none."""
+    """Return the objects of a log file, without lines that a crash cut off; [] where there is no file."""
     found = []
     for text in path.read_bytes().splitlines() if path.is_file() else ():
         with contextlib.suppress(ValueError):
@@ -369,7 +383,10 @@ def _beside(path: Path) -> Path:
 
 
 def this_machine() -> str:
-    """Eight digits for this machine, so that processes of several with one number do not meet in a shared folder."""
+    """Return eight hexadecimal digits for this machine.
+
+    They keep processes of several machines apart that have the same number and share a folder.
+    """
     return f"{crc32(socket.gethostname().encode()):08x}"
 
 

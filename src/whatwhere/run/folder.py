@@ -201,9 +201,10 @@ class RunFolder:
         return self._files.get(name) or hash_now(self.path / name)
 
     def record(self, *names: str, hashes: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Record files that a library wrote: their hashes, as they are now.
+        """Add files that a library wrote to the manifest, with their present hashes.
 
-        hashes: of further files, where another process has computed them.
+        Args:
+            hashes: Name -> SHA-256 of further files, where another process has computed them.
         """
         self._append({"files": {**{name: sha256(self.path / name) for name in names}, **hashes}})
 
@@ -280,8 +281,13 @@ class RunFolder:
         files: Iterable[str] = (),
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record that a step is finished: what it was made from (plain values), the files that it wrote, and small
-        results (plain values) that need no file."""
+        """Mark a step as finished in the manifest.
+
+        Args:
+            inputs: What the step was made from, plain values; with other inputs it counts as not finished.
+            files: Names of the files that the step wrote.
+            facts: Small results, plain values, that need no file.
+        """
         self.accept()
         self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files), "facts": dict(facts or {})})
 

@@ -16,7 +16,7 @@ _COPY = "Use a complete copy of the folder."
 
 @dataclass(frozen=True)
 class Format:
-    """How a value is written to an open binary file, and read from a path."""
+    """Format of a file: a function that writes a value to an open binary file, and one that reads it from a path."""
 
     write: Callable[[IO[bytes], Any], None]
     read: Callable[[Path], Any]

@@ -7,7 +7,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 
 def offline() -> bool:
-    """Whether the Hub shall not be asked (`HF_HUB_OFFLINE`)."""
+    """Return whether the user forbids requests to the Hub (`HF_HUB_OFFLINE`)."""
     return bool(os.environ.get("HF_HUB_OFFLINE"))
 
 

@@ -34,7 +34,7 @@ LEARNING = ("training", "fine-tuning")  # parts of a job that are one
 
 @dataclass(frozen=True)
 class Job:
-    """One call of a function of a module with `args` and, last, a `Show`; `label` names it on the screen."""
+    """Call of a function of a module with `args` and, last, a `Show`; `label` names the call on the screen."""
 
     label: str
     work: Callable[..., Any]
@@ -43,15 +43,21 @@ class Job:
 
 
 def at_once() -> int:
-    """Jobs that run at the same time: one a core; one where an accelerator or a launcher's processes do the work."""
+    """Return how many jobs run at the same time: one a core.
+
+    One alone where an accelerator or the processes of a launcher do the work.
+    """
     if torch.cuda.is_available() or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return 1
     return cores()
 
 
 def threads(jobs: int, most: int) -> list[int | None]:
-    """Threads of each of so many jobs, `most` at once: one, but the last share the cores that they leave idle; None,
-    all that the process has, where jobs run one by one."""
+    """Return the threads of each of some jobs, of which `most` run at once.
+
+    Each job has one thread, but the last jobs share the cores that are left idle. Where jobs run one by one, each is
+    None: all threads of the process.
+    """
     if most < 2:
         return [None] * jobs
     rest = jobs % most
@@ -66,15 +72,20 @@ def run_jobs(
     what: str = "models",
     begin: Callable[[], object] = bool,
 ) -> Iterator[tuple[Job, Any]]:
-    """Jobs with their results as they finish, `most` threads at a time; arguments and results must be picklable.
+    """Run jobs in processes, `most` threads at a time, and yield each with its result when it finishes.
 
-    A single job, or `most` = 1, runs in this process. fresh: a process for each job, as the heap of a training stays
-    large, and a second one would grow on top of it; short jobs share theirs, which take some seconds to begin. what:
-    the jobs are. begin: called first in each process that is started; picklable.
+    Arguments and results must be picklable. A single job, or `most` = 1, runs in this process.
+
+    Args:
+        fresh: Start a process for each job, as the heap of a training stays large and a second one would grow on top of
+            it. False: short jobs share their processes, which take some seconds to start.
+        what: Name of the jobs on the screen.
+        begin: Picklable function that each started process calls first.
 
     Raises:
-        Exception: what a job raises; the others are stopped, a training with a checkpoint, and what they had finished
-            stays on disk.
+        Exception: whatever a job raises. The other jobs are stopped, trainings with a checkpoint, and finished work
+            stays
+            on disk.
     """
     if len(jobs) < 2 or most < 2:
         with _display(progress, len(jobs), what) as show:
@@ -122,7 +133,7 @@ def run_jobs(
 
 @contextmanager
 def limited(threads: int | None) -> Iterator[None]:
-    """This process with so many threads, or as it is."""
+    """Limit this process to a number of threads inside the block; None leaves them as they are."""
     before = torch.get_num_threads()
     if threads is None or threads == before:
         yield
@@ -211,6 +222,6 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Callable
 
 @contextmanager
 def show_progress(name: str, progress: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """The bar of work in this process that names its parts; told (what is done, done, in all)."""
+    """Yield a function that moves the bar of one long piece of work: (part of the work, done, total)."""
     with _display(progress) as show:
         yield lambda what, done, total: show(0, name, what, done, total, "")

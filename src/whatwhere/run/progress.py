@@ -13,7 +13,7 @@ Show = Callable[[str, int, int, str], None]  # told how far a long work is: (wha
 
 @contextlib.contextmanager
 def training_bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
-    """Where to show how far the training is: as told, or a bar on stderr."""
+    """Yield a function that shows how far a training is: the given one, or a bar on stderr."""
     if callable(progress):
         yield progress
         return
@@ -23,12 +23,12 @@ def training_bar(label: str, start: int, progress: bool | Show) -> Iterator[Show
 
 
 def counted(show: Show, what: str) -> Callable[[int, int], None]:
-    """`show` for a work that tells (done, in all) alone; `what` is done."""
+    """Return a function of (done, total) that tells `show` how far the work named `what` is."""
     return lambda done, total: show(what, done, total, "")
 
 
 def bars(**options: Any) -> Progress:
-    """Bars on stderr, each with its label, how far it is, a `word`, and the time that it took and still takes."""
+    """Return bars on stderr, each with its label, share, a `word`, and the time that it took and still takes."""
     share = TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()
     times = TextColumn("{task.fields[word]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
     return Progress(*share, *times, console=Console(stderr=True), **options)
@@ -36,7 +36,8 @@ def bars(**options: Any) -> Progress:
 
 @contextmanager
 def progress_bar(progress: bool, what: str) -> Iterator[Callable[[int, int, float | None], None]]:
-    """A progress bar on stderr; it is told the characters done and read, and the share of the text that was read."""
+    """Yield a function that moves a bar on stderr: (characters done, characters read, share of the text that was
+    read)."""
     if not progress:
         yield lambda done, read, share: None
         return

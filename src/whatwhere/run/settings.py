@@ -38,7 +38,7 @@ class StrictConfig(BaseModel):
         path: str | Path | None = None,
         settings: Iterable[str] = (),
     ) -> Self:
-        """Build from plain values.
+        """Build a configuration from plain values.
 
         Args:
             flags: options of the command line that keys were given by.
@@ -59,7 +59,7 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def keys_below(cls) -> list[str]:
-        """Return the keys that belong below one of this configuration's own, as they are typed."""
+        """Return keys that belong below one of this configuration's keys, in the dotted form that users type."""
         return []
 
     @classmethod

@@ -11,8 +11,9 @@ _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 def reference() -> str:
-    """Path of the reference model: a transformers folder inside the installed package, a small `dstg` trained on
-    English Wikipedia.
+    """Return the path of the reference model, a transformers folder inside the installed package.
+
+    The model is a small `dstg`, trained on English Wikipedia.
 
     Its weights are stored in bfloat16 and open in float32. A text, because not every library takes a `Path`:
     `AutoModel.from_pretrained(whatwhere.reference())`. What it learned, and how well, says README.md in the folder.
@@ -30,8 +31,7 @@ def reference() -> str:
 
 
 def model_source(model: str | Path) -> str:
-    """What a model argument names: the shipped model's folder for the text `reference`, any other folder or Hub name as
-    it is.
+    """Return the folder or Hub name that a model argument means; the text `reference` means the reference model.
 
     The name wins over a folder `reference` in the current directory: that one is `./reference`, or a `Path`, which is
     always a path.

@@ -26,7 +26,7 @@ _starting = False  # whether this process starts others
 
 
 def asked() -> int | None:
-    """Number of the signal that asked this process to stop; None where none did."""
+    """Return the number of the signal that asked this process to stop; None where none did."""
     return _asked
 
 

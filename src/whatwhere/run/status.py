@@ -21,7 +21,7 @@ QUIET = 300.0  # seconds without a line in the log after which a running trainin
 
 
 def step_lines(log: Path) -> list[dict[str, Any]]:
-    """The lines of a training's log, without those that a crash cut off or that tell of no step.
+    """Return the lines of a training's log that tell of a step, without those that a crash cut off.
 
     Raises:
         ValueError: a line whose step is no whole number, or one of whose values is no number.
@@ -45,7 +45,7 @@ def finished(folder: Path) -> bool:
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:
-    """Of a training: its state. Of a study or an evaluation: one object for itself, and one each training in it.
+    """Return the state of a training, or of a study or evaluation and of every training in it.
 
     Each has `folder`, `what`, `state` ("running", "stopped", "finished"), `holder` (process and machine, or None). A
     training also has step, steps, loss and validation_loss in nats, validation_step, tokens_per_second, seconds_left,
@@ -165,7 +165,7 @@ def _trouble(found: Mapping[str, Any], folder: Path) -> Iterator[str]:
 
 
 def status_text(found: list[dict[str, Any]]) -> str:
-    """For people: a line each run, and below it what is not as it should be."""
+    """Return the text of `whatwhere status`: a line for each run, and below it the user's troubles."""
     lines = []
     for each in found:
         words = [each["what"], each["state"]]

@@ -24,7 +24,8 @@ MOST_USED = 0.25  # cores that other programs may use of a machine that counts a
 
 @dataclass(frozen=True)
 class CoreTimes:
-    """Seconds since a fixed moment: by the clock, idle ones summed over this process's cores, and of its own work."""
+    """Seconds since a fixed moment: of the clock, of idle cores (sum over this process's cores), and of its own
+    work."""
 
     clock: float
     idle: float
@@ -42,14 +43,17 @@ def core_times() -> CoreTimes:
 
 
 def cores_used_by_others(begin: CoreTimes, end: CoreTimes) -> float:
-    """Cores, 0 to `end.cores`, that other programs kept busy between two readings; the system counts in 10 ms."""
+    """Return how many cores, 0 to `end.cores`, other programs kept busy between two readings.
+
+    The system counts in steps of 10 ms.
+    """
     seconds = max(end.clock - begin.clock, 0.01)
     free = (end.idle - begin.idle) + (end.own - begin.own)
     return min(max(end.cores - free / seconds, 0.0), float(end.cores))
 
 
 def set_wait_policy(others: float, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Say in the environment how the threads of this process and of those that it starts wait, before torch is loaded.
+    """Set environment variables for how threads of this process and its children wait, before torch is loaded.
 
     A value that the user has set wins. Where torch is loaded already, nothing is set, as it would not be read.
 

@@ -22,12 +22,16 @@ WORTH_WORKERS = 20_000_000  # characters still to be done: a worker process take
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_not_in_worker(caller: str) -> None:
-    """A script without the guard is run again by each of its own workers: say so instead of starting more."""
+    """Refuse to start processes in a worker that runs a script again, because the script has no `__main__` guard.
+
+    Raises:
+        RuntimeError: this process is such a worker.
+    """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"{caller} starts processes: call it below `if __name__ == '__main__':`.")
 
@@ -49,7 +53,10 @@ class Workers:
         return self.executor is not None or left >= WORTH_WORKERS
 
     def each(self, work: Work, tasks: Iterable[Task], read: Callable[[], tuple[int, float | None]]) -> Iterator[Any]:
-        """The results of work(tokenizer, *task), in any order. `read`: the characters read, and their share of all."""
+        """Yield the results of work(tokenizer, *task), in any order.
+
+        read: returns the characters read, and their share of all.
+        """
         waiting: deque[tuple[Task, Future[Any]]] = deque()
 
         def collect() -> Any:

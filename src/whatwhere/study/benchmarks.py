@@ -39,7 +39,7 @@ FAMILIES: tuple[Family[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE, SQU
 def run_evaluation(
     family: Family[C], config: C, out: Path, progress: bool = True, checked: bool = False
 ) -> dict[str, Any]:
-    """Do the pieces of work that are not done yet, and write records and page; return what the verb prints.
+    """Do the tasks of a benchmark that are not done yet, and write records and page; return what the verb prints.
 
     Args:
         checked: The data have been checked.
@@ -129,7 +129,10 @@ def _write(
 
 
 def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
-    """For people: a line a model (a column, where parts are many): scores, intervals, differences from the first."""
+    """Return the text of an evaluation: a line for each model with scores, intervals, differences from the first.
+
+    Where tasks are many, models are columns.
+    """
     table = Table([Record(**r) for r in result["records"]])
     metrics = [f"{family.score}{variant}" for variant in family.variants]
     parts = list(dict.fromkeys(part for metric in metrics for part in table.distinct("part", metric)))
@@ -188,7 +191,7 @@ def _cell(point: Point | None, beside: Point | None) -> str:
 
 
 def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[str, Any]:
-    """Spend a budget over all families of tasks, and write one page of all; the same call goes on.
+    """Spend a budget over all benchmarks whose data are there, and write one page of all; the same call resumes it.
 
     Args:
         config: `minutes` for everything; None: until all is done. `data`: one folder that holds every family's data.
@@ -253,7 +256,7 @@ def _settings(family: Family[Any], config: EvaluationConfig, tasks: list[str]) -
 
 
 def all_text(result: Mapping[str, Any]) -> str:
-    """For people: the table of every family, and what was left out."""
+    """Return the text of `evaluate all`: the table of every benchmark, then the tasks that were left out."""
     of_name = {family.name: family for family in FAMILIES}
     parts = [
         "\n".join([of_name[name].title, evaluation_text(of_name[name], found)])

@@ -30,8 +30,10 @@ def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any
 
 
 def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: int, progress: bool) -> list[Record]:
-    """Return regressions of a seed's models onto the streams of `dstg` (DSTG B.2), measured if not done yet; none
-    without `dstg`, another model and enough held-out windows."""
+    """Return regressions of a seed's models onto the streams of `dstg` (DSTG B.2), and measure them if not done yet.
+
+    There are none without `dstg`, another model, and enough held-out windows.
+    """
     if REFERENCE not in config.models or len(config.models) < 2 or not can_probe(windows):
         return []
     step = f"compared models of seed {seed}"

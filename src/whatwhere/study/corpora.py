@@ -254,7 +254,7 @@ def _write_table(run: RunFolder, config: GeometryConfig, found: Geometry, file: 
 
 
 def geometry_records(who: RecordContext, counts: Counts, found: Geometry) -> list[Record]:
-    """Sizes, support and every statistic of a corpus, whose name is the model's."""
+    """Return records of a corpus: its sizes, its support, and every statistic; `who.model` is the corpus's name."""
     kept = found.distributions
     rows = len(kept.positions)
     return [

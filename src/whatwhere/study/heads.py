@@ -41,14 +41,15 @@ MOST_SHOWN = 128  # tokens of a text in the explorer
 
 @dataclass
 class Measurements:
-    """Records, arrays by the stem of their file, and what could not be measured, with the reason."""
+    """Records, arrays by the stem of their file, and reasons for what could not be measured."""
 
     records: list[Record] = field(default_factory=list)
     arrays: dict[str, Arrays] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def attempt(self, analysis: Analysis, measure: Callable[[], Any]) -> Any:
-        """What `measure` returns; None, with the reason in `left_out`, where the model has nothing of the kind."""
+        """Return what `measure` returns; None, with the reason in `left_out`, where the model lacks what it
+        measures."""
         try:
             return measure()
         except ValueError as error:
@@ -59,7 +60,7 @@ class Measurements:
 
 
 def measure(subject: AnalysisInput, analyses: Iterable[Analysis]) -> Measurements:
-    """Do all analyses that the subject has everything for, those with a reader in one pass of its documents."""
+    """Run every analysis that the subject has the inputs for; those with a reader share one pass of its documents."""
     measured = Measurements()
     possible = [analysis for analysis in analyses if subject.has(analysis.needs)]
     readers = {
@@ -99,7 +100,8 @@ def run_heads(
     out: Path | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Look into a model; returns what `whatwhere heads --json` prints, with `out` also writes records, arrays and page.
+    """Look inside a model; return what `whatwhere heads --json` prints, and with `out` write records, arrays and
+    page.
 
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
@@ -172,7 +174,8 @@ def _texts(model: Any, tokenizer: Any, held_out: Any, length: int) -> list[tuple
 
 
 def heads_text(result: dict[str, Any]) -> str:
-    """The same for people: a line a head with its label, the shares of its terms, and what it looks at."""
+    """Return the text of `whatwhere heads`: a line for each head with its label, the shares of its terms, its
+    scores."""
     records = [Record(**r) for r in result["records"]]
     named = labels(Table(records), records[0].model, records[0].seed) if records else {}
     heads: dict[tuple[int, int], dict[str, Record]] = defaultdict(dict)

@@ -30,7 +30,7 @@ EXTRAS = {  # package: (what it is for, the extra of ours that brings it)
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that results depend on."""
+    """Return the versions of Python and of the packages that results depend on."""
     return {"python": platform.python_version()} | {name: _version(name) or "missing" for name in PACKAGES}
 
 
@@ -49,7 +49,7 @@ def _cpu_name() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores this process may use, memory in bytes, accelerator name or None."""
+    """Return processor, cores that this process may use, memory in bytes, and accelerator name or None."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": _cpu_name(),
@@ -64,7 +64,7 @@ def _device() -> torch.device:
 
 
 def backend_state(name: str) -> str:
-    """What of a training step of the smallest `dstg` runs with this attention backend here, and what went wrong."""
+    """Return "works" if a training step of a small `dstg` runs with an attention backend here; else what went wrong."""
     device = _device()
     model = EncoderForMaskedLM(preset("dstg", "tiny", vocab_size=32, num_hidden_layers=1))
     model.to(device)  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def _line(error: Exception) -> str:
 
 
 def diagnose(folder: Path) -> dict[str, Any]:
-    """Everything `whatwhere doctor` prints; free memory, and disk of the folder, in bytes."""
+    """Return what `whatwhere doctor` prints; free memory, and free disk of the folder, in bytes."""
     return {
         "versions": versions(),
         "machine": machine(),

@@ -27,12 +27,11 @@ COMPONENTS = (2, 8)  # principal components that are probed alone
 
 @dataclass(frozen=True)
 class ModelTask:
-    """What a process needs to train and measure one model of a study.
+    """Description of one model of a study, with all that a process needs to train and measure it.
 
-    out: Folder of the study, whose windows are made.
-    training: Settings of the training, with its seed and steps.
-    probe_documents, ablation_documents: Held-out windows that are probed, and those whose loss is measured.
-    inside: Look inside, too; otherwise probes alone.
+    out: Folder of the study, whose windows are made. training: Settings of the training, with its seed and steps.
+    probe_documents, ablation_documents: Held-out windows that are probed, and those whose loss is measured. inside:
+    Look inside, too; otherwise probes alone.
     """
 
     out: Path
@@ -45,7 +44,7 @@ class ModelTask:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """What the step of this task is made from and no setting of the study says."""
+        """Inputs of this task's step that no setting of the study fixes."""
         return {"steps": self.training.steps}
 
 

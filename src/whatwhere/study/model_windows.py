@@ -26,7 +26,7 @@ def model_windows(
     progress: bool = True,
     length: int | None = None,
 ) -> Iterator[tuple[Windows, str]]:
-    """Windows to read, those of a text until the block ends, and what they are called: as given, or the text's name.
+    """Yield windows of text for a model to read, and their name: as given, or the text's.
 
     Args:
         folder: where the model was read from: `corpus/` there, or up to five folders above, is its own run's if the

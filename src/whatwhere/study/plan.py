@@ -1,4 +1,4 @@
-"""What a study is to do, before a model is trained: the models in their order, one number of steps, matched widths."""
+"""Plan of a study, made before a model is trained: the models in their order, one number of steps, matched widths."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ WORTH_PROCESSES = 250_000  # training tokens of a model from which a process of 
 
 @dataclass(frozen=True)
 class ModelOfSeed:
-    """One model of a study: the name of a preset or variant, and a training seed."""
+    """Model of a study: the name of a preset or variant, and a training seed."""
 
     name: str
     seed: int
@@ -44,7 +44,11 @@ class ModelOfSeed:
 
 @dataclass(frozen=True)
 class Budget:
-    """What minutes buy: optimizer steps of every model, and minutes that a step more costs and all else takes."""
+    """Budget of a study in minutes.
+
+    steps: Optimizer steps of every model that the minutes buy. minutes_per_step: Minutes of the study for each further
+    step. fixed_minutes: Minutes for everything but training.
+    """
 
     steps: int
     minutes_per_step: float
@@ -61,7 +65,10 @@ def models_of(config: StudyConfig) -> list[ModelOfSeed]:
 
 
 def models_at_once(config: StudyConfig, steps: int | None) -> int:
-    """Return how many models to train in parallel; steps: of each training, None while it is not known."""
+    """Return how many models to train in parallel.
+
+    steps: Steps of each training, None while they are not known.
+    """
     if config.at_once is not None:
         return config.at_once
     training = config.pretraining(config.models[0], 0, 1)
@@ -71,7 +78,7 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:
-    """Return the threads with which steps are timed: those of the first training; None for all of the process."""
+    """Return the threads with which steps are timed, those of the first training; None for all of the process."""
     return threads(len(config.models) * config.seeds, models_at_once(config, None))[0]
 
 

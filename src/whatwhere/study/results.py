@@ -1,4 +1,4 @@
-"""What a command leaves for its readers: records, claims, a manifest of facts, and the page that is drawn from them."""
+"""Results that a command leaves: records, claims, a file of facts, and the page that is drawn from them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What runs are asked for: the models, corpus and budget of a study, the corpora and measures of a geometry run."""
+"""Settings of a study (models, corpus, budget), of a look into heads, of table spectra, and of a geometry run."""
 
 import re
 from collections.abc import Iterator
@@ -98,7 +98,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         return error
 
     def terms(self) -> list[str]:
-        """What is said of the terms before anything is trained: rates of a preset's own, and unequal terms."""
+        """Return sentences on the attention terms, before training: a preset's own learning rates, and unequal
+        terms."""
         trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
         said = []
         for name, training in trainings.items():
@@ -111,11 +112,15 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         return said + list(filter(None, [unequal(entries)]))
 
     def preset(self, model: str) -> str:
-        """The preset of a model, which may be a variant."""
+        """Return the preset of a model, which may be a variant."""
         return str(self.variants[model]["preset"]) if model in self.variants else model
 
     def pretraining(self, model: str, seed: int, steps: int) -> PretrainConfig:
-        """The configuration of one of the trainings: of the study, over it `training`, over it the variant."""
+        """Return the configuration of one training: the study's keys, over them `training`, over these the variant's.
+
+        Raises:
+            ValueError: `training` or the variant sets a key of the study, or the training refuses a value.
+        """
         shared = {key: getattr(self, key) for key in (*CorpusConfig.model_fields, "scheme", "recipe", "size")}
         training = _over(self.training, {k: v for k, v in self.variants.get(model, {}).items() if k != "preset"})
         clash = sorted(set(training) & {*shared, "preset", "seed", "steps", "tokens", "minutes"})
@@ -129,7 +134,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
 
 @contextmanager
 def advice_of_trainings() -> Iterator[None]:
-    """Lets what a training advises (`--set batch_size=`) be typed in a study: `--set training.batch_size=`."""
+    """Change advice of a training (`--set batch_size=`) to what a study takes (`--set training.batch_size=`)."""
     try:
         yield
     except ValueError as error:
@@ -189,7 +194,7 @@ class GeometryConfig(GeometryKeys):
         return self
 
     def sources(self) -> dict[str, Source]:
-        """The corpora by name, names made different."""
+        """Return the corpora by name; equal names get a number."""
         found: dict[str, Source] = {}
         for i, spec in enumerate(self.corpora):
             named = None if Path(spec).exists() else _NAMED.fullmatch(spec)

@@ -50,7 +50,7 @@ WAIT = 5.0  # seconds between two looks at whether another process has prepared 
 
 
 class StudyLog:
-    """The events of a study: a line each in log.jsonl and, where progress is shown, on stderr."""
+    """Events of a study: each is a line of log.jsonl and, where progress is shown, a line on stderr."""
 
     def __init__(self, out: Path, progress: bool) -> None:
         self.run = RunFolder.at(out)
@@ -62,7 +62,7 @@ class StudyLog:
         return time.perf_counter() - self.began
 
     def say(self, event: str, words: str = "", /, **facts: Any) -> None:
-        """Log an event with its facts, and print words of its own or those of its facts."""
+        """Log an event with its facts, and print `words`, or without them the facts."""
         seconds = round(self.seconds(), 2)
         self.run.log(seconds=seconds, event=event, **facts)
         if self.progress:
@@ -73,7 +73,7 @@ class StudyLog:
 
 @dataclass
 class Study:
-    """A prepared study: its folder, settings with matched widths, windows, and log."""
+    """Prepared study: its folder, settings with matched widths, windows, and log."""
 
     run: RunFolder
     config: StudyConfig
@@ -82,7 +82,7 @@ class Study:
 
     @property
     def progress(self) -> bool:
-        """Whether progress is shown on stderr."""
+        """True if progress is shown on stderr."""
         return self.log.progress
 
     def task(self, model: ModelOfSeed, steps: int) -> ModelTask:
@@ -229,8 +229,10 @@ def _refuse_losses(run: RunFolder, before: StudyConfig, now: StudyConfig) -> Non
 
 
 def steps_of(study: Study) -> int:
-    """Return ONE number of steps for all models and seeds: as asked, or what the minutes buy by a short timing of each
-    model, once."""
+    """Return ONE number of steps for all models and seeds: the number asked for, or what the minutes buy.
+
+    Minutes become steps once, by timing some steps of each model.
+    """
     config = study.config
     if config.steps is not None:
         return config.steps
@@ -251,7 +253,7 @@ def steps_of(study: Study) -> int:
 
 
 def complete(study: Study) -> Path:
-    """Do what a prepared study lacks: train and measure models, compare them, write the report; return its path."""
+    """Do what a prepared study lacks: train, measure and compare models, write the report; return its path."""
     config = study.config
     records = records_of_corpus(study)
     steps = steps_of(study)

@@ -31,14 +31,14 @@ COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
 
 @dataclass(frozen=True)
 class SpectraRun:
-    """Tables that were measured, their records in the same order, and the models that have no position table."""
+    """Measured position tables, their records in the same order, and the models that have no position table."""
 
     tables: list[SourceTable]
     records: list[list[Record]]
     left_out: list[str]
 
     def facts(self) -> dict[str, Any]:
-        """The tables without their numbers, and the models left out."""
+        """Return the tables without their numbers, and the models left out."""
         entries = []
         for t in self.tables:
             rows, width = t.rows.shape
@@ -48,7 +48,10 @@ class SpectraRun:
 
 
 def measure_tables(sources: Sequence[str | Path], words: bool = False) -> SpectraRun:
-    """Measure every position table of the sources, and with `words` their models' word tables (shares and N50 alone).
+    """Measure every position table of the sources.
+
+    Args:
+        words: Measure the models' word tables, too (shares of components and N50 alone).
 
     Raises:
         ValueError: as `load_tables`; a table whose rows are all equal.
@@ -69,8 +72,11 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
 def run_spectra(
     sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False
 ) -> tuple[SpectraRun, Path | None]:
-    """Measure the tables of all sources and, where `out` names a folder, write spectra.json, records.parquet, arrays/
-    and report.html there; the run and the report's path.
+    """Measure the tables of all sources; return the run and the path of its report.
+
+    Args:
+        out: Folder for spectra.json, records.parquet, arrays/ and report.html; None: nothing is written.
+        words: Measure the models' word tables, too.
 
     Raises:
         ValueError: as `measure_tables`; the folder holds something else, or was started with other sources.
@@ -99,7 +105,7 @@ def run_spectra(
 
 
 def spectra_text(run: SpectraRun) -> str:
-    """All tables in rows as LOWDIM Table 1, then of each position table what turns and stands out."""
+    """Return the text of `whatwhere spectra`: all tables as rows of LOWDIM Table 1, then details of each."""
     wide = max(len(_label(t)) for t in run.tables)
     lines = []
     for kind in dict.fromkeys(t.kind for t in run.tables):

@@ -29,7 +29,7 @@ COSTS = {
 
 
 def text_records(windows: Windows, study: str) -> list[Record]:
-    """Sizes of the corpus, how far its training windows could be shifted, and the loss of a guess by frequency."""
+    """Return records of the corpus: sizes, free room in its training windows, and loss of a guess by frequency."""
     facts = windows.manifest
     train = windows["train"]
     who = RecordContext("", study=study)
@@ -45,14 +45,14 @@ def text_records(windows: Windows, study: str) -> list[Record]:
 
 
 def unigram_record(windows: Windows, study: str) -> Record:
-    """The entropy in nats of a guess by token frequency alone."""
+    """Return the record of the loss in nats of a guess by token frequency alone: their entropy."""
     return RecordContext("", study=study).record(
         "loss.unigram", windows.unigram_entropy(), n=int(windows.unigrams().sum())
     )
 
 
 def loss_records(folder: Path, who: RecordContext) -> list[Record]:
-    """Loss curves of a training, finished or not."""
+    """Return the loss curves of a training, finished or not."""
     records = []
     for line in step_lines(folder / LOG):
         at = who.at(line["step"])
@@ -68,7 +68,7 @@ def loss_records(folder: Path, who: RecordContext) -> list[Record]:
 
 
 def training_records(folder: Path, who: RecordContext) -> list[Record]:
-    """Loss curves and costs of a finished training."""
+    """Return loss curves and costs of a finished training."""
     RunFolder.at(folder).check(SUMMARY, LOG)
     summary = read_json(folder / SUMMARY)
     known = {metric: summary.get(key) for metric, key in COSTS.items()}
@@ -76,7 +76,7 @@ def training_records(folder: Path, who: RecordContext) -> list[Record]:
 
 
 def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
-    """All records of the finished fine-tuning in the folder `out`, whose name is the model's.
+    """Return all records of the finished fine-tuning in the folder `out`, whose name is the model's.
 
     Args:
         corpus: Hellinger distances for stress and correlation; see `separation_records`.
@@ -97,8 +97,11 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
 
 
 def learning_records(tokenizer: Any, folder: Path, who: RecordContext) -> list[Record]:
-    """Validation losses of the pretraining that left a model or checkpoint, up to it, and the loss of a guess by token
-    frequency; none where they are not known: of models from elsewhere, or of another task."""
+    """Return validation losses of the pretraining of a model or checkpoint, up to it, and the loss of a guess by
+    frequency.
+
+    There are none where the losses are unknown: of models from elsewhere, or of another task.
+    """
     checkpoint = folder.parent.name == "checkpoints"
     run = folder.parent.parent if checkpoint else folder
     windows = own_windows(tokenizer, folder) if (run / pretrain.CONFIG).is_file() and (run / LOG).is_file() else None
@@ -110,7 +113,7 @@ def learning_records(tokenizer: Any, folder: Path, who: RecordContext) -> list[R
 
 
 def not_learned(records: list[Record], model: str) -> str:
-    """One sentence where a model has learned how often each token occurs and no more (`gates`); else empty."""
+    """Return a sentence if a model has learned token frequencies and no more (`gates`); else ""."""
     table = Table(records)
     young = unlearned(table, model)
     level = plateau(table)

@@ -140,7 +140,7 @@ def _map(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
 
 
 def convergence(run: Run) -> Figure | None:
-    """How soon a model reaches another's loss: rows, or a map where models are many."""
+    """Draw how soon a model reaches another's loss: rows, or a map where models are many."""
     return _map(run) if schemes.many(run) else convergence_rows(run)
 
 
@@ -158,7 +158,7 @@ COSTS = {
 
 
 def costs(run: Run) -> Table | None:
-    """Final validation loss, size and cost of every model."""
+    """Return the table of final validation loss, size and cost of every model."""
     kinds = {name: kind for name, kind in COSTS.items() if totals(run, kind[0])}
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
     if not finals and not kinds:

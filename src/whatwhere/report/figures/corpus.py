@@ -31,17 +31,17 @@ EIGENVALUES = 64
 
 
 def most(run: Run) -> int:
-    """Positions of each corpus that a table shows."""
+    """Return how many positions of each corpus a table shows."""
     return min(512, max(64, MOST // max(1, len(run.corpora))))
 
 
 def of_each(run: Run, metric: str) -> dict[str, Point]:
-    """Corpus -> a value of it, where it was measured."""
+    """Return corpus -> value of a metric, for the corpora where it was measured."""
     return {c.name: p for c in run.corpora if (p := run.table.point(metric, c.model)) is not None}
 
 
 def first(run: Run, metric: str) -> tuple[dict[str, Point], str]:
-    """Corpus -> a value of it, corrected where it was corrected, and which of the two it is."""
+    """Return corpus -> value of a metric, corrected where there is a corrected one, and which of the two it is."""
     clean = of_each(run, metric + CORRECTED)
     return (clean, CLEAN) if clean else (of_each(run, metric), COUNTED)
 
@@ -55,7 +55,7 @@ def _title(run: Run, c: Corpus, more: str = "") -> str:
 
 
 def chance(run: Run) -> list[str]:
-    """Corpora whose distances, corrected, are not separable from none."""
+    """Return the corpora whose corrected distances are not separable from none."""
     clean = of_each(run, "distance.mean" + CORRECTED)
     return [name for name, p in clean.items() if (p.value if p.low is None else p.low) <= 0]
 
@@ -226,7 +226,7 @@ def between(run: Run) -> Iterator[Line]:
 
 
 def maps_of(run: Run) -> Figure | None:
-    """MDS maps: positions on the first two components, coloured from first to last."""
+    """Draw MDS maps: positions on the first two components, coloured from first to last."""
     panels = []
     rows = []
     shares: dict[str, Point] = {}
@@ -289,8 +289,8 @@ def spectrum(run: Run) -> Iterator[Line]:
 
 
 def hypotheses(run: Run) -> Table | None:
-    """H1 and H3 of GEOM on models: smallest distance of mean embeddings, and of their images in the head where it is
-    smallest.
+    """Return the table of H1 and H3 of GEOM on models: smallest distance of mean embeddings, and of their images in the
+    head where it is smallest.
 
     H3 has two matrices, M and its transpose, which are never mixed: each has its own smallest head.
     """
@@ -317,7 +317,7 @@ def hypotheses(run: Run) -> Table | None:
 
 
 def overview(run: Run) -> Table | None:
-    """One row a corpus: sizes and the numbers that sum it up."""
+    """Return a table with a row for each corpus: sizes, and the numbers that sum it up."""
     metrics = {
         "Root mean square distance": "distance.mean",
         "Corrected": "distance.mean" + CORRECTED,
@@ -344,12 +344,12 @@ def overview(run: Run) -> Table | None:
 
 
 def renamed(figure: Figure, id: str) -> Figure:
-    """The figure under another id, as is its table."""
+    """Return the figure and its table under another id."""
     return replace(figure, id=id, table=replace(figure.table, id=id))
 
 
 def separations(run: Run) -> Figure | None:
-    """The position tables of models over training, held against corpora."""
+    """Draw the position tables of models over training beside the distances of corpora."""
     drawn = separation(run)
     return drawn and renamed(drawn, "separation")
 

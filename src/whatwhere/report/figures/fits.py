@@ -33,7 +33,7 @@ Values = Mapping[str, dict[str, Point]]  # encoding -> kind -> value
 
 
 def colour(encoding: str) -> str:
-    """Colour of an encoding: that of the stream it would be."""
+    """Return the colour of an encoding: that of the stream which would hold it."""
     kind = encoding.partition(",")[0]
     if kind in (CORPUS, *BLIND):
         return "combined"
@@ -41,19 +41,21 @@ def colour(encoding: str) -> str:
 
 
 def shown(encoding: str) -> str:
-    """Name of an encoding in a figure."""
+    """Return the name of an encoding in a figure."""
     names = {CORPUS: "the corpus itself", EQUAL: "all equally far", NOISE: "half against half", CHOSEN: "rank chosen"}
     return names.get(encoding, encoding)
 
 
 def ready(encoding: str) -> bool:
-    """Whether an encoding comes ready-made, and knows something of position."""
+    """Return whether an encoding comes ready-made and knows something of position."""
     return encoding.partition(",")[0] not in (*FITTED, *BLIND, CORPUS, NOISE)
 
 
 def values_of(run: Run, metric: str, c: Corpus) -> dict[str, dict[str, Point]]:
-    """Encoding -> kind -> value. Tables made from the distances have their rank in the name: full, and that of
-    `ranks_shown`."""
+    """Return encoding -> kind -> value of a metric on a corpus.
+
+    Tables made from the distances have their rank in the name: full, and that of `ranks_shown`.
+    """
     values: dict[str, dict[str, Point]] = {}
     ranks = ranks_shown(run, c)
     for kind, suffix in SUFFIX.items():
@@ -68,8 +70,11 @@ def values_of(run: Run, metric: str, c: Corpus) -> dict[str, dict[str, Point]]:
 
 
 def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
-    """Ranks shown beside the full one: of `smacof` the largest; of `mds` that of the least stress on other documents,
-    for this is the table that is written, or that of `smacof` where nothing was held out."""
+    """Return the ranks shown beside the full one.
+
+    Of `smacof` it is the largest. Of `mds` it is the rank of least stress on other documents, whose table is written;
+    where nothing was held out, the rank of `smacof`.
+    """
     metrics = ["stress.optimal" + suffix for suffix in SUFFIX.values()]
     mds, smacof = (
         {rank for metric in metrics for rank in run.table.points(metric, c.model, by="index", part=part)}
@@ -83,13 +88,13 @@ def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
 
 
 def last(kinds: Mapping[str, Point]) -> Point:
-    """The value that counts: against corrected distances where there are any."""
+    """Return the value that counts: against corrected distances where there are any."""
     return next(kinds[k] for k in (CLEAN, ITSELF, COUNTED) if k in kinds)
 
 
 def counting(values: Values) -> set[str]:
-    """Encodings whose values stand beside each other: where any is corrected, those with a corrected one or their
-    own."""
+    """Return the encodings whose values may be compared: where any is corrected, those with a corrected value or with
+    distances of their own."""
     clean = any(CLEAN in kinds for kinds in values.values())
     return {e for e, kinds in values.items() if not (clean and set(kinds) == {COUNTED})}
 
@@ -250,7 +255,7 @@ def dimensions(run: Run) -> Iterator[Line]:
 
 
 def scatter(run: Run) -> Figure | None:
-    """Distances of each table at its best scale (x) against those of the corpus (y), a point a pair, coloured by lag
+    """Draw each table's distances at its best scale (x) against the corpus's (y), a point for a pair, coloured by lag
     (GEOM figure 7)."""
     panels = []
     rows = []
@@ -333,7 +338,7 @@ def _pairs(
 
 
 def correlations(run: Run) -> Table | None:
-    """Pearson's r of every encoding, against the distances as counted and against the corrected ones."""
+    """Return the table of Pearson's r of every encoding, against the distances as counted and the corrected ones."""
     rows = [
         row(c.name, shown(e), kind, p)
         for c in run.corpora
@@ -346,7 +351,7 @@ def correlations(run: Run) -> Table | None:
 
 
 def parameters(run: Run) -> Table | None:
-    """What a table of rank r costs, r (n + d), beside its stress."""
+    """Return the table of what each rank r costs, r (n + d) parameters, beside its stress."""
     rows = []
     for c in run.corpora:
         costs = run.table.points("parameters", c.model, by="index", part="mds")
@@ -365,7 +370,7 @@ def parameters(run: Run) -> Table | None:
 
 
 def of_study(run: Run) -> list[Figure]:
-    """Distances, their map and the stress of every table against the corpus of a study."""
+    """Draw the distances of a study's corpus, their map, and the stress of every table."""
     return [renamed(f, f"{CORPUS}-{f.id}") for f in (matrix(run), maps_of(run), stress(run)) if f]
 
 

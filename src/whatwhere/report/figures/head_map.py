@@ -45,54 +45,56 @@ LEAST = 1e-6  # nats of divergence that are drawn
 
 
 def colour(term: str) -> str:
-    """Colour name of a term; that of its stream where it has one."""
+    """Return the colour name of a term; that of its stream where it has one."""
     return TERMS.get(term, ("untied", "", ""))[0]
 
 
 def meaning(term: str) -> str:
-    """What a head of that term looks for, in words."""
+    """Return in words what a head of a term attends to."""
     return TERMS[term][1] if term in TERMS else term.replace("_", " ")
 
 
 def short(term: str) -> str:
-    """A term in a few words."""
+    """Return a term in a few words."""
     return TERMS[term][2] if term in TERMS else term.replace("_", " ")
 
 
 def in_order(terms: Iterable[str]) -> list[str]:
-    """Terms in the order of `TERMS`, others before `total`, `several` and none."""
+    """Return terms in the order of `TERMS`, others before `total`, `several` and none."""
     order = {t: i for i, t in enumerate(TERMS)}
     last = {TOTAL: 1, SEVERAL: 2, NOTHING: 3}
     return sorted(set(terms), key=lambda t: (last.get(t, 0), order.get(t, len(order)), t))
 
 
 def seeds_of(run: Run, model: str) -> list[int | None]:
-    """Training seeds of a model; [None] where none is named. The first is drawn, for head 3 of one is not head 3 of
-    another."""
+    """Return the training seeds of a model; [None] where records name none.
+
+    The first is drawn, as head 3 of one training is not head 3 of another.
+    """
     known = sorted(seed for seed in run.table.seeds.get(model, ()) if seed is not None)
     return list(known) or [None]
 
 
 def heads(run: Run, metric: str, model: str, part: str | None = None, seed: Any = ...) -> dict[Head, Point]:
-    """(layer, head) -> value of one training seed, by default the one that is drawn."""
+    """Return (layer, head) -> value of one training seed, by default the one that is drawn."""
     chosen = seeds_of(run, model)[0] if seed is ... else seed
     return run.table.points(metric, model, by=("layer", "head"), part=part, seed=chosen)
 
 
 def terms_of(run: Run, model: str) -> list[str]:
-    """Terms whose share of a model's heads is recorded."""
+    """Return the terms whose share of a model's heads is recorded."""
     names = [m for m in run.table.metrics if m.startswith("kl.share.") and run.table.rows(m, model)]
     return in_order(name.removeprefix("kl.share.") for name in names)
 
 
 def parts_of(run: Run, metric: str, model: str) -> list[str]:
-    """Terms that the parts of a metric name, in order; of one term, its sum is that term."""
+    """Return the terms that the parts of a metric name, in order; the sum of a single term is that term."""
     parts = in_order(run.table.distinct("part", metric, model))
     return [TOTAL] if TOTAL in parts and len(parts) == 2 else parts
 
 
 def where(at: Head) -> str:
-    """A head in words."""
+    """Return a head in words."""
     return f"layer {at[0]}, head {at[1]}"
 
 
@@ -143,7 +145,7 @@ def _counts(run: Run, model: str, doubt: str = "") -> str:
 
 
 def taxonomy(run: Run) -> Figure | None:
-    """Heads by the share of each term: a triangle for models of three terms, a strip by layer for others."""
+    """Draw heads by the share of each term: a triangle for models of three terms, a strip by layer for others."""
     models = [m for m in run.models if len(terms_of(run, m)) > 1]
     if not models:
         return None

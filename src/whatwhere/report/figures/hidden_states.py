@@ -126,7 +126,7 @@ PROBES = (
 
 
 def probes(run: Run) -> list[Figure]:
-    """Probes of three targets, of which a reader chooses one."""
+    """Draw the probes of three targets, of which a reader chooses one."""
     figures = {target: draw(run) for (target, _), draw in zip(TARGETS.values(), PROBES, strict=True)}
     return [replace(f, choice=target) for target, f in figures.items() if f]
 
@@ -382,7 +382,7 @@ def _onto(run: Run, reference: str) -> Iterator[Line]:
 
 
 def regression(run: Run, reference: str, number: int) -> Figure | None:
-    """What other models hold of the two streams of one (DSTG B.2, figure 8)."""
+    """Draw how well other models' states predict the two streams of one model (DSTG B.2, figure 8)."""
 
     def title(run: Run, lines: Sequence[Line]) -> str:
         if reference == run.named("dstg") and (told := claimed(run, "only-ap-predicts-position", what="R²")):
@@ -412,7 +412,7 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
 
 
 def others(run: Run) -> list[Figure]:
-    """One document by layer, and regressions onto the streams of every model that has them."""
+    """Draw one document by layer, and regressions onto the streams of every model that has them."""
     parts = {p for s in STREAMS for p in run.table.distinct("part", f"regression.{s}")}
     known = [m for m in run.models if m in parts]
     references = sorted([*known, *sorted(parts - {*known})], key=lambda m: m != run.named("dstg"))

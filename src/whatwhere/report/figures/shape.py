@@ -101,7 +101,7 @@ def _doubts(run: Run, ranked: Sequence[str]) -> list[str]:
 
 
 def table_map(run: Run) -> Figure | None:
-    """Every position table on its first two components, positions joined in order; below, its components along
+    """Draw every position table on its first two components, positions joined in order; below, its components along
     positions."""
     tables = {m: held for m, held in run.drawn.items() if "scores" in held[1] and held[1]["scores"].shape[1] >= 2}
     if not tables:
@@ -144,7 +144,7 @@ def table_map(run: Run) -> Figure | None:
 
 
 def shares_of(run: Run, model: str) -> dict[int, Point]:
-    """Component from 1 -> share of variance: all of them from the arrays, else those recorded."""
+    """Return component from 1 -> share of variance: all of them from the arrays, else the recorded ones."""
     every = [a["shares"] for (m, _), a in run.tables.items() if m == model and "shares" in a]
     if every and all(k.shape == every[0].shape and k.ndim == 1 for k in every):
         return {i + 1: Point.of(of_seeds[:, None], span=UNIT) for i, of_seeds in enumerate(np.array(every).T)}
@@ -197,7 +197,7 @@ def spectrum(run: Run) -> Sequence[Line]:
 
 
 def white_floor(run: Run, model: str, components: int) -> dict[int, Point]:
-    """Number of components -> share of the variance of a table that the white noise in so many of them holds."""
+    """Return number of components -> share of a table's variance that white noise in them holds."""
     floor = run.table.point("table.floor", model)
     if floor is None:
         return {}

@@ -33,7 +33,7 @@ LOWEST = 1e-5  # share that an axis shows
 
 
 def tables_of(run: Run, key: str) -> dict[str, tuple[int | None, dict[str, np.ndarray]]]:
-    """Model -> (seed, arrays) of the tables that are drawn and have this array."""
+    """Return model -> (seed, arrays) of the drawn tables that have an array `key`."""
     return {m: found for m, found in run.drawn.items() if key in found[1]}
 
 
@@ -135,7 +135,8 @@ all_scores = _score_maps("table-scores-all", ALL_SCORES, lambda run, panels: "Sc
 
 
 def rotating(run: Run, model: str) -> list[tuple[str, float, float, float]]:
-    """Pairs of the drawn table that rotate, largest share first: ("1+2", turns, strength, share of the variance)."""
+    """Return the pairs of the drawn table that rotate, largest share first: ("1+2", turns, strength, share of
+    variance)."""
     seed = run.drawn[model][0] if model in run.drawn else None
     turns, *others = (
         run.table.points(f"rotation.{what}", model, by=("index", "part"), seed=seed)
@@ -146,8 +147,8 @@ def rotating(run: Run, model: str) -> list[tuple[str, float, float, float]]:
 
 
 def rotations(run: Run) -> Figure | None:
-    """The planes of the pairs of components that rotate (LOWDIM figure 4 and what it says of other pairs); None where
-    none does."""
+    """Draw the planes of the pairs of components that rotate (LOWDIM figure 4, and other pairs); None where none
+    does."""
     tables = tables_of(run, "scores")
     dense = len(tables) > schemes.FEW
     panels = []
@@ -330,13 +331,13 @@ def products(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
 
 
 def alone(run: Run, model: str) -> str:
-    """Outliers of the drawn table, the first six by name."""
+    """Return a sentence on the outliers of the drawn table, the first six by name."""
     places = sorted(_of_drawn(run, "outlier", model))
     return ", ".join(map(str, places[:6])) + (f" and {len(places) - 6} more" if len(places) > 6 else "")
 
 
 def entries(run: Run) -> list[dict[str, Any]]:
-    """`tables` of spectra.json, one a table."""
+    """Return `tables` of spectra.json, an object for each table."""
     return [e for e in run.facts.get("tables") or [] if isinstance(e, dict)]
 
 
@@ -346,7 +347,7 @@ _OF_POSITIONS = {"Equivariance": ("equivariance", 2), "Shuffled": ("equivariance
 
 
 def table(run: Run) -> Table:
-    """LOWDIM Table 1, (a) and (b), with what else is one number a table; means over training seeds."""
+    """Return LOWDIM Table 1, (a) and (b), with further columns of one number a table; means over training seeds."""
     rows = []
     first = {(str(e["name"]), str(e.get("kind"))): e for e in reversed(entries(run))}
     for model, kind in sorted(first, key=lambda of: (of[1] != "positions", run.models.index(of[0]))):
@@ -363,7 +364,7 @@ def table(run: Run) -> Table:
 
 
 def sentence(run: Run, model: str) -> str:
-    """What came out of a table, in a few sentences."""
+    """Return a few sentences on the results of a table."""
     point = run.table.point
     facts = []
     needed = point("n50.count", model)

@@ -30,16 +30,16 @@ class Axis:
     word: str = ""
 
     def write(self, value: float) -> str:
-        """A value as this axis writes it."""
+        """Write a value as this axis shows it."""
         return fine_percent(value) if self.kind == "share" else number(value, most=3)
 
     @property
     def place(self) -> str:
-        """What a place on it is called."""
+        """Noun for a place on the axis."""
         return self.word or self.title
 
     def scale(self, values: Iterable[float]) -> "Scale":
-        """The axis fitted to some values."""
+        """Fit the axis to some values."""
         finite = [v for v in (*values, *self.include) if math.isfinite(v)] or [0.0, 1.0]
         if self.kind == "log":
             return self._log(finite)
@@ -121,7 +121,7 @@ class Scale:
         return [v if self.end is float else 10**v for v in self.bounds]
 
     def plotly(self) -> dict[str, Any]:
-        """The axis of the house style."""
+        """Return the axis in plotly's form and the house style."""
         return axis(self.axis.title, range=list(self.bounds), **self.more)
 
 
@@ -131,19 +131,19 @@ R2 = Axis("R²", "r2", (0, 1), -0.3)
 
 
 def ends_of(points: Iterable[Point]) -> list[float]:
-    """Every value with the ends of its interval and the values of few seeds."""
+    """Return every value with the ends of its interval and the values of few seeds."""
     return [end for p in points for end in (p.value, p.low, p.high, *p.few) if end is not None]
 
 
 def fitted(axes: Axis | Mapping[str, Axis], points: Iterable[tuple[str, Point]], *more: float) -> dict[str, Scale]:
-    """Each of several axes (a single one as "") fitted to the points that name it."""
+    """Fit each of several axes (a single one as "") to the points that name it."""
     every = list(points)
     named = {"": axes} if isinstance(axes, Axis) else axes
     return {k: axis.scale([*ends_of(p for name, p in every if name == k), *more]) for k, axis in named.items()}
 
 
 def round_numbers(top: float, most: int = 5) -> list[float]:
-    """At most `most` + 1 round numbers from 0 to `top`."""
+    """Return at most `most` + 1 round numbers from 0 to `top`."""
     if top <= 0:
         return [0.0]
     unit = 10.0 ** math.floor(math.log10(top / most))

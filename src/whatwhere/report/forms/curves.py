@@ -39,7 +39,7 @@ PRINTED = {**DSTG_R2, **{("hidden.top2", "dstg", "position", layer): 0.9 for lay
 
 @dataclass(frozen=True)
 class Line:
-    """One line.
+    """Line of a plot.
 
     points: x -> value; a single one of kind LEVEL is a level over the whole axis. name, part: the first cells of its
     rows, and its label. colour, mark: palette name, (dash, symbol). panel: heading of the panel. axis: which vertical
@@ -64,7 +64,7 @@ class Line:
 
     @property
     def level(self) -> bool:
-        """Whether it is a level over the whole axis."""
+        """True if the line is a level over the whole axis."""
         return self.kind == LEVEL and len(self.points) == 1
 
     @property
@@ -91,7 +91,7 @@ class Curves(Form):
     ghosts: bool = False
 
     def draw(self, run: Run) -> Figure | None:
-        """The figure; None where nothing was measured."""
+        """Draw the figure; None where nothing was measured."""
         lines = [_thin(each) for each in self.source(run) if each.points]
         ours = [each for each in lines if each.kind == OURS]
         if not ours:
@@ -275,7 +275,7 @@ def _key(lines: Lines, alone: bool, study: ReferenceStudy | None = None) -> list
 
 
 def line_of(run: Run, points: Mapping[Any, Point], model: str, part: str = "", **more: Any) -> Line:
-    """The line of a model in its colour, dash and mark."""
+    """Return the line of a model in its colour, dash and mark."""
     colour = schemes.colour(run, model, part or "all")
     mark = schemes.marks(run)[model]
     return replace(Line(points, model, part, colour, mark), **more)
@@ -284,7 +284,7 @@ def line_of(run: Run, points: Mapping[Any, Point], model: str, part: str = "", *
 def of_models(
     run: Run, name: str, *, streams: bool = False, apart: bool = False, before: bool = False, models: Iterable[str] = ()
 ) -> list[Line]:
-    """A line for every model and part of a metric, what the reference study has of it, and what a paper prints of it.
+    """Return a line for every model and part of a metric, beside the reference study's and a paper's.
 
     streams: of models with streams these alone. apart: a panel a model; where models are many, families share one
     anyway. before: the untrained models too. models: some in this order, all by default.
@@ -307,7 +307,7 @@ def of_models(
 
 
 def paper_curve(run: Run, name: str, model: str, part: str) -> dict[float, Point]:
-    """x -> value of the paper's model of the same preset at the same relative depth.
+    """Return x -> value of the paper's model of the same preset at the same relative depth.
 
     The paper's models have six layers. Where the model at hand has L, layer k of six stands at x = k · L / 6: the last
     layer falls on the last layer, whose collapse is what the comparison is about.
@@ -319,14 +319,15 @@ def paper_curve(run: Run, name: str, model: str, part: str) -> dict[float, Point
 
 
 def reference_curve(run: Run, name: str, model: str, part: str) -> dict[int, Point]:
-    """Layer -> value of the reference study's model that stands beside one of the run, of the layers that a gradient
+    """Return layer -> value of the reference study's model beside one of the run, at the layers that a gradient
     reaches."""
     points = run.beside.table.points(name, model, by="layer", part=part or None)
     return {layer: point for layer, point in points.items() if layer <= run.trained_until(model, part)}
 
 
 def in_families(run: Run, lines: Lines) -> list[Line]:
-    """Panels for many models: one a stream, one a family of one-stream models, at most `MOST_LINES` models each."""
+    """Divide many models into panels: one for a stream, one for a family of one-stream models, at most `MOST_LINES` in
+    each."""
     places = [schemes.place(run, each.name, each.part) for each in lines]
     arranged = []
     for place, each in sorted(zip(places, lines, strict=True), key=lambda pair: pair[0]):

@@ -17,7 +17,7 @@ from .maps import rounded
 
 @dataclass(frozen=True)
 class Dot:
-    """One point: values of x and y, its colour and what it is said to be; `group` names its colour in the plot."""
+    """Point of a plot: x and y, its colour, and its hover text; `group` names its colour in the plot."""
 
     x: Point
     y: Point
@@ -37,7 +37,7 @@ class Cloud(Form):
     width: int = 320
 
     def draw(self, run: Run) -> Figure | None:
-        """The figure; None where nothing was measured."""
+        """Draw the figure; None where nothing was measured."""
         every = list(self.source(run))
         if not every:
             return None
@@ -78,7 +78,7 @@ def path(
     alone: Collection[float] = (),
     height: int = 430,
 ) -> Panel:
-    """Positions (n, 2 or more) in the plane of two columns, joined in order, as a panel.
+    """Draw positions (n, 2 or more) in the plane of two columns, joined in order, as a panel.
 
     names: of the columns. at: the position of each row; some at equal steps, and those that stand `alone`, which are
     ringed, are named, half as many in a small panel. Later positions are drawn in stronger colours; both axes have one
@@ -112,7 +112,7 @@ def path(
 
 
 def named_every(last: int) -> int:
-    """Every how many positions one is named: 16, fewer in a short path, more in a long one."""
+    """Return the steps between two positions that are named: 16, fewer in a short path, more in a long one."""
     if last < 48:
         return 8
     return 16 if last <= 256 else 2 ** int(np.ceil(np.log2(last / 16)))

@@ -45,7 +45,7 @@ class Form:
         return replace(self, source=source).draw
 
     def draw(self, run: Run) -> Figure | None:
-        """The figure; None where nothing was measured."""
+        """Draw the figure; None where nothing was measured."""
         raise NotImplementedError
 
     @property
@@ -63,17 +63,19 @@ class Form:
         return f"{name[0].upper()}{name[1:]}"
 
     def finding(self, run: Run, drawn: Any) -> str:
-        """The title: across runs that differ nothing is ranked."""
+        """Return the title; across runs that differ nothing is ranked."""
         return f"{self.caption}, of runs that differ" if run.apart else self.title(run, drawn)
 
     def words(self, run: Run, drawn: Any) -> str:
-        """What is drawn, in words."""
+        """Say what is drawn."""
         told = cleandoc(self.source.__doc__ or "").replace("\n", " ")
         return told.format_map(self.gaps(run, drawn)) if self.gaps else told
 
     def sampled(self, run: Run, drawn: Any, points: Iterable[Point], paper: bool = False) -> str:
-        """The words with the sample behind their first sentence; what is said of hollow marks only where there are
-        any of the paper."""
+        """Say what is drawn, with the sample behind the first sentence.
+
+        Words on hollow marks stay only where there are marks of a paper.
+        """
         known = self.measured
         first, *rest = self.words(run, drawn).removesuffix(".").split(". ")
         first = f"{first} ({sample(points, known.counts, known.over, known.seed)})"
@@ -82,12 +84,12 @@ class Form:
     def figure(
         self, title: str, words: str, panels: list[Panel], table: Table, key: Sequence[tuple[str, str]] = ()
     ) -> Figure:
-        """The figure as declared; several panels are equally wide."""
+        """Make the figure as declared; several panels are equally wide."""
         return Figure(self.id, title, words, panels, table, [*key], self.width, len(panels) > 1, records=self.records)
 
 
 def hover(name: str, where: str, point: Point, axis: Axis) -> str:
-    """Literal hover text: name, place, value with its interval, and the values of two or three seeds."""
+    """Return literal hover text: name, place, value with its interval, and the values of two or three seeds."""
 
     def write(v: float) -> str:
         return axis.write(v) if axis.kind == "share" else number(v, point.low, point.high, MOST_DIGITS)
@@ -101,7 +103,7 @@ def hover(name: str, where: str, point: Point, axis: Axis) -> str:
 def errors(
     points: Sequence[Point], colour: str, axis: str = "y", width: int = 3, floor: float = -math.inf
 ) -> dict[str, Any]:
-    """Bars of the intervals, `error_x` or `error_y` of a trace; `floor`: values below it are drawn there."""
+    """Return bars of the intervals, `error_x` or `error_y` of a trace; `floor`: values below it are drawn there."""
     above = []
     below = []
     for p in points:
@@ -116,7 +118,7 @@ def errors(
 def singles(
     points: Sequence[Point], across: Sequence[Any], colour: str, at: Callable[[float], float], axis: str = "y"
 ) -> list[Trace]:
-    """Small marks at the values of two or three training seeds; [] for none.
+    """Return small marks at the values of two or three training seeds; [] for none.
 
     across: places of the points on the other axis. at: place of a value on `axis`.
     """
@@ -133,18 +135,18 @@ def singles(
 def line(
     xs: Iterable[Any], ys: Iterable[Any], colour: str, dash: str = "solid", width: float = 2.2, **more: Any
 ) -> Trace:
-    """A line without marks."""
+    """Return a line without marks."""
     look = {"color": f"@{colour}", "dash": dash, "width": width}
     return {"type": "scatter", "mode": "lines", "x": list(xs), "y": list(ys), "line": look, "hoverinfo": "skip", **more}
 
 
 def symbols(xs: Iterable[Any], ys: Iterable[Any], marker: dict[str, Any], **more: Any) -> Trace:
-    """Points with marks of one declared look."""
+    """Return points with marks of one declared look."""
     return {"type": "scatter", "mode": "markers", "x": list(xs), "y": list(ys), "marker": marker, **more}
 
 
 def shaded(values: Sequence[float], low: float, high: float, first: int = 3, **more: Any) -> dict[str, Any]:
-    """Marks coloured from `low` to `high`, stronger where values are larger; `first` as in `sequential`."""
+    """Return marks coloured from `low` to `high`, stronger where values are larger; `first` as in `sequential`."""
     scale = {"color": list(values), "cmin": low, "cmax": max(high, low + 1), "colorscale": sequential(first)}
     return {**scale, "opacity": 1, "line": {"width": 0.5, "color": "@surface"}, **more}
 
@@ -157,7 +159,7 @@ def dots(
     hollow: Sequence[bool] = (),
     **marker: Any,
 ) -> Trace:
-    """Points; `colours` are palette names, `said` our own words around names from outside, already plain."""
+    """Return points; `colours` are palette names, `said` our own words around names from outside, already plain."""
     empty = list(hollow) or [False] * len(xs)
     look = {
         "size": [10 if e else 8 for e in empty],
@@ -172,7 +174,7 @@ def dots(
 
 
 def band(xs: Sequence[float], points: Sequence[Point], colour: str) -> Trace:
-    """The ground between the ends of the intervals."""
+    """Return the area between the ends of the intervals."""
     held = [(x, p.low, p.high) for x, p in zip(xs, points, strict=True) if p.low is not None]
     x = [x for x, _, _ in held]
     y = [high for _, _, high in held] + [low for _, low, _ in held][::-1]
@@ -180,14 +182,14 @@ def band(xs: Sequence[float], points: Sequence[Point], colour: str) -> Trace:
 
 
 def reference(xs: Sequence[float], ys: Sequence[float], words: str, dash: str = "6px,5px") -> Trace:
-    """A thin grey line: chance, a plateau."""
+    """Return a thin grey line: chance, a plateau."""
     return line(xs, ys, "muted", dash, 1.2) | {"hovertext": [plain(words)] * len(xs), "hoverinfo": "text"}
 
 
 def segments(
     pairs: Iterable[tuple[float, float, float, float]], colour: str = "muted", width: float = 1.0, dash: str = "4px,4px"
 ) -> Trace:
-    """Straight lines (x0, y0, x1, y1), drawn as one trace."""
+    """Return straight lines (x0, y0, x1, y1), drawn as one trace."""
     x: list[float | None] = []
     y: list[float | None] = []
     for x0, y0, x1, y1 in pairs:
@@ -197,13 +199,14 @@ def segments(
 
 
 def note(x: float, y: float, words: str, colour: str = "@muted", **more: Any) -> dict[str, Any]:
-    """A name set in a plot, without an arrow."""
+    """Return a name set in a plot, without an arrow."""
     font = {"size": TEXT_SIZE, "color": colour}
     return {"x": x, "y": y, "text": plain(words), "showarrow": False, "font": font, **more}
 
 
 def beside(at: Sequence[float], words: str, away: Sequence[float]) -> dict[str, Any]:
-    """A name beside its point, on the side that looks away from the middle of a cloud (a direction of any length)."""
+    """Return a name beside its point, on the side that looks away from the middle of a cloud (a direction of any
+    length)."""
     size = math.hypot(*away) or 1.0
     arrow = {"showarrow": True, "arrowhead": 0, "arrowwidth": 0.5, "arrowcolor": "rgba(0,0,0,0)"}
     place = {"ax": 19 * away[0] / size, "ay": -17 * away[1] / size, "bgcolor": "@halo", "borderpad": 0}
@@ -213,7 +216,7 @@ def beside(at: Sequence[float], words: str, away: Sequence[float]) -> dict[str, 
 def sample(
     points: Iterable[Point | None], counted: str = "documents", what: str = "documents", seed: str = "training seed"
 ) -> str:
-    """How much is behind some points: `n = 100 documents; one training seed, 95 % interval over documents`.
+    """Say how much data is behind points: `n = 100 documents; one training seed, 95 % interval over documents`.
 
     counted: what n counts. what: those that the records' intervals are over; seed: what a seed is of.
     """
@@ -232,6 +235,6 @@ def sample(
 
 
 def drawn(seeds: Sequence[int], shown: Iterable[int | None]) -> str:
-    """Which of several training seeds a figure draws, as a sentence; nothing where there is one."""
+    """Say which of several training seeds a figure draws; "" where there is one."""
     known = sorted({seed for seed in shown if seed is not None})
     return f" Drawn: seed {known[0]} of {count(len(seeds), 'training seed')}." if known and len(seeds) > 1 else ""

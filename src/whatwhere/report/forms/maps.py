@@ -17,12 +17,13 @@ BAR = 74  # pixels right of a map for its colour bar
 
 
 def thinned(size: int, most: int = MOST_CELLS) -> list[int]:
-    """At most `most` of the indices 0 ... size - 1 at equal steps, from 0; all of them where they are few enough."""
+    """Return at most `most` of the indices 0 ... size - 1 at equal steps, from 0; all of them where they are few
+    enough."""
     return list(range(0, size, -(-size // most) or 1))
 
 
 def rounded(values: np.ndarray, extent: float | None = None) -> list[Any]:
-    """Numbers for a figure: four digits of the largest (or of `extent`), None for what is not finite."""
+    """Round numbers for a figure: four digits of the largest (or of `extent`), None for what is not finite."""
     values = np.asarray(values, dtype=float)
     finite = values[np.isfinite(values)]
     top = extent if extent is not None else float(np.abs(finite).max(initial=0.0))
@@ -47,7 +48,7 @@ def heatmap(
     square: bool = False,
     **more: Any,
 ) -> Panel:
-    """One matrix (rows, columns) as a panel: y names its rows, x its columns.
+    """Draw a matrix (rows, columns) as a panel: y names its rows, x its columns.
 
     hover: our own template with %{x}, %{y}, %{z:.3f}, never text from outside. limits: ends of the colours; signed: two
     colours that meet at zero. axes: titles of x and y. square: equal scales. more: fields of "trace", "margin", "xaxis"
@@ -85,7 +86,7 @@ class Maps(Form):
     every: bool = False
 
     def draw(self, run: Run) -> Figure | None:
-        """The figure; None where there is no matrix."""
+        """Draw the figure; None where there is no matrix."""
         drawn = [(panel, list(rows)) for panel, rows in self.source(run)]
         panels = [panel for panel, _ in drawn if panel]
         if not panels:

@@ -29,7 +29,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One row.
+    """Row of a plot: one model, or one model in one group.
 
     points: kind -> value; the last one that is not `PAPER` is written at the right, `never` where there is none. panel:
     heading of its panel; group: a heading above it within the panel. axis: which horizontal axis, of several. counts:
@@ -65,7 +65,7 @@ class Rows(Form):
     levels: Mapping[float, str] = field(default_factory=dict)
 
     def draw(self, run: Run) -> Figure | None:
-        """The figure; None where nothing was measured."""
+        """Draw the figure; None where nothing was measured."""
         rows = list(self.source(run))
         if not any(each.points for each in rows):
             return None
