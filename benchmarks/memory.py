@@ -64,7 +64,7 @@ class Point:
         def forward() -> torch.Tensor:
             if self.module == WHOLE:
                 return model(ids).last_hidden_state.sum()
-            outputs, _ = model.layers[0].attention(streams, model.layout(ids, None, None, None), self.backend)
+            outputs, _ = model.layers[0].attention(streams, model.attention_inputs(ids, None, None, None), self.backend)
             return torch.stack([o.sum() for o in outputs]).sum()
 
         return forward, config.num_attention_heads

@@ -91,7 +91,9 @@ def _epoch(config: ww.EncoderConfig, batches: list[dict[str, torch.Tensor]]) -> 
 def _shapes(config: ww.EncoderConfig, batch: dict[str, torch.Tensor]) -> str:
     """What a packed batch makes the attention hold: the shapes of the mask and of the bias."""
     model = ww.Encoder(config).to(DEVICE)
-    layout = model.layout(batch["input_ids"], batch["attention_mask"], batch["position_ids"], batch["document_ids"])
+    layout = model.attention_inputs(
+        batch["input_ids"], batch["attention_mask"], batch["position_ids"], batch["document_ids"]
+    )
     found = [f"mask {_named(layout.allowed)}"]
     relative = model.layers[0].attention.relative
     if relative is not None:

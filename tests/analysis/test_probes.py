@@ -402,7 +402,7 @@ def test_what_a_block_writes_is_what_it_adds_to_the_residual_path():
     streams = hidden[0].split(model.config.stream_sizes, dim=-1)
     with torch.no_grad():
         normed = layer.attention_norm(streams)
-        attended, _ = layer.attention(normed, model.encoder.layout(ids, None, None, None), "sdpa")
+        attended, _ = layer.attention(normed, model.encoder.attention_inputs(ids, None, None, None), "sdpa")
         between = layer.feed_forward_norm(tuple(x + y for x, y in zip(normed, attended, strict=True)))
         fed = layer.feed_forward(between)
     expected = torch.cat([a + f for a, f in zip(attended, fed, strict=True)], dim=-1)

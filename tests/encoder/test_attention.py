@@ -182,7 +182,7 @@ def test_special_tokens_get_no_absolute_score(ids):
 def test_what_is_equal_over_the_batch_exists_once(case, ids):
     # No (h, n, n) tensor for each example where the bias is the same for all.
     model = build(case)
-    layout = model.encoder.layout(ids, None, None, None)
+    layout = model.encoder.attention_inputs(ids, None, None, None)
     made = list(layout.biases) or [
         layer.attention.relative(layout.distance, layout.special, layout.cls) for layer in model.encoder.layers
     ]
@@ -193,7 +193,7 @@ def test_what_is_equal_over_the_batch_exists_once(case, ids):
 
 def test_layout_of_all_ones_mask_is_no_mask(ids):
     model: Encoder = build("rp").encoder
-    assert model.layout(ids, torch.ones_like(ids), torch.arange(9).expand(2, 9), None).allowed is None
+    assert model.attention_inputs(ids, torch.ones_like(ids), torch.arange(9).expand(2, 9), None).allowed is None
 
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])

@@ -97,7 +97,7 @@ def test_buckets_are_found_once_for_all_layers_and_maps_of_pairs_are_in_order(mo
     asked, places = [], T5Bias.places
     monkeypatch.setattr(T5Bias, "places", staticmethod(lambda *given: asked.append(given) or places(*given)))
     model = build("rp").encoder
-    layout = model.layout(ids, None, None, None)
+    layout = model.attention_inputs(ids, None, None, None)
     bias = model.layers[1].attention.relative(layout.distance, layout.special, layout.cls)
     assert len(asked) == 1 and bias.base.is_contiguous() and bias.base.unfold(-1, 9, 1).flip(-2).is_contiguous()
 

@@ -269,9 +269,9 @@ def test_terms_have_no_dropout_and_leave_the_mode_as_it_was(ids):
 def test_positional_correlations_stay_float32_under_autocast(name, block, ids):
     model = ww.Encoder(ww.preset(name, "tiny", block=block, vocab_size=VOCAB, num_hidden_layers=1)).eval()
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
-        biases = model.layout(ids, None, None, None).biases
+        biases = model.attention_inputs(ids, None, None, None).biases
     with torch.no_grad():
-        exact = model.double().layout(ids, None, None, None).biases
+        exact = model.double().attention_inputs(ids, None, None, None).biases
     for bias, expected in zip(biases, exact, strict=True):
         assert bias.base.dtype == torch.float32
         torch.testing.assert_close(bias.dense().double(), expected.dense(), rtol=1e-4, atol=1e-6)

@@ -448,7 +448,7 @@ def test_consecutive_values_put_position_into_the_first_head(block, values, kept
     streams = tuple(
         torch.randn(2, 7, 12, generator=torch.Generator().manual_seed(s), dtype=torch.float64) for s in range(2)
     )
-    layout = model.encoder.layout(given["input_ids"], None, None, None)
+    layout = model.encoder.attention_inputs(given["input_ids"], None, None, None)
     for head, written in ((0, kept), (1, (not kept[0] or values == "per_head", not kept[1] or values == "per_head"))):
         only = torch.zeros(2, 2, 7, 7, dtype=torch.float64)
         only[:, head] = torch.eye(7)  # each token copies its own value, in this head alone

@@ -48,9 +48,11 @@ def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, dev
     if config.rotation_scaling != "yarn":
         return frequency
     trained = config.max_position_embeddings / s
-    many, one = (d_head * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(theta)) for turns in (32, 1))
-    low = max(math.floor(many), 0)
-    high = min(math.ceil(one), d_head - 1)
+    pair_of_32_turns, pair_of_one_turn = (
+        d_head * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(theta)) for turns in (32, 1)
+    )
+    low = max(math.floor(pair_of_32_turns), 0)
+    high = min(math.ceil(pair_of_one_turn), d_head - 1)
     pairs = torch.arange(d_head // 2, dtype=dtype, device=device)
     slow = ((pairs - low) / max(high - low, 0.001)).clamp(0, 1)
     return frequency * (1 - slow) + frequency / s * slow
@@ -79,9 +81,9 @@ def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) ->
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return x (b, h, n, d_head) with each pair (x_k, x_{k+d/2}) rotated by its angle (RoFormer eq. 34, halves as in
     HF)."""
-    first, second = x.to(cos.dtype).chunk(2, dim=-1)
-    turned = torch.cat([-second, first], dim=-1)
-    return (x * cos + turned * sin).to(x.dtype)
+    first_half, second_half = x.to(cos.dtype).chunk(2, dim=-1)
+    quarter_turned = torch.cat([-second_half, first_half], dim=-1)
+    return (x * cos + quarter_turned * sin).to(x.dtype)
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Layout:
+class AttentionInputs:
     """Inputs that all layers share in one forward pass.
 
     special: (b, n), the kind of each token as a whole number, 0 outside of S = {cls, sep}, 1 in it, and with
@@ -110,7 +112,7 @@ class Layout:
     position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive, or the `places` of a bias
     that has any (T5's buckets); None if unused. allowed: (b, 1, 1 or n, n), True where a query may look at a key, or
     None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions
-    that join the words' (BERT-A^d). biases: those that are the same for all layers, computed once, and `summed` their
+    that join the words' (BERT-A^d). biases: those that are the same for all layers, computed once. bias_sum: their
     sum, or None.
     """
 
@@ -122,7 +124,7 @@ class Layout:
     rotation: tuple[Tensor, Tensor] | None = None
     positions: tuple[Tensor, Tensor] | None = None
     biases: tuple[Bias, ...] = ()
-    summed: Bias | None = None
+    bias_sum: Bias | None = None
 
 
 # Function that `Encoder.inspecting` calls in every block: (named terms, allowed) -> terms to use instead, or None.
@@ -229,7 +231,7 @@ def check_backend(name: str, device: torch.device, training: bool, dropout: floa
         )
 
 
-def _beside(parts: list[dict[str, Tensor]], b: int) -> Tensor:
+def _concatenate(parts: list[dict[str, Tensor]], b: int) -> Tensor:
     """Return one query (or key) (b, h, n, products · d_head): the sum of each product's, products side by side."""
     sums = [functools.reduce(torch.add, part.values()) for part in parts]
     return torch.cat([s.expand(b, -1, -1, -1) for s in sums], dim=-1) if len(sums) > 1 else sums[0]
@@ -245,12 +247,12 @@ def fused(
     backend: str = "sdpa",
 ) -> Tensor:
     """Compute the outputs (b, h, n, d_v) of `eager` in one call of a fused backend."""
-    q = _beside([p.q for p in products], values.shape[0])
-    k = _beside([p.k for p in products], values.shape[0])
+    q = _concatenate([p.q for p in products], values.shape[0])
+    k = _concatenate([p.k for p in products], values.shape[0])
     return FUSED[backend](q, k, values, total(biases), allowed, scale, dropout)
 
 
-class Stacked(nn.Linear):
+class StackedLinear(nn.Linear):
     """Several linear maps of one input in one product; `rows` gives the number of outputs of each, in order."""
 
     def __init__(self, width: int, rows: tuple[int, ...], bias: bool) -> None:
@@ -280,14 +282,14 @@ class Attention(nn.Module):
         self.absolute_special = config.absolute_special
         qk = self.heads * self.d_head
         biased = config.block == "bert"
-        self.qkv = nn.ModuleList(Stacked(d, (qk, qk, d), biased) for d in self.sizes)
+        self.qkv = nn.ModuleList(StackedLinear(d, (qk, qk, d), biased) for d in self.sizes)
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
         added = config.absolute != "none" and config.untied == "none"
         self.names = ("absolute", "semantic") if len(self.sizes) == 2 else ("mixed" if added else "semantic",)
         self.inspect: Inspect | None = None
 
-    def terms(self, streams: tuple[Tensor, ...], layout: Layout) -> tuple[list[Product], list[Bias], Tensor]:
+    def terms(self, streams: tuple[Tensor, ...], inputs: AttentionInputs) -> tuple[list[Product], list[Bias], Tensor]:
         """Return products, biases and values (b, h, n, sum of d_stream / heads) of a block's `streams` (b, n,
         d_stream)."""
         queries = {}
@@ -296,25 +298,25 @@ class Attention(nn.Module):
         for name, x, project in zip(self.names, streams, self.qkv, strict=True):
             q, k, v = project(x)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
-            if layout.rotation is not None:
-                q = rotate(q, *layout.rotation)
-                k = rotate(k, *layout.rotation)
+            if inputs.rotation is not None:
+                q = rotate(q, *inputs.rotation)
+                k = rotate(k, *inputs.rotation)
             if name == "absolute" and self.absolute_special:
-                regular = layout.special[:, None, :, None] == 0  # zero rows give zero scores: the indicator of eq. 2
+                regular = inputs.special[:, None, :, None] == 0  # zero rows give zero scores: the indicator of eq. 2
                 q = q * regular
                 k = k * regular
             queries[name] = q
             keys[name] = k
             values.append(v)
         products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
-        if layout.positions is not None:
-            queries["absolute"], keys["absolute"] = layout.positions
-        if self.joint or layout.positions is not None:
+        if inputs.positions is not None:
+            queries["absolute"], keys["absolute"] = inputs.positions
+        if self.joint or inputs.positions is not None:
             products = [Product(queries, keys)]
-        biases = list(layout.biases)
+        biases = list(inputs.biases)
         if self.relative is not None:
-            assert layout.distance is not None
-            biases.append(self.relative(layout.distance, layout.special, layout.cls))
+            assert inputs.distance is not None
+            biases.append(self.relative(inputs.distance, inputs.special, inputs.cls))
         return products, biases, self._over_heads(values)
 
     def _over_heads(self, values: list[Tensor]) -> Tensor:
@@ -332,21 +334,21 @@ class Attention(nn.Module):
         return tuple(part.transpose(1, 2).flatten(2) for part in parts)
 
     def forward(
-        self, streams: tuple[Tensor, ...], layout: Layout, backend: str
+        self, streams: tuple[Tensor, ...], inputs: AttentionInputs, backend: str
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
         """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) if it is eager or `inspect` changes the
         terms."""
-        products, biases, values = self.terms(streams, layout)
+        products, biases, values = self.terms(streams, inputs)
         dropout = self.dropout if self.training else 0.0
         attn = None
         terms = None
         if self.inspect is not None:
-            terms = self.inspect(term_scores(products, biases, self.scale), layout.allowed)
+            terms = self.inspect(term_scores(products, biases, self.scale), inputs.allowed)
         if backend == "eager" or terms is not None:
             terms = term_scores(products, biases, self.scale) if terms is None else terms
-            mixed, attn = eager(terms, values, layout.allowed, dropout)
+            mixed, attn = eager(terms, values, inputs.allowed, dropout)
         else:
-            summed = [] if layout.summed is None else [layout.summed]
-            biases = [*summed, *biases[len(layout.biases) :]]
-            mixed = fused(products, biases, values, self.scale, layout.allowed, dropout, backend)
+            shared = [] if inputs.bias_sum is None else [inputs.bias_sum]
+            biases = [*shared, *biases[len(inputs.biases) :]]
+            mixed = fused(products, biases, values, self.scale, inputs.allowed, dropout, backend)
         return tuple(out(part) for out, part in zip(self.out, self._over_streams(mixed), strict=True)), attn

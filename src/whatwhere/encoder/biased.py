@@ -87,17 +87,17 @@ class _Weights:
         self.drop = min(round(dropout * LEVELS), LEVELS - 1)
         self.keep = 1 - self.drop / LEVELS
         self.b, self.h, self.n = b, h, n = q.shape[:3]
-        self.wide = torch.promote_types(q.dtype, torch.float32)
+        self.dtype = torch.promote_types(q.dtype, torch.float32)
         self.special: Tensor = q.new_zeros(1, n, dtype=torch.long) if values is None else special
         # Where special tokens stand alike in all examples, their values are written into the shared map.
         self.kinds = self.special.expand(b, -1)
         self.by_distance = base is not None and base.dim() == 2
-        self.alike = self.by_distance and len(self.special) == 1
+        self.shares_special = self.by_distance and len(self.special) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(PIECE, n), b * h * n * n)
-        self.scores = torch.empty(size, dtype=self.wide)
-        self.narrow = torch.empty(size, dtype=q.dtype) if q.dtype != self.wide else None
-        self.noise = torch.empty(size if dropout else 0, dtype=self.wide)
+        self.scores = torch.empty(size, dtype=self.dtype)
+        self.narrow = torch.empty(size, dtype=q.dtype) if q.dtype != self.dtype else None
+        self.noise = torch.empty(size if dropout else 0, dtype=self.dtype)
         self.bits = torch.empty(-(-size // 4) if dropout else 0, dtype=torch.int64)
         self.generator = torch.Generator().manual_seed(seed) if dropout else None
 
@@ -136,15 +136,15 @@ class _Weights:
         """Return the columns of (h, 2n - 1) that hold the distances from the piece's queries to all keys."""
         return slice(self.n - piece.queries.stop, 2 * self.n - 1 - piece.queries.start)
 
-    def shared(self, piece: _Piece) -> Tensor | None:
+    def shared_bias(self, piece: _Piece) -> Tensor | None:
         """Return the bias (heads, queries, n), or None if there is none or each example has its own."""
         if self.base is None or self.by_example:
             return None
         if not self.by_distance:
-            return self.base[0, piece.heads, piece.queries].to(self.wide)
-        pairs = self.base[piece.heads, self.distances(piece)].to(self.wide).unfold(-1, self.n, 1).flip(-2).contiguous()
-        if self.alike and self.values is not None:
-            values = self.values[:, :, piece.heads].to(self.wide)
+            return self.base[0, piece.heads, piece.queries].to(self.dtype)
+        pairs = self.base[piece.heads, self.distances(piece)].to(self.dtype).unfold(-1, self.n, 1).flip(-2).contiguous()
+        if self.shares_special and self.values is not None:
+            values = self.values[:, :, piece.heads].to(self.dtype)
             keys = self.special[0]
             queries = self.special[0, piece.queries]
             pairs[:, :, keys > 0] = values[0, keys[keys > 0]].t()[:, None]
@@ -158,20 +158,20 @@ class _Weights:
         result = torch.bmm(x, y.transpose(1, 2), out=_part(out if self.narrow is None else self.narrow, *shape))
         return result if self.narrow is None else _part(out, *shape).copy_(result)
 
-    def narrowed(self, x: Tensor) -> Tensor:
+    def to_narrow(self, x: Tensor) -> Tensor:
         """Return x in the type of q as (examples · heads, queries, n)."""
         return (x if self.narrow is None else _part(self.narrow, *x.shape).copy_(x)).flatten(0, 1)
 
     def _special_in(self, piece: _Piece) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return special keys and special queries of the piece as (examples, tokens), counted from its start."""
         examples, tokens, bounds = self.places
-        here = slice(bounds[piece.examples.start], bounds[piece.examples.stop])
-        examples = examples[here] - piece.examples.start
-        tokens = tokens[here]
+        token_range = slice(bounds[piece.examples.start], bounds[piece.examples.stop])
+        examples = examples[token_range] - piece.examples.start
+        tokens = tokens[token_range]
         if piece.queries == slice(0, self.n):
             return (examples, tokens), (examples, tokens)
-        among = (tokens >= piece.queries.start) & (tokens < piece.queries.stop)
-        return (examples, tokens), (examples[among], tokens[among] - piece.queries.start)
+        is_in_piece = (tokens >= piece.queries.start) & (tokens < piece.queries.stop)
+        return (examples, tokens), (examples[is_in_piece], tokens[is_in_piece] - piece.queries.start)
 
     def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
         """Compute the attention weights (examples, heads, queries, n), negative where dropout removes them; they may be
@@ -179,8 +179,8 @@ class _Weights:
         q = piece.of_queries(self.q)
         k = piece.of_keys(self.k)
         heads = piece.heads.stop - piece.heads.start
-        base = self.base[piece].to(self.wide) if self.base is not None and self.by_example else shared
-        values = None if self.alike or self.values is None or not len(self.places[0]) else self.values
+        base = self.base[piece].to(self.dtype) if self.base is not None and self.by_example else shared
+        values = None if self.shares_special or self.values is None or not len(self.places[0]) else self.values
         if base is not None and values is None and self.narrow is None:
             if self.b == 1 and self.by_distance:  # the map was made for this piece alone
                 scores = base[None]
@@ -190,7 +190,7 @@ class _Weights:
             return self._softmax(scores, piece)
         scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
         if values is not None:
-            values = values[:, :, piece.heads].to(self.wide)
+            values = values[:, :, piece.heads].to(self.dtype)
             (examples, keys), (owners, queries) = self._special_in(piece)
             kinds = self.kinds[piece.examples]
             of_keys = values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
@@ -210,7 +210,7 @@ class _Weights:
     def _softmax(self, scores: Tensor, piece: _Piece) -> Tensor:
         """Compute the weights from scores, in their memory."""
         if self.allowed is not None:  # the least number absorbs the score; filling a mask in is slower than adding
-            scores += (~piece.of_mask(self.allowed)).to(self.wide).mul_(torch.finfo(self.wide).min)
+            scores += (~piece.of_mask(self.allowed)).to(self.dtype).mul_(torch.finfo(self.dtype).min)
         torch.softmax(scores, dim=-1, out=scores)
         if self.drop:
             bits = self.bits[: -(-scores.numel() // 4)].random_(-(2**63), None, generator=self.generator)
@@ -219,11 +219,11 @@ class _Weights:
             scores.copysign_(mask.sub_(0.5))
         return scores
 
-    def dropped(self, signed: Tensor, memory: Tensor) -> Tensor:
+    def apply_dropout(self, signed: Tensor, memory: Tensor) -> Tensor:
         """Return the weights after dropout without the factor 1 / keep, in the type of q; `memory` is overwritten."""
-        return self.narrowed(torch.clamp(signed, min=0, out=_part(memory, *signed.shape)) if self.drop else signed)
+        return self.to_narrow(torch.clamp(signed, min=0, out=_part(memory, *signed.shape)) if self.drop else signed)
 
-    def widened(self, narrow: Tensor) -> Tensor:
+    def to_wide(self, narrow: Tensor) -> Tensor:
         """Return weights of the forward pass in at least float32."""
         return narrow if self.narrow is None else _part(self.scores, *narrow.shape).copy_(narrow)
 
@@ -237,12 +237,12 @@ class _Weights:
         rows = d_scores[owners, :, queries]  # (m, heads, n or queries)
         columns = d_scores[examples, :, :, keys]
         query_kinds = kinds[:, piece.queries][owners, queries]
-        others = kinds[owners]
+        key_kinds = kinds[owners]
         for query in range(1, len(gradient)):
             of_query = rows[query_kinds == query]
-            other = others[query_kinds == query]
+            key_kinds_of_query = key_kinds[query_kinds == query]
             for key in range(1, len(gradient)):
-                gradient[query, key] = (of_query * (other == key)[:, None]).sum((0, 2))
+                gradient[query, key] = (of_query * (key_kinds_of_query == key)[:, None]).sum((0, 2))
             gradient[query, 0] = of_query.sum((0, 2)) - gradient[query, 1:].sum(0)
         for key in range(1, len(gradient)):
             gradient[0, key] = columns[kinds[examples, keys] == key].sum((0, 2)) - gradient[1:, key].sum(0)
@@ -259,7 +259,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, memory: Tensor | None =
     work = _Weights(q, k, *rest)
     out = torch.empty_like(v)
     for group in work.groups():
-        shared = work.shared(group[0])
+        shared = work.shared_bias(group[0])
         for piece in group:
             signed = work.weights(piece, shared)
             if memory is not None:
@@ -267,7 +267,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, memory: Tensor | None =
             if memory is not None and not work.drop:
                 p = piece.of_queries(memory)
             else:
-                p = work.dropped(signed, work.scores)
+                p = work.apply_dropout(signed, work.scores)
             torch.bmm(p, piece.of_keys(v), out=piece.of_queries(out))
     return out.div_(work.keep) if work.drop else out
 
@@ -289,20 +289,20 @@ class _BiasedAttention(torch.autograd.Function):
         q, k, v, *optional, memory = ctx.saved_tensors
         work = _Weights(q, k, *optional, *ctx.rest)
         n = work.n
-        wide = work.wide
+        dtype = work.dtype
         d_out = gradients[0].contiguous()
         d_out = d_out / work.keep if work.drop else d_out
-        split = n * n > PIECE  # then queries of several pieces add to the gradient of a key
+        is_split = n * n > PIECE  # then queries of several pieces add to the gradient of a key
         d_q = torch.empty_like(q)
-        d_k, d_v = (torch.zeros_like(x, dtype=wide) if split else torch.empty_like(x) for x in (k, v))
+        d_k, d_v = (torch.zeros_like(x, dtype=dtype) if is_split else torch.empty_like(x) for x in (k, v))
         learned = zip(optional[:2], ctx.needs_input_grad[3:5], strict=True)
-        d_base, d_values = (torch.zeros_like(x, dtype=wide) if needed else None for x, needed in learned)
+        d_base, d_values = (torch.zeros_like(x, dtype=dtype) if needed else None for x, needed in learned)
         sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
-        blind = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)  # uniform for any scores
-        blind = blind if blind is not None and bool(blind.any()) else None
-        other = torch.empty_like(work.scores)
+        blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)  # uniform for any scores
+        blind_queries = blind_queries if blind_queries is not None and bool(blind_queries.any()) else None
+        scratch = torch.empty_like(work.scores)
         for group in work.groups():
-            shared = work.shared(group[0]) if memory is None else None
+            shared = work.shared_bias(group[0]) if memory is None else None
             total = None  # gradient of the bias that the group shares
             if sums is not None:
                 columns, total = work.slant(sums, group[0])
@@ -311,22 +311,22 @@ class _BiasedAttention(torch.autograd.Function):
                 total = d_base[0, group[0].heads, group[0].queries]
             for piece in group:
                 d_o = piece.of_queries(d_out)
-                p = work.weights(piece, shared) if memory is None else work.widened(memory[piece])
+                p = work.weights(piece, shared) if memory is None else work.to_wide(memory[piece])
                 if memory is not None and not work.drop:
                     narrow = piece.of_queries(memory)
                 else:
-                    narrow = work.dropped(p, other)
-                _store(piece.of_keys(d_v), narrow, d_o, add=split)
-                d_p = work.product(d_o, piece.of_keys(v), other).view(p.shape)
+                    narrow = work.apply_dropout(p, scratch)
+                _store(piece.of_keys(d_v), narrow, d_o, add=is_split)
+                d_p = work.product(d_o, piece.of_keys(v), scratch).view(p.shape)
                 if work.drop:
                     d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
                     p = torch.abs(p, out=_part(work.scores, *p.shape))
-                d_scores = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, wide, grad_input=d_p)
-                if blind is not None:
-                    d_scores *= ~piece.of_mask(blind)
-                narrow = work.narrowed(d_scores)
+                d_scores = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, dtype, grad_input=d_p)
+                if blind_queries is not None:
+                    d_scores *= ~piece.of_mask(blind_queries)
+                narrow = work.to_narrow(d_scores)
                 torch.bmm(narrow, piece.of_keys(k), out=piece.of_queries(d_q))
-                _store(piece.of_keys(d_k), narrow, piece.of_queries(q), add=split)
+                _store(piece.of_keys(d_k), narrow, piece.of_queries(q), add=is_split)
                 if (d_base is not None or d_values is not None) and len(work.places[0]):
                     of_values = work.take_special(d_scores, piece)
                     if d_values is not None:

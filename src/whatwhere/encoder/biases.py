@@ -68,17 +68,22 @@ def total(biases: list[Bias]) -> Bias | None:
     """Return the sum of biases in the most compact form that holds it, or None if there are none."""
     if not biases:
         return None
-    first = biases[0]
+    first_bias = biases[0]
     if len(biases) == 1:
-        return first
+        return first_bias
     name = " + ".join(b.name for b in biases)
-    if any((b.values is None) != (first.values is None) or b.special is not first.special for b in biases):
+    if any((b.values is None) != (first_bias.values is None) or b.special is not first_bias.special for b in biases):
         dense = torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0)
-        return Bias(name, dense, None, first.special)
-    same = all(b.base.ndim == first.base.ndim for b in biases)
-    base = sum((b.base if same else b.map() for b in biases[1:]), start=first.base if same else first.map())
-    values = None if first.values is None else torch.stack([b.values for b in biases if b.values is not None]).sum(0)
-    return Bias(name, base, values, first.special)
+        return Bias(name, dense, None, first_bias.special)
+    is_same_form = all(b.base.ndim == first_bias.base.ndim for b in biases)
+    base = sum(
+        (b.base if is_same_form else b.map() for b in biases[1:]),
+        start=first_bias.base if is_same_form else first_bias.map(),
+    )
+    values = (
+        None if first_bias.values is None else torch.stack([b.values for b in biases if b.values is not None]).sum(0)
+    )
+    return Bias(name, base, values, first_bias.special)
 
 
 def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> Tensor:
@@ -159,8 +164,8 @@ class AlibiBias(nn.Module):
     def forward(self, distance: Tensor) -> Tensor:
         """Return the values (..., h) of distances of any shape, in at least float32: bfloat16 does not tell 256 from
         257."""
-        wide = torch.promote_types(self.marker.dtype, torch.float32)
-        return -distance.abs()[..., None] * torch.tensor(self.slopes, dtype=wide, device=distance.device)
+        dtype = torch.promote_types(self.marker.dtype, torch.float32)
+        return -distance.abs()[..., None] * torch.tensor(self.slopes, dtype=dtype, device=distance.device)
 
 
 @register_bias("product")
@@ -189,8 +194,8 @@ class ProductBias(nn.Module):
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
-# Index of a pair's value: [kind of the query][kind of the key], kinds as in `Layout.special` and `Layout.cls`; the
-# first entry stands for two words, which have none. The query is i (DSTG eq. 2; the text around eq. 1 has the reverse).
+# Index of a pair's value: [kind of the query][kind of the key], kinds as in `special` and `cls` of `AttentionInputs`.
+# The first entry stands for two words, which have none. The query is i (DSTG eq. 2; the text around eq. 1 reverses it).
 SPECIAL = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
 RESET = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
 START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors
@@ -225,9 +230,9 @@ class RelativeBias(nn.Module):
             init.zeros_(self.cls)
 
     def forward(self, distance: Tensor, special: Tensor, cls: Tensor) -> Bias:
-        """Return the bias for `Layout.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
+        """Return the bias for `AttentionInputs.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
-        special, cls: (b or 1, n), as in `Layout`.
+        special, cls: (b or 1, n), as in `AttentionInputs`.
         """
         by_distance = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
         if by_distance.shape != (*distance.shape, self.heads):
@@ -244,7 +249,7 @@ class RelativeBias(nn.Module):
         return Bias("relative", base, by_kinds(theta, RESET), cls)
 
 
-class Untied(nn.Module):
+class UntiedPositions(nn.Module):
     """TUPE's untied absolute positions: correlation of pU_Q and pU_K in each head, equal in all layers (3.1-3.3).
 
     LayerNorm is on p. With a reset, two more rows of the table, p_θ1 and p_θ2, give θ1 and θ2 as their correlations

@@ -29,14 +29,14 @@ AUTO_CLASSES = {
 _HERE = Path(__file__).parent
 
 
-def _public() -> dict[str, str]:
+def _public_names() -> dict[str, str]:
     """Return the module of this folder from which `__init__.py` imports each public name."""
     tree = ast.parse((_HERE / "__init__.py").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module]
     return {alias.asname or alias.name: str(node.module) for node in imports for alias in node.names}
 
 
-def _of_whatwhere(node: ast.AST) -> bool:
+def _imports_whatwhere(node: ast.AST) -> bool:
     """Tell if a statement imports from whatwhere."""
     modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
     if isinstance(node, ast.ImportFrom) and not node.level:
@@ -44,9 +44,9 @@ def _of_whatwhere(node: ast.AST) -> bool:
     return any(module.split(".")[0] == "whatwhere" for module in modules)
 
 
-def _rewritten(node: ast.Import | ast.ImportFrom) -> list[str]:
+def _relative_lines(node: ast.Import | ast.ImportFrom) -> list[str]:
     """Return the relative import lines that are equal to an import from whatwhere."""
-    public = _public()
+    public = _public_names()
     module = str(node.module) if isinstance(node, ast.ImportFrom) else ""
     if module in ("whatwhere", "whatwhere.encoder") and all(alias.name in public for alias in node.names):
         return [f"from .{public[alias.name]} import {ast.unparse(alias)}" for alias in node.names]
@@ -67,7 +67,9 @@ def relative_imports(text: str) -> str:
         ValueError: it imports anything else of whatwhere, or not on a line of its own.
     """
     lines = text.splitlines()
-    nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import | ast.ImportFrom) and _of_whatwhere(n)]
+    nodes = [
+        n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import | ast.ImportFrom) and _imports_whatwhere(n)
+    ]
     for node in sorted(nodes, key=lambda node: -node.lineno):  # from the last, so that line numbers stay
         first = node.lineno - 1
         last = node.end_lineno or node.lineno
@@ -81,11 +83,11 @@ def relative_imports(text: str) -> str:
             raise ValueError(
                 f"An import of whatwhere in a scheme must stand on a line of its own; got `{statement.rstrip()}`."
             )
-        lines[first:last] = [indent + line for line in _rewritten(node)]
+        lines[first:last] = [indent + line for line in _relative_lines(node)]
     return "\n".join(lines) + "\n"
 
 
-def _files(schemes: Iterable[str]) -> dict[str, str]:
+def _carried_files(schemes: Iterable[str]) -> dict[str, str]:
     """Return the text of every file to carry, by its name."""
     entry = _HERE / f"{ENTRY}.py"
     if entry.exists():  # this is a carried copy itself
@@ -108,7 +110,7 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
     Raises:
         ValueError: a scheme imports more of whatwhere than its encoder.
     """
-    files = _files(schemes)
+    files = _carried_files(schemes)
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (Path(folder) / name).write_text(text, encoding="utf-8")

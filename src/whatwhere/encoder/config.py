@@ -149,9 +149,9 @@ class EncoderConfig(PretrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         for key in kwargs:
             if key not in _HF_KEYS:
-                near = nearest(key, list(type(self).__dataclass_fields__))
-                near = near or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
-                raise ValueError(f"EncoderConfig has no field {key!r}.{near}")
+                hint = nearest(key, list(type(self).__dataclass_fields__))
+                hint = hint or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
+                raise ValueError(f"EncoderConfig has no field {key!r}.{hint}")
         super().__post_init__(**kwargs)
         self._check_types()
         if self.intermediate_size is None:
@@ -164,18 +164,18 @@ class EncoderConfig(PretrainedConfig):
 
     def _check_types(self) -> None:
         """Refuse a value of another type than its field: YAML and JSON may give a word for a number."""
-        for key, hint in EncoderConfig.__annotations__.items():
+        for key, annotation in EncoderConfig.__annotations__.items():
             value = getattr(self, key)
-            kinds = get_args(hint) or (hint,)
+            kinds = get_args(annotation) or (annotation,)
             if key == "model_type" or (value is None and NoneType in kinds):
                 continue
             if key == "alibi_slopes":
-                good = isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value)
+                is_valid = isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value)
                 kinds = ("a list of numbers",)
             else:
-                number_or_word = isinstance(value, (*kinds, int) if float in kinds else kinds)
-                good = number_or_word and (bool in kinds or not isinstance(value, bool))
-            if not good:
+                is_of_kind = isinstance(value, (*kinds, int) if float in kinds else kinds)
+                is_valid = is_of_kind and (bool in kinds or not isinstance(value, bool))
+            if not is_valid:
                 names = [_KINDS.get(kind, str(kind)) for kind in kinds if kind is not NoneType]
                 raise ValueError(f"{key} must be {' or '.join(names)}; got {value!r}.")
 
@@ -183,15 +183,15 @@ class EncoderConfig(PretrainedConfig):
         """Yield a sentence for each single field whose value is wrong."""
         for key, choices in CHOICES.items():
             if (value := getattr(self, key)) not in choices():
-                near = nearest(str(value), choices())
+                hint = nearest(str(value), choices())
                 if key in ("absolute", "relative", "rotation"):
-                    near += " Load a scheme of your own first: --scheme FILE; a saved model carries its own_scheme.py."
-                yield f"{key} must be one of {', '.join(choices())}; got {value!r}.{near}"
+                    hint += " Load a scheme of your own first: --scheme FILE; a saved model carries its own_scheme.py."
+                yield f"{key} must be one of {', '.join(choices())}; got {value!r}.{hint}"
         for key in _AT_LEAST_1:
             if (value := getattr(self, key)) is not None and value < 1:
                 yield f"{key} must be at least 1; got {value}."
-            if value is not None and value > (most := _MOST_LAYERS if key == "num_hidden_layers" else _MOST):
-                yield f"{key} must be at most {most:,}; got {str(value)[:20]}."
+            if value is not None and value > (limit := _MOST_LAYERS if key == "num_hidden_layers" else _MOST):
+                yield f"{key} must be at most {limit:,}; got {str(value)[:20]}."
         for key in _ABOVE_0:
             if not (value := getattr(self, key)) > 0:
                 yield f"{key} must be above 0; got {value}."

@@ -17,7 +17,7 @@ from .config import EncoderConfig
 from .model import Encoder, EncoderPreTrainedModel
 
 
-class Wanted(TypedDict, total=False):
+class OutputOptions(TypedDict, total=False):
     """Further inputs and outputs of a forward pass (`Encoder.forward`); every head also takes `return_dict` (False: a
     tuple)."""
 
@@ -46,19 +46,19 @@ class EncoderWithHead(EncoderPreTrainedModel):
         return self.encoder.inspecting(see)
 
     def _encode(
-        self, input_ids: Tensor | None, *inputs: Tensor | None, **wanted: Unpack[Wanted]
+        self, input_ids: Tensor | None, *inputs: Tensor | None, **options: Unpack[OutputOptions]
     ) -> tuple[Tensor, dict[str, Any]]:
         """Return the last hidden state, and the further outputs that every head returns."""
         names = ("attention_mask", "position_ids", "document_ids")
-        output = self.encoder(input_ids, **dict(zip(names, inputs, strict=True)), **wanted, return_dict=True)
+        output = self.encoder(input_ids, **dict(zip(names, inputs, strict=True)), **options, return_dict=True)
         return output.last_hidden_state, {"hidden_states": output.hidden_states, "attentions": output.attentions}
 
 
 def mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Compute the mean cross-entropy in nats, in at least float32, of logits (m, c) and class numbers (m,); 0 if m is
     0."""
-    wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return F.cross_entropy(wide, targets, reduction="sum") / max(targets.numel(), 1)
+    logits32 = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return F.cross_entropy(logits32, targets, reduction="sum") / max(targets.numel(), 1)
 
 
 class VocabularyTransform(nn.Module):
@@ -132,7 +132,7 @@ class EncoderForMaskedLM(EncoderWithHead):
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
         return_all_logits: bool = False,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[OutputOptions],
     ) -> MaskedLMOutput:
         """Predict masked tokens from the inputs of `Encoder.forward`.
 
@@ -142,7 +142,7 @@ class EncoderForMaskedLM(EncoderWithHead):
                 order.
             return_all_logits: with labels, return logits (b, n, V) nevertheless. Without labels they always are.
         """
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
         if labels is None:
             return MaskedLMOutput(logits=self.head(hidden), **rest)
         if labels.shape != hidden.shape[:2]:
@@ -178,7 +178,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[OutputOptions],
     ) -> SequenceClassifierOutput:
         """Predict `logits` (b, num_labels) of texts from the inputs of `Encoder.forward`.
 
@@ -187,11 +187,11 @@ class EncoderForSequenceClassification(EncoderWithHead):
                 for several labels at once. As in transformers, `config.problem_type` says which; if unset, one label
                 means regression, and whole numbers mean classes.
         """
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
-        first = hidden[:, 0]
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
+        cls_state = hidden[:, 0]
         if attention_mask is not None:  # padding may stand on either side
-            first = hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
-        logits = self.classifier(self.dropout(torch.tanh(self.pooler(first))))
+            cls_state = hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
+        logits = self.classifier(self.dropout(torch.tanh(self.pooler(cls_state))))
         loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
 
@@ -213,13 +213,13 @@ class EncoderForTokenClassification(EncoderWithHead):
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[OutputOptions],
     ) -> TokenClassifierOutput:
         """Predict `logits` (b, n, num_labels) of tokens from the inputs of `Encoder.forward`.
 
         labels: (b, n) classes, -100 for tokens without a label; with them the output has a `loss` in nats.
         """
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
         logits = self.classifier(self.dropout(hidden))
         chosen = None if labels is None else labels != -100
         loss = None if labels is None else mean_cross_entropy(logits[chosen], labels[chosen])
@@ -243,7 +243,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         document_ids: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        **wanted: Unpack[Wanted],
+        **options: Unpack[OutputOptions],
     ) -> QuestionAnsweringModelOutput:
         """Predict `start_logits` and `end_logits` (b, n) of the answer from the inputs of `Encoder.forward`.
 
@@ -252,7 +252,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         """
         if (start_positions is None) != (end_positions is None):
             raise ValueError("A loss needs both start_positions and end_positions; got one of them.")
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **wanted)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
         start, end = self.span(hidden).unbind(-1)
         return QuestionAnsweringModelOutput(
             loss=self.loss_function(start, end, start_positions, end_positions),

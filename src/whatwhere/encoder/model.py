@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 
-from .attention import Attention, Layout, Stacked, check_backend, rotation
-from .biases import Bias, RelativeBias, Untied, total
+from .attention import Attention, AttentionInputs, StackedLinear, check_backend, rotation
+from .biases import Bias, RelativeBias, UntiedPositions, total
 from .carry import CarriedModel
 from .config import EncoderConfig
 from .registry import BIASES
@@ -72,7 +72,7 @@ class FeedForward(nn.Module):
         self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
         widths = list(zip(config.stream_sizes, self.inner, strict=True))
         inputs = widths if self.separate else [(config.hidden_size, config.intermediate_size)]
-        self.up = nn.ModuleList(Stacked(d, (inner,) * (1 + self.gated), biased) for d, inner in inputs)
+        self.up = nn.ModuleList(StackedLinear(d, (inner,) * (1 + self.gated), biased) for d, inner in inputs)
         self.down = nn.ModuleList(nn.Linear(inner, d, bias=biased) for d, inner in widths)
 
     def _activate(self, x: Tensor, *up: Tensor) -> Tensor:
@@ -116,11 +116,11 @@ class NeoBertBlock(_Block):
         """Return the streams that the attention reads, each (b, n, d_stream): the normalised ones."""
         return self.attention_norm(streams)
 
-    def forward(self, streams: Streams, layout: Layout, backend: str) -> tuple[Streams, Tensor | None]:
+    def forward(self, streams: Streams, inputs: AttentionInputs, backend: str) -> tuple[Streams, Tensor | None]:
         """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
         has them."""
         normed = self.attention_norm(streams)
-        update, attn = self.attention(normed, layout, backend)
+        update, attn = self.attention(normed, inputs, backend)
         streams = self._add(normed if self.normalized_residual else streams, update)
         normed = self.feed_forward_norm(streams)
         return self._add(normed if self.normalized_residual else streams, self.feed_forward(normed)), attn
@@ -134,10 +134,10 @@ class BertBlock(_Block):
         """Return the streams that the attention reads, each (b, n, d_stream): the block's input unchanged."""
         return streams
 
-    def forward(self, streams: Streams, layout: Layout, backend: str) -> tuple[Streams, Tensor | None]:
+    def forward(self, streams: Streams, inputs: AttentionInputs, backend: str) -> tuple[Streams, Tensor | None]:
         """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
         has them."""
-        update, attn = self.attention(streams, layout, backend)
+        update, attn = self.attention(streams, inputs, backend)
         streams = self.attention_norm(self._add(streams, update))
         return self.feed_forward_norm(self._add(streams, self.feed_forward(streams))), attn
 
@@ -183,7 +183,7 @@ class EncoderPreTrainedModel(CarriedModel):
         super()._initialize_weights(module, is_custom_code)
 
 
-def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
+def _is_consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
     """Tell if tokens that see each other are as far apart in positions as in the row, so that 2n - 1
     distances suffice."""
     b, n = position_ids.shape
@@ -199,9 +199,9 @@ def _consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_i
     groups = groups.flatten()
     if not len(offset):
         return True
-    first = torch.zeros(int(groups.max()) + 1, dtype=offset.dtype, device=offset.device)
-    first[groups] = offset  # some member's offset: all must share it
-    return bool((first[groups] == offset).all())
+    offset_of_group = torch.zeros(int(groups.max()) + 1, dtype=offset.dtype, device=offset.device)
+    offset_of_group[groups] = offset  # some member's offset: all must share it
+    return bool((offset_of_group[groups] == offset).all())
 
 
 def _common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -228,14 +228,14 @@ class Encoder(EncoderPreTrainedModel):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         # BERT's block normalises the embedding and each output, NeoBERT's block only the last output.
-        before = config.block == "bert"
+        norms_embedding = config.block == "bert"
         self.word_embeddings = nn.Embedding(config.vocab_size, config.semantic_size)
         self.position_embeddings = PositionTable(config) if config.absolute != "none" else None
-        self.embedding_norm = StreamNorm(config) if before else None
-        self.untied = Untied(config) if config.untied != "none" else None
+        self.embedding_norm = StreamNorm(config) if norms_embedding else None
+        self.untied = UntiedPositions(config) if config.untied != "none" else None
         self.relative = RelativeBias(config) if config.relative_shared else None
         self.layers = nn.ModuleList(BLOCKS[config.block](config) for _ in range(config.num_hidden_layers))
-        self.norm = None if before else StreamNorm(config)
+        self.norm = None if norms_embedding else StreamNorm(config)
         self.dropout = nn.Dropout(config.dropout)
         self.post_init()
 
@@ -267,9 +267,9 @@ class Encoder(EncoderPreTrainedModel):
                 )
         return position_ids
 
-    def layout(
+    def attention_inputs(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None
-    ) -> Layout:
+    ) -> AttentionInputs:
         """Return the inputs that all layers share: special tokens, allowed pairs, distances, and all terms of positions
         alone.
 
@@ -287,7 +287,9 @@ class Encoder(EncoderPreTrainedModel):
         readable = not torch.compiler.is_compiling() and device.type != "meta"  # values may choose a faster computation
         if readable:
             special, cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (special, cls))
-        counted = position_ids is None and attention_mask is None and document_ids is None  # 0, 1, 2, ... in every row
+        is_counted = (
+            position_ids is None and attention_mask is None and document_ids is None
+        )  # 0, 1, 2, ... in every row
         position_ids = self._positions(input_ids, attention_mask, position_ids)
         allowed = None
         if attention_mask is not None and not (readable and device.type == "cpu" and bool(attention_mask.all())):
@@ -295,20 +297,24 @@ class Encoder(EncoderPreTrainedModel):
             tokens = tokens | ~tokens.any(-1, keepdim=True)  # in a row of padding alone all see all: backends agree
             allowed = tokens[:, None, None, :]
         if document_ids is not None:
-            same = document_ids[:, None, :, None] == document_ids[:, None, None, :]
+            same_document = document_ids[:, None, :, None] == document_ids[:, None, None, :]
             itself = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
-            allowed = (same if allowed is None else same & allowed) | itself
+            allowed = (same_document if allowed is None else same_document & allowed) | itself
         if config.attention_window is not None:
             place = torch.arange(n, device=device)
-            apart = (place[:, None] - place).abs()
-            texts = input_ids.shape[0]  # len() would be a constant of an exported graph
-            near = (apart <= config.attention_window).expand(texts, 1, n, n)
-            allowed = near if allowed is None else (allowed & near) | (apart == 0)  # no row without a key
+            gap = (place[:, None] - place).abs()
+            examples = input_ids.shape[0]  # len() would be a constant of an exported graph
+            in_window = (gap <= config.attention_window).expand(examples, 1, n, n)
+            allowed = in_window if allowed is None else (allowed & in_window) | (gap == 0)  # no row without a key
         distance = None
         positions = None
         biases: list[Bias] = []
         if config.relative != "none":
-            if counted or self.contiguous or (readable and _consecutive(position_ids, attention_mask, document_ids)):
+            if (
+                is_counted
+                or self.contiguous
+                or (readable and _is_consecutive(position_ids, attention_mask, document_ids))
+            ):
                 distance = torch.arange(1 - n, n, device=device)
             else:
                 distance = position_ids[:, None, :] - position_ids[:, :, None]
@@ -316,7 +322,7 @@ class Encoder(EncoderPreTrainedModel):
             distance = distance if places is None else places(distance, config)
         if self.untied is not None:
             rows = position_ids
-            if counted:
+            if is_counted:
                 rows = position_ids[:1]
             elif readable:
                 rows = _common_row(position_ids, attention_mask)
@@ -329,8 +335,10 @@ class Encoder(EncoderPreTrainedModel):
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, special, cls))
-        turn = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
-        return Layout(special, cls, position_ids, distance, allowed, turn, positions, tuple(biases), total(biases))
+        cos_sin = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
+        return AttentionInputs(
+            special, cls, position_ids, distance, allowed, cos_sin, positions, tuple(biases), total(biases)
+        )
 
     def embed(self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None) -> Streams:
         """Return the streams (b, n, d_stream) that enter the first block, from token ids and positions (b, n)."""
@@ -375,15 +383,15 @@ class Encoder(EncoderPreTrainedModel):
         if position_ids is not None and position_ids.shape in ((input_ids.shape[1],), (1, input_ids.shape[1])):
             position_ids = position_ids.expand(input_ids.shape)
         self._check(input_ids, attention_mask, position_ids, document_ids)
-        layout = self.layout(input_ids, attention_mask, position_ids, document_ids)
+        inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids)
         backend = "eager" if output_attentions else (self.config._attn_implementation or "sdpa")
         training = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
         check_backend(backend, input_ids.device, training, self.config.dropout if self.training else 0.0)
-        streams = self.embed(input_ids, layout.position_ids, inputs_embeds)
+        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds)
         hidden = [torch.cat(streams, dim=-1)] if output_hidden_states else None
         attentions = []
         for layer in self.layers:
-            streams, attn = layer(streams, layout, backend)
+            streams, attn = layer(streams, inputs, backend)
             if hidden is not None:
                 hidden.append(torch.cat(streams, dim=-1))
             attentions.append(attn)
@@ -415,16 +423,17 @@ class Encoder(EncoderPreTrainedModel):
                 "are. Give input_ids beside inputs_embeds."
             )
         ids = {config.cls_token_id, config.sep_token_id}
-        other = next(i for i in range(3) if i not in ids)
-        return inputs_embeds.new_full(inputs_embeds.shape[:2], other, dtype=torch.long)
+        regular_id = next(i for i in range(3) if i not in ids)
+        return inputs_embeds.new_full(inputs_embeds.shape[:2], regular_id, dtype=torch.long)
 
-    def _check(self, input_ids: Tensor, *others: Tensor | None) -> None:
+    def _check(self, input_ids: Tensor, *inputs: Tensor | None) -> None:
         if input_ids.dim() != 2:
             raise ValueError(f"input_ids must have shape (batch, tokens); got {tuple(input_ids.shape)}.")
-        for other in others:
-            if other is not None and other.shape != input_ids.shape:
+        for tensor in inputs:
+            if tensor is not None and tensor.shape != input_ids.shape:
                 raise ValueError(
-                    f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(other.shape)}."
+                    f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got "
+                    f"{tuple(tensor.shape)}."
                 )
         if not input_ids.shape[1]:
             raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
@@ -478,11 +487,11 @@ class Encoder(EncoderPreTrainedModel):
         attention goes on with those instead (in the eager path); None changes nothing. Blocks must not be compiled.
         """
         blocks = [layer for layer in self.layers if isinstance(layer, NeoBertBlock | BertBlock)]
-        before = [block.attention.inspect for block in blocks]
+        previous = [block.attention.inspect for block in blocks]
         for number, block in enumerate(blocks):
             block.attention.inspect = partial(see, number)
         try:
             yield
         finally:
-            for block, inspect in zip(blocks, before, strict=True):
+            for block, inspect in zip(blocks, previous, strict=True):
                 block.attention.inspect = inspect

@@ -73,9 +73,9 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         ValueError: unknown name, size or field, or a combination that `EncoderConfig` refuses.
     """
     if name not in PRESETS:
-        close = nearest(name, list(PRESETS))
-        known = f"All names: {', '.join(PRESETS)}"
-        raise ValueError(f"Unknown preset {str(name)[:60]!r}.{close} {known}. Load your own with --scheme FILE.")
+        hint = nearest(name, list(PRESETS))
+        all_names = f"All names: {', '.join(PRESETS)}"
+        raise ValueError(f"Unknown preset {str(name)[:60]!r}.{hint} {all_names}. Load your own with --scheme FILE.")
     if size not in SIZES:
         raise ValueError(f"Unknown size {str(size)[:60]!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
     values = {**PRESETS[name], **fields}
@@ -83,11 +83,11 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
     if block not in SIZES[size]:
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
-    two = values.pop("streams", 1) == 2
+    has_two_streams = values.pop("streams", 1) == 2
     d_pos = values.pop("d_pos", widths["position"])
     settings = {
         "preset": name,
-        "hidden_size": widths["model"] + (widths["position"] if two and block == "neobert" else 0),
+        "hidden_size": widths["model"] + (widths["position"] if has_two_streams and block == "neobert" else 0),
         "num_hidden_layers": widths["layers"],
         "num_attention_heads": widths["heads"],
         "max_position_embeddings": SIZES[size]["positions"],
@@ -96,7 +96,7 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         **values,
     }
     with suppress(TypeError, ZeroDivisionError):  # of values that EncoderConfig refuses
-        if two:
+        if has_two_streams:
             head = settings["hidden_size"] // settings["num_attention_heads"]
             settings.setdefault("position_size", head if d_pos == "head" else d_pos)
     return EncoderConfig(**settings)

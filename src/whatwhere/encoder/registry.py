@@ -31,17 +31,17 @@ def nearest(name: str, names: tuple[str, ...] | list[str]) -> str:
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
-def _new(name: str, known: dict[str, Any], kind: str) -> None:
+def _check_name(name: str, registered: dict[str, Any], kind: str) -> None:
     if name == "none" or not name:
         raise ValueError(f"A {kind} cannot be named {name!r}. Choose another name.")
-    if name in known:
-        taken = ", ".join(known)
-        raise ValueError(f"A {kind} named {name!r} is registered already. Choose another name; taken: {taken}.")
+    if name in registered:
+        names = ", ".join(registered)
+        raise ValueError(f"A {kind} named {name!r} is registered already. Choose another name; taken: {names}.")
 
 
-def _decorator(name: str, known: dict[str, Any], kind: str) -> Callable[[_Part], _Part]:
-    _new(name, known, kind)
-    return lambda part: known.setdefault(name, part)
+def _decorator(name: str, registered: dict[str, Any], kind: str) -> Callable[[_Part], _Part]:
+    _check_name(name, registered, kind)
+    return lambda part: registered.setdefault(name, part)
 
 
 def register_table(name: str) -> Callable[[_Part], _Part]:
@@ -88,7 +88,7 @@ def register_preset(name: str, base: str | None, source: str, **fields: Any) -> 
     Raises:
         ValueError: the name is taken, it is its own base, or the base is not registered (so no circle can arise).
     """
-    _new(name, PRESETS, "preset")
+    _check_name(name, PRESETS, "preset")
     if base == name:
         raise ValueError(f"Preset {name!r} is derived from itself. Give it another base, or None.")
     if base is not None and base not in PRESETS:
@@ -135,22 +135,22 @@ def load_scheme(path: str | Path) -> Path:
         if _loaded[path][0] != text:
             raise ValueError(f"{path} has changed since it was loaded. Start the program again.")
         return path
-    known: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES]
-    before = [dict(names) for names in known]
+    registries: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES]
+    snapshots = [dict(names) for names in registries]
     # Loaded as a module of this folder, so that the copy in a saved model (`from .registry import ...`) runs too.
     spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     try:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
     except Exception as error:
-        for names, old in zip(known, before, strict=True):
+        for names, old in zip(registries, snapshots, strict=True):
             names.clear()  # nothing half-registered stays
             names.update(old)
         if isinstance(error, ValueError):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
-    parts = list(zip(known, before, strict=True))[:3]
+    parts = list(zip(registries, snapshots, strict=True))[:3]
     _loaded[path] = (text, {name for names, old in parts for name in names.keys() - old})
     return path
 

@@ -52,8 +52,8 @@ def read_array(path: Path) -> Tensor:
         ValueError: no such file, objects or words in it, not two dimensions, or NaN or infinity.
     """
     if path.suffix != ".npy" or not path.is_file():
-        way_out = "Give a .npy file of shape (positions, width), or the folder of a model."
-        raise ValueError(f"No position table at {path}. {way_out}")
+        hint = "Give a .npy file of shape (positions, width), or the folder of a model."
+        raise ValueError(f"No position table at {path}. {hint}")
     try:
         with np.errstate(over="raise"):
             array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -95,9 +95,9 @@ def starting_table(source: str, rows: int, width: int) -> Tensor:
             f"The table {source} is {table.shape[1]} wide, but {width} is needed. "
             f"Set table_width={table.shape[1]}, which adds a learned map, or give another table."
         )
-    if (given := len(table)) < rows:
-        way_out = f"Set max_position_embeddings={given}."
-        raise ValueError(f"The table {source} has {given} rows for {rows} positions. {way_out}")
+    if (table_rows := len(table)) < rows:
+        hint = f"Set max_position_embeddings={table_rows}."
+        raise ValueError(f"The table {source} has {table_rows} rows for {rows} positions. {hint}")
     return table[:rows]
 
 
@@ -105,7 +105,7 @@ HALF_TURN_SIZE = 0.1  # of the two waves of a half turn, as in the authors' code
 
 
 def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
-    """Factor of a table that is not trained: as configured, or to the spread that a learned table starts with."""
+    """Return the factor of an untrained table: as configured, or to the spread that a learned table starts with."""
     if config.table_scale is not None:
         return config.table_scale
     assert config.position_initializer_range is not None
@@ -115,7 +115,7 @@ def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
 
 @register_table("learned")
 class LearnedTable(nn.Module):
-    """A free row per position (BERT; DSTG section 3.1); `table_start` says where it begins (LOWDIM section 5).
+    """Table with a free row for each position (BERT; DSTG section 3.1), which starts as `table_start` says (LOWDIM 5).
 
     "random" draws it as the word embeddings are drawn, "half-turn" puts `half_turn` into two columns, "sinusoidal"
     takes `sinusoid`, "zeros" nothing; a .npy file or a model folder gives its own rows (`starting_table`).
@@ -126,6 +126,7 @@ class LearnedTable(nn.Module):
         self.weight = nn.Parameter(torch.empty(rows, width))
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set the initial values as the configuration says."""
         rows, width = self.weight.shape
         assert config.position_initializer_range is not None
         if config.table_start == "random":
@@ -142,12 +143,13 @@ class LearnedTable(nn.Module):
             init.copy_(self.weight, starting_table(config.table_start, rows, width))
 
     def forward(self) -> Tensor:
+        """Return the table, (rows, width)."""
         return self.weight
 
 
 @register_table("sinusoidal")
 class SinusoidalTable(nn.Module):
-    """Fixed sines and cosines (Vaswani et al. 2017), scaled to the spread that a learned table starts with."""
+    """Table of fixed sines and cosines (Vaswani et al. 2017), scaled to the spread that a learned table starts with."""
 
     scale: Tensor
 
@@ -158,16 +160,18 @@ class SinusoidalTable(nn.Module):
         self.register_buffer("scale", torch.ones(()))
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set the initial values as the configuration says."""
         init.constant_(self.scale, _fixed_scale(config, sinusoid(self.rows, self.width, torch.float64)))
 
     def forward(self) -> Tensor:
-        wide = torch.promote_types(self.scale.dtype, torch.float32)
-        return (sinusoid(self.rows, self.width, wide, self.scale.device) * self.scale).to(self.scale.dtype)
+        """Return the table, (rows, width)."""
+        dtype = torch.promote_types(self.scale.dtype, torch.float32)
+        return (sinusoid(self.rows, self.width, dtype, self.scale.device) * self.scale).to(self.scale.dtype)
 
 
 @register_table("low_rank")
 class LowRankTable(nn.Module):
-    """P = A·Bᵀ with A (rows, r), B (width, r): r(rows + width) parameters (GEOM remark 8)."""
+    """Table P = A·Bᵀ with A (rows, r), B (width, r): r(rows + width) parameters (GEOM remark 8)."""
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
         super().__init__()
@@ -176,18 +180,20 @@ class LowRankTable(nn.Module):
         self.B = nn.Parameter(torch.empty(width, config.table_rank))
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set the initial values as the configuration says."""
         assert config.position_initializer_range is not None
         std = (config.position_initializer_range / math.sqrt(self.A.shape[1])) ** 0.5  # P spreads as a learned table
         init.normal_(self.A, std=std)
         init.normal_(self.B, std=std)
 
     def forward(self) -> Tensor:
+        """Return the table, (rows, width)."""
         return self.A @ self.B.t()
 
 
 @register_table("fourier")
 class FourierTable(nn.Module):
-    """Pairs a·sin(ω·i + φ), a·cos(ω·i + φ) with learned ω, φ and a, at first the sinusoidal table (LOWDIM 5)."""
+    """Table of pairs a·sin(ω·i + φ), a·cos(ω·i + φ) with learned ω, φ and a, first the sinusoidal table (LOWDIM 5)."""
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
         super().__init__()
@@ -197,6 +203,7 @@ class FourierTable(nn.Module):
         self.log_frequency, self.phase, self.amplitude = (nn.Parameter(torch.empty((width + 1) // 2)) for _ in range(3))
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set the initial values as the configuration says."""
         init.copy_(self.log_frequency, frequencies(self.width, torch.float64).log())
         init.zeros_(self.phase)
         init.constant_(self.amplitude, _fixed_scale(config, sinusoid(self.rows, self.width, torch.float64)))
@@ -207,6 +214,7 @@ class FourierTable(nn.Module):
         return self.log_frequency.to(torch.promote_types(self.log_frequency.dtype, torch.float32)).exp()
 
     def forward(self) -> Tensor:
+        """Return the table, (rows, width)."""
         frequency = self.frequency
         positions = torch.arange(self.rows, device=frequency.device, dtype=frequency.dtype)
         angles = positions[:, None] * frequency + self.phase.to(frequency.dtype)
@@ -216,7 +224,7 @@ class FourierTable(nn.Module):
 
 @register_table("mds")
 class FileTable(nn.Module):
-    """A fixed table from a file, for example multidimensional scaling of a corpus (GEOM algorithm 1).
+    """Fixed table from a file, for example multidimensional scaling of a corpus (GEOM algorithm 1).
 
     Row i is model position i; files written for a model have a zero row 0 for [CLS]. The rows become part of the
     weights, so that a saved model does not need the file.
@@ -229,27 +237,30 @@ class FileTable(nn.Module):
         self.register_buffer("weight", torch.empty(rows, width))
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set the initial values as the configuration says."""
         if not getattr(self.weight, "_is_hf_initialized", False):
             assert config.table_file is not None
             table = starting_table(config.table_file, *self.weight.shape)
             init.copy_(self.weight, _fixed_scale(config, table) * table)
 
     def forward(self) -> Tensor:
+        """Return the table, (rows, width)."""
         return self.weight
 
 
 class WidthMap(nn.Linear):
-    """The learned map from a table's own width to the one that is needed; it keeps the spread of the table."""
+    """Learned map from the width of a table to the width that the model needs; it keeps the spread of the table."""
 
     def __init__(self, width: int, needed: int) -> None:
         super().__init__(width, needed, bias=False)
 
     def initialize(self, config: EncoderConfig) -> None:
+        """Set the initial values as the configuration says."""
         init.normal_(self.weight, std=self.in_features**-0.5)
 
 
 class PositionTable(nn.Module):
-    """The configured table, and a learned map to the width that is needed where its own is another (LOWDIM 5)."""
+    """Configured table, with a learned map where its width is not the model's (LOWDIM 5)."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -257,8 +268,8 @@ class PositionTable(nn.Module):
         self.name = config.absolute
         self.shape = (config.max_position_embeddings, width)
         self.table = TABLES[config.absolute](config, *self.shape)
-        mapped = config.table_width is not None and config.table_width != config.position_width
-        self.map = WidthMap(width, config.position_width) if mapped else None
+        needs_map = config.table_width is not None and config.table_width != config.position_width
+        self.map = WidthMap(width, config.position_width) if needs_map else None
 
     def forward(self) -> Tensor:
         """Return the table that the model uses: (max_position_embeddings, position_width)."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from ..encoder.attention import Stacked
+from ..encoder.attention import StackedLinear
 from ..models.tensors import whole
 from .sharding import own_rows
 from .training_keys import LoopConfig
@@ -172,6 +172,6 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
     adamw = torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)
     if hidden is None:
         return [adamw]
-    stacked = {id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, Stacked)}
+    stacked = {id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, StackedLinear)}
     hidden["rows"] = [stacked.get(id(p), [len(p)]) for p in hidden["params"]]
     return [adamw, Muon([hidden], scale=config.muon_scale)]
