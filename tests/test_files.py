@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 import whatwhere
-from whatwhere.run.files import in_words, new_file, new_folder, write_array, write_arrays, write_json, write_text
+from whatwhere.run.files import (
+    describe_os_error,
+    new_file,
+    new_folder,
+    write_array,
+    write_arrays,
+    write_json,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -108,7 +116,7 @@ def test_errors_of_the_system_are_said_in_words_without_temporary_names(tmp_path
     def said(write) -> str:
         with pytest.raises(OSError) as caught:
             write()
-        return in_words(caught.value).removeprefix(str(tmp_path))
+        return describe_os_error(caught.value).removeprefix(str(tmp_path))
 
     assert said(lambda: write_text(tmp_path / "file/x.html", "")) == (
         "/file is a file, where a folder is needed. Choose another place."
@@ -125,4 +133,4 @@ def test_errors_of_the_system_are_said_in_words_without_temporary_names(tmp_path
 
     monkeypatch.setattr(os, "fsync", full)
     assert said(lambda: write_text(tmp_path / "x", "four")).startswith("No room is left on the disk for a file.")
-    assert in_words(OSError("Cannot write x: full.")) == "Cannot write x: full."
+    assert describe_os_error(OSError("Cannot write x: full.")) == "Cannot write x: full."

@@ -118,7 +118,7 @@ def test_what_unpacks_to_far_more_than_it_is_is_refused(tmp_path, monkeypatch, k
             parquet(pq.read_table(io.BytesIO(records())).take([0] * 10**5)),
             read_records,
         ),
-        arrays=("a.npz", None, lambda path: files.arrays_of(path).__enter__()),
+        arrays=("a.npz", None, lambda path: files.open_arrays(path).__enter__()),
         counts=("c.npz", None, Counts.load),
     ),
 )

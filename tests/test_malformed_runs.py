@@ -24,7 +24,7 @@ from whatwhere.evaluation.mteb import MtebConfig
 from whatwhere.evaluation.squad import SquadConfig
 from whatwhere.length.benchmark import LengthConfig
 from whatwhere.report import page_of
-from whatwhere.run.files import in_words
+from whatwhere.run.files import describe_os_error
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.status import run_status
 from whatwhere.study.settings import GeometryConfig, StudyConfig
@@ -84,7 +84,7 @@ def test_every_key_of_every_configuration_with_strange_values(kind):
             except ValueError as error:
                 line_of(error)
             except OSError as error:  # a name that no file can have
-                assert "x" * 100 in in_words(error)
+                assert "x" * 100 in describe_os_error(error)
 
 
 @pytest.mark.parametrize(

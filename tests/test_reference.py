@@ -19,7 +19,7 @@ from whatwhere.analysis.position_tables import load_tables
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.tokenizer import train_tokenizer
 from whatwhere.models.open import open_model
-from whatwhere.run import shipped
+from whatwhere.run import reference as reference_model
 from whatwhere.run.folder import MANIFEST, verify
 from whatwhere.study.corpora import GeometryConfig, run_geometry
 from whatwhere.training.finetune import FinetuneConfig, finetune
@@ -140,7 +140,7 @@ def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkey
 
 
 def test_without_the_package_data_every_verb_says_so_in_one_line(run, monkeypatch, tmp_path):
-    monkeypatch.setattr(shipped, "_FOLDER", tmp_path / "none")
+    monkeypatch.setattr(reference_model, "_FOLDER", tmp_path / "none")
     data = ("--data", "a.tsv", "--dev", "b.tsv", "--out", tmp_path / "tuned")
     for words in (
         ("attention", "reference"),

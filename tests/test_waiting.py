@@ -21,8 +21,8 @@ from whatwhere.run.waiting import (
 
 
 def test_cores_of_others_are_what_is_neither_idle_nor_ours():
-    begin = CoreTimes(clock=10.0, idle=100.0, own=3.0, cores=4)
-    end = CoreTimes(clock=12.0, idle=105.0, own=4.5, cores=4)
+    begin = CoreTimes(clock=10.0, idle=100.0, process=3.0, cores=4)
+    end = CoreTimes(clock=12.0, idle=105.0, process=4.5, cores=4)
     # 8 seconds of four cores: 5 idle, 1.5 ours, 1.5 of others in 2 seconds.
     assert cores_used_by_others(begin, end) == pytest.approx(0.75)
     assert cores_used_by_others(begin, CoreTimes(12.0, 108.02, 3.0, 4)) == 0.0  # the system counts in 10 ms
@@ -33,7 +33,7 @@ def test_times_of_this_machine_are_read():
     begin = core_times()
     sum(range(10**6))
     end = core_times()
-    assert end.own > begin.own and end.clock > begin.clock and end.idle >= begin.idle
+    assert end.process > begin.process and end.clock > begin.clock and end.idle >= begin.idle
     assert 0.0 <= cores_used_by_others(begin, end) <= end.cores
 
 
@@ -133,7 +133,7 @@ with ProcessPoolExecutor(1, get_context("spawn")) as pool:
 """
 OUR_WORKERS = """
 from whatwhere.run.workers import Workers
-from whatwhere.run.shipped import reference
+from whatwhere.run.reference import reference
 from whatwhere.run.jobs import Job, run_jobs
 found = [result for _, result in run_jobs([Job("a", begun_with, ()), Job("b", begun_with, ())], 2, False, fresh=False)]
 with Workers(Path(reference()) / "tokenizer.json", 2) as pool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .models.predict import predict
     from .models.sentence import write_sentence_transformer
     from .report.notebook import dataframe, figures, plot
-    from .run.shipped import reference
+    from .run.reference import reference
 
 __all__ = [
     "Encoder",
@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
     if name == "write_sentence_transformer":
         return getattr(import_module(".models.sentence", __name__), name)
     if name == "reference":
-        return import_module(".run.shipped", __name__).reference
+        return import_module(".run.reference", __name__).reference
     if name in __all__:
         encoder = import_module(".encoder", __name__)
         import_module(".models.tables", __name__)  # so that a new model's table may start from another model's

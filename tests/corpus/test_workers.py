@@ -65,7 +65,7 @@ def test_workers_start_only_where_much_is_left(tokenizer, tmp_path, read, share,
     tokenizer.save_pretrained(tmp_path)
     with workers.Workers(tmp_path / "tokenizer.json", 4) as pool:
         assert pool.children == 3
-        assert pool.worth_it(read, share) is worth
+        assert pool.needs_workers(read, share) is worth
 
 
 def test_a_worker_that_runs_an_unguarded_script_again_starts_no_workers(
@@ -154,7 +154,7 @@ def test_a_signal_to_a_command_and_its_workers_is_one_line_and_leaves_none(numbe
 
 def test_a_signal_while_a_process_starts_waits_until_it_has(monkeypatch):
     # Raised between the start of a worker and what it is told, it left one that said EOFError.
-    monkeypatch.setattr(stop, "_asked", None)
+    monkeypatch.setattr(stop, "_stop_signal", None)
     done, ended = [], Event()
     Thread(target=ended.wait, daemon=True).start()  # the system may give it the signal that this thread blocks
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # of jobs in the background it is ignored

@@ -210,7 +210,7 @@ def evaluated(corpus, tmp_path_factory):
     words = ["evaluate", "length", "reference", "--to", "160", "--corpus", str(corpus), "--document", "blank-line"]
     words += ["--documents", "10", "--methods", "cyclic", "--adapt", "none,table", "--steps", "10", "--out", str(out)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "at_once", lambda: 1)  # in this process, which has imported everything
+        patch.setattr(evaluate, "parallel_jobs", lambda: 1)  # in this process, which has imported everything
         return words, out, whatwhere(*words)
 
 
@@ -264,7 +264,7 @@ def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
 
 
 def test_points_of_a_longer_corpus_are_a_way_as_others(evaluated, corpus, tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     np.save(tmp_path / "points.npy", np.random.default_rng(0).normal(size=(170, 5)))
     words = [*evaluated[0][:-8], "--methods", "mds", "--points", str(tmp_path / "points.npy"), "--steps", "10"]
     done = whatwhere(*words, "--out", str(tmp_path / "o"))

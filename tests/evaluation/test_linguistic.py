@@ -92,7 +92,7 @@ def config(data, **more):
 
 
 def test_probes_read_each_stream_and_beat_their_controls(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "out"
     done = run_evaluation(LINGUISTIC, config(data, untrained=True, layers="all", code=True), out, progress=False)
     assert (done["done"], done["left"]) == (4, 0)
@@ -120,7 +120,7 @@ def test_probes_read_each_stream_and_beat_their_controls(data, tmp_path, monkeyp
 
 
 def test_the_verb_takes_what_is_there_and_goes_on(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     words = ["evaluate", "linguistic", "reference", "--data", str(data), "--limit", "40", "--seeds", "2"]
     words += ["--out", str(tmp_path / "o")]
     done = whatwhere(*words, "--tasks", "length,blimp")

@@ -154,7 +154,7 @@ def run(data, tmp_path_factory):
     """One run of four kinds of tasks, and what it printed."""
     out = tmp_path_factory.mktemp("runs") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "at_once", lambda: 1)
+        patch.setattr(evaluate, "parallel_jobs", lambda: 1)
         found = run_evaluation(MTEB, config(data), out, progress=False)
     return out, evaluation_text(MTEB, found)
 
@@ -212,7 +212,7 @@ def test_results_are_in_mtebs_own_format(run):
 
 
 def test_what_is_finished_stays_and_poolings_models_and_simcse_are_added(data, run, bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     monkeypatch.setattr("whatwhere.training.contrastive.LENGTH", 8)
     put(tmp_path / "text.txt", sentences(60))
     kept = run[0] / "runs/reference/STSBenchmark-local/mean.json"

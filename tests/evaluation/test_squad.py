@@ -230,7 +230,7 @@ def best_of(out, task):
 
 
 def test_the_verb_keeps_answers_and_what_is_finished(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "o"
     words = ["evaluate", "squad", "reference", "--data", str(folder), "--train-on-dev", "0.6", "--seeds", "1"]
     words += ["--rates", "3e-5"]

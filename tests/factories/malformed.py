@@ -17,7 +17,7 @@ import zstandard
 from whatwhere.corpus.windows import Windows
 from whatwhere.evaluation import squad
 from whatwhere.records.record import FORMAT, Record
-from whatwhere.run.files import in_words
+from whatwhere.run.files import describe_os_error
 
 LONG = "9" * 5000  # digits: more than Python makes a number of
 DEEP = "[" * 100_000
@@ -29,7 +29,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 def line_of(error: ValueError | OSError) -> str:
     """What the command line says of an error, which must be one line of a length that can be read."""
-    line = in_words(error) if isinstance(error, OSError) else str(error)
+    line = describe_os_error(error) if isinstance(error, OSError) else str(error)
     assert "\n" not in line and len(line) < 1500, line[:3000]
     return line
 

@@ -50,7 +50,7 @@ def config(data, **more):
 
 
 def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     done = []
     counted = replace(GLUE, work=lambda *given: done.append(given[1]) or fine_tune(*given))
     out = tmp_path / "out"
@@ -78,7 +78,7 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
 
 
 def test_rows_that_are_cut_and_grids_that_are_not_whole_are_said(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     settings = config(data, tasks=["rte"], rates=[1e-4, 1e-3], length=8)
     notes = run_evaluation(GLUE, settings, tmp_path / "out", progress=False)["notes"]
     assert notes[1].startswith("Training rows that are cut after 8 tokens") and len(notes) == 2
@@ -108,7 +108,7 @@ def begin_or_fail(out, piece, show):
 
 def test_what_a_stopped_piece_had_begun_is_removed(data, tmp_path, monkeypatch, processes):
     # A process that is told to stop ends where it is: `evaluate length` left copies of whole models below runs/.
-    monkeypatch.setattr(evaluate, "at_once", lambda: 2)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 2)
     with pytest.raises(ValueError, match="^one line.$"):
         run_evaluation(replace(GLUE, work=begin_or_fail), config(data, seeds=2), tmp_path / "out", progress=False)
     assert sorted(path.name for path in (tmp_path / "out").rglob("*") if path.name != "sst-2") == [
@@ -118,7 +118,7 @@ def test_what_a_stopped_piece_had_begun_is_removed(data, tmp_path, monkeypatch, 
 
 def test_a_finished_evaluation_whose_extension_was_stopped_goes_on(data, tmp_path, monkeypatch):
     # The settings of the second call differed from the hash that the first had left, and a third was refused.
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     run_evaluation(GLUE, config(data), tmp_path / "out", progress=False)
     fails = replace(GLUE, work=lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
@@ -128,7 +128,7 @@ def test_a_finished_evaluation_whose_extension_was_stopped_goes_on(data, tmp_pat
 
 def test_a_damaged_figure_is_not_taken_over_and_one_that_is_gone_is_measured_again(data, tmp_path, monkeypatch):
     # A changed byte of a finished piece gave other records, and new hashes said that all was well.
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "out"
     run_evaluation(GLUE, config(data), out, progress=False)
     records = read_records(out / "records.parquet")
@@ -145,7 +145,7 @@ def test_a_damaged_figure_is_not_taken_over_and_one_that_is_gone_is_measured_aga
 
 def test_another_model_at_the_same_place_is_refused(data, tmp_path, monkeypatch):
     # It got the numbers of the one that was there before, and the page its configuration.
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     place = tmp_path / "m"
     shutil.copytree(ww.reference(), place)
     (place / "manifest.jsonl").unlink()  # a folder of anybody's, whose files nobody compares
@@ -158,7 +158,7 @@ def test_another_model_at_the_same_place_is_refused(data, tmp_path, monkeypatch)
 
 
 def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "out"
     found = run_evaluation(GLUE, config(data, seeds=4, length=64, minutes=1e-9), out, progress=False)
     assert (found["done"], found["left"]) == (0, 4)
@@ -169,7 +169,7 @@ def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch)
 
 
 def test_checkpoints_of_a_training_are_fine_tuned_too(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     model = tmp_path / "mine"
     shutil.copytree(ww.reference(), model)
     (model / "checkpoints/step-30").mkdir(parents=True)
@@ -323,7 +323,7 @@ def test_two_models_whose_files_would_have_one_name_are_refused(tmp_path, monkey
 
 
 def test_all_families_share_a_budget_and_what_lacks_is_named(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluate, "at_once", lambda: 1)
+    monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     monkeypatch.setitem(GLUE.brief, "seeds", 1)
     monkeypatch.setitem(GLUE.brief, "rates", [1e-4])
     for key, value in {"to": 140, "methods": ["cyclic"], "document": "blank-line"}.items():

@@ -11,7 +11,7 @@ import torch
 from fork_server import LONGEST
 from rich.progress import Progress
 
-from whatwhere.run.jobs import Job, run_jobs, show_progress, threads
+from whatwhere.run.jobs import Job, run_jobs, show_progress, threads_of_jobs
 
 
 def square(value, show):
@@ -57,7 +57,7 @@ def die(show):
     ],
 )
 def test_the_last_jobs_share_the_cores_that_would_idle(jobs, most, plan):
-    assert threads(jobs, most) == plan
+    assert threads_of_jobs(jobs, most) == plan
 
 
 @pytest.mark.parametrize(("fresh", "most"), [(True, 4), (False, 2)])
@@ -68,7 +68,7 @@ def test_short_jobs_may_share_processes(processes, fresh, most):
 
 
 def test_results_come_from_processes_with_the_planned_threads(processes, capsys):
-    jobs = [Job(str(i), square, (i,), each) for i, each in enumerate(threads(3, 2))]
+    jobs = [Job(str(i), square, (i,), each) for i, each in enumerate(threads_of_jobs(3, 2))]
     found = {job.args[0]: result for job, result in run_jobs(jobs, 2, progress=True)}
     assert [found[i][:2] for i in range(3)] == [(0, 1), (1, 1), (4, 2)]
     assert os.getpid() not in {pid for _, _, pid in found.values()}

@@ -179,7 +179,7 @@ def bert_like(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give a transformers folder.")
-    config: dict[str, Any] = read_object(folder / "config.json", way_out="Use a complete copy of the model.")
+    config: dict[str, Any] = read_object(folder / "config.json", hint="Use a complete copy of the model.")
     if (kind := config.get("model_type")) not in BERT_LIKE:
         raise ValueError(f"{folder} is of type {kind!r}. Read here are {', '.join(BERT_LIKE)}, and models of ours.")
     words = config.get("embedding_size", config.get("hidden_size"))

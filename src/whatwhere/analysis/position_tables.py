@@ -33,7 +33,7 @@ from ..records.metric import CHANGE, NOT_NEGATIVE, SHARE, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
 from ..run.files import Arrays, read_yaml
-from ..run.shipped import model_source
+from ..run.reference import model_source
 from ..training.optimizers import table_walk
 from ..training.pretrain import CONFIG
 from ..training.training_keys import LoopConfig

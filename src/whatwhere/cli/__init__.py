@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import Any
 
-from ..run.signals import Stopped, asked, listening
+from ..run.signals import Stopped, listening, stop_signal
 from ..run.waiting import core_times, cores_used_by_others, set_wait_policy
 
 
@@ -25,7 +25,7 @@ def _run() -> int:
     begin = core_times()
     import typer
 
-    from ..run.files import in_words
+    from ..run.files import describe_os_error
     from ..version import VERSION
     from .verbs import app
 
@@ -47,11 +47,11 @@ def _run() -> int:
     except (Stopped, typer.Abort) as error:
         return _stopped(str(error))
     except (ValueError, OSError) as error:
-        if asked() is not None:  # what it hit on its way out
+        if stop_signal() is not None:  # what it hit on its way out
             return _stopped("")
         if os.environ.get("WHATWHERE_DEBUG"):
             raise
-        line = in_words(error) if isinstance(error, OSError) else str(error)
+        line = describe_os_error(error) if isinstance(error, OSError) else str(error)
     except RuntimeError as error:
         if "by peer" not in str(error) or int(os.environ.get("WORLD_SIZE", "1")) == 1:
             raise
@@ -84,4 +84,4 @@ def _stopped(where: str) -> int:
     """Print how to resume, and return the exit status of the signal that came."""
     stopped = f"stopped {where}" if where else "stopped"
     print(f"\nwhatwhere: {stopped}. The same command goes on from what is finished.", file=sys.stderr)
-    return 128 + (asked() or signal.SIGINT)
+    return 128 + (stop_signal() or signal.SIGINT)

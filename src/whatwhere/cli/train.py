@@ -47,7 +47,7 @@ def _finished(out: Path) -> str:
     """Return the sentence on a training that an earlier call has finished, "" for any other."""
     from ..run.status import finished
 
-    return " It was finished before; nothing was trained." if finished(out) else ""
+    return " It was finished before; nothing was trained." if is_finished(out) else ""
 
 
 def _ask(model: Path, scheme: str | None) -> str:

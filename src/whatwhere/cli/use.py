@@ -48,7 +48,7 @@ def predict(
         out: Vectors: .npy file, a row a text.
     """
     from ..models.predict import opened
-    from ..run.progress import bars
+    from ..run.progress import make_bars
     from ..training.settings import use_scheme
 
     use_scheme(scheme)
@@ -57,7 +57,7 @@ def predict(
     if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
         wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
         raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")
-    with bars(disable=as_json or len(texts) < 100) as bar:
+    with make_bars(disable=as_json or len(texts) < 100) as bar:
         task = bar.add_task("predict", total=None, word="")
         found = predictor(
             texts,

@@ -330,7 +330,7 @@ def _build(
                     run.remove(*files_of(job.name))
                 yield job, parts, digest
 
-        for description, hashes in pool.each(write_shard, unfinished(), lambda: (read, source.share_read())):
+        for description, hashes in pool.map(write_shard, unfinished(), lambda: (read, source.share_read())):
             _keep_shard(run, description, hashes)
             take(description)
     return [done[number] for number in sorted(done)]

@@ -129,7 +129,7 @@ def count_source(
         tokenizer.backend_tokenizer.save(str(file))
         alone = phrases or (workers is None and world > 1)
         with Workers(file, 1 if alone else workers) as pool:
-            for matrix, counted, characters in pool.each(count_texts, shards(), lambda: (read, source.share_read())):
+            for matrix, counted, characters in pool.map(count_texts, shards(), lambda: (read, source.share_read())):
                 tally.add_counts(matrix)
                 documents += counted
                 done += characters

@@ -120,22 +120,22 @@ class _HubFile(Source):
         return self._whole._texts(self._rows, self.name)
 
 
-def hub_rows(name: str, config: str | None, split: str, way_out: str) -> Any:
+def hub_rows(name: str, config: str | None, split: str, hint: str) -> Any:
     """Fetch the rows of a split of a Hub data set, which `datasets` caches; each row maps columns to values.
 
     Args:
-        way_out: advice that ends an error message.
+        hint: advice that ends an error message.
 
     Raises:
         ValueError: the data set cannot be fetched.
     """
     import datasets  # takes a second, so only for the Hub
 
-    with _fetching(", ".join(filter(None, (name, config))), way_out):
+    with _fetching(", ".join(filter(None, (name, config))), hint):
         return datasets.load_dataset(name, config, split=split)
 
 
-def hub_configs(name: str, way_out: str) -> Sequence[str]:
+def hub_configs(name: str, hint: str) -> Sequence[str]:
     """Fetch the names of the configurations of a Hub data set.
 
     Raises:
@@ -143,13 +143,13 @@ def hub_configs(name: str, way_out: str) -> Sequence[str]:
     """
     import datasets
 
-    with _fetching(name, way_out):
+    with _fetching(name, hint):
         return datasets.get_dataset_config_names(name)
 
 
 @contextmanager
-def _fetching(what: str, way_out: str) -> Iterator[None]:
+def _fetching(what: str, hint: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # network and Hub raise classes of half a dozen libraries
-        raise ValueError(f"{what} cannot be fetched ({first_line(error)[:160]}). {way_out}") from None
+        raise ValueError(f"{what} cannot be fetched ({first_line(error)[:160]}). {hint}") from None

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from ..run.files import bomb, page_bytes
+from ..run.files import page_bytes, unpacking_problem
 from .source import KINDS, PART_CHARACTERS, Source, cut_point, first_line, split_long, valid_unicode
 
 DOCUMENT_RULES = ("auto", "file", "blank-line", "heading", "line")
@@ -151,7 +151,7 @@ def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
 
 
 def _check_size(path: Path, unpacked: int, packed: int) -> None:
-    if why := bomb(unpacked, packed):
+    if why := unpacking_problem(unpacked, packed):
         raise ValueError(f"{path} {why}. No text does; unpack it by hand if it is meant.")
 
 

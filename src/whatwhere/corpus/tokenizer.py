@@ -16,9 +16,9 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from ..run.errors import shortly
-from ..run.hub import ask_once, offline
-from ..run.shipped import model_source
+from ..run.errors import one_line
+from ..run.hub import check_hub, is_offline
+from ..run.reference import model_source
 from .source import Source, first_line, split_long
 
 _NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
@@ -61,7 +61,7 @@ def build_tokenizer(
 
 
 def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
-    """Load a fast tokenizer from a vocabulary file, a tokenizer folder, a Hub name, or `reference` (shipped).
+    """Load a fast tokenizer from a vocabulary file, a tokenizer folder, a Hub name, or `reference`.
 
     A vocabulary file (one token a line) gives BERT's tokenizer, lower-cased unless it has upper-case letters itself. A
     Hub name needs the network.
@@ -112,7 +112,7 @@ def open_tokenizer(source: str) -> Any:
     except Exception as error:  # the library of tokenizers raises no class of its own
         if local and (problem := without_file(Path(source))):
             raise ValueError(problem) from None
-        raise ValueError(f"The tokenizer of {source} does not load ({shortly(error)}). Use a complete copy.") from None
+        raise ValueError(f"The tokenizer of {source} does not load ({one_line(error)}). Use a complete copy.") from None
 
 
 def _has_tokenizer(folder: Path) -> bool:
@@ -124,8 +124,8 @@ def _from_files(name: str) -> Any:
     """Open a tokenizer of transformers, without code of its folder; ask the Hub only for what is no folder."""
     local = Path(name).is_dir()
     if not local:
-        ask_once(name, "tokenizer_config.json", "tokenizer.json", "vocab.txt")
-    return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=local or offline())
+        check_hub(name, "tokenizer_config.json", "tokenizer.json", "vocab.txt")
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=local or is_offline())
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> None:

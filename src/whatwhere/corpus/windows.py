@@ -108,13 +108,13 @@ class WindowSet:
         known = self._names[number] in self._checked
         if not known and self._run is not None:
             self._run.check(*names)
-        way_out = _again(self.folder)
-        ids, marks, starts = (read_array(self.folder / name, way_out, mapped=True) for name in names)
+        hint = _again(self.folder)
+        ids, marks, starts = (read_array(self.folder / name, hint, mapped=True) for name in names)
         if known:
             return ids, marks, starts
         ends = [*starts[:1], *starts[-1:]] if starts.ndim == 1 else []
         if ids.ndim != 1 or ids.shape != marks.shape or ends != [0, len(ids)] or (np.diff(starts) < 0).any():
-            raise ValueError(f"{self.folder / names[2]} holds no beginnings of rows of {names[0]}. {way_out}")
+            raise ValueError(f"{self.folder / names[2]} holds no beginnings of rows of {names[0]}. {hint}")
         if len(ids) and int(ids.max()) >= self.vocab_size:
             raise ValueError(
                 f"{self.folder / names[0]} holds the id {int(ids.max())}, and the vocabulary has "
@@ -287,7 +287,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: it is damaged.
     """
-    return read_object(path, way_out=_again(path.parent))
+    return read_object(path, hint=_again(path.parent))
 
 
 def _again(folder: Path) -> str:

@@ -21,7 +21,7 @@ from ..records.record import Record
 from ..run.files import Arrays, read_object
 from ..run.folder import RunFolder
 from ..run.progress import Show
-from ..run.shipped import OPENED
+from ..run.reference import OPENED
 from ..training.settings import SchemeConfig
 from .evaluation_keys import EvaluationKeys
 
@@ -159,7 +159,7 @@ class Piece:
         """
         _run_at(out).check(self.file_name())
         path = self.file(out)
-        return read_object(path, *keys, way_out=f"Delete {path.name} and run the command again.")
+        return read_object(path, *keys, hint=f"Delete {path.name} and run the command again.")
 
     def is_done(self, out: Path) -> bool:
         """Return whether this piece is finished and its files are there, not compared; in a copy without a manifest,

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import model_validator
 
 from ..records.record import Record
-from ..run.shipped import model_source
+from ..run.reference import model_source
 from ..training.checkpoints import checkpoint
 from .agreement import Score
 from .evaluation_keys import GridKeys

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..run.files import arrays_of, write_arrays
+from ..run.files import open_arrays, write_arrays
 
 ALIGNMENTS = ("start", "relative")
 FORMAT = "whatwhere-counts-1"
@@ -366,7 +366,7 @@ class Counts:
         path = Path(path)
         if not path.is_file():
             raise ValueError(f"No counts at {path}. Make them with `whatwhere geometry`.")
-        with arrays_of(path, "Delete it; the same command counts again.") as file:
+        with open_arrays(path, "Delete it; the same command counts again.") as file:
             about = json.loads(str(file["about"]))
             parts = {name: file[name] for name in ("data", "indices", "indptr", "shape", "documents")}
             matrix = csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))

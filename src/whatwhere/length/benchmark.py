@@ -28,7 +28,7 @@ from ..records.record import Record
 from ..run.files import read_object, read_yaml, temporary_folder, write_json
 from ..run.folder import RunFolder
 from ..run.progress import Show
-from ..run.shipped import model_source
+from ..run.reference import model_source
 from ..training.pretrain import CONFIG
 from ..training.settings import use_scheme
 from .extension import (
@@ -187,7 +187,7 @@ def about(source: str, to: int, points: bool = False) -> About:
     folder = Path(model_source(source))
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give folders of trained models.")
-    config = read_object(folder / "config.json", way_out="Use a complete copy.")
+    config = read_object(folder / "config.json", hint="Use a complete copy.")
     heads = [str(name) for name in config.get("architectures") or ()]
     if heads and not any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in heads):
         raise ValueError(f"{source} has no masked-language head ({heads[0]}). Give models of masked words.")

@@ -26,7 +26,7 @@ from ..models.tensors import named_tensors
 from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
 from ..run.folder import LOG, MANIFEST, RunFolder
 from ..run.progress import Show
-from ..run.shipped import model_source
+from ..run.reference import model_source
 from ..training.loop import Trainer
 from ..training.training_keys import LoopConfig
 
@@ -100,7 +100,7 @@ def extend(
     if not folder.is_dir():
         raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
     check_folder(folder)
-    config = read_object(folder / "config.json", way_out="Use a complete copy.")
+    config = read_object(folder / "config.json", hint="Use a complete copy.")
     known = ways(config)
     before = reads(config)
     ours = config.get("model_type") == EncoderConfig.model_type

@@ -18,7 +18,7 @@ def is_ours(folder: Path) -> bool:
     Raises:
         ValueError: it is missing, damaged, or no object.
     """
-    return bool(read_object(folder / "config.json", way_out=COPY).get("model_type") == EncoderConfig.model_type)
+    return bool(read_object(folder / "config.json", hint=COPY).get("model_type") == EncoderConfig.model_type)
 
 
 def own_config(folder: Path) -> EncoderConfig:
@@ -28,7 +28,7 @@ def own_config(folder: Path) -> EncoderConfig:
         ValueError: it is damaged, names an unknown scheme, or sizes that its weights cannot have.
     """
     try:
-        config: EncoderConfig = EncoderConfig.from_dict(read_object(folder / "config.json", way_out=COPY))
+        config: EncoderConfig = EncoderConfig.from_dict(read_object(folder / "config.json", hint=COPY))
     except (ValueError, OSError, TypeError, AttributeError, LookupError, RecursionError, StrictDataclassError) as error:
         problem = f"{folder}/config.json: {' '.join(str(error).split())[:600]}"
         carried = folder / "own_scheme.py"

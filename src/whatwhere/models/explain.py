@@ -18,7 +18,7 @@ from transformers.initialization import no_init_weights
 from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS, check_backend
 from ..encoder.registry import own_schemes
-from ..run.errors import shortly
+from ..run.errors import one_line
 from ..run.files import write_text
 from .preset_table import KEPT
 from .tensors import not_finite
@@ -298,7 +298,7 @@ def _blamed(error: Exception, files: Mapping[Path, str], preset: str) -> str:
     """Describe an error of a user's scheme in one line: the place in its file, and what its parts have to return."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) in files]
     where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else " and ".join(map(str, files))
-    problem = f"{type(error).__name__}: {shortly(error).removesuffix('.')}"
+    problem = f"{type(error).__name__}: {one_line(error).removesuffix('.')}"
     return (
         f"A step of {preset} fails in the scheme {where}: {problem}. A table's forward() gives (rows, width), a bias's "
         "forward(distance) (..., heads), a rotation (b, n, d_head / 2)."

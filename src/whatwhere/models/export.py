@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..run.errors import shortly
+from ..run.errors import one_line
 from ..run.files import sweep_beside, write_json
 from ..run.folder import RunFolder
 from .lengths import most_tokens
@@ -171,7 +171,7 @@ def _silent(model: str) -> Iterator[None]:
     except (torch.onnx.OnnxExporterError, RuntimeError, TypeError) as error:
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         raise ValueError(
-            f"{model} does not become one graph of any length ({shortly(cause)}). Run it here: whatwhere predict."
+            f"{model} does not become one graph of any length ({one_line(cause)}). Run it here: whatwhere predict."
         ) from None
     finally:
         for logger, level in zip(loggers, before, strict=True):

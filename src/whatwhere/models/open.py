@@ -28,10 +28,10 @@ from transformers.utils import logging
 
 from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
-from ..run.errors import opening, shortly
+from ..run.errors import one_line, opening
 from ..run.files import check_inside, read_json
-from ..run.hub import ask_once, offline
-from ..run.shipped import model_source
+from ..run.hub import check_hub, is_offline
+from ..run.reference import model_source
 from .config import COPY, check_sizes, is_ours, own_config
 from .lengths import most_tokens
 
@@ -134,14 +134,14 @@ def open_model(
         if untrained:
             model = HEADS[head].from_config(config, **how).to(dtype)
             return OpenModel(model.config, model.eval(), Path(name))
-        how |= {"use_safetensors": True, "local_files_only": local or offline(), "output_loading_info": True}
+        how |= {"use_safetensors": True, "local_files_only": local or is_offline(), "output_loading_info": True}
         try:
             model, info = HEADS[head].from_pretrained(name, config=config, dtype=dtype, **how)
         except RuntimeError as error:
             if not changed:
                 raise
             raise WeightsMisfit(
-                f"The weights of {name} do not fit what is asked of them ({shortly(error)}). "
+                f"The weights of {name} do not fit what is asked of them ({one_line(error)}). "
                 "Give a model of that shape."
             ) from None
         _check_weights(model, info["missing_keys"], name)
@@ -218,8 +218,8 @@ def _read_config(name: str, local: bool) -> Any:
             return own_config(Path(name))
         try:
             if not local:
-                ask_once(name, "config.json")
-            config = AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=local or offline())
+                check_hub(name, "config.json")
+            config = AutoConfig.from_pretrained(name, trust_remote_code=False, local_files_only=local or is_offline())
         except OSError as error:
             if local:
                 raise

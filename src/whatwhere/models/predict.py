@@ -12,7 +12,7 @@ import torch
 from ..corpus.labelled import padded
 from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
-from ..run.errors import several
+from ..run.errors import as_list
 from .lengths import read_at_once
 from .open import open_config, open_model
 from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
@@ -218,8 +218,8 @@ class Predictor:
     def _labels(self, logits: torch.Tensor) -> list[dict[str, float]]:
         config = self.model.config
         if config.num_labels > 1:
-            several = config.problem_type == "multi_label_classification"
-            logits = logits.sigmoid() if several else logits.softmax(-1)
+            as_list = config.problem_type == "multi_label_classification"
+            logits = logits.sigmoid() if as_list else logits.softmax(-1)
         return [{str(config.id2label[int(i)]): float(row[i]) for i in row.argsort(descending=True)} for row in logits]
 
     def _words(
@@ -272,8 +272,8 @@ def predict(
     Raises:
         ValueError: as `Predictor` and `Predictor.__call__`.
     """
-    first = several(texts, str, "A text is a string, several are a list of strings")
-    second = None if pairs is None else several(pairs, str, "A second text is a string, several are a list of strings")
+    first = as_list(texts, str, "A text is a string, several are a list of strings")
+    second = None if pairs is None else as_list(pairs, str, "A second text is a string, several are a list of strings")
     return opened(model, first, what, length)(first, second, **how)
 
 

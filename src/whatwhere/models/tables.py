@@ -49,7 +49,7 @@ def read_table(source: str | Path, words: bool = False) -> Tensor:
 
 def _table_of_model(folder: Path, words: bool) -> Tensor:
     about = folder / "config.json"
-    config = read_object(about, way_out=COPY) if about.is_file() else {}
+    config = read_object(about, hint=COPY) if about.is_file() else {}
     kind = config.get("model_type")
     tensors = named_tensors(folder)
     if kind == EncoderConfig.model_type and not words:

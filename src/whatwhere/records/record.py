@@ -12,7 +12,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..run.files import bomb, new_file, page_bytes
+from ..run.files import new_file, page_bytes, unpacking_problem
 from ..run.formats import register_format
 
 FORMAT = "whatwhere-records-1"
@@ -82,7 +82,9 @@ def read_records(path: str | Path) -> list[Record]:
         raise ValueError(f"No records at {path}. A study writes them: whatwhere study --help.")
     try:
         metadata = pq.read_metadata(path)
-        if why := bomb(max(page_bytes(metadata), 8 * metadata.num_columns * metadata.num_rows), path.stat().st_size):
+        if why := unpacking_problem(
+            max(page_bytes(metadata), 8 * metadata.num_columns * metadata.num_rows), path.stat().st_size
+        ):
             raise ValueError(f"it {why}")
         table = pq.read_table(path, page_checksum_verification=True)
         if table.num_rows != metadata.num_rows:  # its groups say how many they have, which no checksum covers

@@ -45,8 +45,8 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
             raise ValueError(f"{folder} is {before} once more. Name each run once.")
         if (kind := kind_of(folder)) != "study":
             what = _KINDS.get(kind, "no study: it holds no records.parquet")
-            way_out = _INSTEAD.get(kind, "Give folders that `whatwhere study` wrote.")
-            raise ValueError(f"{folder} is {what}, and studies alone are compared. {way_out}")
+            hint = _INSTEAD.get(kind, "Give folders that `whatwhere study` wrote.")
+            raise ValueError(f"{folder} is {what}, and studies alone are compared. {hint}")
     studies = [load_run(folder) for folder in folders]
     names = [s.name for s in studies]
     plain = len(set(names)) == len(names) and all(len(n) <= SHORT and "/" not in n for n in names)

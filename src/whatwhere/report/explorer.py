@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import entropy
 
-from ..run.files import arrays_of
+from ..run.files import open_arrays
 from .folder import read_arrays, visible, visible_json
 
 ATTENTION_BUDGET = 9_600_000  # bytes of packed maps in a page without plotly
@@ -288,7 +288,7 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
         raise ValueError(f"{index} lacks {error} in an entry. {_AGAIN}") from error
     if not titles or "total" not in terms:
         raise ValueError(f"{index} has no text, or no term 'total', in the entry of {name}. {_AGAIN}")
-    with arrays_of(path, "Delete explorer.json and write the texts again.") as arrays:
+    with open_arrays(path, "Delete explorer.json and write the texts again.") as arrays:
         levels = np.asarray(arrays["levels"], dtype=float)
         maps = [{t: arrays[f"{i}.{t}"] for t in terms} for i in range(len(titles))]
     read = [ExplorerText(title, tokens, of) for (title, tokens), of in zip(titles, maps, strict=True)]

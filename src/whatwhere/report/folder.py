@@ -18,7 +18,7 @@ import numpy as np
 from ..records.gates import plateau, unlearned
 from ..records.record import Record, read_records
 from ..records.table import Point, Table, summary
-from ..run.files import Arrays, arrays_of, read_json
+from ..run.files import Arrays, open_arrays, read_json
 from ..run.folder import RunFolder
 from .references import Beside, beside
 
@@ -284,7 +284,7 @@ def read_arrays(path: Path) -> Arrays:
 
     Raises ValueError: the file is damaged, or an array holds neither numbers nor words.
     """
-    with arrays_of(path) as arrays:
+    with open_arrays(path) as arrays:
         return {k: _numbers_or_words(arrays[k]) for k in arrays.files}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..records.record import read_records
-from ..run.errors import several
+from ..run.errors import as_list
 from .compare import comparison_page, open_runs
 from .figure import Figure, Panel
 from .folder import kind_of, load_run
@@ -123,7 +123,7 @@ def composed(figure: Figure, theme: str, most: int) -> "plotly.graph_objects.Fig
 
 
 def _folders(run: Runs) -> list[Path]:
-    folders = [Path(each) for each in several(run, (str, Path), "A run is given by its folder, several by a list")]
+    folders = [Path(each) for each in as_list(run, (str, Path), "A run is given by its folder, several by a list")]
     if not folders:
         raise ValueError("No run was given. Give the folder of a run, or a list of them.")
     return folders

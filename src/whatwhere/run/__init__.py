@@ -1,1 +1,2 @@
-"""What every command has: files that are whole or absent, one writer a folder, jobs, signals, errors, progress."""
+"""Parts that every command uses: files that are whole or absent, one writer for a folder, jobs, signals, errors,
+progress."""

@@ -36,15 +36,15 @@ def wrong_value(name: str, error: ValidationError) -> str:
     words = first["msg"].removeprefix("Value error, ")
     for pattern, ours in _OURS.items():
         words = re.sub(pattern, ours, words)
-    given = first["input"]
-    seen = repr(given)
-    seen = seen if len(seen) <= _LONGEST else f"{seen[:_LONGEST]} ..."
-    words_given = [each for each in (given if isinstance(given, list) else [given]) if isinstance(each, str)]
-    told = any(repr(each) in words for each in words_given)
-    return f"{name}{' ' if words.startswith('must ') else ': '}{words}{'' if told else f'; got {seen}'}."
+    value = first["input"]
+    text = repr(value)
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    texts = [entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, str)]
+    is_named = any(repr(entry) in words for entry in texts)
+    return f"{name}{' ' if words.startswith('must ') else ': '}{words}{'' if is_named else f'; got {text}'}."
 
 
-def shortly(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """Return the words of an error on one line, at most 200 characters of them."""
     words = " ".join(str(error).split())
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} ..."
@@ -66,7 +66,7 @@ def check_utf8(texts: Iterable[str], what: str) -> None:
             raise ValueError(f"Text {number} of {what} is not UTF-8. Convert it first: iconv -f latin1.") from None
 
 
-def several(given: Any, kinds: type | tuple[type, ...], what: str) -> list[Any]:
+def as_list(values: Any, kinds: type | tuple[type, ...], what: str) -> list[Any]:
     """Return one or several things, given alone or as a list, as a list.
 
     Args:
@@ -76,10 +76,10 @@ def several(given: Any, kinds: type | tuple[type, ...], what: str) -> list[Any]:
     Raises:
         ValueError: one of the things has another type.
     """
-    found = list(given) if isinstance(given, Iterable) and not isinstance(given, kinds) else [given]
-    if wrong := [each for each in found if not isinstance(each, kinds)]:
-        raise ValueError(f"{what}; got {wrong[0]!r}.")
-    return found
+    items = list(values) if isinstance(values, Iterable) and not isinstance(values, kinds) else [values]
+    if misfits := [item for item in items if not isinstance(item, kinds)]:
+        raise ValueError(f"{what}; got {misfits[0]!r}.")
+    return items
 
 
 @contextmanager
@@ -93,6 +93,6 @@ def opening(model: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise (error if model in str(error) else ValueError(f"{model} does not load ({shortly(error)}).")) from None
+        raise (error if model in str(error) else ValueError(f"{model} does not load ({one_line(error)}).")) from None
     except (SafetensorError, RuntimeError, OSError, LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{model} does not load ({shortly(error)}). Use a complete copy.") from None
+        raise ValueError(f"{model} does not load ({one_line(error)}). Use a complete copy.") from None

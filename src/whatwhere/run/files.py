@@ -111,7 +111,7 @@ def new_folder(path: Path, replace: bool = True) -> Iterator[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder: it is there whole or not at all."""
+    """Remove a folder; a kill leaves all of it or nothing."""
     hidden = _beside(path)
     shutil.rmtree(hidden, ignore_errors=True)
     os.replace(path, hidden)
@@ -145,7 +145,7 @@ def flush_names(folder: Path) -> None:
         os.close(number)
 
 
-def in_words(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Return one line for an error of the system: which file, what is wrong with it, and what to do."""
     name = error.filename2 or error.filename
     if isinstance(name, bytes | str | os.PathLike):
@@ -167,7 +167,7 @@ def in_words(error: OSError) -> str:
     return f"{what}: {error.strerror}." if name is not None and error.strerror else str(error)
 
 
-def read_json(path: str | Path, way_out: str = "Delete it and run the command again.") -> Any:
+def read_json(path: str | Path, hint: str = "Delete it and run the command again.") -> Any:
     """Return the value of a JSON file that `write_json` wrote.
 
     Args:
@@ -180,24 +180,24 @@ def read_json(path: str | Path, way_out: str = "Delete it and run the command ag
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # of JSON, and of UTF-8
-        raise ValueError(f"{path} is not complete JSON ({error}). {way_out}") from error
+        raise ValueError(f"{path} is not complete JSON ({error}). {hint}") from error
 
 
-def read_object(path: str | Path, *keys: str, way_out: str = "Delete it and run the command again.") -> dict[str, Any]:
+def read_object(path: str | Path, *keys: str, hint: str = "Delete it and run the command again.") -> dict[str, Any]:
     """Return the object of a JSON file that `write_json` wrote.
 
     Raises:
         ValueError: as `read_json`, or it holds something else, or lacks one of the keys.
     """
-    found = read_json(path, way_out)
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} holds a {type(found).__name__}, where an object is expected. {way_out}")
-    if lacking := [key for key in keys if key not in found]:
-        raise ValueError(f"{path} has no {lacking[0]!r}. {way_out}")
-    return found
+    value = read_json(path, hint)
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds a {type(value).__name__}, where an object is expected. {hint}")
+    if missing := [key for key in keys if key not in value]:
+        raise ValueError(f"{path} has no {missing[0]!r}. {hint}")
+    return value
 
 
-def read_yaml(path: str | Path, way_out: str = "Use a complete copy.") -> Any:
+def read_yaml(path: str | Path, hint: str = "Use a complete copy.") -> Any:
     """Return the plain values of a YAML file.
 
     Raises:
@@ -207,8 +207,8 @@ def read_yaml(path: str | Path, way_out: str = "Use a complete copy.") -> Any:
     try:
         return plain_yaml(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
-        said = " ".join(str(error).replace("<unicode string>", "it").replace("^", " ").split())
-        raise ValueError(f"{path} is not valid YAML: {said[:300]}. {way_out}") from None
+        reason = " ".join(str(error).replace("<unicode string>", "it").replace("^", " ").split())
+        raise ValueError(f"{path} is not valid YAML: {reason[:300]}. {hint}") from None
 
 
 def plain_yaml(text: str) -> Any:
@@ -219,44 +219,44 @@ def plain_yaml(text: str) -> Any:
             one key twice, of which YAML's library would take the last.
     """
     try:
-        twice = _twice(yaml.compose(text, Loader=yaml.SafeLoader))
+        repeated = _repeated_key(yaml.compose(text, Loader=yaml.SafeLoader))
         value = yaml.safe_load(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     # The library's own constructors raise the last four where a text does not have the form of its tag.
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
-    if twice:
-        raise ValueError(twice)
-    if _size(value, {}) > _MOST_VALUES:
+    if repeated:
+        raise ValueError(repeated)
+    if _count_values(value, {}) > _MOST_VALUES:
         raise ValueError(f"with all that it names again it has more than {_MOST_VALUES:,} values")
     return value
 
 
-def _twice(root: yaml.Node | None) -> str:
-    """What is said of the first key that a mapping below a node gives twice; "" if none does."""
+def _repeated_key(root: yaml.Node | None) -> str:
+    """Return a sentence on the first key that a mapping below a node repeats; "" if none does."""
     seen = set[int]()
-    left = [root] if root is not None else []
-    while left:
-        node = left.pop()
+    nodes = [root] if root is not None else []
+    while nodes:
+        node = nodes.pop()
         if id(node) in seen:  # which is named again, perhaps inside itself
             continue
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
             keys = set[tuple[str, str]]()  # 1 and "1" are two
             for key, value in node.value:
-                left.append(value)
+                nodes.append(value)
                 if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                     if (key.tag, key.value) in keys:
                         return f"the key {key.value[:60]!r} stands twice in one place"
                     keys.add((key.tag, key.value))
         elif isinstance(node, yaml.SequenceNode):
-            left += node.value
+            nodes += node.value
     return ""
 
 
-def _size(value: Any, known: dict[int, float]) -> float:
-    """How many values a value holds, those twice that it names twice; infinite where it holds itself."""
+def _count_values(value: Any, known: dict[int, float]) -> float:
+    """Count the values in a value, one that is named twice twice; infinite where a value holds itself."""
     if isinstance(value, dict):
         inside = [*value, *value.values()]
     elif isinstance(value, list | tuple | set):
@@ -265,11 +265,11 @@ def _size(value: Any, known: dict[int, float]) -> float:
         return 1
     if id(value) not in known:
         known[id(value)] = math.inf
-        known[id(value)] = 1 + sum(_size(each, known) for each in inside)
+        known[id(value)] = 1 + sum(_count_values(part, known) for part in inside)
     return known[id(value)]
 
 
-def read_array(path: str | Path, way_out: str, mapped: bool = False) -> np.ndarray:
+def read_array(path: str | Path, hint: str, mapped: bool = False) -> np.ndarray:
     """Return the array of numbers of a .npy file.
 
     Args:
@@ -284,13 +284,13 @@ def read_array(path: str | Path, way_out: str, mapped: bool = False) -> np.ndarr
             array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     except Exception as error:  # numpy raises many, also of the modules that it reads the head with
         why = "there is no such file" if isinstance(error, FileNotFoundError) else "its head or length is wrong"
-        raise ValueError(f"{path} is no complete array ({why}). {way_out}") from None
+        raise ValueError(f"{path} is no complete array ({why}). {hint}") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-        raise ValueError(f"{path} holds no array of numbers. {way_out}")
+        raise ValueError(f"{path} holds no array of numbers. {hint}")
     return array
 
 
-def bomb(unpacked: int, packed: int) -> str:
+def unpacking_problem(unpacked: int, packed: int) -> str:
     """Return why a file is not unpacked, as it unpacks to far more bytes than it has; "" where it may be.
 
     Args:
@@ -311,7 +311,7 @@ def page_bytes(metadata: Any) -> int:
 
 
 @contextmanager
-def arrays_of(path: Path, way_out: str = "Delete it and run the command again.") -> Iterator[Any]:
+def open_arrays(path: Path, hint: str = "Delete it and run the command again.") -> Iterator[Any]:
     """Open an .npz file and yield it; pickles are refused.
 
     Raises:
@@ -319,12 +319,12 @@ def arrays_of(path: Path, way_out: str = "Delete it and run the command again.")
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if why := bomb(sum(each.file_size for each in arrays.zip.infolist()), path.stat().st_size):
+            if why := unpacking_problem(sum(entry.file_size for entry in arrays.zip.infolist()), path.stat().st_size):
                 raise ValueError(f"it {why}")
             yield arrays
     except Exception as error:  # numpy, zipfile and zlib each raise their own
         why = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} is not a complete array file ({why}). {way_out}") from error
+        raise ValueError(f"{path} is not a complete array file ({why}). {hint}") from error
 
 
 def append_line(path: Path, line: Mapping[str, Any], flush: bool = False) -> None:
@@ -335,10 +335,10 @@ def append_line(path: Path, line: Mapping[str, Any], flush: bool = False) -> Non
     with path.open("a+b") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
-            torn = file.read(1) != b"\n"
+            is_torn = file.read(1) != b"\n"
         else:
-            torn = False
-        file.write(b"\n" * torn + json.dumps(line).encode() + b"\n")
+            is_torn = False
+        file.write(b"\n" * is_torn + json.dumps(line).encode() + b"\n")
         if flush:
             file.flush()
             os.fsync(file.fileno())
@@ -346,12 +346,12 @@ def append_line(path: Path, line: Mapping[str, Any], flush: bool = False) -> Non
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the objects of a log file, without lines that a crash cut off; [] where there is no file."""
-    found = []
+    objects = []
     for text in path.read_bytes().splitlines() if path.is_file() else ():
         with contextlib.suppress(ValueError):
             line = json.loads(text)
-            found += [line] if isinstance(line, dict) else []
-    return found
+            objects += [line] if isinstance(line, dict) else []
+    return objects
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -391,7 +391,7 @@ def this_machine() -> str:
 
 
 def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
-    """Remove the temporary names that killed processes left below a folder, and restore what they had put aside.
+    """Remove the temporary names that killed processes left below a folder, and restore what they had moved aside.
 
     Names of living processes, of other machines, and everything in folders inside that are not free stay as they are.
     Only for a folder that is known to be a run's: names that begin with a dot and end in a number may be anybody's.
@@ -405,21 +405,21 @@ def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
 
 
 def sweep_beside(path: Path) -> None:
-    """Remove what killed processes of this machine left beside a folder that they were to make whole."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
-        match = TEMPORARY.match(left.name)
+    """Remove what killed processes of this machine left beside a folder that they were to write."""
+    for path_left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        match = TEMPORARY.match(path_left.name)
         if match and match[1] == path.name and _is_abandoned(match):
-            _clear(left, match)
+            _clear(path_left, match)
 
 
-def _clear(left: Path, match: re.Match[str]) -> None:
+def _clear(path: Path, match: re.Match[str]) -> None:
     """Remove a temporary name, or restore what was put aside."""
-    if match[4] and not left.with_name(match[1]).exists():
-        os.replace(left, left.with_name(match[1]))
-    elif left.is_dir() and not left.is_symlink():
-        shutil.rmtree(left, ignore_errors=True)
+    if match[4] and not path.with_name(match[1]).exists():
+        os.replace(path, path.with_name(match[1]))
+    elif path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
     else:
-        left.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 def _is_abandoned(match: re.Match[str]) -> bool:
@@ -433,7 +433,7 @@ def _is_abandoned(match: re.Match[str]) -> bool:
 
 
 def check_inside(path: Path, names: Iterable[str]) -> None:
-    """Refuse names of files, in a list of them at `path`, that are not below the list's folder.
+    """Refuse file names in a list at `path` that lead outside the list's folder.
 
     Raises:
         ValueError: the first that is absolute or has a `..`.

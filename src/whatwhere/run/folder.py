@@ -145,7 +145,7 @@ class RunFolder:
         for path in self.path.iterdir():
             if (path / MANIFEST).is_file() or path.name.startswith(".") or path.name == LOG:
                 continue
-            if path.is_dir() and all(each.name.startswith(".") for each in path.iterdir()):  # another process begins it
+            if path.is_dir() and all(name.startswith(".") for name in os.listdir(path)):  # another process begins it
                 continue
             if path.is_dir() and not is_free(path):  # a run in it that another process begins
                 continue
@@ -405,11 +405,11 @@ class RunFolder:
         """Close the last lines in the manifest, which a kill leaves open; a file that did not get its name is as it was
         before."""
         self._refresh()
-        unsettled = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
-        if not unsettled:
+        pending_hashes = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
+        if not pending_hashes:
             return
         restored = {}
-        for name, digest in unsettled.items():
+        for name, digest in pending_hashes.items():
             path = self.path / name
             if name in self._files and (not path.is_file() or sha256(path) != self._files[name]):
                 restored[name] = digest

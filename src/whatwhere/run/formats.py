@@ -9,7 +9,7 @@ from typing import IO, Any
 import numpy as np
 import yaml
 
-from .files import arrays_of, read_array, read_json, read_yaml
+from .files import open_arrays, read_array, read_json, read_yaml
 
 _COPY = "Use a complete copy of the folder."
 
@@ -54,7 +54,7 @@ def _write_arrays(file: IO[bytes], arrays: dict[str, np.ndarray]) -> None:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    with arrays_of(path, _COPY) as file:
+    with open_arrays(path, _COPY) as file:
         return {name: file[name] for name in file.files}
 
 

@@ -1,4 +1,4 @@
-"""Whether the Hub answers: asked once, and not where something is at hand."""
+"""Check that the Hub answers: once, and only where no file is at hand."""
 
 import os
 
@@ -6,21 +6,28 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_c
 from huggingface_hub.errors import HfHubHTTPError
 
 
-def offline() -> bool:
+def is_offline() -> bool:
     """Return whether the user forbids requests to the Hub (`HF_HUB_OFFLINE`)."""
     return bool(os.environ.get("HF_HUB_OFFLINE"))
 
 
-def ask_once(name: str, file: str, *others: str) -> None:
-    """Raise OSError where the Hub cannot be reached, at once: transformers would try for half a minute, and most often
-    the name of a folder is misspelt. What was downloaded before needs no Hub.
+def check_hub(name: str, file: str, *other_files: str) -> None:
+    """Raise an error at once where the Hub cannot be reached; files that were downloaded before need no Hub.
 
-    name: of a repository on the Hub. file: one that it must have. others: any of these tells that it is at hand, too.
+    transformers would try for half a minute, and most often the user has misspelt the name of a folder.
+
+    Args:
+        name: Repository on the Hub.
+        file: File that the repository must have.
+        other_files: Files of which any one tells, too, that the repository was downloaded.
+
+    Raises:
+        OSError: the Hub cannot be reached.
     """
-    if offline():
+    if is_offline():
         return
     try:
-        if not any(isinstance(try_to_load_from_cache(name, each), str) for each in (file, *others)):
+        if not any(isinstance(try_to_load_from_cache(name, path), str) for path in (file, *other_files)):
             get_hf_file_metadata(hf_hub_url(name, file))
     except HfHubHTTPError:  # it answers: transformers says what it has not
         pass

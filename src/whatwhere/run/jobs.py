@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, as many at once as there are cores, a thread each; one display of how far they are.
+"""Jobs in processes of their own, one for each core with one thread each, and one display of their progress.
 
 Two trainings of one thread each do more work than two after the other of two threads: an encoder of some million
 parameters has too little to do in each operation. What a job computes depends on its number of threads, which the plan
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
-from .progress import bars
+from .progress import make_bars
 from .signals import Stopped, leave, starting
 from .workers import check_not_in_worker, cores
 
@@ -42,7 +42,7 @@ class Job:
     threads: int | None = None
 
 
-def at_once() -> int:
+def parallel_jobs() -> int:
     """Return how many jobs run at the same time: one a core.
 
     One alone where an accelerator or the processes of a launcher do the work.
@@ -52,7 +52,7 @@ def at_once() -> int:
     return cores()
 
 
-def threads(jobs: int, most: int) -> list[int | None]:
+def threads_of_jobs(jobs: int, most: int) -> list[int | None]:
     """Return the threads of each of some jobs, of which `most` run at once.
 
     Each job has one thread, but the last jobs share the cores that are left idle. Where jobs run one by one, each is
@@ -90,7 +90,7 @@ def run_jobs(
     if len(jobs) < 2 or most < 2:
         with _display(progress, len(jobs), what) as show:
             for number, job in enumerate(jobs):
-                with limited(job.threads):
+                with limit_threads(job.threads):
                     result = job.work(*job.args, partial(show, number, job.label))
                 show(number, job.label, "", 0, 0, "")
                 yield job, result
@@ -98,16 +98,17 @@ def run_jobs(
     check_not_in_worker("A study")
     context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
     states = context.SimpleQueue()
-    told, teller = context.Pipe(duplex=False)  # not an Event: one that a killed process waits for can never be set
+    # A pipe, as an Event that a killed process waits for can never be set.
+    stop_receiver, stop_sender = context.Pipe(duplex=False)
     with _display(progress, len(jobs), what) as show:
         Thread(target=_forward, args=(states, show), daemon=True).start()
-        with teller:
-            for each, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
+        with stop_sender:
+            for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
                 part = list(group)
-                size = min(len(part), most // each)
+                size = min(len(part), most // threads)
                 lives = 1 if fresh else None
                 with ProcessPoolExecutor(
-                    size, context, _start, (each, told, states, begin), max_tasks_per_child=lives
+                    size, context, _start, (threads, stop_receiver, states, begin), max_tasks_per_child=lives
                 ) as pool:
                     with starting():
                         waiting = {pool.submit(_work, number, job): job for number, job in part}
@@ -117,25 +118,25 @@ def run_jobs(
                                 result = future.result()
                                 yield waiting.pop(future), result
                     except BaseException as error:
-                        teller.close()  # the processes end by themselves; leaving the pool waits for that
+                        stop_sender.close()  # the processes end by themselves; leaving the pool waits for that
                         if isinstance(error, Stopped) and progress:
-                            stays = "each training writes a checkpoint" if fresh else "what is finished stays"
-                            print(f"\nStopping: {stays}", file=sys.stderr, flush=True)
+                            what_stays = "each training writes a checkpoint" if fresh else "what is finished stays"
+                            print(f"\nStopping: {what_stays}", file=sys.stderr, flush=True)
                         if isinstance(error, BrokenProcessPool):
-                            alone = "--set at_once=1" if fresh else "taskset -c 0 before it"
+                            advice = "--set at_once=1" if fresh else "taskset -c 0 before it"
                             raise OSError(
-                                "A process was killed, perhaps for want of memory. The same command goes on from what "
-                                f"is finished; {alone} does one of the {what} at a time."
+                                "A process was killed, perhaps for lack of memory. Run the same command to resume; "
+                                f"{advice} does one of the {what} at a time."
                             ) from None
                         raise
         states.put(None)  # all is well, so nobody died holding its lock
 
 
 @contextmanager
-def limited(threads: int | None) -> Iterator[None]:
+def limit_threads(threads: int | None) -> Iterator[None]:
     """Limit this process to a number of threads inside the block; None leaves them as they are."""
-    before = torch.get_num_threads()
-    if threads is None or threads == before:
+    previous = torch.get_num_threads()
+    if threads is None or threads == previous:
         yield
         return
     torch.set_num_threads(threads)
@@ -143,29 +144,31 @@ def limited(threads: int | None) -> Iterator[None]:
         with threadpool_limits(threads, user_api="blas"):
             yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)
 
 
 _states: Any = None
 
 
-def _start(each: int, told: Connection, states: Any, begin: Callable[[], object]) -> None:
+def _start(threads: int, stop_receiver: Connection, states: Any, begin: Callable[[], object]) -> None:
     global _states
     _states = states
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
     # In a thread: work that defers it ends its step first.
     signal.signal(signal.SIGTERM, lambda number, _: Thread(target=leave, args=(number,), daemon=True).start())
-    Thread(target=_leave_when_told, args=(told,), daemon=True).start()
-    torch.set_num_threads(each)
-    threadpool_limits(each, user_api="blas")
+    Thread(target=_leave_at_stop, args=(stop_receiver,), daemon=True).start()
+    torch.set_num_threads(threads)
+    threadpool_limits(threads, user_api="blas")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     begin()
 
 
-def _leave_when_told(told: Connection) -> None:
-    """The other end is closed to stop all, and by the system when the parent dies: the same command may already go on
-    then, so nobody must write."""
-    told.poll(None)
+def _leave_at_stop(stop_receiver: Connection) -> None:
+    """Wait until the parent closes its end of the pipe, or dies, then end this process.
+
+    If the parent died, nothing more is written: the user may have started the same command again.
+    """
+    stop_receiver.poll(None)
     parent = multiprocessing.parent_process()
     if parent is None or not parent.is_alive():
         os._exit(1)
@@ -193,31 +196,34 @@ def _forward(states: Any, show: Callable[..., None]) -> None:
 
 @contextmanager
 def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Callable[[int, str, str, int, int, str], None]]:
-    """A bar for each running job on stderr, and one of all `jobs` below, with the time that is left; told (number,
-    label, what is done, done, in all, a word); nothing in all ends a job. What ends well is shown as ended."""
+    """Yield a function that moves the bar of a job: (number, label, part of the work, done, total, a word).
+
+    Each running job has a bar on stderr, and all `jobs` one below, with the time left. A total of 0 ends a job. Where
+    the block ends well, the bars are shown as complete.
+    """
     if not progress:
         yield lambda *state: None
         return
-    with bars(speed_estimate_period=600) as shown:  # of all jobs: stages differ in speed
+    with make_bars(speed_estimate_period=600) as display:  # of all jobs: stages differ in speed
         running: dict[int, tuple[str, Any]] = {}
         shares: dict[int, float] = {}  # of each job that is done
-        whole = shown.add_task(f"all {jobs} {kind}", total=jobs, word="") if jobs > 1 else None
+        bar_of_all = display.add_task(f"all {jobs} {kind}", total=jobs, word="") if jobs > 1 else None
 
         def show(number: int, label: str, what: str, done: int, in_all: int, word: str) -> None:
             if number in running and (running[number][0] != what or not in_all):
-                shown.remove_task(running.pop(number)[1])  # a new part has a bar and a clock of its own
+                display.remove_task(running.pop(number)[1])  # a new part has a bar and a clock of its own
             if in_all:
                 if number not in running:
-                    running[number] = what, shown.add_task(f"{label}: {what}", total=in_all, word="")
-                shown.update(running[number][1], completed=done, word=word)
-            if whole is not None:
+                    running[number] = what, display.add_task(f"{label}: {what}", total=in_all, word="")
+                display.update(running[number][1], completed=done, word=word)
+            if bar_of_all is not None:
                 learned = done / in_all if in_all and what in LEARNING else float(shares.get(number, 0.0) > 0)
                 shares[number] = max(shares.get(number, 0.0), TRAINING * learned if in_all else 1.0)
-                shown.update(whole, completed=sum(shares.values()))
+                display.update(bar_of_all, completed=sum(shares.values()))
 
         yield show
-        for task in [task for _, task in running.values()] + ([] if whole is None else [whole]):
-            shown.update(task, completed=next(t.total for t in shown.tasks if t.id == task))
+        for task in [task for _, task in running.values()] + ([] if bar_of_all is None else [bar_of_all]):
+            display.update(task, completed=next(t.total for t in display.tasks if t.id == task))
 
 
 @contextmanager

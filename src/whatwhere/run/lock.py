@@ -37,7 +37,7 @@ def writer_of(folder: Path) -> str | None:
     """Return who writes to a folder or to a part of it, "PID on HOST"; None where nobody does."""
     for path in [folder / LOCK, *folder.glob(f"{LOCK}-*")]:
         if not is_unlocked(path):
-            return _written_by(path)
+            return _read_writer(path)
     return None
 
 
@@ -54,7 +54,7 @@ def is_unlocked(lock: Path) -> bool:
         return True
 
 
-def _written_by(lock: Path) -> str:
+def _read_writer(lock: Path) -> str:
     with suppress(OSError):
         return _writer_file(lock).read_text(encoding="utf-8") or "unknown"
     return "unknown"
@@ -72,13 +72,13 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
             file_lock.acquire()
             return
         except Timeout:
-            raise InUse(path.parent, _written_by(path)) from None
+            raise InUse(path.parent, _read_writer(path)) from None
         except (FileNotFoundError, FileExistsError):  # the latter where it is gone when `mkdir` looks at it
             if look == LOOKS - 1:
                 raise
 
 
-_held: set[Path] = set()  # folders that this process holds
+_locked_folders: set[Path] = set()  # folders that this process holds
 
 
 @contextmanager
@@ -90,32 +90,32 @@ def lock(folder: Path, part: str = "") -> Iterator[None]:
     Raises:
         InUse: another process holds it, or a part of it.
     """
-    if folder.resolve() in _held:
+    if folder.resolve() in _locked_folders:
         yield
         return
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     name = f"{LOCK}-{part}" if part else LOCK
     file_lock = FileLock(folder / name, timeout=LOOK)
     writer = _writer_file(folder / name)
     _acquire(file_lock, folder / name)
     try:
-        for other in [folder / LOCK] if part else sorted(folder.glob(f"{LOCK}-*")):
-            if not is_unlocked(other):
-                raise InUse(folder, _written_by(other))
+        for path in [folder / LOCK] if part else sorted(folder.glob(f"{LOCK}-*")):
+            if not is_unlocked(path):
+                raise InUse(folder, _read_writer(path))
             if not part:  # of a process that was killed
-                other.unlink(missing_ok=True)
-                _writer_file(other).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+                _writer_file(path).unlink(missing_ok=True)
         write_text(writer, f"{os.getpid()} on {socket.gethostname()}")
         if not part:
-            _held.add(folder.resolve())
+            _locked_folders.add(folder.resolve())
         yield
     finally:
-        _held.discard(folder.resolve())
+        _locked_folders.discard(folder.resolve())
         try:
             writer.unlink(missing_ok=True)
             (folder / name).unlink(missing_ok=True)
         finally:  # whatever interrupts this process
             file_lock.release()
         with suppress(OSError):  # they hold something
-            for path in made:
+            for path in new_folders:
                 path.rmdir()

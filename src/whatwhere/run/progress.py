@@ -1,4 +1,4 @@
-"""How far a long work is: bars on stderr, and the function that is told."""
+"""Progress of long work: bars on stderr, and the functions that move them."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -17,17 +17,17 @@ def training_bar(label: str, start: int, progress: bool | Show) -> Iterator[Show
     if callable(progress):
         yield progress
         return
-    with bars(disable=not progress) as bar:
+    with make_bars(disable=not progress) as bar:
         task = bar.add_task(label, total=None, completed=start, word="")
         yield lambda what, done, total, word: bar.update(task, completed=done, total=total, word=word)
 
 
-def counted(show: Show, what: str) -> Callable[[int, int], None]:
+def show_counts(show: Show, what: str) -> Callable[[int, int], None]:
     """Return a function of (done, total) that tells `show` how far the work named `what` is."""
     return lambda done, total: show(what, done, total, "")
 
 
-def bars(**options: Any) -> Progress:
+def make_bars(**options: Any) -> Progress:
     """Return bars on stderr, each with its label, share, a `word`, and the time that it took and still takes."""
     share = TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()
     times = TextColumn("{task.fields[word]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()

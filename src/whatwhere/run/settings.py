@@ -48,13 +48,13 @@ class StrictConfig(BaseModel):
             ValueError: the first wrong key or value, with the nearest key or what would be right.
         """
         try:
-            if strange := [key for key in values if not isinstance(key, str)]:
-                raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(strange[0])[:60]!r}.")
+            if misfits := [key for key in values if not isinstance(key, str)]:
+                raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(misfits[0])[:60]!r}.")
             return cls(**values)
         except ValidationError as error:
-            first = error.errors()[0]["loc"]
+            location = error.errors()[0]["loc"]
             typed = {*flags, *(setting.partition("=")[0].partition(".")[0] for setting in settings)}
-            of_file = path is not None and not (first and first[0] in typed)
+            of_file = path is not None and not (location and location[0] in typed)
             raise ValueError(" ".join((f"{path}: " * of_file + cls._one_line(error, flags)).split())) from None
 
     @classmethod
@@ -64,30 +64,30 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def _one_line(cls, error: ValidationError, flags: Mapping[str, str]) -> str:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
+        entry = error.errors()[0]
+        key = ".".join(str(part) for part in entry["loc"])
+        if entry["type"] == "extra_forbidden":
             keys = list(cls.model_fields)
             below = {name.rpartition(".")[2]: name for name in cls.keys_below()}
-            close = [below[key]] if key in below else difflib.get_close_matches(key, keys, n=2)
-            close = close or [below[name] for name in difflib.get_close_matches(key, below, n=2)]
-            hint = f"Did you mean {' or '.join(close)}?" if close else f"Keys: {', '.join(keys)}."
+            matches = [below[key]] if key in below else difflib.get_close_matches(key, keys, n=2)
+            matches = matches or [below[name] for name in difflib.get_close_matches(key, below, n=2)]
+            hint = f"Did you mean {' or '.join(matches)}?" if matches else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key[:60]!r}. {hint}"
         if first["type"] == "missing" and key in cls.model_fields:
             return f"{key} is missing. Give it: {cls.model_fields[key].description}"
         if not key:
-            return first["msg"].removeprefix("Value error, ")
-        return wrong_value(flags.get(str(first["loc"][0]), key), error)
+            return entry["msg"].removeprefix("Value error, ")
+        return wrong_value(flags.get(str(entry["loc"][0]), key), error)
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
         if not path.is_file():
             what = f"{path} is a folder" if path.is_dir() else f"There is no file {path}"
             raise ValueError(f"{what}, where a configuration is needed: a YAML file of `key: value` lines.")
-        read = read_yaml(path, "Mend it, or use a complete copy.")
-        if not isinstance(read, dict):
-            raise ValueError(f"{path} must hold `key: value` lines; got {type(read).__name__}.")
-        return read
+        values = read_yaml(path, "Mend it, or use a complete copy.")
+        if not isinstance(values, dict):
+            raise ValueError(f"{path} must hold `key: value` lines; got {type(values).__name__}.")
+        return values
 
     @classmethod
     def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
@@ -118,8 +118,8 @@ class StrictConfig(BaseModel):
     def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
         """Build the configuration of what `merged` gives; `use_scheme` must load a scheme that it names before."""
         settings = list(settings)
-        given = {key: key for key, value in values.items() if value is not None}
-        return cls.parse(cls.merged(path, settings, **values), given, path, settings)
+        flags = {key: key for key, value in values.items() if value is not None}
+        return cls.parse(cls.merged(path, settings, **values), flags, path, settings)
 
     # ---- in the folder of a run ----
 
@@ -140,24 +140,24 @@ class StrictConfig(BaseModel):
         return self.resume(self.of_run(run, name), run, free)
 
     def resume(self, saved: Self, run: RunFolder, free: Iterable[str] = ()) -> Self:
-        """Return the settings that a run goes on with, as `bind`, where the ones in its folder are read already.
+        """Return the settings that a run resumes with, as `bind`, where the caller has read those of its folder.
 
         Raises:
             ValueError: a key that binds differs.
         """
-        chosen = {*self.FREE, *free}
+        free_keys = {*self.FREE, *free}
         before = saved.model_dump()
-        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in self.given()):
-            if before[key] == value or key in chosen:
+        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in self.given_keys()):
+            if before[key] == value or key in free_keys:
                 continue
             if not self.same_content(key, run.path):
-                default = "" if key in self.given() else " (default)"
+                default = "" if key in self.given_keys() else " (default)"
                 raise ValueError(
                     f"{run.path} was started with {key}={before[key]!r}, this command has {key}={value!r}{default}. "
                     f"Run it with only `--out {run.path}` to resume, or choose another `--out`."
                 )
-            chosen.add(key)
-        return saved.model_copy(update={key: getattr(self, key) for key in chosen})
+            free_keys.add(key)
+        return saved.model_copy(update={key: getattr(self, key) for key in free_keys})
 
     def save_in(self, run: RunFolder, name: str) -> None:
         """Write the settings of a run to a YAML file of its folder."""
@@ -184,7 +184,7 @@ class StrictConfig(BaseModel):
                 "choose another --out."
             ) from None
 
-    def given(self) -> set[str]:
+    def given_keys(self) -> set[str]:
         """Return the keys that were given a value, not a default one."""
         return set(self.model_fields_set)
 

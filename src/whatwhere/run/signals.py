@@ -1,8 +1,8 @@
-"""Being stopped: by Ctrl-C (SIGINT), or by a system that wants the machine back (SIGTERM), from the first second on.
+"""Handling of Ctrl-C (SIGINT) and of SIGTERM, which a system sends to get its machine back.
 
-A command ends with status 130 or 143 and one line that says how to go on. Work that has a state to keep is `deferring`:
-the signal waits for the end of its step, so that a checkpoint can be written. A second signal ends it at once. Without
-`listening`, that is in a program that uses the package, Python's own handling stays.
+A command ends with status 130 or 143 and one line that says how to resume. Work that has a state to keep is
+`deferring`: the signal waits for the end of its step, so that the process can write a checkpoint. A second signal ends
+it at once. Without `listening`, that is in a program that uses the package, Python's own handling stays.
 """
 
 import os
@@ -19,28 +19,28 @@ class Stopped(BaseException):
     """A signal has stopped the command; its text says after which step, where there is one."""
 
 
-_asked: int | None = None  # the first signal that came
+_stop_signal: int | None = None  # the first signal that came
 _free = threading.Event()  # set unless some work defers a stop
 _free.set()
 _starting = False  # whether this process starts others
 
 
-def asked() -> int | None:
+def stop_signal() -> int | None:
     """Return the number of the signal that asked this process to stop; None where none did."""
-    return _asked
+    return _stop_signal
 
 
-def ask(number: int) -> None:
-    """Ask this process to stop as that signal does, but only where work defers it."""
-    global _asked
-    _asked = number
+def request_stop(number: int) -> None:
+    """Ask this process to stop as that signal does; only work that defers a stop looks at it."""
+    global _stop_signal
+    _stop_signal = number
 
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Handle SIGINT and SIGTERM inside the block; one that is ignored stays so (`nohup`, jobs in the background)."""
-    global _asked
-    _asked = None
+    """Handle SIGINT and SIGTERM inside the block; a signal that is ignored stays ignored (`nohup`, background jobs)."""
+    global _stop_signal
+    _stop_signal = None
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -54,12 +54,12 @@ def listening() -> Iterator[None]:
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
-    global _asked
-    again = _asked is not None
-    _asked = _asked or number
-    if _starting and not again:
+    global _stop_signal
+    is_second = _stop_signal is not None
+    _stop_signal = _stop_signal or number
+    if _starting and not is_second:
         return
-    if again or (_free.is_set() and _importing(frame)):  # half an import is an error of whoever imports
+    if is_second or (_free.is_set() and _importing(frame)):  # half an import is an error of whoever imports
         _say("stopped.")
         os._exit(128 + number)
     if _free.is_set():
@@ -81,20 +81,23 @@ def _importing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def deferring() -> Iterator[None]:
-    """Let a signal wait for the block, which has to look at `asked`; `Stopped` is raised where the block ends first."""
+    """Let a signal wait for the block, which must look at `stop_signal`; `Stopped` is raised where the block ends
+    first."""
     _free.clear()
     try:
         yield
     finally:
         _free.set()
-    if _asked is not None:
+    if _stop_signal is not None:
         raise Stopped
 
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Let a signal wait for the block, which starts processes; Ctrl-C, which reaches these too, does not interrupt
-    them while they import."""
+    """Let a signal wait for the block, which starts processes.
+
+    Ctrl-C reaches these processes, too; it does not interrupt them while they import.
+    """
     global _starting
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes and threads that begin here keep it
     _starting = True  # a thread that blocks nothing may take the signal, and then this one is told at once
@@ -103,12 +106,12 @@ def starting() -> Iterator[None]:
     finally:
         _starting = False
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if _asked is not None and _free.is_set():
+    if _stop_signal is not None and _free.is_set():
         raise Stopped
 
 
 def leave(number: int) -> None:
-    """End this process from any of its threads: at once, or when deferring work has written what it keeps."""
-    ask(number)
+    """End this process from any of its threads: at once, or when work that defers a stop has written its checkpoint."""
+    request_stop(number)
     _free.wait(GRACE)
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""How far the runs in a folder are, read from their files alone while they go on: nothing is locked, opened or run."""
+"""Status of the runs in a folder, read from their files alone; runs may go on meanwhile."""
 
 import math
 import time
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .files import in_words, read_lines, read_object, read_yaml
+from .files import describe_os_error, read_lines, read_object, read_yaml
 from .folder import LOG, RunFolder
 from .lock import writer_of
 
@@ -26,18 +26,18 @@ def step_lines(log: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: a line whose step is no whole number, or one of whose values is no number.
     """
-    found = [line for line in read_lines(log) if "step" in line]
-    for line in found:
+    lines = [line for line in read_lines(log) if "step" in line]
+    for line in lines:
         for key, value in line.items():
             kind = int if key == "step" else int | float | None
             large = isinstance(value, int) and abs(value) >= _LARGEST  # which no float holds
             if not isinstance(value, kind) or isinstance(value, bool) or large:
                 what = "a whole number" if key == "step" else "a number"
                 raise ValueError(f"{log}: {key} must be {what}; got {str(value)[:60]}. Delete that line.")
-    return found
+    return lines
 
 
-def finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
     """Return whether the training in a folder is finished; its files are not compared."""
     run = RunFolder.at(folder)
     is_trained = run.kind is None or run.step(TRAINED) is not None
@@ -47,10 +47,11 @@ def finished(folder: Path) -> bool:
 def run_status(folder: Path) -> list[dict[str, Any]]:
     """Return the state of a training, or of a study or evaluation and of every training in it.
 
-    Each has `folder`, `what`, `state` ("running", "stopped", "finished"), `holder` (process and machine, or None). A
-    training also has step, steps, loss and validation_loss in nats, validation_step, tokens_per_second, seconds_left,
-    waiting (share of the time that it waited for batches), memory_peak_bytes, silent (seconds since its log grew),
-    checkpoint (the newest step), and `trouble`, sentences on what is not as it should be.
+    Each state has `folder`, `what` (kind of run), `state` ("running", "stopped", "finished"), `holder` (process and
+    machine that write, or None). A training also has step, steps, loss and validation_loss in nats, validation_step,
+    tokens_per_second, seconds_left, waiting (share of the time that it waited for batches), memory_peak_bytes, silent
+    (seconds since its log grew), checkpoint (the newest step), and `trouble`, sentences on what the user should look
+    at.
 
     Raises:
         ValueError: there is no run in the folder.
@@ -63,7 +64,7 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     if (folder / STUDY).is_file():
         return [_study(run, trainings), *trainings]
     if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
-        return [_other(run), *trainings]
+        return [_run_of_other_kind(run), *trainings]
     raise ValueError(f"There is no run in {folder}. Give the --out folder of pretrain, finetune, study, evaluate.")
 
 
@@ -81,19 +82,19 @@ def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"{path}: {name} must be a {kind.__name__}; got {str(value)[:60]}.")
     count = sum(training["state"] == "finished" for training in trainings)
     results = run.step(RESULTS)
-    is_finished = results is not None and len(results["inputs"].get("models", ())) >= len(models) * seeds
-    return _whole(run, "study", is_finished) | {"models": len(models) * seeds, "finished": count}
+    is_complete = results is not None and len(results["inputs"].get("models", ())) >= len(models) * seeds
+    return _state_of_run(run, "study", is_complete) | {"models": len(models) * seeds, "finished": count}
 
 
-def _other(run: RunFolder) -> dict[str, Any]:
-    status = _whole(run, str(run.kind), run.step(RESULTS) is not None)
+def _run_of_other_kind(run: RunFolder) -> dict[str, Any]:
+    facts = _state_of_run(run, str(run.kind), run.step(RESULTS) is not None)
     if (run.path / "runs").is_dir():
-        status["pieces"] = sum(step.startswith(_PIECE) for step in run.steps())
-    return status
+        facts["pieces"] = sum(step.startswith(_PIECE) for step in run.steps())
+    return facts
 
 
-def _whole(run: RunFolder, what: str, is_finished: bool) -> dict[str, Any]:
-    """Return what is said of every run that is no training."""
+def _state_of_run(run: RunFolder, what: str, is_finished: bool) -> dict[str, Any]:
+    """Return the entries that every run but a training has."""
     writer = writer_of(run.path)
     state = "finished" if is_finished else "stopped"
     if writer is not None:
@@ -103,16 +104,16 @@ def _whole(run: RunFolder, what: str, is_finished: bool) -> dict[str, Any]:
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
-        found = read_yaml(path)
+        settings = read_yaml(path)
     except OSError as error:
-        raise ValueError(in_words(error)) from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} must hold `key: value` lines; got {type(found).__name__}. Use a complete copy.")
-    return found
+        raise ValueError(describe_os_error(error)) from None
+    if not isinstance(settings, dict):
+        raise ValueError(f"{path} must hold `key: value` lines; got {type(settings).__name__}. Use a complete copy.")
+    return settings
 
 
 def _training(folder: Path, file: str) -> dict[str, Any]:
-    asked = _settings(folder / file)
+    settings = _settings(folder / file)
     holder = writer_of(folder)
     log = folder / LOG
     lines = step_lines(log)
@@ -120,17 +121,17 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
     validated = [line for line in lines if "validation_loss" in line]
     last: Mapping[str, Any] = of_steps[-1] if of_steps else {}
     step = int(last.get("step") or 0)
-    steps = asked.get("steps")
+    steps = settings.get("steps")
     if not isinstance(steps, int | None):
         raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
-    done = finished(folder)
-    kept = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
+    is_done = is_finished(folder)
+    steps_saved = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
     state = "running" if holder else "stopped"
-    found: dict[str, Any] = {
+    status: dict[str, Any] = {
         "folder": str(folder),
         "what": file.removesuffix(".yaml"),
         "holder": holder,
-        "state": "finished" if done else state,
+        "state": "finished" if is_done else state,
         "step": step,
         "steps": steps,
         "loss": last.get("loss"),
@@ -139,54 +140,54 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
         "tokens_per_second": last.get("tokens_per_second"),
         "waiting": last.get("waiting"),
         "memory_peak_bytes": last.get("memory_peak_bytes"),
-        "checkpoint": max((int(each) for each in kept if each.isdigit()), default=None),
-        "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not done else None,
+        "checkpoint": max((int(number) for number in steps_saved if number.isdigit()), default=None),
+        "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not is_done else None,
         "seconds_left": None,
     }
     rate = last.get("tokens_per_second")
     tokens = last.get("tokens")
     if step and steps and tokens and rate and math.isfinite(rate):
-        found["seconds_left"] = (steps - step) * tokens / step / rate
-    if done:
-        found["seconds"] = read_object(folder / "training.json").get("seconds")
-    return found | {"trouble": list(_trouble(found, folder))}
+        status["seconds_left"] = (steps - step) * tokens / step / rate
+    if is_done:
+        status["seconds"] = read_object(folder / "training.json").get("seconds")
+    return status | {"trouble": list(_trouble(status, folder))}
 
 
-def _trouble(found: Mapping[str, Any], folder: Path) -> Iterator[str]:
+def _trouble(status: Mapping[str, Any], folder: Path) -> Iterator[str]:
     for name in ("loss", "validation_loss"):
-        if found[name] is not None and not math.isfinite(found[name]):
-            yield f"its {name.replace('_', ' ')} is {found[name]}"
+        if status[name] is not None and not math.isfinite(status[name]):
+            yield f"its {name.replace('_', ' ')} is {status[name]}"
     for path in sorted(folder.glob("not-finite-*.npz")):
         yield f"a step was not finite; its batch is in {path}"
-    if found["state"] == "running" and (found["silent"] or 0) > QUIET:
-        yield f"nothing was logged for {found['silent'] / 60:.0f} minutes"
-    if (found["waiting"] or 0) > 0.2:
-        yield f"{found['waiting']:.0%} of its time it waits for batches: the disk or the processor is too slow"
+    if status["state"] == "running" and (status["silent"] or 0) > QUIET:
+        yield f"nothing was logged for {status['silent'] / 60:.0f} minutes"
+    if (status["waiting"] or 0) > 0.2:
+        yield f"{status['waiting']:.0%} of its time it waits for batches: the disk or the processor is too slow"
 
 
-def status_text(found: list[dict[str, Any]]) -> str:
-    """Return the text of `whatwhere status`: a line for each run, and below it the user's troubles."""
+def status_text(statuses: list[dict[str, Any]]) -> str:
+    """Return the text of `whatwhere status`: a line for each run, and below it what the user should look at."""
     lines = []
-    for each in found:
-        words = [each["what"], each["state"]]
-        if "models" in each:
-            words.append(f"{each['finished']} of {each['models']} models finished")
-        if "pieces" in each:
-            words.append(f"{each['pieces']} pieces finished")
-        if "step" in each:
-            words.append(f"step {each['step']:,}" + (f" of {each['steps']:,}" if each["steps"] else ""))
-        words += [f"loss {each['loss']:.3f}"] if each.get("loss") else []
-        if each.get("validation_loss"):
-            words.append(f"validation loss {each['validation_loss']:.3f} at step {each['validation_step']:,}")
-        if each["state"] != "finished" and each.get("tokens_per_second"):
-            words.append(f"{each['tokens_per_second']:,.0f} tokens/s")
-            if each["state"] == "running" and each["seconds_left"] is not None:
-                words.append(f"{_time(each['seconds_left'])} left")
-        if each.get("checkpoint") is not None and each["state"] != "finished":
-            words.append(f"newest checkpoint {each['checkpoint']:,}")
-        words += [f"process {each['holder']}"] * bool(each["holder"])
-        lines.append(f"{each['folder']}: {', '.join(words)}")
-        lines += [f"  {sentence}" for sentence in each.get("trouble", ())]
+    for status in statuses:
+        words = [status["what"], status["state"]]
+        if "models" in status:
+            words.append(f"{status['finished']} of {status['models']} models finished")
+        if "pieces" in status:
+            words.append(f"{status['pieces']} pieces finished")
+        if "step" in status:
+            words.append(f"step {status['step']:,}" + (f" of {status['steps']:,}" if status["steps"] else ""))
+        words += [f"loss {status['loss']:.3f}"] if status.get("loss") else []
+        if status.get("validation_loss"):
+            words.append(f"validation loss {status['validation_loss']:.3f} at step {status['validation_step']:,}")
+        if status["state"] != "finished" and status.get("tokens_per_second"):
+            words.append(f"{status['tokens_per_second']:,.0f} tokens/s")
+            if status["state"] == "running" and status["seconds_left"] is not None:
+                words.append(f"{_time(status['seconds_left'])} left")
+        if status.get("checkpoint") is not None and status["state"] != "finished":
+            words.append(f"newest checkpoint {status['checkpoint']:,}")
+        words += [f"process {status['holder']}"] * bool(status["holder"])
+        lines.append(f"{status['folder']}: {', '.join(words)}")
+        lines += [f"  {sentence}" for sentence in status.get("trouble", ())]
     return "\n".join(lines)
 
 

@@ -29,15 +29,15 @@ class CoreTimes:
 
     clock: float
     idle: float
-    own: float
+    process: float
     cores: int
 
 
 def core_times() -> CoreTimes:
     """Read the times of the cores that this process may use."""
-    every = psutil.cpu_times(percpu=True)
-    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(every))
-    cores = [times for number, times in enumerate(every) if number in mine]
+    all_cores = psutil.cpu_times(percpu=True)
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(all_cores))
+    cores = [times for number, times in enumerate(all_cores) if number in allowed]
     idle = sum(times.idle + getattr(times, "iowait", 0.0) for times in cores)
     return CoreTimes(time.perf_counter(), idle, time.process_time(), len(cores))
 
@@ -48,11 +48,11 @@ def cores_used_by_others(begin: CoreTimes, end: CoreTimes) -> float:
     The system counts in steps of 10 ms.
     """
     seconds = max(end.clock - begin.clock, 0.01)
-    free = (end.idle - begin.idle) + (end.own - begin.own)
+    free = (end.idle - begin.idle) + (end.process - begin.process)
     return min(max(end.cores - free / seconds, 0.0), float(end.cores))
 
 
-def set_wait_policy(others: float, environment: MutableMapping[str, str] = os.environ) -> None:
+def set_wait_policy(cores_of_others: float, environment: MutableMapping[str, str] = os.environ) -> None:
     """Set environment variables for how threads of this process and its children wait, before torch is loaded.
 
     A value that the user has set wins. Where torch is loaded already, nothing is set, as it would not be read.
@@ -63,10 +63,10 @@ def set_wait_policy(others: float, environment: MutableMapping[str, str] = os.en
     """
     if "torch" in sys.modules or any(name in environment for name in VARIABLES):
         return
-    environment.update(SPIN if others <= MOST_USED else SLEEP)
+    environment.update(SPIN if cores_of_others <= MOST_USED else SLEEP)
 
 
 def wait_policy() -> str:
     """Return the variables in force as NAME=VALUE, "the library's default" where none is set."""
-    given = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
-    return ", ".join(given) or "the library's default"
+    settings = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
+    return ", ".join(settings) or "the library's default"

@@ -48,11 +48,11 @@ class Workers:
         self.children = (cores() if workers is None else workers) - 1
         self.executor: ProcessPoolExecutor | None = None
 
-    def worth_it(self, read: int, share: float | None) -> bool:
-        left = read * (1 / share - 1) if share else read
-        return self.executor is not None or left >= WORTH_WORKERS
+    def needs_workers(self, read: int, share: float | None) -> bool:
+        characters_left = read * (1 / share - 1) if share else read
+        return self.executor is not None or characters_left >= WORTH_WORKERS
 
-    def each(self, work: Work, tasks: Iterable[Task], read: Callable[[], tuple[int, float | None]]) -> Iterator[Any]:
+    def map(self, work: Work, tasks: Iterable[Task], read: Callable[[], tuple[int, float | None]]) -> Iterator[Any]:
         """Yield the results of work(tokenizer, *task), in any order.
 
         read: returns the characters read, and their share of all.
@@ -70,7 +70,7 @@ class Workers:
         for task in tasks:
             while waiting and waiting[0][1].done():
                 yield collect()
-            if len(waiting) < 2 * self.children and self.worth_it(*read()):
+            if len(waiting) < 2 * self.children and self.needs_workers(*read()):
                 waiting.append((task, self.submit(work, task)))
             else:
                 yield work(self.tokenizer, *task)
@@ -119,7 +119,7 @@ def _start_worker(tokenizer_file: str) -> None:
 
 
 def _leave_with_parent() -> None:
-    """A worker waits for work on a pipe that it holds itself, so it would outlive a parent that was killed."""
+    """Wait for the parent's death and end; a worker holds the pipe that it reads, so it would wait forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

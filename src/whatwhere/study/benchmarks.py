@@ -24,7 +24,7 @@ from ..records.record import Record
 from ..records.table import Point, Table
 from ..run.files import read_json
 from ..run.folder import RunFolder
-from ..run.jobs import Job, at_once, run_jobs, threads
+from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
 from ..training.settings import trust_scheme
 from .machine import machine
 from .results import FACTS, RECORDS, STEP, columns, save_results
@@ -56,10 +56,10 @@ def run_evaluation(
         config.save_in(run, family.file)
         run.accept()
         for part in _parts(todo, config.minutes):
-            most = at_once() if len(part) > 1 else 1
+            most = parallel_jobs() if len(part) > 1 else 1
             jobs = [
                 Job(piece.label, family.work, (str(out), piece), count)
-                for piece, count in zip(part, threads(len(part), most), strict=True)
+                for piece, count in zip(part, threads_of_jobs(len(part), most), strict=True)
             ]
             begin = partial(trust_scheme, config.scheme)
             for _ in run_jobs(jobs, most, progress, fresh=False, what="pieces of work", begin=begin):
@@ -99,7 +99,7 @@ def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Pi
     seconds = dict[str, float]()
     for _, group in groupby(todo, key=lambda piece: piece.stage):
         stage = list(group)
-        most = len(stage) if minutes is None else max(at_once(), 1)
+        most = len(stage) if minutes is None else max(parallel_jobs(), 1)
         for i in range(0, len(stage), most):
             part = stage[i : i + most]
             now = time.perf_counter()

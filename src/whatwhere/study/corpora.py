@@ -40,7 +40,7 @@ from ..records.record import Record
 from ..run.files import Arrays, remove_folder
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
-from ..run.shipped import model_source
+from ..run.reference import model_source
 from .machine import machine
 from .results import STEP, save_results
 from .settings import GeometryConfig

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..corpus import Windows
 from ..models.explain import costs, matched_width
-from ..run.jobs import at_once, threads
+from ..run.jobs import parallel_jobs, threads_of_jobs
 from .settings import StudyConfig
 
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
@@ -74,12 +74,12 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
     training = config.pretraining(config.models[0], 0, 1)
     if steps is not None and steps * training.batch_size * training.length < WORTH_PROCESSES:
         return 1
-    return at_once()
+    return parallel_jobs()
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:
     """Return the threads with which steps are timed, those of the first training; None for all of the process."""
-    return threads(len(config.models) * config.seeds, models_at_once(config, None))[0]
+    return threads_of_jobs(len(config.models) * config.seeds, models_at_once(config, None))[0]
 
 
 def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float], spent: float) -> Budget:

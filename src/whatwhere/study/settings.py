@@ -93,8 +93,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
                 self.pretraining(other, seed=0, steps=1).encoder_config()
                 keys = ", ".join(f"{key}: {value}" for key, value in given.items())
                 variant = f"{other}-2: {{preset: {self.preset(other)}, model: {{{keys}}}}}"
-                way_out = "training.model is for every model. For one alone name a variant among the models"
-                return f"{name}: {error} {way_out}: --set 'variants={{{variant}}}'."
+                hint = "training.model is for every model. For one alone name a variant among the models"
+                return f"{name}: {error} {hint}: --set 'variants={{{variant}}}'."
         return error
 
     def terms(self) -> list[str]:

@@ -20,7 +20,7 @@ from ..corpus import Windows, open_source
 from ..corpus.build import said_of_pieces
 from ..records.record import Record
 from ..run.folder import RunFolder
-from ..run.jobs import Job, limited, run_jobs, show_progress, threads
+from ..run.jobs import Job, limit_threads, run_jobs, show_progress, threads_of_jobs
 from ..run.lock import LOCK, InUse, is_unlocked
 from ..run.status import STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_step
@@ -237,7 +237,7 @@ def steps_of(study: Study) -> int:
     if config.steps is not None:
         return config.steps
     if not study.run.is_done(BUDGET):
-        with limited(threads_while_timed(config)):
+        with limit_threads(threads_while_timed(config)):
             seconds = {name: time_step(config.pretraining(name, 0, 1), study.windows) for name in config.models}
         budget = steps_in_minutes(config, seconds, study.log.seconds())
         facts = {"steps": budget.steps, "seconds_per_step": seconds}
@@ -261,7 +261,7 @@ def complete(study: Study) -> Path:
     models = models_of(config)
     most = models_at_once(config, steps)
     jobs = []
-    for model, count in zip(models, threads(len(models), most), strict=True):
+    for model, count in zip(models, threads_of_jobs(len(models), most), strict=True):
         if not study.is_measured(model):
             _say_damage(study, model)
             label = f"{model.name} seed {model.seed}"

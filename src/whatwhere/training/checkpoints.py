@@ -117,8 +117,8 @@ def write_checkpoint(
             shutil.rmtree(_waiting(root, step), ignore_errors=True)
             write_json(folder / STATE, {**state, "step": step})
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
-        way_out = "Earlier checkpoints are whole; make room, and the same command goes on."
-        raise OSError(f"Cannot write {final}: {error}. {way_out}") from None
+        hint = "Earlier checkpoints are whole; make room, and the same command goes on."
+        raise OSError(f"Cannot write {final}: {error}. {hint}") from None
     return final
 
 
@@ -133,8 +133,8 @@ def write_share(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank:
         waiting.mkdir(parents=True, exist_ok=True)
         save_file({**packed}, waiting / _share(rank, shares))
     except SafetensorError as error:
-        way_out = "Earlier checkpoints are whole; make room, and the same command goes on."
-        raise OSError(f"Cannot write {waiting / _share(rank, shares)}: {error}. {way_out}") from None
+        hint = "Earlier checkpoints are whole; make room, and the same command goes on."
+        raise OSError(f"Cannot write {waiting / _share(rank, shares)}: {error}. {hint}") from None
 
 
 def _share(rank: int, shares: int) -> str:
@@ -185,7 +185,7 @@ def check(folder: Path) -> Checkpoint:
     if STATE not in run.names():
         raise ValueError(f"{folder} is not a complete checkpoint: {MANIFEST} is missing or names no {STATE}.")
     run.check()
-    state = read_object(folder / STATE, "step", "seconds", "losses", way_out=f"Delete {folder}.")
+    state = read_object(folder / STATE, "step", "seconds", "losses", hint=f"Delete {folder}.")
     for key, kind in (("step", int), ("seconds", int | float)):
         if not isinstance(state[key], kind):
             raise ValueError(f"{folder / STATE} has no {key} that is a number. Delete {folder}.")

@@ -35,10 +35,10 @@ class CorpusConfig(CorpusKeys):
             return {**values, "join": "none"}
         return values
 
-    def given(self) -> set[str]:
+    def given_keys(self) -> set[str]:
         """Return the keys that were given; `join` of the default corpus was not."""
         is_default = self.corpus == "python-docs" and self.join == "none"
-        return super().given() - ({"join"} if is_default else set())
+        return super().given_keys() - ({"join"} if is_default else set())
 
     def same_content(self, key: str, out: Path) -> bool:
         """Return whether a corpus or tokenizer of another name or place is that of the windows in a run's folder."""

@@ -54,10 +54,10 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
             raise ValueError(f"first_length is below length={self.length}; got {self.first_length}.")
         return self
 
-    def given(self) -> set[str]:
+    def given_keys(self) -> set[str]:
         """Return the keys that have another value than the recipe's."""
         recipe = defaults_of(self.recipe, self.size, self.preset) | {"recipe": family_of(self.preset)}
-        return {key for key in super().given() if key not in recipe or recipe[key] != getattr(self, key)}
+        return {key for key in super().given_keys() if key not in recipe or recipe[key] != getattr(self, key)}
 
     def in_steps(self) -> Self:
         """Return the settings with a budget of tokens turned into steps."""

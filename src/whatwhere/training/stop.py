@@ -4,7 +4,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from ..run.signals import asked
+from ..run.signals import stop_signal
 
 
 class StopSignal:
@@ -21,7 +21,7 @@ class StopSignal:
 
         All processes must call it after the same step.
         """
-        wishes = [asked() is not None, overdue]
+        wishes = [stop_signal() is not None, overdue]
         if self.accelerator.num_processes > 1:
             votes = torch.tensor(wishes, dtype=torch.float32, device=self.accelerator.device)
             total: Tensor = self.accelerator.reduce(votes, "sum")
