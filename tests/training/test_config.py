@@ -115,9 +115,9 @@ def test_broken_files_are_errors(tmp_path, text, message):
     (tmp_path / "c.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
         PretrainConfig.load(tmp_path / "c.yaml")
-    with pytest.raises(ValueError, match="There is no file .*, where a configuration is needed"):
+    with pytest.raises(ValueError, match="There is no file .*. Give a YAML file of `key: value` lines"):
         PretrainConfig.load(tmp_path / "none.yaml")
-    with pytest.raises(ValueError, match="is a folder, where a configuration is needed: a YAML file"):
+    with pytest.raises(ValueError, match="is a folder. Give a YAML file"):
         PretrainConfig.load(tmp_path)
 
 
@@ -195,13 +195,15 @@ def test_a_scheme_runs_where_a_process_begins_with_a_folder_not_where_values_are
     path = tmp_path / "run/scheme.py"
     path.parent.mkdir()
     path.write_text("from whatwhere.encoder import register_preset\nregister_preset('begun', 'ap', 'nobody')\n")
-    path.with_name("pretrain.yaml").write_text(f"scheme: {path}\n")
-    with pytest.raises(ValueError, match="pretrain.yaml needs its scheme: add --scheme .*scheme.py after reading it"):
+    PretrainConfig.parse({"scheme": str(path)}).save(path.with_name("pretrain.yaml"))
+    with pytest.raises(
+        ValueError, match="pretrain.yaml names a scheme. Read .*scheme.py, then add --scheme .*scheme.py"
+    ):
         PretrainConfig.load_run(path.with_name("pretrain.yaml"))
     other = tmp_path / "other.py"
     other.write_text(path.read_text() + "# another text is another program\n")
     trust_scheme(other)
-    with pytest.raises(ValueError, match="needs its scheme"):
+    with pytest.raises(ValueError, match="names a scheme"):
         PretrainConfig.load_run(path.with_name("pretrain.yaml"))
     trust_scheme(path)
     assert "begun" not in PRESETS
@@ -229,14 +231,12 @@ def test_a_yaml_from_elsewhere_runs_no_code_until_it_is_named(tmp_path):
     ):
         done = whatwhere(*words)
         assert done.returncode == 2 or words[0] == "status", words
-        assert not ran.exists() and (
-            words[0] in ("report", "status") or "needs its scheme: add --scheme" in done.stderr
-        ), words
+        assert not ran.exists() and (words[0] in ("report", "status") or "names a scheme. Read " in done.stderr), words
     named = whatwhere("explain", str(folder / "pretrain.yaml"), "--scheme", str(folder / "scheme.py"))
     assert named.returncode == 0 and ran.exists(), named.stderr
     ran.unlink()
     again = whatwhere("explain", str(folder / "pretrain.yaml"))  # nothing is remembered
-    assert again.returncode == 2 and not ran.exists() and "needs its scheme" in again.stderr
+    assert again.returncode == 2 and not ran.exists() and "names a scheme" in again.stderr
 
 
 def test_settings_that_are_no_finite_numbers_are_refused():
@@ -276,7 +276,7 @@ def test_a_curriculum_doubles_its_pieces_in_equal_parts_of_the_steps():
     assert widths == [8] * 6 + [16] * 6 + [32] * 6 + [40] * 6 and asked == [(part, 4, 0, 1) for part in range(24)]
     whole = Whole().batch
     assert curriculum(config.model_copy(update={"first_length": None}), SimpleNamespace(batch=whole), 12) is whole
-    with pytest.raises(ValueError, match="first_length is below length=40; got 40"):
+    with pytest.raises(ValueError, match="first_length must be below length=40; got 40"):
         PretrainConfig.parse({"steps": 12, "length": 40, "first_length": 40})
 
 

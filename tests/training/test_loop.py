@@ -195,7 +195,7 @@ def test_truncated_checkpoint_is_passed_over_and_the_run_ends_the_same(windows, 
     with pytest.raises(ValueError, match="model.safetensors is not as it was written"):
         checkpoints.check(newest.parent)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
-    assert "Passing over a broken checkpoint" in capsys.readouterr().err
+    assert "Skipping a broken checkpoint" in capsys.readouterr().err
     assert (tmp_path / "run/model.safetensors").read_bytes() == expected
 
 
@@ -360,7 +360,7 @@ def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys, monkeypatc
     (tmp_path / "run/model.safetensors").unlink()
     again = config_of(corpus_file, minutes=9)
     assert pretrain(again, tmp_path / "run", windows=windows)["steps"] == summary["steps"]
-    assert f"goes on to its {summary['steps']:,} steps; minutes bought them" in capsys.readouterr().err
+    assert f"ends at its {summary['steps']:,} steps, which the minutes bought" in capsys.readouterr().err
     monkeypatch.setitem(LEAVES_PLATEAU, "tiny", 1)  # enough: what they buy is said all the same
     summary = pretrain(config_of(corpus_file, minutes=0.03), tmp_path / "more", windows=windows, progress=False)
     assert f"0.03 minutes buy {summary['steps']:,} steps of " in capsys.readouterr().err

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.training.optimizers import RMS, Muon, make_optimizers, orthogonal
-from whatwhere.training.training_keys import LoopConfig
+from whatwhere.training.optimizers import RMS, Muon, make_optimizers, orthogonalize
+from whatwhere.training.settings import LoopConfig
 
 
 def parameter(*shape, seed=0):
@@ -45,7 +45,7 @@ def test_together_they_would_move_otherwise():
 
 
 def test_singular_values_come_near_one_and_an_entry_moves_as_much_as_adamw_would():
-    found = orthogonal(parameter(3, 40, 120).detach())
+    found = orthogonalize(parameter(3, 40, 120).detach())
     values = torch.linalg.svdvals(found.float())
     assert (
         0.6 < float(values.min()) and float(values.max()) < 1.3

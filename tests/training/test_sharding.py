@@ -138,7 +138,7 @@ def test_a_full_disk_in_any_process_is_one_line(tmp_path, monkeypatch):
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
     monkeypatch.setattr(checkpoints, "save_file", full)
-    with pytest.raises(OSError, match="Cannot write .*optimizer-2-of-2.*make room, and the same command goes on"):
+    with pytest.raises(OSError, match="Cannot write .*optimizer-2-of-2.*make room, then run the same command again"):
         checkpoints.write_share(tmp_path, 3, {}, 1, 2)
 
 

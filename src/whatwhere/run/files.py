@@ -163,7 +163,7 @@ def describe_os_error(error: OSError) -> str:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return f"{what} may not be read or written. Choose another place, or change its rights."
         case errno.ENOSPC | errno.EDQUOT:
-            return f"No room is left on the disk for {what}. Make room; the same command goes on."
+            return f"No room is left on the disk for {what}. Make room, then run the same command again."
     return f"{what}: {error.strerror}." if name is not None and error.strerror else str(error)
 
 

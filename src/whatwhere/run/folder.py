@@ -151,7 +151,7 @@ class RunFolder:
                 continue
             if (self.path / "hashes.json").is_file() or any(self.path.glob("*.yaml")):
                 raise ValueError(
-                    f"{self.path} was written by version 0.1.0, whose runs this version does not continue. Choose "
+                    f"{self.path} was written by version 0.1.0, whose runs this version cannot resume. Choose "
                     "another --out and start again."
                 )
             raise ValueError(

@@ -83,10 +83,10 @@ class StrictConfig(BaseModel):
     def _read(cls, path: Path) -> dict[str, Any]:
         if not path.is_file():
             what = f"{path} is a folder" if path.is_dir() else f"There is no file {path}"
-            raise ValueError(f"{what}, where a configuration is needed: a YAML file of `key: value` lines.")
+            raise ValueError(f"{what}. Give a YAML file of `key: value` lines.")
         values = read_yaml(path, "Mend it, or use a complete copy.")
         if not isinstance(values, dict):
-            raise ValueError(f"{path} must hold `key: value` lines; got {type(values).__name__}.")
+            raise ValueError(f"{path} must hold `key: value` lines; got {type(values).__name__}. Correct the file.")
         return values
 
     @classmethod
@@ -124,7 +124,7 @@ class StrictConfig(BaseModel):
     # ---- in the folder of a run ----
 
     def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
-        """Return the settings that a run goes on with: the ones in its folder, or these where it holds none yet.
+        """Return the settings that a run resumes with: those in its folder, or these where it holds none yet.
 
         Keys of `FREE` and `free`, and keys that mean the same (`same_content`), take the values of these settings.
 

@@ -32,23 +32,23 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
 
 
 def steps_to_learn(config: PretrainConfig) -> int:
-    """Return the steps after which models of this size know more than token frequencies; 0 where nobody measured it."""
+    """Return the steps after which models of this size know more than token frequencies; 0 if nobody measured it."""
     return math.ceil(LEAVES_PLATEAU.get(config.size, 0) / (config.batch_size * config.length))
 
 
 def shortage_message(
-    minutes: float, steps: int, config: PretrainConfig, wanted_minutes: float, fewest_steps: int = 1
+    minutes: float, steps: int, config: PretrainConfig, minutes_needed: float, fewest_steps: int = 1
 ) -> str:
-    """Say that `minutes` buy fewer `steps` than `steps_to_learn`, which would take `wanted_minutes`.
+    """Say that `minutes` buy fewer `steps` than `steps_to_learn`, which would take `minutes_needed`.
 
-    fewest_steps: are done whatever they take.
+    fewest_steps: steps that a training takes even if the minutes buy fewer.
     """
     at_most = "at most " if steps <= fewest_steps else ""
     plural = "" if steps == 1 else "s"
     return (
         f"{minutes:g} minutes buy {at_most}{steps:,} step{plural}; "
         f"models of size {config.size} need about {steps_to_learn(config):,} to learn more than how often each word "
-        f"occurs: about {math.ceil(wanted_minutes)} minutes on this machine"
+        f"occurs: about {math.ceil(minutes_needed)} minutes on this machine"
     )
 
 
@@ -60,9 +60,9 @@ def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     assert config.minutes is not None
     seconds = time_step(config, windows)
     steps = max(1, int(config.minutes * 60 / seconds))
-    wanted_steps = steps_to_learn(config)
-    if wanted_steps > steps:
-        message = shortage_message(config.minutes, steps, config, wanted_steps * seconds / 60)
+    steps_needed = steps_to_learn(config)
+    if steps_needed > steps:
+        message = shortage_message(config.minutes, steps, config, steps_needed * seconds / 60)
     else:
         plural = "" if steps == 1 else "s"
         message = f"{config.minutes:g} minutes buy {steps:,} step{plural} of {1000 * seconds:,.0f} ms"

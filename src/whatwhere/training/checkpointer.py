@@ -1,4 +1,4 @@
-"""When a training writes a checkpoint, which ones it drops, and how it resumes from the newest that is whole."""
+"""Checkpoints of a training: when one is written, which are dropped, and how a training resumes from the newest."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ from .checkpoints import (
     drop_between,
     drop_old_optimizers,
     log_spaced,
-    newest,
+    newest_checkpoint,
     pack,
     restore,
     write_checkpoint,
@@ -25,11 +25,12 @@ from .state import TrainingState
 
 
 class Checkpointer:
-    """The checkpoints of one training, in `out/checkpoints/step-N`.
+    """Checkpoints of one training, in `out/checkpoints/step-N`.
 
-    They hold the model, the optimizers, the random generators of every process, and the state of the logger. Planned
-    ones stay; one that only a signal or `checkpoint_minutes` wanted is dropped when the next one is there, so that the
-    checkpoints of a finished run do not depend on how it went. The newest two keep the states of the optimizers.
+    A checkpoint holds the model, the optimizers, the random generators of every process, and the state of the logger.
+    Planned checkpoints stay. One that only a signal or `checkpoint_minutes` asked for is dropped when the next is
+    written, so that the checkpoints of a finished run do not depend on its interruptions. The newest two keep the
+    states of the optimizers.
     """
 
     def __init__(self, out: Path, training: TrainingState, logger: Logger, label: str) -> None:
@@ -51,7 +52,7 @@ class Checkpointer:
         """Return whether `checkpoint_minutes` have passed since this process's last checkpoint."""
         return time.perf_counter() - self._saved_at > 60 * self.training.config.checkpoint_minutes
 
-    def last(self) -> Path | None:
+    def newest_folder(self) -> Path | None:
         """Return the folder of the newest checkpoint, None where there is none."""
         folders = all_checkpoints(self.root)
         return folders[-1] if folders else None
@@ -59,18 +60,18 @@ class Checkpointer:
     def load(self) -> int | None:
         """Restore model, optimizers, random generators and logger from the newest checkpoint that is whole.
 
-        Newer ones that are broken are named on stderr and passed over.
+        Newer checkpoints that are broken are named on stderr and skipped.
 
         Returns:
-            The step after which it was written; None where there is none, and nothing changes.
+            Step of the checkpoint; None, and nothing changes, where there is none.
 
         Raises:
             ValueError: the checkpoint is of another model, or the log has a line that no training wrote.
         """
         accelerator = self.training.accelerator
-        checkpoint, broken = newest(self.root)
+        checkpoint, broken = newest_checkpoint(self.root)
         for line in broken:
-            accelerator.print(f"Passing over a broken checkpoint: {line}", file=sys.stderr)
+            accelerator.print(f"Skipping a broken checkpoint: {line}", file=sys.stderr)
         if checkpoint is None:
             return None
         states = restore(checkpoint, self.training.model, self.training.optimizers)
@@ -91,7 +92,7 @@ class Checkpointer:
             drop_after(self.root, step)
 
     def save(self, step: int) -> None:
-        """Write the checkpoint of `step`, then drop what it makes superfluous; all processes must call it.
+        """Write the checkpoint of `step`, then drop the checkpoints that it replaces; all processes must call it.
 
         Raises:
             ValueError: the step left weights that are not finite; nothing is written.
@@ -99,8 +100,8 @@ class Checkpointer:
         """
         training = self.training
         accelerator = training.accelerator
-        if where := not_finite(training.model):  # no loss has seen yet what the step made of its weights
-            raise ValueError(weights_message(where, step, self.label, training.config, self.last()))
+        if parameters := not_finite(training.model):  # no loss has seen yet what the step made of its weights
+            raise ValueError(weights_message(parameters, step, self.label, training.config, self.newest_folder()))
         random_states = [training.random_states()]
         if accelerator.num_processes > 1:
             random_states = gather_states(random_states[0], accelerator.device)
@@ -121,7 +122,7 @@ class Checkpointer:
     def drop_superfluous(self) -> None:
         """Remove unplanned checkpoints but the newest, and the optimizers' states of all but the newest two.
 
-        The main process does. A training also ends with it: a crash may have kept the last `save` from it.
+        The main process does it. A training also ends with this call, as a crash may have cut off the last `save`.
         """
         if self.training.accelerator.is_main_process:
             drop_between(self.root, self.is_planned)

@@ -1,4 +1,4 @@
-"""The files of a checkpoint: written whole or not at all, checked by their hashes, and read back."""
+"""Files of a checkpoint: written whole or not at all, checked by their hashes, and read back."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from ..run.files import read_object, remove_folder, write_json
 from ..run.folder import MANIFEST, RunFolder
 from .model_folder import save_model
-from .sharding import as_share, local, own_rows
+from .sharding import local_part, make_share, rows_of_process
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
@@ -27,24 +27,24 @@ OPTIMIZER = "optimizer.safetensors"  # where processes share a model, optimizer-
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint."""
+    """Complete checkpoint of a training."""
 
     folder: Path
     step: int  # after which it was written
     state: dict[str, Any]  # of the logger: seconds, and the losses since its last line
-    whole: bool  # it still has the states of the optimizers
+    has_optimizers: bool  # it still has the states of the optimizers
 
 
 def log_spaced(steps: int) -> set[int]:
-    """Return 0, 1, 3, 10, 30, 100, ... up to `steps`: where early training is worth a checkpoint."""
-    marks = (first * 10**power for power in range(len(str(steps))) for first in (1, 3))
+    """Return the steps 0, 1, 3, 10, 30, 100, ... up to `steps`: early training changes fastest."""
+    marks = (digit * 10**power for power in range(len(str(steps))) for digit in (1, 3))
     return {0, *(step for step in marks if step <= steps)}
 
 
 def pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
     """Return this process's part of the optimizers' states: flat tensors named `optimizer.parameter.entry`."""
     return {
-        f"{o}.{parameter}.{name}": local(torch.as_tensor(value).detach()).cpu().contiguous()
+        f"{o}.{parameter}.{name}": local_part(torch.as_tensor(value).detach()).cpu().contiguous()
         for o, optimizer in enumerate(optimizers)
         for parameter, entries in optimizer.state_dict()["state"].items()
         for name, value in entries.items()
@@ -63,27 +63,28 @@ def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: "_Parts") -> No
 
 
 class _Parts:
-    """The tensors of one file, or of several that each hold the rows of one process; other rows stay on the disk."""
+    """Tensors of one file, or of several files that each hold the rows of one process; unread rows stay on the disk."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.files: list[Any] = [safe_open(path, framework="pt") for path in paths]
         self.names = list(self.files[0].keys())
 
     def read(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """Read a tensor with the rows of `like` as that is shared; any other (a count of steps) as the file has it."""
+        """Read the rows of a tensor that `like` has in this process; a tensor of another shape, such as a step count,
+        whole."""
         slices = [file.get_slice(name) for file in self.files] if like.ndim else []
         shapes = [rows.get_shape() for rows in slices]
         if not like.ndim or [sum(s[0] for s in shapes if s), *shapes[0][1:]] != list(like.shape):
             tensor: torch.Tensor = self.files[0].get_tensor(name)
             return tensor
-        first, last = own_rows(like)
+        first_row, last_row = rows_of_process(like)
         rows = []
         start = 0
         for part, (length, *_) in zip(slices, shapes, strict=True):
-            if start < last and first < start + length:
-                rows.append(part[max(first - start, 0) : min(last - start, length)])
+            if start < last_row and first_row < start + length:
+                rows.append(part[max(first_row - start, 0) : min(last_row - start, length)])
             start += length
-        return as_share(torch.cat(rows) if rows else self.files[0].get_tensor(name)[:0], like)
+        return make_share(torch.cat(rows) if rows else self.files[0].get_tensor(name)[:0], like)
 
 
 def write_checkpoint(
@@ -117,7 +118,7 @@ def write_checkpoint(
             shutil.rmtree(_waiting(root, step), ignore_errors=True)
             write_json(folder / STATE, {**state, "step": step})
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
-        hint = "Earlier checkpoints are whole; make room, and the same command goes on."
+        hint = "Earlier checkpoints are whole; make room, then run the same command again."
         raise OSError(f"Cannot write {final}: {error}. {hint}") from None
     return final
 
@@ -133,7 +134,7 @@ def write_share(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank:
         waiting.mkdir(parents=True, exist_ok=True)
         save_file({**packed}, waiting / _share(rank, shares))
     except SafetensorError as error:
-        hint = "Earlier checkpoints are whole; make room, and the same command goes on."
+        hint = "Earlier checkpoints are whole; make room, then run the same command again."
         raise OSError(f"Cannot write {waiting / _share(rank, shares)}: {error}. {hint}") from None
 
 
@@ -146,7 +147,7 @@ def _waiting(root: Path, step: int) -> Path:
 
 
 def drop_after(root: Path, step: int) -> None:
-    """Remove the checkpoints of later steps, which a training that goes on from `step` makes again."""
+    """Remove the checkpoints of later steps, which a training that resumes from `step` makes again."""
     for folder in all_checkpoints(root):
         if _step(folder) > step:
             remove_folder(folder)
@@ -174,7 +175,7 @@ def _step(folder: Path) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def check(folder: Path) -> Checkpoint:
+def open_checkpoint(folder: Path) -> Checkpoint:
     """Compare the files of a checkpoint with their hashes, and return it.
 
     Raises:
@@ -183,7 +184,9 @@ def check(folder: Path) -> Checkpoint:
     """
     run = RunFolder.at(folder)
     if STATE not in run.names():
-        raise ValueError(f"{folder} is not a complete checkpoint: {MANIFEST} is missing or names no {STATE}.")
+        raise ValueError(
+            f"{folder} is not a complete checkpoint: {MANIFEST} is missing or names no {STATE}. Delete it."
+        )
     run.check()
     state = read_object(folder / STATE, "step", "seconds", "losses", hint=f"Delete {folder}.")
     for key, kind in (("step", int), ("seconds", int | float)):
@@ -194,13 +197,13 @@ def check(folder: Path) -> Checkpoint:
     return Checkpoint(folder, state["step"], state, bool(run.names("optimizer*.safetensors")))
 
 
-def newest(root: Path) -> tuple[Checkpoint | None, list[str]]:
+def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest checkpoint that a training can resume from, or None, and a line on each newer broken one."""
     broken: list[str] = []
     for folder in sorted(root.glob("step-*"), key=_step, reverse=True):
         try:
-            checkpoint = check(folder)
-            if checkpoint.whole:
+            checkpoint = open_checkpoint(folder)
+            if checkpoint.has_optimizers:
                 return checkpoint, broken
         except ValueError as error:
             broken.append(str(error))
@@ -219,18 +222,18 @@ def restore(
         stored = _Parts([checkpoint.folder / WEIGHTS])
         packed = _Parts(_in_order(checkpoint.folder) or [checkpoint.folder / OPTIMIZER])
     except (SafetensorError, FileNotFoundError) as error:
-        raise ValueError(f"{checkpoint.folder} does not load: {error}.") from None
+        raise ValueError(f"{checkpoint.folder} does not load: {error}. Delete it.") from None
     try:
         current = model.state_dict()
         weights = {name: stored.read(name, current.get(name, torch.empty(()))) for name in stored.names}
         missing, unexpected = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:
         raise ValueError(f"{checkpoint.folder} is of another model: {str(error).splitlines()[-1].strip()}.") from None
-    if wrong := sorted({*unexpected, *missing} - {*model.all_tied_weights_keys}):
-        raise ValueError(f"{checkpoint.folder} is of another model: {wrong[0]} does not match.")
-    drawn = [name for name in packed.names if name.startswith("random.")]
-    random_states = {name.removeprefix("random."): packed.read(name, torch.empty(())) for name in drawn}
-    packed.names = [name for name in packed.names if name not in drawn]
+    if misfits := sorted({*unexpected, *missing} - {*model.all_tied_weights_keys}):
+        raise ValueError(f"{checkpoint.folder} is of another model: {misfits[0]} does not match.")
+    random_names = [name for name in packed.names if name.startswith("random.")]
+    random_states = {name.removeprefix("random."): packed.read(name, torch.empty(())) for name in random_names}
+    packed.names = [name for name in packed.names if name not in random_names]
     try:
         _unpack(optimizers, packed)
     except (ValueError, LookupError, SafetensorError) as error:

@@ -1,4 +1,5 @@
-"""Unsupervised SimCSE (Gao, Yao and Chen 2021): two draws of dropout give a sentence two vectors, to be made alike."""
+"""Unsupervised SimCSE (Gao, Yao and Chen 2021): two draws of dropout give a sentence two vectors, which training makes
+alike."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -44,7 +45,7 @@ def contrastive_loss(one: Tensor, two: Tensor, temperature: float = TEMPERATURE)
 
 
 class Contrastive(nn.Module):
-    """An encoder whose output is the contrastive loss of a batch that it reads twice, under two draws of dropout."""
+    """Encoder whose output is the contrastive loss of a batch that it reads twice, under two draws of dropout."""
 
     def __init__(self, body: Any, pooling: str) -> None:
         super().__init__()
@@ -63,7 +64,7 @@ class Contrastive(nn.Module):
 
 
 class SentenceBatches(Batches):
-    """Batches of sentences as token ids, padded to the longest; the labels only count the rows."""
+    """Batches of sentences as token ids, padded to the longest sentence; the labels only count the rows."""
 
     def __init__(self, ids: Sequence[np.ndarray], pad_id: int, seed: int = 0) -> None:
         super().__init__(len(ids), seed)
@@ -78,7 +79,7 @@ class SentenceBatches(Batches):
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
-def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, most: int) -> list[np.ndarray]:
+def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, limit: int) -> list[np.ndarray]:
     """Return at most `most` different sentences of SHORTEST tokens or more, cut to LENGTH.
 
     Args:
@@ -94,7 +95,7 @@ def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, most: 
     for ids in _of_windows(text) if isinstance(text, Windows) else _of_source(text, tokenizer):
         if len(ids) >= SHORTEST:
             rows.setdefault(ids.tobytes(), ids)
-        if len(rows) == most:
+        if len(rows) == limit:
             break
     if len(rows) < SENTENCES:
         raise ValueError(
@@ -142,7 +143,7 @@ def contrast(
     seed: int,
     show: Show,
 ) -> dict[str, Any]:
-    """Train an encoder in place for so many steps of SENTENCES sentences, and return the facts of the training.
+    """Train an encoder in place for `steps` steps of SENTENCES sentences each, and return the facts of the training.
 
     The learning rate falls linearly to 0. Unlike the paper's there is no head over the vector in training, and
     `pooling` is what will be read.

@@ -1,4 +1,4 @@
-"""The corpus of a training: its settings, and the windows that they give."""
+"""Corpus of a training: its settings, and the windows that they give."""
 
 import sys
 from pathlib import Path
@@ -36,12 +36,12 @@ class CorpusConfig(CorpusKeys):
         return values
 
     def given_keys(self) -> set[str]:
-        """Return the keys that were given; `join` of the default corpus was not."""
+        """Return the keys that were given a value; `join` of the default corpus does not count."""
         is_default = self.corpus == "python-docs" and self.join == "none"
         return super().given_keys() - ({"join"} if is_default else set())
 
     def same_content(self, key: str, out: Path) -> bool:
-        """Return whether a corpus or tokenizer of another name or place is that of the windows in a run's folder."""
+        """Return whether a corpus or tokenizer of another name has the content of the windows in a run's folder."""
         saved = out / "corpus" / "settings.json"
         if key not in ("corpus", "tokenizer") or not saved.is_file():
             return super().same_content(key, out)
@@ -59,7 +59,7 @@ class CorpusConfig(CorpusKeys):
 
 
 def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True) -> Windows:
-    """Make the tokenizer and the windows of a corpus in `out`; parts that are finished there stay.
+    """Make the tokenizer and the windows of a corpus in `out`; finished parts stay.
 
     Raises:
         ValueError: no such text or tokenizer, or other windows in `out`.
@@ -91,7 +91,7 @@ def _window_options(config: CorpusConfig) -> dict[str, Any]:
 
 
 def check_one_batch(windows: Windows, batch_size: int) -> None:
-    """Refuse windows that give less than one batch to train on.
+    """Refuse windows that are fewer than one training batch.
 
     Raises:
         ValueError: says how many there are, and what would give more.

@@ -1,4 +1,4 @@
-"""A training that diverged: the step or the weights that are not finite, named with the way out."""
+"""Messages on a training that diverged: the step or the weights that are not finite, and what the user can do."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +10,15 @@ from .training_keys import LoopConfig
 
 
 class NotFinite(ValueError):
-    """A step whose loss or gradient is not finite, before it changed any weight; `where` names the parameters."""
+    """Error for a step whose loss or gradient is not finite, raised before weights change; `parameters` names them."""
 
-    def __init__(self, loss: float, norm: float, where: str) -> None:
+    def __init__(self, loss: float, norm: float, parameters: str) -> None:
         super().__init__(f"Loss is {loss}, gradient norm {norm}")
-        self.where = where
+        self.parameters = parameters
 
 
 def step_message(error: NotFinite, step: int, label: str, config: LoopConfig, batch: Path, last: Path | None) -> str:
-    """Say which step was not finite, what to change, and what is left.
+    """Say which step was not finite, what to change, and which files are left.
 
     Args:
         step: number of the step, from 1.
@@ -26,8 +26,8 @@ def step_message(error: NotFinite, step: int, label: str, config: LoopConfig, ba
         last: folder of the last good checkpoint, None where there is none.
     """
     place = f"step {step} of {label}"
-    if error.where:
-        place += f", in {error.where}"
+    if error.parameters:
+        place += f", in {error.parameters}"
     advice = _lower_the_rate(config)
     if step == 1:
         advice = (
@@ -37,9 +37,9 @@ def step_message(error: NotFinite, step: int, label: str, config: LoopConfig, ba
     return f"{error} at {place}. {advice}; {_name_last(last)}, and the step's batch in {batch}."
 
 
-def weights_message(where: str, step: int, label: str, config: LoopConfig, last: Path | None) -> str:
+def weights_message(parameters: str, step: int, label: str, config: LoopConfig, last: Path | None) -> str:
     """Say which weights a step left that are not finite; arguments as of `step_message`."""
-    return f"Step {step} of {label} left {where} not finite. {_lower_the_rate(config)}; {_name_last(last)}."
+    return f"Step {step} of {label} left {parameters} not finite. {_lower_the_rate(config)}; {_name_last(last)}."
 
 
 def batch_arrays(parts: Sequence[dict[str, Tensor]]) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What a training finds around it: the processes of a launcher, the precision that pays, the trackers installed."""
+"""Environment of a training: the processes of a launcher, the precision that pays, the trackers installed."""
 
 import os
 import sys
@@ -10,9 +10,9 @@ from accelerate.tracking import get_available_trackers
 
 
 def join_processes() -> PartialState:
-    """Return this process's place among those that a launcher started, joining them at the first call.
+    """Return this process's place among the launcher's processes; the first call joins them.
 
-    On machines without CUDA they are joined over gloo.
+    Without CUDA they communicate by gloo.
     """
     return PartialState(cpu=must_join_on_cpu())
 

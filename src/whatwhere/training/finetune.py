@@ -1,7 +1,6 @@
-"""Fine-tuning for sequence classification: a pretrained encoder, ours or of transformers, and a labelled table in, a
-classifier out.
+"""Fine-tuning of a pretrained encoder, ours or of transformers, on a labelled table, for sequence classification.
 
-The loop, its schedules, checkpoints and exact resume are those of pretraining; here are the data, the model and the
+The loop, its schedules, checkpoints and exact resume are those of pretraining. Here are the data, the model and the
 defaults (GEOM section 6.1: 3 epochs, batch 64, learning rate 2e-5 from pretrained and 2e-4 from fresh weights,
 positions at eight steps).
 """
@@ -91,7 +90,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
         return self
 
     def total_steps(self, rows: int) -> int:
-        """Return the optimizer steps that the budget takes on so many training rows."""
+        """Return the optimizer steps that the budget takes on `rows` training rows."""
         if self.steps is not None:
             return self.steps
         assert self.epochs is not None
@@ -103,29 +102,29 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
         Raises:
             ValueError: no such field, or a length that the position table does not have.
         """
-        found = open_config(self.start)
+        source = open_config(self.start)
         classes = dict(enumerate(labels))
-        if isinstance(found, EncoderConfig):
-            own = {field: getattr(found, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
-            config: Any = EncoderConfig(**{**own, **self.model})
+        if isinstance(source, EncoderConfig):
+            fields = {field: getattr(source, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
+            config: Any = EncoderConfig(**{**fields, **self.model})
         else:
-            config = found
-            known = [key for key in config.to_dict() if not key.startswith("_")]
+            config = source
+            names = [key for key in config.to_dict() if not key.startswith("_")]
             for key, value in self.model.items():
-                if key not in known:
-                    raise ValueError(f"model.{key} is no field of a {config.model_type}.{nearest(key, known)}")
+                if key not in names:
+                    raise ValueError(f"model.{key} is no field of a {config.model_type}.{nearest(key, names)}")
                 setattr(config, key, value)
         config.id2label = classes
         config.label2id = {name: number for number, name in classes.items()}
         config.problem_type = "single_label_classification"
         if (longest := most_tokens(config)) is not None and self.length > longest:
-            seen = f"length={self.length} tokens, but the position table has {longest} rows"
-            raise ValueError(f"{seen}. Use --length {longest}.")
+            problem = f"length={self.length} tokens, but the position table has {longest} rows"
+            raise ValueError(f"{problem}. Use --length {longest}.")
         return config
 
 
 def build_classifier(config: FinetuneConfig, labels: list[str]) -> OpenModel:
-    """Open the model before its first step, in float32; new weights come from `config.seed`.
+    """Open the model that a fine-tuning starts from, in float32; new weights come from `config.seed`.
 
     Raises:
         ValueError: no finished model in the folder, or overrides that change the shapes of its weights.
@@ -146,8 +145,8 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> OpenModel:
 def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) -> dict[str, Any]:
     """Train a classifier and leave a transformers folder at `out`; return its summary.
 
-    As `pretrain`: a training that `out` holds already goes on, checkpoints are in `out/checkpoints/step-N`, all of them
-    kept, the log in `out/log.jsonl`, settings in `out/finetune.yaml`, the summary in `out/training.json`;
+    As with `pretrain`, the same call resumes a training in `out`. Checkpoints are in `out/checkpoints/step-N`, all of
+    them kept, the log in `out/log.jsonl`, settings in `out/finetune.yaml`, the summary in `out/training.json`;
     `model.safetensors` is written last.
 
     Raises:
@@ -170,15 +169,15 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     model = opened.model
     tokenizer = opened.tokenizer
     check_tokenizer(tokenizer, config.start)
-    ours = isinstance(model.config, EncoderConfig)
-    if ours:
+    is_ours = isinstance(model.config, EncoderConfig)
+    if is_ours:
         check_backend(config.backend, join_processes().device, training=True, dropout=model.config.dropout)
     types = opened.token_types
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed, types=types)
     dev = LabelledBatches(read_labelled(config.dev, *columns), names, tokenizer, config.length, types=types)
     if len(data) < config.batch_size:
-        seen = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
-        raise ValueError(f"{seen}. Use a smaller --set batch_size=.")
+        problem = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
+        raise ValueError(f"{problem}. Use a smaller --set batch_size=.")
     facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in TABLES}}
     if join_processes().is_main_process:
         _bind_data(run, facts)
@@ -193,7 +192,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
         run.path,
         tokens_per_step=round(config.batch_size * data.mean_length),
         validator=Validator(trainer, lambda: dev.in_order(config.batch_size), _accuracy_interval),
-        label=f"{model.config.preset if ours else model.config.model_type} seed {config.seed}",
+        label=f"{model.config.preset if is_ours else model.config.model_type} seed {config.seed}",
         progress=progress,
     )
     low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
@@ -224,7 +223,7 @@ def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -
 
 
 def _longer(length: int, longest: int | None) -> str:
-    """Say how to have fewer rows cut, where that is possible."""
+    """Say how the user gets fewer rows cut, where that is possible."""
     if longest is not None and longest <= length:
         return f" {longest} tokens are all that the model reads."
     return f" To read more of them: --length N{f', N up to {longest}' if longest else ''}."

@@ -1,4 +1,4 @@
-"""The log of a training: losses, rates and validations, in `log.jsonl` and in the user's trackers."""
+"""Log of a training: losses, rates and validations, in `log.jsonl` and in the user's trackers."""
 
 import contextlib
 import json
@@ -19,9 +19,9 @@ from .state import Batch, TrainingState
 
 
 class Logger:
-    """The lines of a training, its clock, and the losses since the last line.
+    """Lines of a training's log, its clock, and the losses since the last line.
 
-    Every process has the lines; the main one writes them to `out/log.jsonl` and tells the trackers.
+    Every process has the lines; the main process writes them to `out/log.jsonl` and to the trackers.
 
     Attributes:
         history: all lines up to now, those before a resume included.
@@ -48,11 +48,11 @@ class Logger:
         return self._seconds_before + time.perf_counter() - self._began
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the log beside its lines."""
+        """Return the state of the log that a checkpoint keeps, beside its lines."""
         return {"seconds": self.seconds, "losses": self._losses}
 
     def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
-        """Go on with the log of a training that is resumed after `step`; its later lines are dropped."""
+        """Continue the log of a training that resumes after `step`; its later lines are dropped."""
         self._seconds_before = float(state["seconds"])
         self._losses = list(state["losses"])
         self.history = [line for line in step_lines(self.path) if line["step"] <= step]
@@ -78,7 +78,7 @@ class Logger:
             self.training.accelerator.end_training()
 
     def flush(self) -> None:
-        """Wait until the lines are on the disk: a checkpoint stands on them."""
+        """Wait until the lines are on the disk, as a checkpoint relies on them."""
         if self.training.accelerator.is_main_process:
             flush_file(self.path)
 
@@ -106,13 +106,13 @@ class Logger:
         return step % self.training.config.log_every == 0 or step == self.training.steps
 
     def log_steps(self, step: int, gradient_norm: float) -> dict[str, Any]:
-        """Write the line of the steps since the last one, and return it.
+        """Write the line of the steps since the last line, and return it.
 
         loss: their mean, in nats. gradient_norm: of `step`, before clipping. learning_rate: of AdamW. waiting: share of
         the time without a batch.
         """
-        now = time.perf_counter()
-        elapsed = now - self._marked
+        ended = time.perf_counter()
+        elapsed = ended - self._marked
         line = {
             "loss": sum(self._losses) / len(self._losses),
             "gradient_norm": gradient_norm,
@@ -125,7 +125,7 @@ class Logger:
         self._losses = []
         self._steps = 0
         self._waited = 0.0
-        self._marked = now
+        self._marked = ended
         return line
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""The training loop under pretraining and fine-tuning, and the single step that every training of the package takes.
+"""Training loop of pretraining and fine-tuning, and the single step that every training of the package takes.
+
+Batches, masks and their order are a pure function of (seed, step, row), so a resumed training needs no state of a
+loader.
 
 Batches, masks and their order are a pure function of (seed, step, row), so a resumed training needs no state of a
 loader.
@@ -30,7 +33,7 @@ from .validator import Validator
 
 
 class Trainer(TrainingState):
-    """A training: its model and optimizers, the optimizer step, and the loop over all steps."""
+    """Training with its model and optimizers, the optimizer step, and the loop over all steps."""
 
     def fit(
         self,
@@ -44,13 +47,13 @@ class Trainer(TrainingState):
     ) -> dict[str, Any]:
         """Train, log to `out/log.jsonl`, write checkpoints to `out/checkpoints`; return the facts of every summary.
 
-        Go on from the newest complete checkpoint, from the beginning where there is none; on CPU every number then
-        equals that of an uninterrupted run. All processes have the same weights after every step.
+        The training resumes from the newest complete checkpoint, or begins where there is none. On CPU every number of
+        a resumed run equals that of an uninterrupted one. All processes have the same weights after every step.
 
         Args:
             batch_at: returns this process's rows of a part of a step's batch.
-            tokens_per_step: of all processes, padding included.
-            label: what messages and the progress bar call the training.
+            tokens_per_step: tokens of all processes, padding included.
+            label: name of the training in messages and on the progress bar.
 
         Raises:
             ValueError: the loss, the gradient or the weights are not finite. Checkpoints written before stay.
@@ -87,7 +90,7 @@ class Trainer(TrainingState):
                     loss, gradient_norm = self.step(step - 1, parts)
                 except NotFinite as error:
                     file = logger.write_batch(parts)
-                    message = step_message(error, step, label, self.config, file, checkpointer.last())
+                    message = step_message(error, step, label, self.config, file, checkpointer.newest_folder())
                     raise ValueError(message) from None
                 logger.add_loss(loss)
 
@@ -125,9 +128,9 @@ class Trainer(TrainingState):
                 yield parts
 
     def micro_batches(self, batch_at: BatchAt, step: int) -> list[Batch]:
-        """Return this process's parts of the batch of `step`: together, in all processes, always the same windows.
+        """Return this process's parts of the batch of `step`, counted from 0.
 
-        step: counted from 0.
+        Together, in all processes, the parts are always the same windows.
         """
         world = self.accelerator.num_processes
         rank = self.accelerator.process_index
@@ -193,7 +196,7 @@ class Trainer(TrainingState):
 
 
 def _count_targets(part: Batch) -> Tensor:
-    """Count what the loss of a part is a mean over: its labels, or its rows where the model names them otherwise."""
+    """Count the targets that the loss of a part averages over: its labels, or its rows where it has no `labels`."""
     if "labels" in part:
         return (part["labels"] != -100).sum()
     return torch.tensor(len(part["input_ids"])).to(part["input_ids"])

@@ -1,4 +1,4 @@
-"""Memory of a training's process: what glibc's allocator keeps, and the largest amount that was in use."""
+"""Memory of a training's process: what glibc's allocator keeps, and the peak in use."""
 
 import contextlib
 import ctypes
@@ -36,7 +36,7 @@ def trim_heap() -> None:
 
 
 def reset_peak_memory() -> None:
-    """Start measuring the peak anew, so that a model in a study does not inherit the peak of the one before."""
+    """Start measuring the peak anew, so that a model of a study does not inherit an earlier model's peak."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     with contextlib.suppress(OSError):  # Linux: 5 resets the high-water mark of the resident memory

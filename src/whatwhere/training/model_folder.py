@@ -1,4 +1,4 @@
-"""A model written as a transformers folder, with texts in the heads of its weights files."""
+"""Writing of a model as a transformers folder, with texts in the heads of its weights files."""
 
 import json
 import shutil
@@ -43,8 +43,8 @@ def save_model(
         OSError: the disk is full or not writable.
     """
     try:
-        how: dict[str, Any] = {"code": code} if isinstance(model.config, EncoderConfig) else {}
-        model.save_pretrained(folder, **how)
+        options: dict[str, Any] = {"code": code} if isinstance(model.config, EncoderConfig) else {}
+        model.save_pretrained(folder, **options)
         for path in folder.glob("*.safetensors") if metadata else ():
             write_metadata(path, metadata or {})
     except SafetensorError as error:

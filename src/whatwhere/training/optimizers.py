@@ -27,7 +27,7 @@ ITERATIONS = 5
 RMS = 0.2  # root mean square of an update of AdamW, in units of its learning rate (Liu et al. 2025)
 
 
-def orthogonal(x: Tensor, eps: float = 1e-7) -> Tensor:
+def orthogonalize(x: Tensor, eps: float = 1e-7) -> Tensor:
     """Return matrices (..., r, c), r <= c, with the singular vectors of `x` and singular values near 1, in bfloat16."""
     a, b, c = COEFFICIENTS
     x = x.bfloat16()
@@ -68,8 +68,8 @@ class Muon(torch.optim.Optimizer):
         for group in self.param_groups:
             for p, rows in zip(group["params"], group["rows"], strict=True):
                 if p.ndim != 2 or sum(rows) != p.shape[0]:
-                    seen = f"a parameter {tuple(p.shape)} with rows {tuple(rows)}"
-                    raise ValueError(f"Muon takes matrices stacked by rows; got {seen}.")
+                    shapes = f"a parameter {tuple(p.shape)} with rows {tuple(rows)}"
+                    raise ValueError(f"Muon takes matrices stacked by rows; got {shapes}.")
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -96,12 +96,12 @@ class Muon(torch.optim.Optimizer):
                 for part, target in zip(update.split(rows), changed.split(rows), strict=True):
                     matrices[part.shape].append((part, target))
             for (r, c), pairs in matrices.items():
-                updates = orthogonal(torch.stack([part if r <= c else part.mT for part, _ in pairs]))
+                updates = orthogonalize(torch.stack([part if r <= c else part.mT for part, _ in pairs]))
                 rate = lr * SCALES[group["scale"]](r, c)
                 for update, (_, target) in zip(updates, pairs, strict=True):
                     target.add_(update if r <= c else update.mT, alpha=-rate)
             for p, change in changes:
-                p.to_local().add_(change[slice(*own_rows(p))])
+                p.to_local().add_(change[slice(*rows_of_process(p))])
 
 
 def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
@@ -137,7 +137,7 @@ def table_walk(config: LoopConfig, steps: int) -> float:
 def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> list[torch.optim.Optimizer]:
     """Make AdamW, or Muon over the hidden matrices and AdamW over the rest; each group has a peak rate and a decay.
 
-    steps: of the whole training; long ones learn their matrices slower where `matrix_steps` says so.
+    steps: of the whole training; with `matrix_steps`, long trainings learn their matrices slower.
     """
     slower = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
     rates = {

@@ -35,14 +35,14 @@ def pretrain(
 ) -> dict[str, Any]:
     """Train one encoder and leave a transformers folder at `out`; return its training summary.
 
-    A training that `out` holds already goes on from its newest checkpoint; of a finished one the summary is returned.
+    The same call resumes a training in `out` from its newest checkpoint, and returns the summary of a finished one.
     Checkpoints are in `out/checkpoints/step-N`, the log in `out/log.jsonl`, the resolved configuration in
     `out/pretrain.yaml` (it runs again), the summary in `out/training.json`; `model.safetensors` is written last.
     Without `windows` they are made from `config.corpus` in `out/corpus`.
 
     Args:
-        windows: the caller answers for their text.
-        label: what messages and the progress bar call the training; default: the preset and the seed.
+        windows: windows to train on; the caller answers for their text.
+        label: name of the training in messages and on the progress bar; default: the preset and the seed.
 
     Raises:
         ValueError: bad configuration, one that `out` was not started with, a corpus smaller than one batch, or a loss
@@ -66,7 +66,10 @@ def _settle_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> P
     config.check_scheme(run.path)
     steps = PretrainConfig.of_run(run, CONFIG).steps
     if not is_silent and finished_summary(run) is None:
-        print(f"{run.path} goes on to its {steps:,} steps; minutes bought them when it began", file=sys.stderr)
+        print(
+            f"{run.path} resumes and ends at its {steps:,} steps, which the minutes bought when it began",
+            file=sys.stderr,
+        )
     return config.model_copy(update={"steps": steps, "minutes": None})
 
 

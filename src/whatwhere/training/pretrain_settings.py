@@ -1,4 +1,4 @@
-"""The settings of a pretraining, and the masked batches that they ask for."""
+"""Settings of a pretraining, and the masked batches that they ask for."""
 
 import math
 from typing import Any, ClassVar, Self
@@ -39,23 +39,23 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         values = {**values, "recipe": values.get("recipe") or family_of(str(values.get("preset", "dstg")))}
         name = str(values.get("preset") or "dstg")
         recipe = defaults_of(str(values["recipe"]), str(values.get("size", "tiny")), name)
-        given = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
-        if any(key in given for key in BUDGET):
+        values_given = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
+        if any(key in values_given for key in BUDGET):
             recipe.pop("steps", None)
-        return {**recipe, **given}
+        return {**recipe, **values_given}
 
     @model_validator(mode="after")
     def _check(self) -> "PretrainConfig":
-        given = [key for key in BUDGET if getattr(self, key) is not None]
-        if len(given) != 1:
+        budgets = [key for key in BUDGET if getattr(self, key) is not None]
+        if len(budgets) != 1:
             preset(self.preset, self.size)  # of an unknown size no recipe has steps
-            raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got {' and '.join(given) or 'none'}.")
+            raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got {' and '.join(budgets) or 'none'}.")
         if self.first_length is not None and self.first_length >= self.length:
-            raise ValueError(f"first_length is below length={self.length}; got {self.first_length}.")
+            raise ValueError(f"first_length must be below length={self.length}; got {self.first_length}.")
         return self
 
     def given_keys(self) -> set[str]:
-        """Return the keys that have another value than the recipe's."""
+        """Return the keys whose value differs from the recipe's."""
         recipe = defaults_of(self.recipe, self.size, self.preset) | {"recipe": family_of(self.preset)}
         return {key for key in super().given_keys() if key not in recipe or recipe[key] != getattr(self, key)}
 
@@ -68,7 +68,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
 
     @property
     def scheme_recipe(self) -> dict[str, Any]:
-        """The keys whose value is the one that `SCHEMES` has for the preset."""
+        """Keys whose value is the one that `SCHEMES` has for the preset."""
         rates = SCHEMES.get(self.size, {}).get(self.preset, {})
         return {key: value for key, value in rates.items() if getattr(self, key) == value}
 
@@ -106,7 +106,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         return config
 
     def check(self) -> EncoderConfig:
-        """Refuse what cannot work before any text is read, and return the model's configuration.
+        """Refuse settings that cannot work, before any text is read, and return the model's configuration.
 
         Raises:
             ValueError: says whether it is the encoder, a file that it starts from, a tracker, the launcher, the
@@ -136,9 +136,9 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
 
 
 def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> BatchAt:
-    """Return the batches of a training of so many steps, cut into pieces as its `first_length` asks.
+    """Return the batches of a training of `steps` steps, cut into pieces as `first_length` asks.
 
-    The pieces are twice as long in each equal part of the steps; in the last part the windows are whole.
+    Pieces double in length in each equal part of the steps; in the last part the windows are whole.
     """
     if config.first_length is None:
         return batches.batch

@@ -1,4 +1,4 @@
-"""Recipes of pretraining: what a size, a family of papers and a preset change in the defaults of a training."""
+"""Recipes of pretraining: how a size, a family of papers and a preset change the defaults of a training."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ def family_of(preset: str) -> str:
 
 
 def defaults_of(family: str, size: str, preset: str | None = None) -> dict[str, Any]:
-    """Return the training keys that a family sets at a size, then those of the preset there; unknown names set none."""
+    """Return the training keys that a family sets at a size, overridden by the preset's; unknown names set none."""
     changes = FAMILIES.get(family, {})
     rates = SCHEMES.get(size, {}).get(preset or "", {})
     return {**RECIPES.get(size, {}), **changes.get("always", {}), **changes.get(size, {}), **rates}

@@ -18,9 +18,9 @@ _loaded: set[str] = set()  # texts of the schemes that this process has loaded, 
 
 
 def trust_scheme(path: Any) -> None:
-    """Remember that this process was given a scheme, so that it may run a folder's copy of the same text.
+    """Remember that the user gave this process a scheme, so that it may run a folder's copy of the same text.
 
-    Nothing outlives the process: a worker calls this with the scheme of its job.
+    The memory ends with the process: a worker calls this with the scheme of its job.
     """
     if isinstance(path, str | Path) and Path(path).is_file():
         _named.add(_text_of(Path(path)))
@@ -38,14 +38,14 @@ def check_trusted(path: Path, named_by: Path) -> None:
         UnknownProgram: this process was given no scheme of the same text.
     """
     if _text_of(path) not in _named:
-        raise UnknownProgram(f"{named_by} needs its scheme: add --scheme {path} after reading it.")
+        raise UnknownProgram(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
 
 
 def use_scheme(path: Any) -> None:
-    """Load a file that registers an own scheme; no path, and a text that is loaded already, change nothing.
+    """Load a file that registers a scheme of the user's; None, or a text that is loaded already, changes nothing.
 
     Raises:
-        ValueError: the file does not run, registers what is taken, or could not travel with a saved model.
+        ValueError: the file does not run, registers a name that is taken, or could not travel with a saved model.
     """
     if not isinstance(path, str | Path):
         return
@@ -58,8 +58,8 @@ def use_scheme(path: Any) -> None:
             try:
                 load_scheme(file)
             except SystemExit as stop:
-                what = f"it ends the program (exit status {stop.code})"
-                raise ValueError(f"{what}; a scheme only registers its parts.") from None
+                problem = f"it ends the program (exit status {stop.code})"
+                raise ValueError(f"{problem}; a scheme only registers its parts.") from None
             _loaded.add(text)
         _named.add(text)
     except SyntaxError as error:
@@ -74,18 +74,18 @@ class SchemeConfig(SchemeKeys):
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
-        read = super()._read(path)
-        if isinstance(scheme := read.get("scheme"), str):
-            beside = path.parent / scheme
-            read["scheme"] = str(beside) if beside.is_file() else scheme
-        return read
+        values = super()._read(path)
+        if isinstance(scheme := values.get("scheme"), str):
+            path_beside = path.parent / scheme
+            values["scheme"] = str(path_beside) if path_beside.is_file() else scheme
+        return values
 
     @classmethod
     def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """Merge a file, values and settings; a scheme that the file names must be given by `values` or to this process.
+        """Merge a file, values and settings; the user must have given a scheme that the file names (`check_trusted`).
 
         Raises:
-            ValueError: it is not (`check_trusted`).
+            ValueError: the user has not.
         """
         trust_scheme(values.get("scheme"))
         merged = super().merged(path, settings, **values)
@@ -95,7 +95,7 @@ class SchemeConfig(SchemeKeys):
         return merged
 
     def save_in(self, run: RunFolder, name: str) -> None:
-        """Write the settings of a run, together with the scheme, so that the folder is enough to go on."""
+        """Write the settings of a run together with the scheme, so that the folder is enough to resume."""
         saved = self
         if self.scheme is not None:
             trust_scheme(self.scheme)
@@ -104,7 +104,7 @@ class SchemeConfig(SchemeKeys):
         run.write(name, saved.model_dump(mode="json"))
 
     def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
-        """Compare settings with those of the run; of a scheme that both name the text is compared, not the path.
+        """Compare settings with those of the run; a scheme is compared by its text, not its path.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the folder's copy.
@@ -113,12 +113,12 @@ class SchemeConfig(SchemeKeys):
         return super().bind(run, name, free)
 
     def same_content(self, key: str, out: Path) -> bool:
-        """Compare what the settings name; a scheme was compared by `bind`."""
+        """Return True for a scheme, whose text `bind` has compared."""
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 
     @classmethod
     def of_run(cls, run: RunFolder, name: str) -> Self:
-        """Read the settings of a run; the scheme of the folder is loaded first.
+        """Read the settings of a run, after loading the scheme of its folder.
 
         Raises:
             ValueError: as every configuration.
@@ -131,22 +131,22 @@ class SchemeConfig(SchemeKeys):
 
     @classmethod
     def load_run(cls, path: Path) -> Self:
-        """Return what `save_in` wrote, the scheme of the folder loaded first: where a process starts on it."""
+        """Return what `save_in` wrote, after loading the scheme of the folder; a worker process starts with this."""
         merged = cls.merged(path)
         use_scheme(merged.get("scheme"))
         return cls.parse(merged, path=path)
 
     def check_scheme(self, out: Path) -> None:
-        """Refuse to go on in a run's folder with another scheme than it began with.
+        """Refuse to resume a run with another scheme than it began with.
 
         Raises:
             ValueError: the scheme differs from the folder's copy.
         """
-        kept = out / SCHEME
-        if self.scheme is None or not kept.is_file():
+        copy = out / SCHEME
+        if self.scheme is None or not copy.is_file():
             return
-        if kept.read_text("utf-8") != Path(self.scheme).read_text("utf-8"):
+        if copy.read_text("utf-8") != Path(self.scheme).read_text("utf-8"):
             raise ValueError(
-                f"{self.scheme} is not the scheme that {out} began with (kept as {kept}). Undo the change, or choose "
+                f"{self.scheme} is not the scheme that {out} began with (kept as {copy}). Undo the change, or choose "
                 "another --out."
             )

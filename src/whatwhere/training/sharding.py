@@ -1,5 +1,7 @@
-"""FSDP2: each process keeps a share of every weight, gradient and optimizer state, and puts a block's weights together
-only while it computes it (torch's `fully_shard`, Zhao et al. 2023)."""
+"""FSDP2: each process keeps a share of every weight, gradient and optimizer state.
+
+A block's weights are gathered only while the block computes (torch's `fully_shard`, Zhao et al. 2023).
+"""
 
 import os
 
@@ -15,10 +17,10 @@ from ..models.tensors import whole
 
 
 def check_launcher() -> None:
-    """Refuse what accelerate's launcher would do to a model behind the loop, which holds weights and optimizers itself.
+    """Refuse plugins of accelerate's launcher that would change the model behind the loop's back.
 
     Raises:
-        ValueError: names the first plugin that it was asked for.
+        ValueError: names the first such plugin.
     """
     for plugin in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
         if os.environ.get(name := f"ACCELERATE_USE_{plugin}", "false").lower() in ("true", "1"):
@@ -32,7 +34,7 @@ def check_launcher() -> None:
 def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: TorchDynamoPlugin) -> None:
     """Share a model, in place, among the processes of a training; it must be equal in all of them.
 
-    dynamo: whether and how its blocks are compiled, each by itself: what gathers their weights is no part of a graph.
+    dynamo: how accelerate compiles the blocks, each by itself; the gathering of weights stays outside the graphs.
 
     Raises:
         ValueError: there is one process.
@@ -50,13 +52,14 @@ def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: 
     fully_shard(model, mesh=mesh)  # and what is in no block
 
 
-def local(value: Tensor) -> Tensor:
-    """Return what this process has of a tensor: its rows, or all of one that is not shared."""
+def local_part(value: Tensor) -> Tensor:
+    """Return this process's rows of a shared tensor, or all of a tensor that is not shared."""
     return value.to_local() if isinstance(value, DTensor) else value
 
 
-def own_rows(like: Tensor) -> tuple[int, int]:
-    """Return the first row of this process's share of `like` and the one after its last; all if it is not shared."""
+def rows_of_process(like: Tensor) -> tuple[int, int]:
+    """Return the first row of this process's share of `like` and the row after its last; all rows if it is not
+    shared."""
     if not isinstance(like, DTensor):
         return 0, len(like) if like.ndim else 0
     size = -(-len(like) // like.device_mesh.size())  # as torch.chunk divides
@@ -64,8 +67,8 @@ def own_rows(like: Tensor) -> tuple[int, int]:
     return first, min(first + size, len(like))
 
 
-def as_share(rows: Tensor, like: Tensor) -> Tensor:
-    """Return rows of this process's share (`own_rows`) as a tensor that is shared as `like` is."""
+def make_share(rows: Tensor, like: Tensor) -> Tensor:
+    """Return rows of this process's share (`rows_of_process`) as a tensor that is shared as `like` is."""
     if not isinstance(like, DTensor):
         return rows
     return DTensor.from_local(
@@ -79,15 +82,15 @@ def as_share(rows: Tensor, like: Tensor) -> Tensor:
 
 
 def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool) -> PreTrainedModel | None:
-    """Return a copy of a shared model on the CPU, to be saved, in the processes that `keep` it; None in the others.
+    """Return a copy of a shared model on the CPU, to be saved, in the processes with `keep`; None in the others.
 
-    All processes must ask for it; they gather one weight at a time. kind: the class that the model was of before.
+    All processes must call it; they gather one weight at a time. kind: class of the model before it was shared.
     """
     weights = {}
     for name, value in model.state_dict().items():
-        found = whole(value)
+        full = whole(value)
         if keep:
-            weights[name] = found.cpu()
+            weights[name] = full.cpu()
     if not keep:
         return None
     with torch.device("meta"):
@@ -98,13 +101,13 @@ def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool)
 
 
 def gather_states(states: dict[str, Tensor], device: torch.device) -> list[dict[str, Tensor]]:
-    """Return the `states` of every process, by rank; by way of the device, as NCCL carries no CPU tensors."""
+    """Return the `states` of every process, by rank; they travel by the device, as NCCL carries no CPU tensors."""
     gathered: list[dict[str, Tensor]] = [{} for _ in range(torch.distributed.get_world_size())]
     # Bytes, not objects: object collectives would pickle.
     for name in sorted(states):
-        mine = states[name].to(device, torch.uint8).contiguous()
-        parts = [torch.empty_like(mine) for _ in gathered]
-        torch.distributed.all_gather(parts, mine)
+        local_state = states[name].to(device, torch.uint8).contiguous()
+        parts = [torch.empty_like(local_state) for _ in gathered]
+        torch.distributed.all_gather(parts, local_state)
         for rank, part in enumerate(parts):
             gathered[rank][name] = part.cpu()
     return gathered

@@ -1,4 +1,4 @@
-"""What a training consists of: the model that its steps change, the optimizers, and the accelerator under them."""
+"""State of a training: the model that its steps change, the optimizers, and the accelerator under them."""
 
 import os
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class TrainingState:
             )
 
     def model_to_save(self) -> Any:
-        """Return the model whole, as a folder of it is written; all processes must ask for it.
+        """Return the whole model, as its folder is written; all processes must call it.
 
         Of a shared model it is a copy on the CPU, in the main process alone; the others get None.
         """
@@ -93,15 +93,15 @@ class TrainingState:
             torch.cuda.set_rng_state(states["cuda"])
 
     def seed_further_process(self) -> None:
-        """Seed this process, unless it is the main one: each draws a dropout of its own."""
+        """Seed this process, unless it is the main one, so that each process draws its own dropout."""
         if rank := self.accelerator.process_index:
             torch.manual_seed((self.config.seed << 16) + rank)
 
 
-def _set_determinism(wanted: bool) -> None:
-    if wanted:
+def _set_determinism(is_deterministic: bool) -> None:
+    if is_deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
-    torch.use_deterministic_algorithms(wanted)
+    torch.use_deterministic_algorithms(is_deterministic)
 
 
 def _make_accelerator(config: LoopConfig, out: Path | None) -> Accelerator:

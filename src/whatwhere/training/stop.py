@@ -1,4 +1,4 @@
-"""Wishes of single processes that all processes of a training must follow after the same step."""
+"""Agreement of all processes of a training on what a single one was asked for: to stop, or to write a checkpoint."""
 
 import torch
 from accelerate import Accelerator
@@ -8,9 +8,10 @@ from ..run.signals import stop_signal
 
 
 class StopSignal:
-    """The signal that asks a training to stop, and a checkpoint's deadline, agreed by all processes.
+    """Signal that asks a training to stop, and deadline of a checkpoint, agreed by all processes.
 
-    A signal may reach one process only, and their clocks differ; a checkpoint is written by all after the same step.
+    A signal may reach one process only, and clocks differ; but all processes must write a checkpoint after the same
+    step.
     """
 
     def __init__(self, accelerator: Accelerator) -> None:

@@ -1,4 +1,4 @@
-"""The folder of a training, whatever it trains: its settings, when it is finished, and the model that it ends with."""
+"""Folder of any training: its settings, whether it is finished, and the model that it ends with."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ _TOKENIZER = ("tokenizer", "vocab_size", "newline_token")  # keys of the tokeniz
 
 @contextmanager
 def open_training(out: str | Path, kind: str) -> Iterator[RunFolder]:
-    """Open the folder of a training for writing: in the main process, which alone writes; the others read.
+    """Open the folder of a training; the main process writes, the others read.
 
     Raises:
         ValueError: as `RunFolder.open`.
@@ -39,14 +39,14 @@ def open_training(out: str | Path, kind: str) -> Iterator[RunFolder]:
 
 
 def has_steps(run: RunFolder) -> bool:
-    """Return whether the training keeps a step after the first: a checkpoint, or the finished model."""
+    """Return whether the training has left a step after the first: a checkpoint, or the finished model."""
     return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
 
 
 def settle_settings(config: C, run: RunFolder, name: str, free: Iterable[str] = ()) -> C:
-    """Return the settings that a training goes on with, in all its processes.
+    """Return the settings that a training resumes with, in all its processes.
 
-    Settings and scheme bind from the first step that is kept: a training that failed before begins anew with `config`.
+    Settings and scheme bind from the first saved step; a training that failed before begins anew with `config`.
 
     Args:
         name: of the YAML file. free: keys that may differ, beside those of the configuration class.
@@ -67,7 +67,7 @@ def settle_settings(config: C, run: RunFolder, name: str, free: Iterable[str] = 
 
 
 def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
-    """Replace the settings of a training that keeps no step, and remove what it left.
+    """Replace the settings of a training that has saved no step, and remove its other files.
 
     Raises:
         ValueError: the windows there are of another tokenizer, or the settings are damaged.
@@ -75,24 +75,24 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     run.check(name)
     out = run.path
     if (out / "corpus" / "tokenizer").is_dir():  # which is taken as it is; `build_windows` compares the text
-        before = read_yaml(out / name, "Delete it, or choose another --out.")
-        for key in [key for key in _TOKENIZER if isinstance(before, dict) and key in before]:
+        saved = read_yaml(out / name, "Delete it, or choose another --out.")
+        for key in [key for key in _TOKENIZER if isinstance(saved, dict) and key in saved]:
             value = getattr(config, key)
-            if before[key] != value and not config.same_content(key, out):
+            if saved[key] != value and not config.same_content(key, out):
                 raise ValueError(
-                    f"{out / 'corpus'} holds windows of {key}={before[key]!r}, this command has {key}={value!r}. "
+                    f"{out / 'corpus'} holds windows of {key}={saved[key]!r}, this command has {key}={value!r}. "
                     "Delete it, or choose another --out."
                 )
-    left = [LOG, "data.json", CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
+    leftovers = [LOG, "data.json", CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
     if config.scheme is None:
-        left.append(SCHEME)
-    if there := [path for path in left if (out / path).exists() or path in run.names()]:
-        run.remove(*there)
+        leftovers.append(SCHEME)
+    if present := [path for path in leftovers if (out / path).exists() or path in run.names()]:
+        run.remove(*present)
     config.save_in(run, name)
 
 
 def begin(config: SchemeConfig, run: RunFolder, name: str) -> None:
-    """Write the settings of a training whose input is good: from here on the run stays, whatever happens."""
+    """Write the settings of a training whose input is good; from now on the run stays, whatever happens."""
     config.save_in(run, name)
     if LOG in run.names():  # of a finished training whose weights are gone; lines are added again
         run.forget(LOG)
@@ -100,7 +100,7 @@ def begin(config: SchemeConfig, run: RunFolder, name: str) -> None:
 
 
 def finished_summary(run: RunFolder) -> dict[str, Any] | None:
-    """Return the summary of a training that is finished; None where it is not, or where its weights are gone.
+    """Return the summary of a finished training; None if it is not finished, or its weights are gone.
 
     Raises:
         ValueError: a file of it is missing or not as it was written.
@@ -122,17 +122,18 @@ def finish(
     card: Callable[[Any, Mapping[str, Any], Mapping[str, Any]], str],
     pooling: str | None = None,
 ) -> None:
-    """Leave a transformers folder in the run, its weights last, and record that the training is finished.
+    """Write a transformers folder into the run, its weights last, and record that the training is finished.
 
-    The main process does.
+    The main process does it.
 
     Args:
-        settings: of the training. card: makes README.md of the model's configuration, the settings and the summary.
+        settings: of the training. card: function that writes README.md from the model's configuration, settings and
+            summary.
         pooling: also make it a folder that sentence-transformers opens, with this pooling.
     """
     if not join_processes().is_main_process:
         return
-    others = run.names()
+    names_before = run.names()
     with temporary_folder(run.path / "final") as temporary:
         save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))
         tokenizer.save_pretrained(temporary)
@@ -150,5 +151,5 @@ def finish(
         flush(temporary)
         moved = run.move_in(temporary, last=WEIGHTS)
     run.record(LOG)
-    written = [name for name in others if name.endswith((".yaml", ".json", ".py"))]
+    written = [name for name in names_before if name.endswith((".yaml", ".json", ".py"))]
     run.done(TRAINED, files=sorted({*moved, *written, LOG}))

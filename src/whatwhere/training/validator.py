@@ -10,7 +10,7 @@ Facts = Callable[[int, int], dict[str, float]]  # (labels predicted right, label
 
 
 class Validator:
-    """Loss and accuracy of a training's model on batches that it does not learn from, every `validate_every` steps."""
+    """Validation of a training's model on batches that it does not learn from, every `validate_every` steps."""
 
     def __init__(
         self, training: TrainingState, batches: Callable[[], Iterable[Batch]], facts: Facts = lambda right, labels: {}
