@@ -93,7 +93,7 @@ def test_finished_study_needs_the_original_file_no_more(run):
     (run / "s/report.html").unlink()
     try:
         line = one_line(whatwhere("study", "--out", str(run / "s")))
-        assert line.endswith(f"needs its scheme: add --scheme {run / 's/scheme.py'} after reading it."), line
+        assert line.endswith(f"Read {run / 's/scheme.py'}, then add --scheme {run / 's/scheme.py'}."), line
         done = whatwhere("study", "--out", str(run / "s"), "--scheme", str(run / "s/scheme.py"))
         assert done.returncode == 0 and (run / "s/report.html").is_file(), done.stderr[-2000:]
     finally:

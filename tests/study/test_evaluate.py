@@ -162,7 +162,7 @@ def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch)
     out = tmp_path / "out"
     found = run_evaluation(GLUE, config(data, seeds=4, length=64, minutes=1e-9), out, progress=False)
     assert (found["done"], found["left"]) == (0, 4)
-    assert "left out for want of time" in evaluation_text(GLUE, found)
+    assert "left out for lack of time" in evaluation_text(GLUE, found)
     # Settings under which nothing was finished bind nobody.
     assert run_evaluation(GLUE, config(data, seeds=3), out, progress=False)["left"] == 0
     assert (GlueConfig.load_run(out / "glue.yaml").length, GlueConfig.load_run(out / "glue.yaml").seeds) == (128, 3)

@@ -100,7 +100,7 @@ def test_a_length_makes_windows_anew_and_one_that_the_model_cannot_read_is_refus
     model, tokenizer = opened(bert)
     found = run_heads(model, tokenizer, bert, corpus=str(text), documents=10, length=16, progress=False)
     assert found["tokens"] == 16
-    with pytest.raises(ValueError, match="The model reads 32 tokens at most; --length 64 is more"):
+    with pytest.raises(ValueError, match="The model reads at most 32 tokens. Give --length 32 or less; got 64"):
         run_heads(model, tokenizer, bert, corpus=str(text), length=64, progress=False)
     build_windows(open_source(text), tokenizer, tmp_path / "windows", length=32, progress=False)
     with pytest.raises(ValueError, match="have 32 tokens, not 16. Leave --length out"):

@@ -1,4 +1,6 @@
-"""`whatwhere evaluate`: the pieces of an evaluation, as many at once as cores; what is finished stays.
+"""`whatwhere evaluate`: the tasks of a benchmark in parallel; finished ones stay.
+
+`evaluate all` runs every benchmark whose data are there, cheapest first, within a budget.
 
 `evaluate all` does every family of tasks whose data are at hand, cheapest first, within a budget.
 """
@@ -48,7 +50,7 @@ def run_evaluation(
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
     with RunFolder.open(out, family.name) as run:
-        config = _bound(run, config, family.file)
+        config = _bind_settings(run, config, family.file)
         if not checked:
             family.check(config)
         pieces = family.pieces(config)
@@ -64,37 +66,37 @@ def run_evaluation(
             begin = partial(trust_scheme, config.scheme)
             for _ in run_jobs(jobs, most, progress, fresh=False, what="pieces of work", begin=begin):
                 pass
-        left = sum(not piece.is_done(out) for piece in pieces)
+        count_left = sum(not piece.is_done(out) for piece in pieces)
         records = [replace(record, study=out.name) for record in family.records(config, out)]
-        notes = [*family.notes(config, out), *([_left_out(left)] if left else [])]
+        notes = [*family.notes(config, out), *([_leftover_note(count_left)] if count_left else [])]
         report = _write(run, config, records, family.title, config.reads() or family.name, notes)
-    result = {"out": str(out), "done": len(pieces) - left, "left": left}
+    result = {"out": str(out), "done": len(pieces) - count_left, "left": count_left}
     return {**result, "records": [vars(r) for r in records], "notes": notes, "report": report}
 
 
-def _bound(run: RunFolder, config: C, file: str) -> C:
-    """Return the settings that an evaluation goes on with: those of its folder bind where something is finished.
+def _bind_settings(run: RunFolder, config: C, file: str) -> C:
+    """Return the settings that an evaluation resumes with: once a task is finished, the folder's settings bind.
 
     Raises:
         ValueError: other settings, or a finished file is not as it was written.
     """
     if run.has(file) and any(step != STEP for step in run.steps()):
         config.check_scheme(run.path)
-        before = type(config).of_run(run, file)
+        saved = type(config).of_run(run, file)
         config.bind(run, file, config.free())
         for name in filter(run.has, run.names()):
             run.check(name)
-        config = config.after(before)
+        config = config.after(saved)
     config.named()
     return config
 
 
-def _left_out(pieces: int) -> str:
-    return f"{pieces} pieces of work were left out for want of time; the same command goes on."
+def _leftover_note(pieces: int) -> str:
+    return f"{pieces} pieces of work were left out for lack of time. Run the same command to do them."
 
 
 def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Piece]]:
-    """The work in parts: a stage, or with a budget as many as there are cores, until the next would exceed it."""
+    """Yield the work in parts: a stage, or with a budget one task a core, until the next would exceed the budget."""
     began = time.perf_counter()
     seconds = dict[str, float]()
     for _, group in groupby(todo, key=lambda piece: piece.stage):
@@ -102,18 +104,18 @@ def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Pi
         most = len(stage) if minutes is None else max(parallel_jobs(), 1)
         for i in range(0, len(stage), most):
             part = stage[i : i + most]
-            now = time.perf_counter()
-            if minutes and now - began + max(seconds.get(piece.part, 0.0) for piece in part) > 60 * minutes:
+            start = time.perf_counter()
+            if minutes and start - began + max(seconds.get(piece.part, 0.0) for piece in part) > 60 * minutes:
                 return
             yield part
             for piece in part:
-                seconds[piece.part] = time.perf_counter() - now
+                seconds[piece.part] = time.perf_counter() - start
 
 
 def _write(
     run: RunFolder, config: EvaluationConfig, records: list[Record], title: str, data: str, notes: Sequence[str]
 ) -> str:
-    """Write the results of some models on some data; returns the path of the page."""
+    """Write the results of some models on some data; return the path of the page."""
     configs = {name: model_folder(model) / "config.json" for name, model in config.named().items()}
     facts = {
         "title": title,
@@ -145,26 +147,32 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
         for model in table.models(metric):
             for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
                 points = [table.point(metric, model, part=part, step=step) for part in parts]
-                paired = [_beside(table, family, variant, model, part, step) for part in parts]
+                differences = [_difference(table, family, variant, model, part, step) for part in parts]
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
                     place = table.point(f"{family.name}.rank{variant}", model) if ranked and step is None else None
-                    lines.append([name, *map(_cell, points, paired), *[_place(place)] * ranked])
-    own = f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
+                    lines.append([name, *map(_cell, points, differences), *[_place(place)] * ranked])
+    note_of_untrained = (
+        f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
+    )
     if len(columns(lines)[0]) > WIDE and len(parts) > len(lines):
         lines = [list(column) for column in zip(*lines, strict=True)]
     text = [line.rstrip() for line in columns(lines)]
-    after = f"after it the difference from the first model{own}, = where it may be 0" if family.difference else ""
-    after += "; rank by the average of the tasks that all have and whose rows are paired" * ranked
+    note = (
+        f"after it the difference from the first model{note_of_untrained}, = where it may be 0"
+        if family.difference
+        else ""
+    )
+    note += "; rank by the average of the tasks that all have and whose rows are paired" * ranked
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
-    text.append("; ".join(filter(None, (family.legend, bounds, after))))
+    text.append("; ".join(filter(None, (family.legend, bounds, note))))
     return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])
 
 
-def _beside(
+def _difference(
     table: Table, family: Family[Any], variant: str, model: str, part: object, step: int | None
 ) -> Point | None:
-    """A trained model beside the first one, an untrained one beside its trained self."""
+    """Return the difference of a trained model from the first, or of an untrained one from its trained self."""
     if not family.difference:
         return None
     if step is None:
@@ -180,14 +188,14 @@ def _place(rank: Point | None) -> str:
     return f"{rank.value:g}{bounds}"
 
 
-def _cell(point: Point | None, beside: Point | None) -> str:
+def _cell(point: Point | None, difference: Point | None) -> str:
     if point is None:
         return "-"
     bounds = f" [{point.low:.3f}, {point.high:.3f}]" if point.low is not None else ""
-    if beside is None:
+    if difference is None:
         return f"{point.value:.3f}{bounds}"
-    level = beside.value == 0 or (beside.low is not None and beside.low <= 0 <= (beside.high or 0.0))
-    return f"{point.value:.3f}{bounds} {'=' if level else f'{beside.value:+.3f}'}"
+    is_level = difference.value == 0 or (difference.low is not None and difference.low <= 0 <= (difference.high or 0.0))
+    return f"{point.value:.3f}{bounds} {'=' if is_level else f'{difference.value:+.3f}'}"
 
 
 def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[str, Any]:
@@ -200,18 +208,18 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
         ValueError: `out` holds something else, or no task's data are there.
     """
     with RunFolder.open(out, ALL) as run:
-        config = _bound(run, config, f"{ALL}.yaml")
-        chosen, lacking = _chosen(config)
-        if not chosen:
+        config = _bind_settings(run, config, f"{ALL}.yaml")
+        choices, reasons = _choose_families(config)
+        if not choices:
             names = ", ".join(family.name for family in FAMILIES)
-            raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {lacking[0]}")
+            raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {reasons[0]}")
         config.save_in(run, f"{ALL}.yaml")
         run.accept()
         began = time.perf_counter()
         results: dict[str, dict[str, Any]] = {}
         records: list[Record] = []
         notes: list[str] = []
-        for family, settings in chosen:
+        for family, settings in choices:
             if config.minutes is not None:
                 settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
             folder = run.sub(family.name)
@@ -222,31 +230,31 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
             records += [replace(record, study=out.name) for record in inner.read(RECORDS)]
             if result["done"]:  # of the others nothing is to be told but that
                 notes += inner.read(FACTS)["notes"]
-        begun = [name for name, result in results.items() if result["done"]]
-        notes += [f"Not begun, for want of time: {name}." for name in results if name not in begun]
-        notes += [f"Left out: {reason}" for reason in lacking]
-        report = _write(run, config, records, "What the encoders are good for", ", ".join(begun), notes)
+        started = [name for name, result in results.items() if result["done"]]
+        notes += [f"Not begun for lack of time: {name}." for name in results if name not in started]
+        notes += [f"Left out: {reason}" for reason in reasons]
+        report = _write(run, config, records, "What the encoders are good for", ", ".join(started), notes)
     counts = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
-    return {"out": str(out), **counts, "left_out": lacking, "families": results, "report": report}
+    return {"out": str(out), **counts, "left_out": reasons, "families": results, "report": report}
 
 
-def _chosen(config: EvaluationConfig) -> tuple[list[tuple[Family[Any], Any]], list[str]]:
-    """Return the families whose data are there with their settings, and sentences on the tasks whose data are not."""
-    chosen: list[tuple[Family[Any], Any]] = []
-    lacking: list[str] = []
+def _choose_families(config: EvaluationConfig) -> tuple[list[tuple[Family[Any], Any]], list[str]]:
+    """Return the benchmarks whose data are there with their settings, and a sentence on each task without data."""
+    choices: list[tuple[Family[Any], Any]] = []
+    reasons: list[str] = []
     for family in FAMILIES:
-        known = family.config.model_fields.get("tasks")
-        default = known.get_default(call_default_factory=True) if known else []
+        field = family.config.model_fields.get("tasks")
+        default = field.get_default(call_default_factory=True) if field else []
         tasks: list[list[str]] = []  # an empty one where the folder tells which they are, or there are none
-        for some in [[task] for task in family.brief.get("tasks") or default] or [[]]:
+        for names in [[task] for task in family.brief.get("tasks") or default] or [[]]:
             try:
-                family.check(_settings(family, config, some))
-                tasks.append(some)
+                family.check(_settings(family, config, names))
+                tasks.append(names)
             except ValueError as error:
-                lacking.append(f"{' '.join([family.name, *some])}: {error}")
+                reasons.append(f"{' '.join([family.name, *names])}: {error}")
         if tasks:
-            chosen.append((family, _settings(family, config, sum(tasks, []))))
-    return chosen, lacking
+            choices.append((family, _settings(family, config, sum(tasks, []))))
+    return choices, reasons
 
 
 def _settings(family: Family[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
@@ -259,11 +267,14 @@ def all_text(result: Mapping[str, Any]) -> str:
     """Return the text of `evaluate all`: the table of every benchmark, then the tasks that were left out."""
     of_name = {family.name: family for family in FAMILIES}
     parts = [
-        "\n".join([of_name[name].title, evaluation_text(of_name[name], found)])
-        for name, found in result["families"].items()
-        if any(Record(**r).metric == of_name[name].score for r in found["records"])
+        "\n".join([of_name[name].title, evaluation_text(of_name[name], result_of_family)])
+        for name, result_of_family in result["families"].items()
+        if any(Record(**r).metric == of_name[name].score for r in result_of_family["records"])
     ]
-    late = [f"{name}: {found['left']} pieces left out for want of time" for name, found in result["families"].items()]
-    parts += ["\n".join(line for line in late if ": 0 pieces" not in line)] if result["left"] else []
+    lines_left = [
+        f"{name}: {result_of_family['left']} pieces left out for lack of time"
+        for name, result_of_family in result["families"].items()
+    ]
+    parts += ["\n".join(line for line in lines_left if ": 0 pieces" not in line)] if result["left"] else []
     parts += ["\n".join(f"left out: {reason}" for reason in result["left_out"])] if result["left_out"] else []
     return "\n\n".join([*parts, f"The report of all is {result['report']}: open it in a browser."])

@@ -70,15 +70,15 @@ def explore_texts(run: RunFolder, config: StudyConfig, windows: Windows) -> None
     for model in models.values():
         heads = model.config.num_hidden_layers * model.config.num_attention_heads
         maps += heads * (1 + len(term_names(model)))
-    shown = min(config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + config.texts)) ** 0.5))
+    tokens_shown = min(config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + config.texts)) ** 0.5))
     held_out = windows["held_out"]
     texts = []
     for i in np.linspace(0, len(held_out) - 1, config.texts).astype(int):
-        texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:shown]))
+        texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:tokens_shown]))
     tokenizer = load_tokenizer(str(run.path / "corpus" / "tokenizer"))
     title, text = repeated_text()
     # Last, as a vocabulary of the corpus may cut its words into letters.
-    texts.append((title, np.array(tokenizer(text, truncation=True, max_length=shown)["input_ids"])))
+    texts.append((title, np.array(tokenizer(text, truncation=True, max_length=tokens_shown)["input_ids"])))
     for name in missing:
         file = save_texts(run, models[name], tokenizer, texts, name=name, seed=0)
         run.done(steps[name], files=[file, INDEX])

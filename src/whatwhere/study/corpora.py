@@ -1,4 +1,6 @@
-"""How much position matters in corpora (GEOM): counts → distances → MDS, stress, violations → records → page.
+"""Geometry of positions in corpora (GEOM): counts → distances → MDS, stress, violations → records → page.
+
+Counts are kept, so that a second run with other questions does not read the text again.
 
 Counts are kept, so that a second run with other questions does not read the text again.
 """
@@ -116,7 +118,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
             )
             arrays = geometry_arrays(geometry, scatter(geometry, encodings, config.seed))
             run.write(f"arrays/geometry-{stem}.npz", arrays)
-        records += _between(run.path.name, measured, config.intervals and config.protocol == "default")
+        records += _records_between(run.path.name, measured, config.intervals and config.protocol == "default")
         records += _model_records(runs.values(), config, run.path.name, *next(iter(measured.values())))
         models = [
             {"name": Path(path).name, "folder": path, "summary": _model_summary(records, Path(path).name)}
@@ -148,7 +150,7 @@ def _counts_file(corpus: str) -> str:
 
 
 def _check_model(folder: Path) -> None:
-    """Refuse early what is no model, has no position table, or is of another package and its matrices are not found."""
+    """Refuse early a folder without a model, without a position table, or with matrices of an unknown architecture."""
     if not (folder / "config.json").is_file():
         raise ValueError(
             f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
@@ -162,7 +164,7 @@ def _check_model(folder: Path) -> None:
 
 
 def _check_vocabulary(folder: Path, tokenizer: Any) -> None:
-    """Refuse a model whose token ids are other words than those counted; of one without a tokenizer nobody knows."""
+    """Refuse a model whose token ids mean other words than the counted ones; a model without a tokenizer passes."""
     saved = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
     if saved and load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
         raise ValueError(
@@ -183,42 +185,42 @@ def _plan(config: GeometryConfig) -> Plan:
 
 
 def _tokenizer(config: GeometryConfig, sources: dict[str, Source]) -> Any:
-    """As configured; else that of the first model; else a WordPiece trained on the corpora, taken in turns."""
+    """Return the configured tokenizer; else the first model's; else a WordPiece trained on the corpora in turns."""
     spec = config.tokenizer or (config.models[0] if config.models else None)
     turns = zip_longest(*sources.values())
     return build_tokenizer(spec, (text for texts in turns for text in texts if text is not None), config.vocab_size)
 
 
 def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
-    """Tables to compare, row i of position i."""
+    """Return the tables to compare, row i of position i."""
     if not config.tables:
         return {}
-    found, left_out = load_tables(config.tables)
+    source_tables, left_out = load_tables(config.tables)
     if left_out:
         raise ValueError(
             f"{left_out[0]} has no position table, so it has no distances to compare. Leave it out of --table."
         )
-    starts = [int(t.config.get("model_type") not in WITHOUT_CLS) for t in found]
-    starts = starts if config.first_row is None else [config.first_row] * len(found)
-    return {t.name: t.rows[start:] for t, start in zip(found, starts, strict=True)}
+    starts = [int(t.config.get("model_type") not in WITHOUT_CLS) for t in source_tables]
+    starts = starts if config.first_row is None else [config.first_row] * len(source_tables)
+    return {t.name: t.rows[start:] for t, start in zip(source_tables, starts, strict=True)}
 
 
 def _counts(
     run: RunFolder, config: GeometryConfig, name: str, source: Source, tokenizer: Any, progress: bool
 ) -> Counts:
-    """Return the counts of a corpus: those that the run keeps if they are of the same text and settings."""
+    """Return the counts of a corpus, from the run's file if they are of the same text and settings."""
     file = _counts_file(name)
     path = run.path / file
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1  # then all must count, whatever file one of them finds
     if path.is_file() and not launched:
         run.check(file)
-        kept = Counts.load(path)
+        saved = Counts.load(path)
         text = json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
-        now = config.positions, config.groups, config.align, text, tokenizer_hash(tokenizer), config.phrases
-        facts = (kept.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
-        if (kept.positions, kept.groups, kept.align, *facts) == now:
+        expected = config.positions, config.groups, config.align, text, tokenizer_hash(tokenizer), config.phrases
+        facts = (saved.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
+        if (saved.positions, saved.groups, saved.align, *facts) == expected:
             run.record(file)
-            return kept
+            return saved
         run.remove(file)
     counts = _count(config, source, tokenizer, path, progress)
     counts.save(path)
@@ -241,80 +243,90 @@ def _count(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, p
     )
 
 
-def _write_table(run: RunFolder, config: GeometryConfig, found: Geometry, file: str) -> dict[str, Any] | None:
+def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, file: str) -> dict[str, Any] | None:
     """Write the corpus-optimal table; None where position 0 is not supported or nothing stands out of chance."""
-    if config.align != "start" or found.distributions.positions[0] != 0 or not stands_out(found):
+    if config.align != "start" or geometry.distributions.positions[0] != 0 or not stands_out(geometry):
         return None
-    mds = found.mds_corrected or found.mds
-    rank = min(config.rank or best_rank(found) or mds.coords.shape[1], mds.coords.shape[1])
-    table = mds_table(mds.coords, found.distributions.positions, rank)
+    mds = geometry.mds_corrected or geometry.mds
+    rank = min(config.rank or best_rank(geometry) or mds.coords.shape[1], mds.coords.shape[1])
+    table = mds_table(mds.coords, geometry.distributions.positions, rank)
     run.write(file, table)
-    corrected = found.mds_corrected is not None
+    corrected = geometry.mds_corrected is not None
     return {"file": file, "rows": len(table), "rank": rank, "corrected": corrected}
 
 
-def geometry_records(who: RecordContext, counts: Counts, found: Geometry) -> list[Record]:
+def geometry_records(who: RecordContext, counts: Counts, geometry: Geometry) -> list[Record]:
     """Return records of a corpus: its sizes, its support, and every statistic; `who.model` is the corpus's name."""
-    kept = found.distributions
-    rows = len(kept.positions)
+    distributions = geometry.distributions
+    rows = len(distributions.positions)
     return [
         who.record("corpus.documents", counts.documents.sum()),
-        who.record("corpus.tokens", kept.support.sum()),
+        who.record("corpus.tokens", distributions.support.sum()),
         who.record("positions.kept", rows, n=counts.positions),
-        *who.records("support", kept.support, {"index": range(len(kept.support))}),
-        *(who.record(s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=rows) for s in found.statistics),
+        *who.records("support", distributions.support, {"index": range(len(distributions.support))}),
+        *(
+            who.record(s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=rows)
+            for s in geometry.statistics
+        ),
     ]
 
 
-def _between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
-    """Hellinger distances of two corpora at the positions that both support, as counted, with their intervals."""
+def _records_between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
+    """Return Hellinger distances of two corpora at the positions that both support, as counted, with intervals."""
     records = []
     who = RecordContext("", study=study)
     for a, b in combinations(measured, 2):
         p, q = (measured[name][1].distributions for name in (a, b))
-        both, rows, others = np.intersect1d(p.positions, q.positions, return_indices=True)
-        if not len(both):
+        positions, rows, other_rows = np.intersect1d(p.positions, q.positions, return_indices=True)
+        if not len(positions):
             continue
-        ours = p.p[rows]
-        theirs = q.p[others]
-        half = np.full(len(both), np.nan)
+        rows_of_a = p.p[rows]
+        rows_of_b = q.p[other_rows]
+        half = np.full(len(positions), np.nan)
         if intervals:
-            sides = (_half_interval(measured[a][0], both, theirs), _half_interval(measured[b][0], both, ours))
+            sides = (
+                _half_interval(measured[a][0], positions, rows_of_b),
+                _half_interval(measured[b][0], positions, rows_of_a),
+            )
             half = np.hypot(*sides)
-        for at, d, h in zip(both, hellinger(ours, theirs), half, strict=True):
+        for at, d, h in zip(positions, hellinger(rows_of_a, rows_of_b), half, strict=True):
             records.append(who.record("between", d, d - h, d + h, part=f"{a}|{b}", index=int(at)))
     return records
 
 
-def _half_interval(counts: Counts, positions: np.ndarray, others: Any) -> np.ndarray:
-    """Half 95 % interval of distances to others, over groups of documents; NaN where one holds a whole position."""
+def _half_interval(counts: Counts, positions: np.ndarray, reference: Any) -> np.ndarray:
+    """Return the half 95 % interval of distances over groups of documents; NaN where a group holds a whole position."""
     groups = [counts.group(g)[positions] for g in range(counts.groups) if counts.documents[g]]
     support = np.array([group.sum(axis=1) for group in groups])
     if len(groups) < 2 or (support.sum(axis=0) - support).min() == 0:
         return np.full(len(positions), np.nan)
-    found = jackknife(groups, lambda left: hellinger(positional_distributions(left, min_support=0).p, others))
-    return np.asarray((found.high - found.low) / 2)
+    interval = jackknife(
+        groups, lambda counts_left: hellinger(positional_distributions(counts_left, min_support=0).p, reference)
+    )
+    return np.asarray((interval.high - interval.low) / 2)
 
 
 def _model_records(
-    folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, found: Geometry
+    folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, geometry: Geometry
 ) -> list[Record]:
-    """Of each run its table's separation at every checkpoint, against the first corpus, and conditions H1 and H3."""
+    """Return each model's table separation at every checkpoint, against the first corpus, and conditions H1 and H3."""
     records: list[Record] = []
-    kept = found.distributions
-    corpus = CorpusDistances(found.dist, kept.positions, found.corrected.distances if found.corrected else None)
-    halves = _halves(counts, kept.positions, config) if config.models else []
+    distributions = geometry.distributions
+    corpus = CorpusDistances(
+        geometry.dist, distributions.positions, geometry.corrected.distances if geometry.corrected else None
+    )
+    halves = _random_halves(counts, distributions.positions, config) if config.models else []
     for folder in folders:
         who = RecordContext(folder.name, study=study)
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, who, corpus=corpus)
         scores = scores_of_model(open_model(folder).model) if is_ours(folder) else scores_of_folder(folder)
-        records += condition_records(scores, kept.p, who, halves=halves)
+        records += condition_records(scores, distributions.p, who, halves=halves)
     return records
 
 
-def _halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> list[tuple[Any, Any]]:
-    """Distributions of two random halves of the documents at the positions, for each split."""
+def _random_halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> list[tuple[Any, Any]]:
+    """Return the distributions of two random halves of the documents at the positions, for each split."""
     rng = np.random.default_rng(config.seed)
     filled = np.flatnonzero(counts.documents)
     halves = []
@@ -326,10 +338,10 @@ def _halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> li
     return halves
 
 
-def geometry_arrays(found: Geometry, more: dict[str, np.ndarray]) -> Arrays:
+def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
     """Return what the figures of a corpus are drawn from, by name."""
-    kept = found.distributions
-    lags = np.abs(kept.positions[:, None] - kept.positions)
+    distributions = geometry.distributions
+    lags = np.abs(distributions.positions[:, None] - distributions.positions)
     lag = np.arange(1, int(lags.max()) + 1)
     lag = lag[np.isin(lag, lags)]
 
@@ -337,40 +349,55 @@ def geometry_arrays(found: Geometry, more: dict[str, np.ndarray]) -> Arrays:
         means = np.array([squares[lags == k].mean() for k in lag])
         return np.asarray(np.sign(means) * np.sqrt(np.abs(means)))
 
-    arrays = {"positions": kept.positions, "support": kept.support, "left_out": kept.left_out, **more}
-    arrays |= {"lag": lag, "lag_mean": mean_at(found.dist**2)}
-    pairs = {"distance": found.dist, "distance_half": found.dist_half, "corrected_squares_half": found.squares_half}
-    if found.corrected is not None:
-        pairs["corrected"] = found.corrected.signed
-        arrays |= {key: getattr(found.corrected, key) for key in ("floor", "floor_low", "floor_high")}
-        arrays["lag_mean_corrected"] = mean_at(found.corrected.squares)
+    arrays = {
+        "positions": distributions.positions,
+        "support": distributions.support,
+        "left_out": distributions.left_out,
+        **extra,
+    }
+    arrays |= {"lag": lag, "lag_mean": mean_at(geometry.dist**2)}
+    pairs = {
+        "distance": geometry.dist,
+        "distance_half": geometry.dist_half,
+        "corrected_squares_half": geometry.squares_half,
+    }
+    if geometry.corrected is not None:
+        pairs["corrected"] = geometry.corrected.signed
+        arrays |= {key: getattr(geometry.corrected, key) for key in ("floor", "floor_low", "floor_high")}
+        arrays["lag_mean_corrected"] = mean_at(geometry.corrected.squares)
     arrays |= {name: of_pairs.astype(np.float32) for name, of_pairs in pairs.items() if of_pairs is not None}
-    for ending, mds in (("", found.mds), ("_corrected", found.mds_corrected)):
+    for ending, mds in (("", geometry.mds), ("_corrected", geometry.mds_corrected)):
         if mds is not None:
             arrays |= {f"eigenvalues{ending}": mds.eigenvalues, f"coords{ending}": mds.coords[:, :DRAWN]}
     return arrays
 
 
-def _summary(config: GeometryConfig, found: Geometry, table: dict[str, Any] | None) -> list[str]:
-    """Sentences on one corpus, made from its numbers by fixed rules; table: file, rows, rank of what was written."""
-    value: Numbers = {(s.metric, s.part, s.index): s for s in found.statistics}
-    rows = len(found.distributions.positions)
-    words = [_kept(config, found), *_noise(found, value), *_fit(value, rows, config.width)]
-    corrected = ".corrected" if found.corrected is not None else ""
+def _summary(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] | None) -> list[str]:
+    """Return sentences on one corpus, made from its numbers by fixed rules; table: facts of the written table."""
+    value: Numbers = {(s.metric, s.part, s.index): s for s in geometry.statistics}
+    rows = len(geometry.distributions.positions)
+    words = [
+        _support_sentence(config, geometry),
+        *_noise_sentences(geometry, value),
+        *_fit_sentences(value, rows, config.width),
+    ]
+    corrected = ".corrected" if geometry.corrected is not None else ""
     violations = value[f"violations{corrected}", "corpus", None].value
     words.append(
         f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances "
         "grow with the lag, 50 by chance)."
     )
-    if over := [r for r in (*config.ranks, config.rank or 0) if r > found.mds.rank]:
-        words.append(f"Rank {max(over)} was asked for; the distances have rank {found.mds.rank}, which is used.")
+    if ranks_above := [r for r in (*config.ranks, config.rank or 0) if r > geometry.mds.rank]:
+        words.append(
+            f"Rank {max(ranks_above)} was asked for; the distances have rank {geometry.mds.rank}, which is used."
+        )
     if table:
         words.append(
             f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set "
             f"model.absolute=mds --set model.table_file=FILE --set model.table_width={table['rank']} --set "
             f"model.max_position_embeddings={table['rows']}`."
         )
-    elif not stands_out(found):
+    elif not stands_out(geometry):
         words.append(
             "No table made of these distances fits other documents better than a random one, so none is written."
         )
@@ -378,44 +405,48 @@ def _summary(config: GeometryConfig, found: Geometry, table: dict[str, Any] | No
 
 
 def _model_summary(records: Sequence[Record], name: str) -> list[str]:
-    """Sentences on one model: how far apart its table's rows are over training, and GEOM's conditions H1 and H3."""
-    own = [r for r in records if r.model == name]
+    """Return sentences on one model: how far apart its table's rows are over training, and GEOM's H1 and H3."""
+    of_model = [r for r in records if r.model == name]
     words = []
-    separation = [r for r in own if r.metric == "separation" and r.part == "corpus"]
-    if apart := sorted((r.step, r.value) for r in separation if r.step is not None):
-        (first, start) = apart[0]
-        (last, end) = apart[-1]
+    separation = [r for r in of_model if r.metric == "separation" and r.part == "corpus"]
+    if separations := sorted((r.step, r.value) for r in separation if r.step is not None):
+        (first_step, start) = separations[0]
+        (last_step, end) = separations[-1]
         nearest = "The nearest two rows of its position table are"
-        words.append(f"{nearest} {start:.3g} apart at step {first}, {end:.3g} at step {last}.")
+        words.append(f"{nearest} {start:.3g} apart at step {first_step}, {end:.3g} at step {last_step}.")
     whats = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
     for metric, what in whats.items():
-        least = [r.value for r in own if r.metric == metric]
-        floor = {(r.layer, r.head, r.part): r.value for r in own if r.metric == f"{metric}.floor"}
-        below = [r for r in own if r.metric == metric and r.value < floor.get((r.layer, r.head, r.part), 0.0)]
+        least = [r.value for r in of_model if r.metric == metric]
+        floor = {(r.layer, r.head, r.part): r.value for r in of_model if r.metric == f"{metric}.floor"}
+        below = [r for r in of_model if r.metric == metric and r.value < floor.get((r.layer, r.head, r.part), 0.0)]
         share = f"{len(below)} of {len(least)}"
         tail = f"; below what two halves of the documents differ by at one position in {share}" if floor else ""
         words += [f"Smallest distance of {what}: {min(least):.3g}{tail}."] if least else []
     return words
 
 
-def _kept(config: GeometryConfig, found: Geometry) -> str:
-    kept = found.distributions
-    if found.corrected is None:
-        empty = int(np.sum(kept.support == 0))
+def _support_sentence(config: GeometryConfig, geometry: Geometry) -> str:
+    distributions = geometry.distributions
+    if geometry.corrected is None:
+        empty = int(np.sum(distributions.support == 0))
         return (
             f"GEOM's protocol: all {config.positions} positions are kept, the last two empty, as [CLS] and [SEP] take "
             f"their place. {empty} in all are empty and count as uniform, and no noise is taken out."
         )
-    tail = f"; {len(kept.left_out)} are left out (first: {kept.left_out[0]})" if len(kept.left_out) else ""
-    return f"{len(kept.positions)} of {config.positions} positions have at least {config.min_support:g} tokens{tail}."
+    left_out = distributions.left_out
+    tail = f"; {len(left_out)} are left out (first: {left_out[0]})" if len(left_out) else ""
+    rows = len(distributions.positions)
+    return f"{rows} of {config.positions} positions have at least {config.min_support:g} tokens{tail}."
 
 
-def _noise(found: Geometry, value: Numbers) -> list[str]:
-    if found.corrected is None:
+def _noise_sentences(geometry: Geometry, value: Numbers) -> list[str]:
+    if geometry.corrected is None:
         return []
     mean = value["distance.mean.corrected", None, None]
     counted = value["distance.mean", None, None].value
-    floor = f"Two halves of the documents are {found.corrected.floor.mean():.2f} apart at one and the same position. "
+    floor = (
+        f"Two halves of the documents are {geometry.corrected.floor.mean():.2f} apart at one and the same position. "
+    )
     if (mean.low if mean.low is not None else mean.value) <= 0:
         return [f"{floor}Nothing is left of the distances between positions when that is taken out."]
     noise = 1 - mean.value**2 / counted**2
@@ -425,21 +456,21 @@ def _noise(found: Geometry, value: Numbers) -> list[str]:
     ]
 
 
-def _fit(value: Numbers, rows: int, width: int) -> list[str]:
-    held = {key[1:]: s.value for key, s in value.items() if key[0] == "stress.held_out"}
-    ranked = [(s, index) for (part, index), s in held.items() if part == "mds" and index is not None]
+def _fit_sentences(value: Numbers, rows: int, width: int) -> list[str]:
+    held_out = {key[1:]: s.value for key, s in value.items() if key[0] == "stress.held_out"}
+    ranked = [(s, index) for (part, index), s in held_out.items() if part == "mds" and index is not None]
     if not ranked:
         return []
-    least, rank = min(ranked)
-    least = held.get(("mds.chosen", None), least)  # at ranks that were not chosen on what judges them
-    sinusoids = held["sinusoidal", None]
-    equal = held["equidistant", None]
-    last = rank == max(index for _, index in ranked)
-    edge = " (the most that stand out of the noise of half of the documents)" if last else ""
+    lowest, rank = min(ranked)
+    lowest = held_out.get(("mds.chosen", None), lowest)  # at ranks that were not chosen on what judges them
+    sinusoids = held_out["sinusoidal", None]
+    equal = held_out["equidistant", None]
+    is_last = rank == max(index for _, index in ranked)
+    edge = " (the most that stand out of the noise of half of the documents)" if is_last else ""
     cost = "fewer" if rank * (rows + width) < rows * width else "more"
     return [
         "Made from half of the documents and held against the others, the corpus's own table has the least stress, "
-        f"{least:.3f}, with {rank} dimension{'s' * (rank > 1)}{edge}; sinusoids have {sinusoids:.3f}, positions that "
+        f"{lowest:.3f}, with {rank} dimension{'s' * (rank > 1)}{edge}; sinusoids have {sinusoids:.3f}, positions that "
         f"are all equally far apart {equal:.3f} (best scale; 0 is exact). r(n + d) = {rank * (rows + width):,} numbers "
         f"are {cost} than the {rows * width:,} of a free table of width {width}."
     ]

@@ -1,4 +1,4 @@
-"""The geometry of the positions in a study's training text: measured once, kept in the study's folder."""
+"""Geometry of the positions in a study's training text: measured once, kept in the study's folder."""
 
 import logging
 from collections.abc import Callable
@@ -27,10 +27,10 @@ _log = logging.getLogger(__name__)
 def corpus_records(
     run: RunFolder, windows: Windows, study: str, progress: Callable[[str, int, int], None] | None = None
 ) -> list[Record]:
-    """Return records of the positions in the training documents, whose model is "corpus"; measured if not done yet.
+    """Return records of the positions in the training documents, whose model is "corpus"; measure them if not done yet.
 
-    Positions count from the start of a document, as in GEOM; later pieces of a document are left out. Without records
-    where nothing can be measured; the log says why.
+    Positions count from the start of a document, as in GEOM; later pieces of a document are left out. Where nothing can
+    be measured there are no records, and the log says why.
     """
     if not run.is_done(STEP):
         positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)

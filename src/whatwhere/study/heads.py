@@ -1,4 +1,6 @@
-"""What happens inside trained models, by every analysis that there is all for, many in one pass of the documents.
+"""Analyses of a trained model, each where the model has its inputs, many in one pass of the documents.
+
+A study calls `measure` for every model; `whatwhere heads` is `run_heads`, for one model alone.
 
 A study calls `measure` for every model; `whatwhere heads` is `run_heads`, for one model alone.
 """
@@ -121,8 +123,8 @@ def run_heads(
         if run is not None:
             settings = {"corpus": corpus, "field": field, "documents": documents, "length": length, "ablate": ablated}
             HeadsConfig.parse({"model": str(folder.absolute()), **settings}).bind(run, CONFIG)
-        given = model_windows(model, tokenizer, folder, corpus, field, documents, progress, length)
-        windows, source = stack.enter_context(given)
+        opened = model_windows(model, tokenizer, folder, corpus, field, documents, progress, length)
+        windows, source = stack.enter_context(opened)
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
         who = RecordContext(name, seed, out.name if out else "")
@@ -183,14 +185,14 @@ def heads_text(result: dict[str, Any]) -> str:
         if r.layer is not None and r.head is not None and (r.part == "total" or not r.metric.startswith(LOOKS)):
             heads[r.layer, r.head][r.metric] = r
     shares = [metric for metric in dict.fromkeys(r.metric for r in records) if metric.startswith(SHARE)]
-    looks = [LOOKS + s for s in SCORES if any(LOOKS + s in of_head for of_head in heads.values())]
-    names = [metric.removeprefix(SHARE).removeprefix(LOOKS) for metric in (*shares, *looks)]
+    scores = [LOOKS + s for s in SCORES if any(LOOKS + s in of_head for of_head in heads.values())]
+    names = [metric.removeprefix(SHARE).removeprefix(LOOKS) for metric in (*shares, *scores)]
     lines = [["layer", "head", *(["follows" if named else "most by", "stable"] if shares else []), *names]]
     for (layer, head), of_head in sorted(heads.items()):
         label = of_head.get("head.label")
         follows = [named.get((layer, head), str(label.part)), f"{label.value:.0%}"] if label else ["-", "-"]
         cells = [f"{of_head[m].value:.2f}" if m in of_head else "-" for m in shares]
-        cells += [f"{of_head[m].value:.3f}" if m in of_head else "-" for m in looks]
+        cells += [f"{of_head[m].value:.3f}" if m in of_head else "-" for m in scores]
         lines.append([str(layer), str(head), *(follows if shares else []), *cells])
     text = [result["not_learned"], ""] if result["not_learned"] else []
     text += columns(lines, str.rjust)
@@ -200,13 +202,15 @@ def heads_text(result: dict[str, Any]) -> str:
     for r in records:
         if not named and r.metric == "heads.share" and r.value > 0:
             text.append(f"{r.value:.0%}{_bounds(r, '.0%')} of {r.n} heads change most without {r.part}")
-    whole = [r for r in records if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part]
+    ablations = [
+        r for r in records if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part
+    ]
     for r in records:
         if r.metric == "ablation.loss" and r.index is None:
             text.append(f"masked loss {r.value:.3f} nats on {r.n} documents; it rises, in all blocks at once:")
-    for r in whole:
+    for r in ablations:
         text.append(f"  {r.metric.removeprefix('ablation.'):8} {r.part:16} {r.value:+.3f}{_bounds(r, '+.3f')}")
-    if whole:
+    if ablations:
         text.append("  (blocks and heads one by one: --json, or the page of --out)")
     documents = f"{result['documents']} document{'s' * (result['documents'] != 1)}"
     text.append(f"read: {result['windows']} windows of {result['tokens']} tokens, of {documents} of {result['corpus']}")
@@ -215,5 +219,5 @@ def heads_text(result: dict[str, Any]) -> str:
 
 
 def _bounds(record: Record, digits: str) -> str:
-    there = record.low is not None and record.high is not None
-    return f" [{record.low:{digits}}, {record.high:{digits}}]" if there else ""
+    has_bounds = record.low is not None and record.high is not None
+    return f" [{record.low:{digits}}, {record.high:{digits}}]" if has_bounds else ""

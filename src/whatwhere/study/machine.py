@@ -1,4 +1,4 @@
-"""What this machine is and what works on it: the facts behind `whatwhere doctor` and a study's provenance."""
+"""Facts of this machine and what works on it, for `whatwhere doctor` and a study's provenance."""
 
 import os
 import platform
@@ -43,8 +43,8 @@ def _version(package: str) -> str | None:
 
 def _cpu_name() -> str:
     with suppress(OSError):
-        if found := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE):
-            return found[1].strip()
+        if match := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE):
+            return match[1].strip()
     return platform.processor() or platform.machine()
 
 

@@ -1,4 +1,4 @@
-"""One model of a study: trained and measured by one process, from a task that names all that it needs."""
+"""Training and measuring of one model of a study by one process, from a task that names all that it needs."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The windows that one model is looked at with: given ones, those of its own run, or new ones of a text."""
+"""Windows that one model is looked at with: the user's, those of its own run, or new windows of a text."""
 
 import tempfile
 from collections.abc import Iterator
@@ -42,17 +42,17 @@ def model_windows(
         ValueError: windows of another tokenizer than the model's or of another length than asked for, more tokens than
             the model reads, more token ids than it has, or no such text.
     """
-    most = most_tokens(model.config)
-    if length is not None and most is not None and length > most:
-        raise ValueError(f"The model reads {most} tokens at most; --length {length} is more.")
+    limit = most_tokens(model.config)
+    if length is not None and limit is not None and length > limit:
+        raise ValueError(f"The model reads at most {limit} tokens. Give --length {limit} or less; got {length}.")
     windows = None
     if corpus is not None:
-        windows = _given(tokenizer, corpus, length)
+        windows = _open_windows(tokenizer, corpus, length)
     elif length is None:
         windows = own_windows(tokenizer, folder)
     with tempfile.TemporaryDirectory() as temporary:
         if windows is None:
-            length = length or min(most or LONGEST, LONGEST)
+            length = length or min(limit or LONGEST, LONGEST)
             part = PYTHON_DOCS // (2 * max(documents, 1) * length)
             source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
             # The tokenizer as it is: where line breaks are no token of the model's vocabulary they must not become one.
@@ -68,8 +68,8 @@ def model_windows(
         yield windows, corpus or str(windows.manifest["source"].get("name", ""))
 
 
-def _given(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:
-    """The windows in a folder; None where it is a text."""
+def _open_windows(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:
+    """Open the windows in a folder; None where it is a text."""
     if not (Path(corpus) / "manifest.json").is_file():
         return None
     windows = Windows(corpus)

@@ -90,9 +90,9 @@ def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float],
         spent: Seconds that the study has taken so far.
     """
     assert config.minutes is not None
-    most = models_at_once(config, None)
-    parallel = min(most, len(config.models) * config.seeds)
-    contention = CONTENTION if most > 1 else 1.0
+    at_once = models_at_once(config, None)
+    parallel = min(at_once, len(config.models) * config.seeds)
+    contention = CONTENTION if at_once > 1 else 1.0
     # One step of all models and seeds, in seconds of this machine with all its cores.
     step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
     looks = 0.0
@@ -100,9 +100,9 @@ def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float],
         looks = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
     total = config.minutes * 60
     fixed = RESERVE_SECONDS + spent
-    left = total * (1 - RESERVE_SHARE) - fixed
-    left -= min(looks * step, MOST_INSIDE * total)  # a trial on a busy machine must not eat up the training
-    steps = max(FEWEST_STEPS, int(left / (step * OVERHEAD)))
+    seconds_left = total * (1 - RESERVE_SHARE) - fixed
+    seconds_left -= min(looks * step, MOST_INSIDE * total)  # a trial on a busy machine must not eat up the training
+    steps = max(FEWEST_STEPS, int(seconds_left / (step * OVERHEAD)))
     scale = 60 * (1 - RESERVE_SHARE)
     return Budget(steps, OVERHEAD * step / scale, (looks * step + fixed) / scale)
 

@@ -54,12 +54,12 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
             variant = variants.get(first) if isinstance(variants, dict) else None
             values["recipe"] = family_of(str(variant.get("preset", first)) if isinstance(variant, dict) else first)
         recipe = defaults_of(str(values["recipe"]), str(size))
-        own = {key: value for key, value in recipe.items() if key in cls.model_fields}
+        defaults = {key: value for key, value in recipe.items() if key in cls.model_fields}
         if "minutes" in values or "steps" in values:
-            own.pop("steps", None)
+            defaults.pop("steps", None)
         if size == "tiny":  # minutes, not hours: half of the paper's documents leave time to train
-            own |= {"probe_documents": 250, "ablation_documents": 16}
-        return {**own, **values}
+            defaults |= {"probe_documents": 250, "ablation_documents": 16}
+        return {**defaults, **values}
 
     @model_validator(mode="after")
     def _check(self) -> "StudyConfig":
@@ -67,14 +67,14 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
             raise ValueError(f"Give steps or minutes, one of them; got steps={self.steps}, minutes={self.minutes}.")
         if len(set(self.models)) < len(self.models) or not self.models:
             raise ValueError(f"models must be different presets, at least one; got {', '.join(self.models) or 'none'}.")
-        for name, own in self.variants.items():
+        for name, variant in self.variants.items():
             if name in PRESETS or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
                 raise ValueError(f"variants: a name is of letters, digits and . _ + - and no preset; got {name!r}.")
-            if not isinstance(own, dict) or str(own.get("preset")) not in PRESETS:
-                raise ValueError(f"variants.{name} must say its preset, for example {{preset: dstg}}; got {own!r}.")
-        if strange := sorted(set(self.widths) - set(self.models)):
+            if not isinstance(variant, dict) or str(variant.get("preset")) not in PRESETS:
+                raise ValueError(f"variants.{name} must say its preset, for example {{preset: dstg}}; got {variant!r}.")
+        if unknown := sorted(set(self.widths) - set(self.models)):
             raise ValueError(
-                f"widths names {strange[0]!r}, which is not in the study. Its models: {', '.join(self.models)}."
+                f"widths names {unknown[0]!r}, which is not in the study. Its models: {', '.join(self.models)}."
             )
         with advice_of_trainings():
             for name in self.models:
@@ -85,13 +85,14 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         return self
 
     def _of_one_model(self, name: str, error: str) -> str:
-        """Add to the error of a model how a key of the encoder goes to others alone, if some take what it refuses."""
+        """Add advice to a model's error: how to give an encoder key to one model alone, if another model takes the
+        key."""
         model = self.training.get("model")
-        given: dict[str, Any] = model if isinstance(model, dict) else {}
-        for other in self.models if given else ():
+        fields: dict[str, Any] = model if isinstance(model, dict) else {}
+        for other in self.models if fields else ():
             with suppress(ValueError):
                 self.pretraining(other, seed=0, steps=1).encoder_config()
-                keys = ", ".join(f"{key}: {value}" for key, value in given.items())
+                keys = ", ".join(f"{key}: {value}" for key, value in fields.items())
                 variant = f"{other}-2: {{preset: {self.preset(other)}, model: {{{keys}}}}}"
                 hint = "training.model is for every model. For one alone name a variant among the models"
                 return f"{name}: {error} {hint}: --set 'variants={{{variant}}}'."
@@ -101,15 +102,15 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         """Return sentences on the attention terms, before training: a preset's own learning rates, and unequal
         terms."""
         trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
-        said = []
+        sentences = []
         for name, training in trainings.items():
-            own = ", ".join(f"{key}={value}" for key, value in training.scheme_recipe.items())
-            said += [f"{name} trains by the recipe of {training.preset}: {own}"] if own else []
+            rates = ", ".join(f"{key}={value}" for key, value in training.scheme_recipe.items())
+            sentences += [f"{name} trains by the recipe of {training.preset}: {rates}"] if rates else []
         entries = [
             {"name": n, "config": t.encoder_config().to_dict(), "training": t.model_dump(mode="json")}
             for n, t in trainings.items()
         ]
-        return said + list(filter(None, [unequal(entries)]))
+        return sentences + list(filter(None, [unequal(entries)]))
 
     def preset(self, model: str) -> str:
         """Return the preset of a model, which may be a variant."""
@@ -122,13 +123,13 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
             ValueError: `training` or the variant sets a key of the study, or the training refuses a value.
         """
         shared = {key: getattr(self, key) for key in (*CorpusConfig.model_fields, "scheme", "recipe", "size")}
-        training = _over(self.training, {k: v for k, v in self.variants.get(model, {}).items() if k != "preset"})
+        training = _override(self.training, {k: v for k, v in self.variants.get(model, {}).items() if k != "preset"})
         clash = sorted(set(training) & {*shared, "preset", "seed", "steps", "tokens", "minutes"})
         if clash:
             where = "training" if clash[0] in self.training else f"variants.{model}"
-            raise ValueError(f"{where}.{clash[0]} is the study's own key: set {clash[0]} instead.")
+            raise ValueError(f"{where}.{clash[0]} is a key of the study. Set {clash[0]} instead.")
         if model in self.widths and isinstance(training.get("model", {}), dict):
-            training = _over(training, {"model": {"intermediate_size": self.widths[model]}})
+            training = _override(training, {"model": {"intermediate_size": self.widths[model]}})
         return PretrainConfig.parse({**shared, **training, "preset": self.preset(model), "seed": seed, "steps": steps})
 
 
@@ -143,10 +144,10 @@ def advice_of_trainings() -> Iterator[None]:
         raise ValueError(typed) from None
 
 
-def _over(values: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """`values` with those of `more`; where both have a mapping, such as `model`, theirs are put together."""
-    both = {key for key in values if isinstance(values[key], dict) and isinstance(more.get(key), dict)}
-    return {**values, **more, **{key: {**values[key], **more[key]} for key in both}}
+def _override(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    """Return `values` overridden by `overrides`; where both have a mapping, such as `model`, the two are merged."""
+    shared = {key for key in values if isinstance(values[key], dict) and isinstance(overrides.get(key), dict)}
+    return {**values, **overrides, **{key: {**values[key], **overrides[key]} for key in shared}}
 
 
 class GeometryConfig(GeometryKeys):
@@ -173,7 +174,7 @@ class GeometryConfig(GeometryKeys):
     @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
-        """One value stands for a list of it, and numbers may come with commas."""
+        """Make a list of one value; numbers may come with commas."""
         if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
             return [int(number) for number in value.split(",")]
         return value if isinstance(value, list | tuple) else [value]
@@ -184,8 +185,8 @@ class GeometryConfig(GeometryKeys):
             raise ValueError(
                 f"{len(self.field)} fields for {len(self.corpora)} corpora. Give one for all, or one for each."
             )
-        if wrong := [d for d in (*self.dims, *self.ranks) if d < 1]:
-            raise ValueError(f"dims and ranks are at least 1; got {wrong[0]}.")
+        if misfits := [d for d in (*self.dims, *self.ranks) if d < 1]:
+            raise ValueError(f"dims and ranks must be at least 1; got {misfits[0]}.")
         if self.width % min(64, self.width) or self.width % 2:
             raise ValueError(
                 f"width must be a multiple of 64, or even and below 64 (RoPE's head); got {self.width}. For example "
@@ -195,14 +196,14 @@ class GeometryConfig(GeometryKeys):
 
     def sources(self) -> dict[str, Source]:
         """Return the corpora by name; equal names get a number."""
-        found: dict[str, Source] = {}
+        sources: dict[str, Source] = {}
         for i, spec in enumerate(self.corpora):
-            named = None if Path(spec).exists() else _NAMED.fullmatch(spec)
-            source = open_source(named[2] if named else spec, self.field[i % len(self.field)], self.document)
-            name = wanted = named[1] if named else source.name
+            match = None if Path(spec).exists() else _NAMED.fullmatch(spec)
+            source = open_source(match[2] if match else spec, self.field[i % len(self.field)], self.document)
+            name = base = match[1] if match else source.name
             number = 2
-            while name in found:
-                name = f"{wanted}-{number}"
+            while name in sources:
+                name = f"{base}-{number}"
                 number = number + 1
-            found[name] = source
-        return found
+            sources[name] = source
+        return sources

@@ -1,6 +1,8 @@
 """One command from a corpus to a report: windows → models on the same batches → probes → spectra → records → report.
 
-Every part is a step of the study's folder and is skipped where it is done, so a killed study goes on where it was.
+Every part is a step of the study's folder and is skipped where it is done, so a killed study resumes at its last step.
+
+Every part is a step of the study's folder and is skipped where it is done, so a killed study resumes at its last step.
 """
 
 import math
@@ -160,7 +162,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     """
     is_resumed = run.has(CONFIG)
     if is_resumed:
-        config = _resumed(run, config)
+        config = _resume_settings(run, config)
     else:
         for name in config.models:
             config.pretraining(name, 0, 1).check()
@@ -179,8 +181,8 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
         widths = matched_widths(config, windows)
         config = config.model_copy(update={"widths": {**config.widths, **widths}})
         config.save_in(run, CONFIG)
-        first = config.models[0]
-        log.say(f"{config.match} matched to those of {first} by feed-forward widths", **widths)
+        first_model = config.models[0]
+        log.say(f"{config.match} matched to those of {first_model} by feed-forward widths", **widths)
     run.accept()
     _say_windows(windows, log)
     if config.inside:
@@ -189,41 +191,41 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     return Study(run, config, windows, log)
 
 
-def _resumed(run: RunFolder, config: StudyConfig) -> StudyConfig:
-    """Return the settings with which a study goes on.
+def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
+    """Return the settings that a study resumes with.
 
     Raises:
         ValueError: it was started with other settings, has more models or seeds, or a finished file is not as it was
             written.
     """
     config.check_scheme(run.path)
-    before = StudyConfig.of_run(run, CONFIG)
-    _refuse_losses(run, before, config)
+    saved = StudyConfig.of_run(run, CONFIG)
+    _refuse_losses(run, saved, config)
     _check_finished(run)
     grown = {
-        "models": [*before.models, *(name for name in config.models if name not in before.models)],
-        "variants": {**before.variants, **config.variants},
-        "widths": {**before.widths, **config.widths},
+        "models": [*saved.models, *(name for name in config.models if name not in saved.models)],
+        "variants": {**saved.variants, **config.variants},
+        "widths": {**saved.widths, **config.widths},
     }
     return config.resume(before, run).model_copy(update=grown)
 
 
-def _refuse_losses(run: RunFolder, before: StudyConfig, now: StudyConfig) -> None:
-    """Refuse settings that would take models or seeds from a study, or change what one of its models is."""
-    if now.seeds < before.seeds:
+def _refuse_losses(run: RunFolder, saved: StudyConfig, now: StudyConfig) -> None:
+    """Refuse settings that would remove models or seeds from a study, or change one of its models."""
+    if now.seeds < saved.seeds:
         raise ValueError(
-            f"{run.path} holds a study of seeds={before.seeds}, now seeds={now.seeds}: a study can gain seeds, not "
-            "lose them."
+            f"{run.path} was started with seeds={saved.seeds}, this command has seeds={now.seeds}. Give "
+            f"seeds={saved.seeds} or more, or choose another --out."
         )
-    if lost := [name for name in before.models if name not in now.models]:
+    if lost := [name for name in saved.models if name not in now.models]:
         raise ValueError(
-            f"{run.path} holds a study of models={','.join(before.models)}, now without {lost[0]}: a study can gain "
-            "models, not lose them."
+            f"{run.path} was started with models={','.join(saved.models)}, this command lacks {lost[0]}. Give all its "
+            "models, or choose another --out."
         )
-    for name in before.models:
-        if before.variants.get(name) != now.variants.get(name):
+    for name in saved.models:
+        if saved.variants.get(name) != now.variants.get(name):
             raise ValueError(
-                f"{run.path} was started with variants.{name}={before.variants.get(name)}, this command has "
+                f"{run.path} was started with variants.{name}={saved.variants.get(name)}, this command has "
                 f"{now.variants.get(name)}. Give the variant another name."
             )
 
@@ -245,10 +247,10 @@ def steps_of(study: Study) -> int:
         times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
         study.log.say(BUDGET, steps=budget.steps, **times)
         training = config.pretraining(config.models[0], 0, 1)
-        wanted = steps_to_learn(training)
-        if wanted > budget.steps:
+        steps_needed = steps_to_learn(training)
+        if steps_needed > budget.steps:
             minutes = config.minutes or 0.0
-            study.log.say(shortage_message(minutes, budget.steps, training, budget.minutes(wanted), FEWEST_STEPS))
+            study.log.say(shortage_message(minutes, budget.steps, training, budget.minutes(steps_needed), FEWEST_STEPS))
     return int(study.run.facts(BUDGET)["steps"])
 
 
@@ -259,19 +261,19 @@ def complete(study: Study) -> Path:
     steps = steps_of(study)
     _say_passes(study, steps)
     models = models_of(config)
-    most = models_at_once(config, steps)
+    at_once = models_at_once(config, steps)
     jobs = []
-    for model, count in zip(models, threads_of_jobs(len(models), most), strict=True):
+    for model, count in zip(models, threads_of_jobs(len(models), at_once), strict=True):
         if not study.is_measured(model):
             _say_damage(study, model)
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
-    drawn = [model for model in models if study.is_measured(model)]
-    for job, summary in run_jobs(jobs, most, study.progress):
+    models_on_page = [model for model in models if study.is_measured(model)]
+    for job, summary in run_jobs(jobs, at_once, study.progress):
         _say_trained(study, job.args[0].model, summary)
         measured = [model for model in models if study.is_measured(model)]
-        if len(measured) < len(models) and _is_news(models, drawn, measured):
-            drawn = measured
+        if len(measured) < len(models) and _needs_page(models, models_on_page, measured):
+            models_on_page = measured
             save_study(study.run, config, study.windows, steps, measured, records, [], _total_seconds(study))
     between: list[Record] = []
     if config.inside:
@@ -296,14 +298,14 @@ def records_of_corpus(study: Study) -> list[Record]:
     return records
 
 
-def _is_news(models: Sequence[ModelOfSeed], before: Sequence[ModelOfSeed], measured: Sequence[ModelOfSeed]) -> bool:
-    """Return whether a page is due: for the first measured model, and whenever all models of a seed are measured."""
+def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], measured: Sequence[ModelOfSeed]) -> bool:
+    """Return whether a page is due: after the first measured model, and after the last model of each seed."""
 
     def seeds(of: Sequence[ModelOfSeed]) -> set[int]:
         missing = {model.seed for model in models if model not in of}
         return {model.seed for model in models} - missing
 
-    return not before or seeds(measured) > seeds(before)
+    return not on_page or seeds(measured) > seeds(on_page)
 
 
 def _model(config: StudyConfig, name: str) -> ModelOfSeed:
@@ -344,7 +346,7 @@ def _open_to_prepare(out: Path, log: StudyLog) -> Iterator[RunFolder]:
 
 
 def _check_finished(run: RunFolder) -> None:
-    """Compare the files of a study that has results; one that is gone is made again.
+    """Compare the files of a study that has results with their hashes; a missing file is made again.
 
     Raises:
         ValueError: the first file that is not as it was written.

@@ -106,16 +106,16 @@ def run_spectra(
 
 def spectra_text(run: SpectraRun) -> str:
     """Return the text of `whatwhere spectra`: all tables as rows of LOWDIM Table 1, then details of each."""
-    wide = max(len(_label(t)) for t in run.tables)
+    label_width = max(len(_label(t)) for t in run.tables)
     lines = []
     for kind in dict.fromkeys(t.kind for t in run.tables):
-        lines.append(f"{kind:{wide}}  " + "  ".join(f"{c:>6}" for c in COLUMNS))
+        lines.append(f"{kind:{label_width}}  " + "  ".join(f"{c:>6}" for c in COLUMNS))
         for table, records in zip(run.tables, run.records, strict=True):
             if table.kind == kind:
-                top = [_one(records, metric) for metric in ("pca.top3", "pca.top5", "pca.top10")]
+                top = [_value(records, metric) for metric in ("pca.top3", "pca.top5", "pca.top10")]
                 numbers = [f"{v:>6}" for v in (*table.rows.shape, min(table.rows.shape))] + [f"{v:>6.2f}" for v in top]
-                numbers += [f"{_one(records, 'n50.count'):>6.0f}", f"{_one(records, 'n50'):>6.1f}"]
-                lines.append(f"{_label(table):{wide}}  " + "  ".join(numbers))
+                numbers += [f"{_value(records, 'n50.count'):>6.0f}", f"{_value(records, 'n50'):>6.1f}"]
+                lines.append(f"{_label(table):{label_width}}  " + "  ".join(numbers))
     for table, records in zip(run.tables, run.records, strict=True):
         if table.kind == POSITIONS:
             lines += ["", *_details(table, records)]
@@ -128,7 +128,7 @@ def _label(table: SourceTable) -> str:
     return table.name if table.seed is None else f"{table.name} seed {table.seed}"
 
 
-def _one(records: list[Record], metric: str) -> float:
+def _value(records: list[Record], metric: str) -> float:
     return next(r.value for r in records if r.metric == metric)
 
 
@@ -145,9 +145,9 @@ def _details(table: SourceTable, records: list[Record]) -> list[str]:
         f"{part} {p['rotation.turns']:.1f} turns ({100 * p['rotation.strength']:.0f} % of their motion)"
         for part, p in pairs.items()
     ]
-    alone = [f"{r.index} ({r.value:.1f} x the median distance)" for r in records if r.metric == "outlier"]
+    outliers = [f"{r.index} ({r.value:.1f} x the median distance)" for r in records if r.metric == "outlier"]
     peaks = [f"{r.value:.0f}" for r in records if r.metric == "fft.peak"]
-    first = [f"{r.index}: {r.value:.2f}" for r in records if r.metric == "equivariance.first"]
+    components = [f"{r.index}: {r.value:.2f}" for r in records if r.metric == "equivariance.first"]
     return [
         _label(table),
         row("share of components, %", "pca.share", 100, 1),
@@ -155,8 +155,8 @@ def _details(table: SourceTable, records: list[Record]) -> list[str]:
         row("power in 4 low DCT bins, %", "dct.low4", 100, 1),
         f"  {'dominant turns':26}{', '.join(peaks) or 'none'}",
         f"  {'pairs that rotate':26}{', '.join(turning) or 'none'}",
-        f"  {'equivariance of E E^T':26}{_one(records, 'equivariance'):.3f}, shuffled {null.value:.3f} "
+        f"  {'equivariance of E E^T':26}{_value(records, 'equivariance'):.3f}, shuffled {null.value:.3f} "
         f"[{null.low:.3f}, {null.high:.3f}]",
-        f"  {'of its first components':26}{', '.join(first) or '-'}",
-        f"  {'positions alone':26}{', '.join(alone) or 'none'}",
+        f"  {'of its first components':26}{', '.join(components) or '-'}",
+        f"  {'positions alone':26}{', '.join(outliers) or 'none'}",
     ]

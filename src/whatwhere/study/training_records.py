@@ -1,4 +1,4 @@
-"""Records of what a corpus and a training left: sizes, losses, costs; whether a model has learned anything yet."""
+"""Records of a corpus and a training: sizes, losses, costs; and whether a model has learned anything yet."""
 
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     """
     out = Path(out)
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
-        raise ValueError(f"{out} holds no finished fine-tuning. The command that began it goes on.")
+        raise ValueError(f"{out} holds no finished fine-tuning. Run the command that began it again.")
     summary = read_json(out / SUMMARY)
     who = RecordContext(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
     records = training_records(out, who)
@@ -115,11 +115,11 @@ def learning_records(tokenizer: Any, folder: Path, who: RecordContext) -> list[R
 def not_learned(records: list[Record], model: str) -> str:
     """Return a sentence if a model has learned token frequencies and no more (`gates`); else ""."""
     table = Table(records)
-    young = unlearned(table, model)
+    unlearned_loss = unlearned(table, model)
     level = plateau(table)
-    if young is None or level is None:
+    if unlearned_loss is None or level is None:
         return ""
-    loss = level - young[0]
+    loss = level - unlearned_loss[0]
     return (
         f"{model} has not learned more than how often each token occurs: its validation loss is {loss:.2f} nats, such "
         f"a guess has {level:.2f}. What follows is how it began, not what its scheme does; train it longer."
