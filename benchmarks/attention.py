@@ -49,7 +49,7 @@ def _alone(model: ww.Encoder, ids: torch.Tensor, backend: str, precision: str) -
 
     def step() -> None:
         with autocast(precision):
-            outputs, _ = module(streams, model.layout(ids, None, None, None), backend)
+            outputs, _ = module(streams, model.attention_inputs(ids, None, None, None), backend)
         torch.autograd.backward([o.sum() for o in outputs])
         for tensor in (*streams, *model.parameters()):
             tensor.grad = None

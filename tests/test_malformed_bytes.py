@@ -151,7 +151,7 @@ def restored(folder: Path) -> None:
     run = RunFolder.at(folder)
     run.record(*run.unrecorded())
     module, optimizer = linear()
-    checkpoints.restore(checkpoints.check(folder), module, [optimizer])
+    checkpoints.restore(checkpoints.open_checkpoint(folder), module, [optimizer])
 
 
 IN_FOLDERS = {

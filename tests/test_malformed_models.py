@@ -50,8 +50,8 @@ def test_a_checkpoint_that_is_broken_is_named_and_passed_over(tmp_path, name, co
         put(folder, MANIFEST, f'{{"format": "{FORMAT}", "kind": "checkpoint"}}\n')
         run = RunFolder.at(folder)
         run.record(*run.unrecorded())
-    refused(lambda: checkpoints.check(folder), folder, said)
-    found, broken = checkpoints.newest(tmp_path)
+    refused(lambda: checkpoints.open_checkpoint(folder), folder, said)
+    found, broken = checkpoints.newest_checkpoint(tmp_path)
     assert found is None and len(broken) == 1
 
 

@@ -95,7 +95,7 @@ def test_a_resumed_fine_tuning_equals_one_run_and_keeps_the_marks(encoder, table
     for name in ("checkpoints/step-12", "model.safetensors", "training.json"):
         path = tmp_path / "broken" / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert checkpoints.newest(tmp_path / "broken/checkpoints")[0].step == 7
+    assert checkpoints.newest_checkpoint(tmp_path / "broken/checkpoints")[0].step == 7
     again = finetune(config, tmp_path / "broken", progress=False)
     assert (tmp_path / "whole/model.safetensors").read_bytes() == (tmp_path / "broken/model.safetensors").read_bytes()
     assert losses(tmp_path / "whole") == losses(tmp_path / "broken")

@@ -180,7 +180,7 @@ def test_checkpoints_are_log_spaced_and_only_the_newest_keep_their_optimizer(win
     assert [p.name for p in found] == [f"step-{s}" for s in (0, 1, 3, 10, 20, 30, 35)]
     assert [(p / checkpoints.OPTIMIZER).exists() for p in found] == [False] * 5 + [True] * 2
     for folder in found:
-        assert checkpoints.check(folder).step == int(folder.name.split("-")[1])
+        assert checkpoints.open_checkpoint(folder).step == int(folder.name.split("-")[1])
         assert ww.EncoderForMaskedLM.from_pretrained(folder).config.preset == "dstg"
     assert not [p for p in (tmp_path / "run").rglob(".*")]
 
@@ -193,7 +193,7 @@ def test_truncated_checkpoint_is_passed_over_and_the_run_ends_the_same(windows, 
     newest = tmp_path / "run/checkpoints/step-30/model.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
     with pytest.raises(ValueError, match="model.safetensors is not as it was written"):
-        checkpoints.check(newest.parent)
+        checkpoints.open_checkpoint(newest.parent)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     assert "Skipping a broken checkpoint" in capsys.readouterr().err
     assert (tmp_path / "run/model.safetensors").read_bytes() == expected
@@ -231,7 +231,7 @@ def test_checkpoint_of_another_model_is_refused(windows, corpus_file, tmp_path):
     config = config_of(corpus_file, steps=3, preset="ap")
     model = ww.EncoderForMaskedLM(config.encoder_config(windows))
     trainer = Trainer(model, config, 3)
-    checkpoint, _ = checkpoints.newest(tmp_path / "dstg/checkpoints")
+    checkpoint, _ = checkpoints.newest_checkpoint(tmp_path / "dstg/checkpoints")
     with pytest.raises(ValueError, match="is of another model"):
         checkpoints.restore(checkpoint, model, trainer.optimizers)
 
@@ -260,7 +260,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoints(window
         assert {name: kept[name].tolist() for name in kept} == {f"0.{k}": v.tolist() for k, v in batch.items()}
     logged = [line for line in read_lines(tmp_path / "log.jsonl") if "loss" in line]
     assert logged and all(line["memory_peak_bytes"] > 10**8 and 0 <= line["waiting"] <= 1 for line in logged)
-    newest, broken = checkpoints.newest(tmp_path / "checkpoints")
+    newest, broken = checkpoints.newest_checkpoint(tmp_path / "checkpoints")
     assert newest.step == 10 and not broken
     assert all(torch.isfinite(p).all() for p in ww.EncoderForMaskedLM.from_pretrained(newest.folder).parameters())
 
@@ -295,7 +295,7 @@ def test_weights_that_the_last_step_broke_are_not_saved(windows, corpus_file, tm
         ValueError, match="Step 1 of dstg .* left head.decoder.bias not finite. Lower --set learning_rate="
     ):
         pretrain(config_of(corpus_file, steps=1), tmp_path / "run", windows=windows, progress=False)
-    assert checkpoints.newest(tmp_path / "run/checkpoints")[0].step == 0
+    assert checkpoints.newest_checkpoint(tmp_path / "run/checkpoints")[0].step == 0
     assert not (tmp_path / "run/model.safetensors").exists()
 
 

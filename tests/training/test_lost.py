@@ -57,7 +57,7 @@ def test_what_is_written_after_broken_checkpoints_stays(asked, windows, trained,
     monkeypatch.setattr(Trainer, "step", killed)
     with pytest.raises(KeyboardInterrupt):
         pretrain(asked, trained, windows=windows, progress=False)
-    newest, broken = checkpoints.newest(trained / "checkpoints")
+    newest, broken = checkpoints.newest_checkpoint(trained / "checkpoints")
     assert newest is not None and newest.step == 12 and not broken
     monkeypatch.setattr(Trainer, "step", real)
     assert pretrain(asked, trained, windows=windows, progress=False)["steps"] == 30

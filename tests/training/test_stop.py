@@ -97,7 +97,7 @@ def test_every_training_process_of_a_study_writes_a_checkpoint(number, status, t
     assert "each training writes a checkpoint" in run.printed() and "stopped. The same command" in run.printed()
     for folder in folders:
         first, last = steps_of(folder)
-        assert first == 0 and last > 0 and checkpoints.check(folder / f"checkpoints/step-{last}").step == last
+        assert first == 0 and last > 0 and checkpoints.open_checkpoint(folder / f"checkpoints/step-{last}").step == last
 
 
 STARTING = """

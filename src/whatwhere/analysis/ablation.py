@@ -232,10 +232,10 @@ class _Batch:
         arrays = ids, documents.attention_mask, documents.position_ids, documents.document_ids
         inputs = rows_on(device, rows, *arrays)
         self.labels, self.order, self.regular = rows_on(device, rows, labels, order, documents.regular)
-        self.layout = self.encoder.layout(*inputs)
-        self.inputs: list[Streams] = [self.encoder.embed(inputs[0], self.layout.position_ids)]
+        self.attention_inputs = self.encoder.attention_inputs(*inputs)
+        self.inputs: list[Streams] = [self.encoder.embed(inputs[0], self.attention_inputs.position_ids)]
         self.pairs: Tensor | None = None  # (b, 1, n, n): who looks at whom, where not everywhere
-        if (allowed := self.layout.allowed) is not None:
+        if (allowed := self.attention_inputs.allowed) is not None:
             self.pairs = allowed.expand(-1, -1, allowed.shape[-1], -1)
             if inputs[1] is not None:
                 self.pairs = self.pairs & inputs[1].bool()[:, None, :, None]
@@ -255,7 +255,7 @@ class _Batch:
     def start(self) -> np.ndarray:
         """Return the loss (b,) of each document of the unchanged model; keeps the input of each block."""
         for layer in self.encoder.layers:
-            self.inputs.append(layer(self.inputs[-1], self.layout, "sdpa")[0])
+            self.inputs.append(layer(self.inputs[-1], self.attention_inputs, "sdpa")[0])
         return self.losses(self.inputs[-1])
 
     def rises(self, ablations: Sequence[_Ablation]) -> Iterator[np.ndarray]:
@@ -284,7 +284,7 @@ class _Batch:
     def run(self, streams: Streams, first: int) -> np.ndarray:
         """Return the loss of each document (b,) from the streams that enter the block `first`."""
         for layer in self.encoder.layers[first:]:
-            streams = layer(streams, self.layout, "sdpa")[0]
+            streams = layer(streams, self.attention_inputs, "sdpa")[0]
         return self.losses(streams)
 
     def losses(self, streams: Streams) -> np.ndarray:

@@ -207,7 +207,7 @@ def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
         "variants": {**saved.variants, **config.variants},
         "widths": {**saved.widths, **config.widths},
     }
-    return config.resume(before, run).model_copy(update=grown)
+    return config.resume(saved, run).model_copy(update=grown)
 
 
 def _refuse_losses(run: RunFolder, saved: StudyConfig, now: StudyConfig) -> None:
