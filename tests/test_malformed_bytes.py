@@ -38,7 +38,7 @@ from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.corpus.labelled import read_labelled
 from whatwhere.evaluation import holmes, ud
 from whatwhere.evaluation.blimp import read_blimp
-from whatwhere.evaluation.family import Piece
+from whatwhere.evaluation.family import Trial
 from whatwhere.evaluation.glue import TASKS, read_task
 from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.local_tasks import LOCAL
@@ -135,7 +135,7 @@ def test_mutations_of_a_valid_file_are_read_or_refused_by_name(tmp_path, name, d
 
 
 STEP = {"step": 1, "tokens": 9, "loss": 2.5, "tokens_per_second": 1.5, "waiting": 0.1, "memory_peak_bytes": 9}
-PIECE = Piece("m", "m", False, "sst2")
+TRIAL = Trial("m", "m", False, "sst2")
 
 
 def linear() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
@@ -177,8 +177,8 @@ IN_FOLDERS = {
     "geometry/arrays/geometry-reviews.npz": page_of,
     "spectra/spectra.json": page_of,
     "spectra/arrays/table-t.npz": page_of,
-    "pieces/runs/m/sst2/all.json": lambda folder: by_seed([PIECE], folder),
-    "pieces/runs/m/sst2/all.npz": lambda folder: by_seed([PIECE], folder),
+    "pieces/runs/m/sst2/all.json": lambda folder: by_seed([TRIAL], folder),
+    "pieces/runs/m/sst2/all.npz": lambda folder: by_seed([TRIAL], folder),
 }
 
 
@@ -215,7 +215,7 @@ def folders(tmp_path_factory) -> Path:
     run_spectra([base / "t.npy"], base / "spectra")
     (base / "spectra/manifest.jsonl").unlink()
     put(base, "pieces/runs/m/sst2/all.json", {"scores": [[0.5, 0.25, 0.4], [0.5, 0.5, 0.5]], "rows": 9})
-    write_arrays(PIECE.file(base / "pieces", ".npz"), {"predicted": np.zeros((3, 9))})
+    write_arrays(TRIAL.file(base / "pieces", ".npz"), {"predicted": np.zeros((3, 9))})
     return base
 
 

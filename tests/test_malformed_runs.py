@@ -15,7 +15,7 @@ from malformed import BOMB, DEEP, HUGE, LONG, array, cases, line_of, npz, parque
 import whatwhere as ww
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.corpus.windows import Windows
-from whatwhere.evaluation.family import Piece
+from whatwhere.evaluation.family import Trial
 from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.holmes import HolmesConfig
@@ -329,7 +329,7 @@ def test_the_status_of_a_folder_of_nonsense(tmp_path, files, said):
 
 @pytest.mark.parametrize("scores", ["x", 5, [], [0.5], [[0.5, 0.5]], [[0.5, 0.5, 0.5], [0.5]], [["x", 1, 2]]], ids=str)
 def test_a_finished_fine_tuning_of_strange_scores_is_named(tmp_path, scores):
-    piece = Piece("m", "m", False, "sst-2")
-    path = piece.file(tmp_path)
+    trial = Trial("m", "m", False, "sst-2")
+    path = trial.file(tmp_path)
     put(tmp_path, str(path.relative_to(tmp_path)), {"scores": scores})
-    refused(lambda: by_seed([piece], tmp_path), path, "holds no three scores")
+    refused(lambda: by_seed([trial], tmp_path), path, "holds no three scores")

@@ -16,7 +16,7 @@ from whatwhere.models.sentence import POOLINGS
 from whatwhere.records import task_metrics
 from whatwhere.records.metric import R2, Metric
 from whatwhere.records.metrics import add_metrics, all_metrics, is_shared, methods, metric, range_of
-from whatwhere.study.benchmarks import FAMILIES
+from whatwhere.study.benchmarks import BENCHMARKS
 from whatwhere.study.training_records import COSTS
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -87,7 +87,7 @@ def test_names_have_the_endings_of_their_analyses():
     made += [f"glue.{name}" for task in glue.TASKS.values() for name in task.metrics]
     made += [f"glue.score.{split.removeprefix('dev_')}" for t in glue.TASKS.values() for split in t.splits[1:]]
     made += [*COSTS]
-    made += [f"{family.score}{ending}" for family in FAMILIES for ending in family.variants]
+    made += [f"{family.score}{ending}" for family in BENCHMARKS for ending in family.variants]
     assert set(made) <= set(all_metrics())
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 from cli_runner import whatwhere
 
-from whatwhere.evaluation.family import Piece
+from whatwhere.evaluation.family import Trial
 from whatwhere.run.files import append_line, read_lines, write_text
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.lock import lock
@@ -72,7 +72,7 @@ def test_a_study_counts_its_models_and_an_evaluation_its_pieces(tmp_path):
     assert {each["state"] for each in found[1:]} == {"finished", "stopped"}
     with RunFolder.open(tmp_path / "e", "squad") as run:
         run.write("squad.yaml", {"models": ["a"]})
-        Piece("a", "a", False, "squad", seed=0).write(tmp_path / "e", {}, answers={}, spans={})
+        Trial("a", "a", False, "squad", seed=0).write(tmp_path / "e", {}, answers={}, spans={})
         (evaluation,) = run_status(tmp_path / "e")
         assert (evaluation["pieces"], evaluation["state"]) == (1, "running")
     assert run_status(tmp_path / "e")[0]["state"] == "stopped"

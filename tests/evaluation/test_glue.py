@@ -21,7 +21,7 @@ from whatwhere.evaluation.glue import (
     read_task,
     task_texts,
 )
-from whatwhere.evaluation.grid import pieces
+from whatwhere.evaluation.grid import trials
 from whatwhere.evaluation.tuning import halves
 from whatwhere.records.record import select
 from whatwhere.run.files import write_arrays, write_json
@@ -208,15 +208,15 @@ def test_the_median_of_tupe_is_that_of_the_seeds_best_scores_at_the_best_rate(tm
     rng, out = np.random.default_rng(0), tmp_path
     config = GlueConfig.parse({"models": ["reference"], "tasks": ["cola"], "recipe": "tupe"})
     labels, best = rng.integers(2, size=40), {setting.name: [] for setting in config.settings}
-    for piece in pieces(config):
+    for trial in trials(config):
         said = np.where(rng.random((3, 40)) < 0.3, 1 - labels, labels)  # three evaluations
         of_rows = [
             [METRICS["matthews"](each[rows], labels[rows]) for rows in (*halves(40), slice(None))] for each in said
         ]
-        best[piece.setting.name].append(max(scores[2] for scores in of_rows))
+        best[trial.setting.name].append(max(scores[2] for scores in of_rows))
         predicted = said[np.argmax(of_rows, axis=0)]
-        write_arrays(piece.file(out, ".npz"), {"predicted": predicted, "labels.dev": labels})
-        write_json(piece.file(out), {"scores": of_rows})
+        write_arrays(trial.file(out, ".npz"), {"predicted": predicted, "labels.dev": labels})
+        write_json(trial.file(out), {"scores": of_rows})
     (found,) = select(glue_records(config, out), metric="glue.median")
     assert [len(scores) for scores in best.values()] == [5] * 4 and (found.part, found.seed, found.n) == (
         "cola",
@@ -238,7 +238,7 @@ def test_rates_that_are_given_stand_in_place_of_the_recipe_s():
     assert len(of_dstg.settings) == len({s.name for s in of_dstg.settings}) == 6  # batch sizes and decays, once each
     assert {s.learning_rate for s in of_dstg.settings} == {1e-3}
     assert of_dstg.protocol() == "the recipe `dstg` at rates 0.001 × 768 / width: 6 settings"
-    assert len(pieces(grid(rates=[1e-4, 1e-3], seeds=2))) == 4
+    assert len(trials(grid(rates=[1e-4, 1e-3], seeds=2))) == 4
     for wrong in (0.0, -1e-4, "fast"):
         with pytest.raises(ValueError, match="rates"):
             grid(rates=[wrong])
@@ -265,8 +265,8 @@ def test_a_regression_predicts_scores_and_not_their_mean_alone(tmp_path):
     out.mkdir()
     config = GlueConfig.parse({"models": ["reference"], "tasks": ["sts-b"], "data": str(tmp_path), "rates": [2e-5]})
     config.save_in(RunFolder.at(out), GLUE.file)
-    (piece, *_) = pieces(config)
-    fine_tune(str(out), piece, lambda *state: None)
-    said = piece.arrays(out)
+    (trial, *_) = trials(config)
+    fine_tune(str(out), trial, lambda *state: None)
+    said = trial.arrays(out)
     assert said["labels.dev"].tolist() == [2 + i % 4 for i in range(40)]
     assert len(np.unique(said["predicted"][2])) > 20 and abs(said["predicted"][2].mean() - 3.5) < 0.5

@@ -18,7 +18,7 @@ from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.who import RecordContext
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.length import measures as length
-from whatwhere.length.benchmark import LENGTH, LengthConfig, _pieces, about, chosen, length_records
+from whatwhere.length.benchmark import LENGTH, LengthConfig, _trials, about, chosen_gains, length_records
 from whatwhere.length.extension import Continued, adapt, extend
 from whatwhere.length.texts import long_texts
 from whatwhere.models.open import open_model
@@ -216,7 +216,7 @@ def evaluated(corpus, tmp_path_factory):
 
 def test_a_way_is_judged_by_texts_that_did_not_choose_it():
     gains = np.array([[1.0, -1.0, 1.0, -1.0], [0.0, 0.5, 0.0, 0.5]])  # best at even places, best at odd ones
-    assert chosen(gains).tolist() == [0.0, -1.0, 0.0, -1.0]
+    assert chosen_gains(gains).tolist() == [0.0, -1.0, 0.0, -1.0]
     assert gains.mean(1).max() == 0.25  # what the best way seems to gain by the texts that chose it
 
 
@@ -339,10 +339,10 @@ def test_models_of_several_seeds_have_one_name(tmp_path):
     config = LengthConfig.parse({"models": folders, "to": 256})
     assert [each[:2] for each in config.trainings()] == [("rope", 0), ("rope", 1)]
     assert config.named() == {"rope": folders[0]}
-    pieces = _pieces(config)
+    pieces = _trials(config)
     assert [p.part for p in pieces[:5]] == ["in-pieces", "as-it-is", "linear", "ntk", "yarn"]
     assert len({p.file(tmp_path) for p in pieces}) == len(pieces) == 10
-    windows = _pieces(config.model_copy(update={"windows": [0, 64], "methods": ["as-it-is"]}))
+    windows = _trials(config.model_copy(update={"windows": [0, 64], "methods": ["as-it-is"]}))
     assert [p.part for p in windows if p.seed == 0] == ["in-pieces", "as-it-is", "as-it-is-w64"]
     with pytest.raises(ValueError, match="are both seed-0, seed 0|are both rope, seed 0"):
         LengthConfig.parse({"models": [folders[0], f"{folders[0]}/../seed-0"]}).trainings()
@@ -354,7 +354,7 @@ def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tm
     )
     (tmp_path / "ap/pretrain.yaml").write_text("length: 64\n")
     config = LengthConfig.parse({"models": [str(tmp_path / "ap")], "to": 256, "windows": [0, 16]})
-    assert [p.part for p in _pieces(config)] == ["in-pieces", "as-it-is", "as-it-is-w16"]
+    assert [p.part for p in _trials(config)] == ["in-pieces", "as-it-is", "as-it-is-w16"]
     config.save_in(RunFolder.at(tmp_path / "out"), "length.yaml")
     (tmp_path / "ap/pretrain.yaml").write_text("length: 64\nsubset: true\ncorpus: here\n")
     found = about(str(tmp_path / "ap"), 256)
@@ -467,7 +467,7 @@ def test_only_what_has_a_table_can_train_one(tmp_path):
     for preset in ("rope", "ap"):
         ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / preset)
     given = {"models": [str(tmp_path / p) for p in ("rope", "ap")], "to": 256, "adapt": ["table", "network", "all"]}
-    pieces = _pieces(LengthConfig.parse({**given, "methods": ["linear", "learned"]}))
+    pieces = _trials(LengthConfig.parse({**given, "methods": ["linear", "learned"]}))
     assert [(p.name, p.part) for p in pieces] == [
         *[("rope", "in-pieces"), ("ap", "in-pieces"), ("ap", "learned+network")],
         *[("ap", f"{method}+table") for method in ("learned", "linear")],

@@ -14,9 +14,9 @@ from fork_server import LONGEST
 from scipy.stats import rankdata
 
 import whatwhere as ww
-from whatwhere.evaluation.family import Piece, averages, bounded, differences, model_names, of_studies, paired
+from whatwhere.evaluation.family import Trial, averages, bounded, differences, model_names, of_studies, paired
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
-from whatwhere.evaluation.grid import Finished, chosen, of_both, one_after_the_other, pieces
+from whatwhere.evaluation.grid import GridResult, chosen, of_both, one_after_the_other, trials
 from whatwhere.evaluation.tuning import halves
 from whatwhere.length.benchmark import LENGTH
 from whatwhere.records.record import read_records, select
@@ -82,9 +82,9 @@ def test_rows_that_are_cut_and_grids_that_are_not_whole_are_said(data, tmp_path,
     settings = config(data, tasks=["rte"], rates=[1e-4, 1e-3], length=8)
     notes = run_evaluation(GLUE, settings, tmp_path / "out", progress=False)["notes"]
     assert notes[1].startswith("Training rows that are cut after 8 tokens") and len(notes) == 2
-    facts = read_object(pieces(settings)[0].file(tmp_path / "out"), "scores")
+    facts = read_object(trials(settings)[0].file(tmp_path / "out"), "scores")
     assert f"{facts['truncated'] / facts['rows']:.0%} of rte" in notes[1]
-    pieces(settings)[0].file(tmp_path / "out").unlink()
+    trials(settings)[0].file(tmp_path / "out").unlink()
     assert GLUE.notes(settings, tmp_path / "out")[2:] == [
         "Of fewer than the 2 settings, so far, are the scores of reference rte seed 0 (1)."
     ]
@@ -95,10 +95,10 @@ def test_two_sources_of_one_step_are_refused(data):
         GLUE.check(config(data, untrained=True, checkpoints=[0]))
 
 
-def begin_or_fail(out, piece, show):
+def begin_or_fail(out, trial, show):
     """The first model's piece is in its middle when the second one's fails."""
-    if piece.seed == 0:
-        with temporary_folder(piece.file(Path(out), "")) as new:
+    if trial.seed == 0:
+        with temporary_folder(trial.file(Path(out), "")) as new:
             (new / "model").touch()
             time.sleep(LONGEST)
     while not list(Path(out).rglob("model")):
@@ -132,12 +132,12 @@ def test_a_damaged_figure_is_not_taken_over_and_one_that_is_gone_is_measured_aga
     out = tmp_path / "out"
     run_evaluation(GLUE, config(data), out, progress=False)
     records = read_records(out / "records.parquet")
-    (piece,) = out.glob("runs/reference/sst-2/*.json")
-    whole = piece.read_text()
-    piece.write_text(whole.replace('"rows": 24', '"rows": 25'))
-    with pytest.raises(ValueError, match=f"{piece.name} is not as it was written"):
+    (trial,) = out.glob("runs/reference/sst-2/*.json")
+    whole = trial.read_text()
+    trial.write_text(whole.replace('"rows": 24', '"rows": 25'))
+    with pytest.raises(ValueError, match=f"{trial.name} is not as it was written"):
         run_evaluation(GLUE, config(data, untrained=True), out, progress=False)
-    piece.unlink()
+    trial.unlink()
     run_evaluation(GLUE, config(data), out, progress=False)
     found = read_records(out / "records.parquet")
     assert [(r.metric, r.value) for r in found] == [(r.metric, r.value) for r in records]
@@ -199,7 +199,7 @@ def test_one_half_of_the_rows_chooses_and_the_other_judges():
         said = labels.copy()
         said[one], said[two] = (good if on_one else bad)[one], (good if on_two else bad)[two]
         scores = np.array([[on_one, on_two, (on_one + on_two) / 2]], float)
-        return Finished("", scores, {"predicted": np.array([said] * 3)})
+        return GridResult("", scores, {"predicted": np.array([said] * 3)})
 
     # Each half alone is best in another run: chosen there, it fails on the other; on all rows both look half right.
     found, said = chosen([run(1, 0), run(0, 1)], labels, accuracy)
@@ -250,8 +250,8 @@ def test_the_same_rows_are_drawn_whatever_seeds_a_model_has_and_whatever_other_t
 
 
 def test_averages_are_over_the_tasks_that_all_models_have():
-    a, b = (Piece(name, name, False, "", seed) for name, seed in (("a", 0), ("b", 0)))
-    late = Piece("b", "b", False, "", 1)  # a budget has cut off its second task
+    a, b = (Trial(name, name, False, "", seed) for name, seed in (("a", 0), ("b", 0)))
+    late = Trial("b", "b", False, "", 1)  # a budget has cut off its second task
     scores = {a: {"rte": 0.6, "cola": 0.2, "mrpc": 0.9}, b: {"rte": 0.5, "cola": 0.1}, late: {"rte": 0.9}}
     found = {(r.model, r.seed): (r.value, r.n) for r in averages("glue.score", scores)}
     assert found == {("a", 0): (pytest.approx(0.4), 2), ("b", 0): (pytest.approx(0.3), 2)}
@@ -311,7 +311,7 @@ def test_models_are_called_by_their_folders(tmp_path):
     assert model_names([str(one), "org/bert"]) == {"dstg": str(one), "org/bert": "org/bert"}
     with pytest.raises(ValueError, match="are both called dstg. Rename one"):
         model_names([str(one), str(two)])
-    runs = pieces(GlueConfig.parse({"models": [str(one)], "recipe": "dstg", "tasks": ["rte", "cola"], "seeds": 2}))
+    runs = trials(GlueConfig.parse({"models": [str(one)], "recipe": "dstg", "tasks": ["rte", "cola"], "seeds": 2}))
     assert len(runs) == 2 * 2 * 18 and [run.seed for run in runs] == sorted(run.seed for run in runs)
 
 

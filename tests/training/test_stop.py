@@ -139,4 +139,4 @@ def test_a_checkpoint_after_so_many_minutes_is_gone_with_the_next(corpus_file, t
 def test_a_program_that_uses_the_package_keeps_its_own_handlers(corpus_file, tmp_path):
     before = [signal.getsignal(number) for number, _ in SIGNALS]
     assert whatwhere("presets").returncode == 0 and [signal.getsignal(number) for number, _ in SIGNALS] == before
-    assert stop.asked() is None
+    assert stop.stop_signal() is None

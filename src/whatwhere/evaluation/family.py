@@ -1,6 +1,6 @@
-"""The shape of every evaluation: settings, pieces of work with a file each, records of what is finished.
+"""Shape of every evaluation: settings, trials with files of their own, records of the finished ones.
 
-A family of tasks is a `Family`; `study.evaluate` runs its pieces, as many at once as cores, and writes the page.
+A `Benchmark` describes a group of tasks; `study.benchmarks` runs its trials in parallel and writes the page.
 """
 
 from collections import defaultdict
@@ -85,8 +85,8 @@ class Named(Protocol):
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A piece of work.
+class Trial:
+    """Trial of a benchmark: one model on one task, with one seed and setting.
 
     name: of the model, as records have it; source: its folder or Hub name; part: the task; setting: what a grid varies;
     step: of a checkpoint of its training, at `source`. stage: it begins when all of the stages before are done.
@@ -103,13 +103,13 @@ class Piece:
 
     @property
     def label(self) -> str:
-        """On the screen."""
+        """Name of the trial on the screen."""
         seed = "" if self.seed is None else f"seed {self.seed}"
         return " ".join(filter(None, (self.name, self._state, self.part, seed)))
 
     @property
     def who(self) -> RecordContext:
-        """Whose records its are, but for the study's name; step 0 where it is untrained."""
+        """Context of the trial's records, but for the study's name; step 0 where the model is untrained."""
         return RecordContext(self.name, self.seed, "", 0 if self.untrained else self.step)
 
     @property
@@ -131,11 +131,11 @@ class Piece:
 
     @property
     def run_step(self) -> str:
-        """Step of the run that does this piece."""
+        """Step of the run that does this trial."""
         return f"done {self.file_name('')}"
 
     def write(self, out: Path, facts: Mapping[str, Any], arrays: Arrays | None = None, **beside: Any) -> None:
-        """Write the results of this piece as one step of the run.
+        """Write the results of this trial as one step of the run.
 
         Args:
             facts: Plain values, as .json.
@@ -162,8 +162,10 @@ class Piece:
         return read_object(path, *keys, hint=f"Delete {path.name} and run the command again.")
 
     def is_done(self, out: Path) -> bool:
-        """Return whether this piece is finished and its files are there, not compared; in a copy without a manifest,
-        whether its facts are there."""
+        """Return whether this trial is finished and its files are there; their hashes are not compared.
+
+        In a copy without a manifest, return whether its facts are there.
+        """
         run = _run_at(out)
         step = run.step(self.run_step)
         if step is None:
@@ -171,7 +173,7 @@ class Piece:
         return all(map(run.has, step["files"]))
 
     def finished(self, out: Path) -> bool:
-        """Return whether this piece is finished and its files are there.
+        """Return whether this trial is finished and its files are as they were written.
 
         Raises:
             ValueError: a file is not as it was written, or the model is another one now.
@@ -205,25 +207,25 @@ def _run_at(out: Path) -> RunFolder:
 
 
 @dataclass(frozen=True)
-class Family(Generic[C]):
-    """An evaluation.
+class Benchmark(Generic[C]):
+    """Description of a benchmark.
 
     name: of its verb, of its settings' file, and what its metrics begin with. title: of the page. config: its settings.
-    check: reads a little of all data before anything is done; a ValueError says what is missing. pieces: all work, in
-    the order in which a budget spends itself. work: does one piece in the folder of the run and writes its files, .json
-    last; called in a process of its own, so a function of a module. records: of all that is finished. notes: sentences
-    for the page, of the settings and of what is finished. score: the metric of the table for people, a column each
-    `part`; `difference` from the first model, where there is one also NAME.taught. heading: of a column. legend: what
-    the figures are. brief: settings of `evaluate all`, which gives every family a share of a budget. variants: endings
-    of `score` and `difference` that have rows of their own.
+    check: reads a little of all data before anything is done; a ValueError says what is missing. trials: all of them,
+    in the order in which a budget spends itself. work: runs one trial in the folder of the run and writes its files,
+    .json last; called in a process of its own, so a function of a module. records: of all finished trials. notes:
+    sentences for the page, on the settings and on what is finished. score: metric of the table for people, a column
+    each `part`; `difference` from the first model, where there is one also NAME.taught. heading: of a column. legend:
+    what the numbers are. brief: settings of `evaluate all`, which gives every benchmark a share of a budget. variants:
+    endings of `score` and `difference` that have rows of their own.
     """
 
     name: str
     title: str
     config: type[C]
     check: Callable[[C], None]
-    pieces: Callable[[C], list[Piece]]
-    work: Callable[[str, Piece, Show], None]
+    trials: Callable[[C], list[Trial]]
+    work: Callable[[str, Trial, Show], None]
     records: Callable[[C, Path], list[Record]]
     notes: Callable[[C, Path], list[str]]
     score: str
@@ -425,21 +427,21 @@ def _beside(
     return records, drawn
 
 
-def averages(metric: str, scores: Mapping[Piece, Mapping[str, float]]) -> list[Record]:
+def averages(metric: str, scores: Mapping[Trial, Mapping[str, float]]) -> list[Record]:
     """Average a metric of each model and seed over the parts that all models have; seeds that lack one are left out.
 
     Args:
-        scores: a piece of each model and seed, its part left out -> part -> score.
+        scores: a trial of each model and seed, its part left out -> part -> score.
     """
-    of_models: dict[Piece, dict[str, float]] = defaultdict(dict)
-    for piece, of_parts in scores.items():
-        of_models[replace(piece, seed=None)].update(of_parts)
+    of_models: dict[Trial, dict[str, float]] = defaultdict(dict)
+    for trial, of_parts in scores.items():
+        of_models[replace(trial, seed=None)].update(of_parts)
     common = _common(of_models.values())
     if len(common) < 2:
         return []
     return [
-        piece.who.record(metric, np.mean([of_parts[part] for part in common]), n=len(common))
-        for piece, of_parts in scores.items()
+        trial.who.record(metric, np.mean([of_parts[part] for part in common]), n=len(common))
+        for trial, of_parts in scores.items()
         if common <= set(of_parts)
     ]
 

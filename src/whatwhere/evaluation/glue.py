@@ -242,22 +242,22 @@ def _check(config: GlueConfig) -> None:
         task_texts(TASKS[name], config.folder)
 
 
-def fine_tune(out: str, piece: Piece, show: Show) -> None:
+def fine_tune(out: str, trial: Trial, show: Show) -> None:
     """Train one model on one GLUE task, and write the evaluations as .json and the predictions as .npz.
 
-    The .json file is written last: it marks the piece of the run in the folder `out` as finished.
+    The .json file is written last: it marks the trial of the run in the folder `out` as finished.
     """
     config = GlueConfig.load_run(Path(out) / GLUE.file)
     use_scheme(config.scheme)
-    assert isinstance(piece.setting, Setting) and piece.seed is not None
+    assert isinstance(trial.setting, Setting) and trial.seed is not None
     recipe = RECIPES[config.recipe]
-    task = TASKS[piece.part]
+    task = TASKS[trial.part]
     texts = task_texts(task, config.folder, config.limit)
     classes = len(texts.classes)
-    opened = open_model(weights(piece), "labels", classes=classes, seed=piece.seed, untrained=piece.untrained)
+    opened = open_model(weights(trial), "labels", classes=classes, seed=trial.seed, untrained=trial.untrained)
     model = opened.model.float()  # weights are trained in float32
     length = opened.fitting(config.length)
-    train, dev = texts.encoded(opened.tokenizer, length, piece.seed, opened.token_types)
+    train, dev = texts.encoded(opened.tokenizer, length, trial.seed, opened.token_types)
     # A head begins at 0: of raw scores the first steps would only learn their mean, and bfloat16 near 2.7 has steps of
     # 1/64. Correlations do not change under it.
     middle = 0.0
@@ -271,11 +271,11 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
         model,
         train,
         dev[first],
-        piece.setting,
+        trial.setting,
         recipe,
         METRICS[task.metrics[0]],
         others={split: dev[split] for split in others},
-        seed=piece.seed,
+        seed=trial.seed,
         show=show,
     )
     labels = {f"labels.{split}": rows.labels for split, rows in dev.items()}
@@ -289,7 +289,7 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
         "share_cut": train.share_cut,
         "length": length,
     }
-    piece.write(Path(out), facts, predictions | labels)
+    trial.write(Path(out), facts, predictions | labels)
 
 
 def glue_records(config: GlueConfig, out: Path) -> list[Record]:
@@ -298,14 +298,14 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
     Of each model, task and seed: the score at what one half of the development rows chose on the other half, and the
     papers' own, the best on all rows; of each model and task the difference from the first model.
     """
-    runs = by_seed(pieces(config), out)
+    runs = by_seed(trials(config), out)
     records: list[Record] = []
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
     ordered = dict[str, np.ndarray]()
     strata = dict[str, np.ndarray]()
-    of_task: dict[Piece, dict[str, float]] = defaultdict(dict)
-    for piece, of_grid in runs:
-        task = TASKS[piece.part]
+    of_task: dict[Trial, dict[str, float]] = defaultdict(dict)
+    for trial, of_grid in runs:
+        task = TASKS[trial.part]
         labels = of_grid[0].arrays[f"labels.{task.splits[0]}"]
         figures, predictions = chosen(of_grid, labels, {name: METRICS[name] for name in task.metrics})
         for split in task.splits[1:]:
@@ -313,13 +313,13 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
             figures[f"score.{split.removeprefix('dev_')}"] = METRICS[task.metrics[0]](
                 best[split], best[f"labels.{split}"]
             )
-        of_task[replace(piece, part="")][piece.part] = figures["score"]
-        if piece.step is None:
-            order, strata[piece.part] = one_after_the_other(len(predictions))
-            ordered[piece.part] = labels[order]
-            predicted[piece.name, piece.untrained, piece.part][piece.seed] = predictions[order]
+        of_task[replace(trial, part="")][trial.part] = figures["score"]
+        if trial.step is None:
+            order, strata[trial.part] = one_after_the_other(len(predictions))
+            ordered[trial.part] = labels[order]
+            predicted[trial.name, trial.untrained, trial.part][trial.seed] = predictions[order]
         records += [
-            piece.who.record(f"glue.{key}", value, part=task.name, n=len(predictions)) for key, value in figures.items()
+            trial.who.record(f"glue.{key}", value, part=task.name, n=len(predictions)) for key, value in figures.items()
         ]
     records += [*averages("glue.score", of_task), *medians("glue.median", runs)]
     scores = {name: of_both(METRICS[task.metrics[0]]) for name, task in TASKS.items()}
@@ -331,21 +331,21 @@ def _notes(config: GlueConfig, out: Path) -> list[str]:
     cut = defaultdict[str, float](float)
     few = f" At most {config.limit:,} training rows, evenly spaced." if config.limit else ""
     notes = [f"GLUE by {config.protocol()}, at most {recipe.epochs:g} epochs.{few}"]
-    for piece in pieces(config):
-        if piece.is_done(out):
-            facts = piece.facts(out, "truncated", "rows")
-            cut[piece.part] = max(cut[piece.part], facts["truncated"] / facts["rows"])
+    for trial in trials(config):
+        if trial.is_done(out):
+            facts = trial.facts(out, "truncated", "rows")
+            cut[trial.part] = max(cut[trial.part], facts["truncated"] / facts["rows"])
     if shares := ", ".join(f"{share:.0%} of {part}" for part, share in cut.items() if share >= FEW_CUT):
         notes.append(f"Training rows that are cut after {config.length} tokens or where the model ends: {shares}.")
     return [*notes, *unfinished(config, out)]
 
 
-GLUE = Family(
+GLUE = Benchmark(
     "glue",
     "What the encoders are good for",
     GlueConfig,
     _check,
-    pieces,
+    trials,
     fine_tune,
     glue_records,
     _notes,

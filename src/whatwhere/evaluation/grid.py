@@ -68,10 +68,10 @@ class GridConfig(GridKeys, EvaluationConfig):
                 checkpoint(model_source(model), step)
 
 
-def pieces(config: GridConfig) -> list[Piece]:
+def trials(config: GridConfig) -> list[Trial]:
     """List all fine-tunings: one seed after the other, each over all tasks, so that a budget cuts off seeds."""
     return [
-        Piece(*model, task, seed, setting, step)
+        Trial(*model, task, seed, setting, step)
         for seed in range(config.how_many_seeds)
         for task in sorted(config.tasks, key=list(config.TASKS).index)
         for setting in config.settings
@@ -80,15 +80,15 @@ def pieces(config: GridConfig) -> list[Piece]:
     ]
 
 
-def weights(piece: Piece) -> str:
-    """Find the weights of a piece's model: its folder or Hub name, or the folder of a checkpoint."""
-    source = model_source(piece.source)
-    return source if piece.step is None else str(checkpoint(source, piece.step))
+def weights(trial: Trial) -> str:
+    """Find the weights of a trial's model: its folder or Hub name, or the folder of a checkpoint."""
+    source = model_source(trial.source)
+    return source if trial.step is None else str(checkpoint(source, trial.step))
 
 
 @dataclass(frozen=True)
-class Finished:
-    """Finished fine-tuning: the name of its setting, its scores, and its saved arrays.
+class GridResult:
+    """Result of one finished fine-tuning of a grid: the name of its setting, its scores, and its saved arrays.
 
     scores: (evaluations, 3) of the first half of the development rows, the second, all. arrays: its other file;
     `predicted`: (3, rows, ...) predictions at the best of each.
@@ -99,40 +99,40 @@ class Finished:
     arrays: Mapping[str, np.ndarray]
 
 
-def by_seed(pieces: Sequence[Piece], out: Path) -> list[tuple[Piece, list[Finished]]]:
+def by_seed(trials: Sequence[Trial], out: Path) -> list[tuple[Trial, list[GridResult]]]:
     """Collect the finished fine-tunings of each model, task and seed, one for each setting."""
-    finished: dict[Piece, list[Finished]] = defaultdict(list)
-    for piece in pieces:
-        if piece.is_done(out):
-            setting = "" if piece.setting is None else piece.setting.name
-            scores = _scores(piece, out)
-            finished[replace(piece, setting=None)].append(Finished(setting, scores, piece.arrays(out)))
+    finished: dict[Trial, list[GridResult]] = defaultdict(list)
+    for trial in trials:
+        if trial.is_done(out):
+            setting = "" if trial.setting is None else trial.setting.name
+            scores = _scores(trial, out)
+            finished[replace(trial, setting=None)].append(GridResult(setting, scores, trial.arrays(out)))
     return list(finished.items())
 
 
-def _scores(piece: Piece, out: Path) -> np.ndarray:
-    scores = piece.facts(out, "scores")["scores"]
+def _scores(trial: Trial, out: Path) -> np.ndarray:
+    scores = trial.facts(out, "scores")["scores"]
     try:
         array = np.array(scores, dtype=float)
     except (ValueError, TypeError, OverflowError):
         array = np.zeros(0)
     if array.ndim != 2 or array.shape[1] != 3 or not len(array):
-        raise ValueError(f"{piece.file(out)} holds no three scores an evaluation. Delete it and run the command again.")
+        raise ValueError(f"{trial.file(out)} holds no three scores an evaluation. Delete it and run the command again.")
     return array
 
 
 def unfinished(config: GridConfig, out: Path) -> list[str]:
     """Write a note on scores that are the best of only a part of the grid; none if there are none."""
-    counts = Counter(replace(piece, setting=None) for piece in pieces(config) if piece.is_done(out))
-    some = {piece: runs for piece, runs in counts.items() if runs < len(config.settings)}
+    counts = Counter(replace(trial, setting=None) for trial in trials(config) if trial.is_done(out))
+    some = {trial: runs for trial, runs in counts.items() if runs < len(config.settings)}
     if not some:
         return []
-    which = ", ".join(f"{piece.label} ({runs})" for piece, runs in some.items())
+    which = ", ".join(f"{trial.label} ({runs})" for trial, runs in some.items())
     return [f"Of fewer than the {len(config.settings)} settings, so far, are the scores of {which}."]
 
 
 def chosen(
-    runs: Sequence[Finished], labels: np.ndarray, metrics: Mapping[str, Score]
+    runs: Sequence[GridResult], labels: np.ndarray, metrics: Mapping[str, Score]
 ) -> tuple[dict[str, float], np.ndarray]:
     """Score one model, task and seed over a grid, each half of the rows by the other half's best fine-tuning.
 
@@ -157,20 +157,20 @@ def chosen(
     return {"score": score, "best": best, **figures, "optimism": best - score}, predictions
 
 
-def medians(metric: str, found: Sequence[tuple[Piece, Sequence[Finished]]]) -> list[Record]:
+def medians(metric: str, found: Sequence[tuple[Trial, Sequence[GridResult]]]) -> list[Record]:
     """Write records of each model and task: the largest median over seeds of the best score (TUPE Table 1).
 
     The median is taken over the seeds of each setting, the largest over settings.
     """
-    scores: dict[Piece, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for piece, runs in found:
+    scores: dict[Trial, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for trial, runs in found:
         for run in runs:
-            scores[replace(piece, seed=None)][run.setting].append(float(run.scores[:, 2].max()))
+            scores[replace(trial, seed=None)][run.setting].append(float(run.scores[:, 2].max()))
     return [
-        piece.who.record(
-            metric, max(map(np.median, of_each.values())), part=piece.part, n=max(map(len, of_each.values()))
+        trial.who.record(
+            metric, max(map(np.median, of_each.values())), part=trial.part, n=max(map(len, of_each.values()))
         )
-        for piece, of_each in scores.items()
+        for trial, of_each in scores.items()
     ]
 
 

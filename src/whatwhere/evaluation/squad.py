@@ -299,26 +299,26 @@ def _check(config: SquadConfig) -> None:
         task_questions(config, name)
 
 
-def fine_tune(out: str, piece: Piece, show: Show) -> None:
+def fine_tune(out: str, trial: Trial, show: Show) -> None:
     """Train one model on one task of questions, and write predictions, answers, spans and evaluations.
 
     Predictions are a .npz file; answers, as the official script reads them, and the best five spans are of the best
-    evaluation of all questions. The .json file of the evaluations is written last: it marks the piece of the run in the
+    evaluation of all questions. The .json file of the evaluations is written last: it marks the trial of the run in the
     folder `out` as finished.
     """
     config = SquadConfig.load_run(Path(out) / SQUAD.file)
     use_scheme(config.scheme)
-    assert isinstance(piece.setting, Setting) and piece.seed is not None
-    data, dev_data = task_questions(config, piece.part)
-    opened = open_model(weights(piece), "answers", seed=piece.seed, untrained=piece.untrained)
+    assert isinstance(trial.setting, Setting) and trial.seed is not None
+    data, dev_data = task_questions(config, trial.part)
+    opened = open_model(weights(trial), "answers", seed=trial.seed, untrained=trial.untrained)
     length = opened.fitting(config.length)
     train, dev = (
-        SpanBatches(rows, opened.tokenizer, length, config.stride, piece.seed, types=opened.token_types)
+        SpanBatches(rows, opened.tokenizer, length, config.stride, trial.seed, types=opened.token_types)
         for rows in (data, dev_data)
     )
     recipe = RECIPES[config.recipe]
     model = opened.model.float()  # weights are trained in float32
-    tuned = tune(model, train, dev, piece.setting, recipe, best_f1, predict=answers, seed=piece.seed, show=show)
+    tuned = tune(model, train, dev, trial.setting, recipe, best_f1, predict=answers, seed=trial.seed, show=show)
     # The threshold of the other half decides which questions of a half stay unanswered.
     parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))
     most = [threshold(scored[rows], dev.labels[rows]) for scored, rows in zip(tuned.predicted, parts, strict=True)]
@@ -339,7 +339,7 @@ def fine_tune(out: str, piece: Piece, show: Show) -> None:
         "length": length,
     }
     arrays = {"predicted": scored, "unanswerable": dev.labels}
-    piece.write(Path(out), facts, arrays, answers=dict(zip(spans, texts, strict=True)), spans=spans)
+    trial.write(Path(out), facts, arrays, answers=dict(zip(spans, texts, strict=True)), spans=spans)
 
 
 def _mean(metric: str) -> Callable[[np.ndarray, np.ndarray], float]:
@@ -356,26 +356,26 @@ def squad_records(config: SquadConfig, out: Path) -> list[Record]:
     records: list[Record] = []
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = defaultdict(dict)
     unanswerable: dict[str, np.ndarray] = {}
-    of_task: dict[Piece, dict[str, float]] = defaultdict(dict)
-    for piece, of_grid in by_seed(pieces(config), out):
-        unanswerable[piece.part] = labels = of_grid[0].arrays["unanswerable"]
+    of_task: dict[Trial, dict[str, float]] = defaultdict(dict)
+    for trial, of_grid in by_seed(trials(config), out):
+        unanswerable[trial.part] = labels = of_grid[0].arrays["unanswerable"]
         figures, scored = chosen(of_grid, labels, {"f1": _mean("f1"), "exact": _mean("exact")})
         best = max(of_grid, key=_best).arrays["predicted"][2]
         figures["best.exact"] = float(best["exact"].mean())
         if labels.any():
             figures["unanswerable"] = float(labels.mean())
-        of_task[replace(piece, part="")][piece.part] = figures["score"]
-        if piece.step is None:
-            predicted[piece.name, piece.untrained, piece.part][piece.seed] = scored["f1"]
+        of_task[replace(trial, part="")][trial.part] = figures["score"]
+        if trial.step is None:
+            predicted[trial.name, trial.untrained, trial.part][trial.seed] = scored["f1"]
         records += [
-            piece.who.record(f"squad.{key}", value, part=piece.part, n=len(scored)) for key, value in figures.items()
+            trial.who.record(f"squad.{key}", value, part=trial.part, n=len(scored)) for key, value in figures.items()
         ]
     scores = dict.fromkeys(TASKS, lambda scored, _: float(scored.mean()))
     records += averages("squad.score", of_task)
     return [*records, *differences("squad", config, predicted, unanswerable, scores)]
 
 
-def _best(run: Finished) -> float:
+def _best(run: GridResult) -> float:
     return float(run.scores[:, 2].max())
 
 
@@ -389,12 +389,12 @@ def _notes(config: SquadConfig, out: Path) -> list[str]:
     return [*notes, *unfinished(config, out)]
 
 
-SQUAD = Family(
+SQUAD = Benchmark(
     "squad",
     "What the encoders can answer",
     SquadConfig,
     _check,
-    pieces,
+    trials,
     fine_tune,
     squad_records,
     _notes,

@@ -59,7 +59,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class FinetuneResult:
     """Result of a fine-tuning on the development rows.
 
     steps: steps of its evaluations. scores: (evaluations, 3) of the first half of the rows, the second, all; each has a
@@ -119,7 +119,7 @@ def tune(
     predict: Predict | None = None,
     seed: int = 0,
     show: Show = lambda *state: None,
-) -> Tuned:
+) -> FinetuneResult:
     """Train a model with a head on labelled rows and score it on development rows; its weights are changed.
 
     Args:
@@ -164,7 +164,9 @@ def tune(
         if min(waited) >= recipe.patience:
             break
     scores = np.array([now for _, now in course])
-    return Tuned([step for step, _ in course], scores, np.array(predicted), further, time.perf_counter() - began)
+    return FinetuneResult(
+        [step for step, _ in course], scores, np.array(predicted), further, time.perf_counter() - began
+    )
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from ..analysis.who import RecordContext, document_mean
 from ..corpus import open_source
 from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
-from ..evaluation.family import EvaluationConfig, Family, Piece, check_known, model_names
+from ..evaluation.family import Benchmark, EvaluationConfig, Trial, check_known, model_names
 from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
 from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
@@ -39,8 +39,8 @@ from .extension import (
     check_enough,
     check_original,
     extend,
+    methods_of,
     say_in_card,
-    ways,
 )
 from .length_keys import LengthKeys
 from .measures import (
@@ -68,7 +68,7 @@ KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record t
 
 
 @dataclass(frozen=True)
-class Way:
+class ExtrapolationMethod:
     """Method by which a model reads texts longer than those of its training.
 
     method: one of CHOICES, or PIECES. window: tokens on each side that a token looks at, 0 for all. adapt: parameters
@@ -125,10 +125,10 @@ class LengthConfig(LengthKeys, EvaluationConfig):
 
     def named(self) -> dict[str, str]:
         """Return name -> its first model; several seeds of a study's model have one name."""
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         for name, _, source in self.trainings():
-            found.setdefault(name, source)
-        return found
+            names.setdefault(name, source)
+        return names
 
     def trainings(self) -> list[tuple[str, int, str]]:
         """Return (name, seed, model) of each model; the seed of a folder `seed-K` is K, else 0.
@@ -136,14 +136,14 @@ class LengthConfig(LengthKeys, EvaluationConfig):
         Raises:
             ValueError: two of one name and seed.
         """
-        found: dict[tuple[str, int], str] = {}
+        trainings: dict[tuple[str, int], str] = {}
         for source in self.models:
             (name,) = model_names([source])
             last = Path(source).resolve().name
             seed = int(last[5:]) if last[:5] == "seed-" and last[5:].isdigit() else 0
-            if found.setdefault((name, seed), source) != source:
-                raise ValueError(f"{found[name, seed]} and {source} are both {name}, seed {seed}. Rename a folder.")
-        return [(name, seed, source) for (name, seed), source in found.items()]
+            if trainings.setdefault((name, seed), source) != source:
+                raise ValueError(f"{trainings[name, seed]} and {source} are both {name}, seed {seed}. Rename a folder.")
+        return [(name, seed, source) for (name, seed), source in trainings.items()]
 
     def about(self, source: str) -> "About":
         """Return the facts of a model before it reads the texts, see the function `about`."""
@@ -191,15 +191,15 @@ def about(source: str, to: int, points: bool = False) -> About:
     heads = [str(name) for name in config.get("architectures") or ()]
     if heads and not any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in heads):
         raise ValueError(f"{source} has no masked-language head ({heads[0]}). Give models of masked words.")
-    known = ways(config)
+    methods_known = methods_of(config)
     most = reads(config)
     trained = trained_on(folder, config)
     ours = config.get("model_type") == EncoderConfig.model_type
-    kept = folder / CONFIG
+    settings = folder / CONFIG
     if config.get("rotation_scaling", "none") != "none":  # of a copy: it is not scaled again
-        known = ()
-    if known == METHODS and table_key(named_tensors(folder), ours) is None:
-        known = ()
+        methods_known = ()
+    if methods_known == METHODS and table_key(named_tensors(folder), ours) is None:
+        methods_known = ()
     if most < 1:
         raise ValueError(
             f"{folder}/config.json does not say how many tokens the model was trained on. Give a model whose "
@@ -210,22 +210,24 @@ def about(source: str, to: int, points: bool = False) -> About:
     if trained >= to:
         raise ValueError(f"{source} was trained on texts of {trained} tokens, and --to is {to}. Give more.")
     check_original(folder, to)
-    table = known == METHODS and config.get("absolute") != "mds"
-    own = (AS_IT_IS,) if known in ((), SCALINGS) else ()
-    methods = (*own, *(m for m in known if points or m != "mds"))
+    table = methods_known == METHODS and config.get("absolute") != "mds"
+    methods_without_change = (AS_IT_IS,) if methods_known in ((), SCALINGS) else ()
+    methods = (*methods_without_change, *(m for m in methods_known if points or m != "mds"))
     if most >= to:  # with more rows, or a longer training of rotations, than the training had tokens
         methods = (AS_IT_IS,)
-    run = read_yaml(kept) if kept.is_file() else {}
+    run = read_yaml(settings) if settings.is_file() else {}
     return About(trained, most, methods, table, bool(run.get("subset")), ours, str(run.get("corpus", "")))
 
 
 def _check_all(config: LengthConfig) -> None:
-    pieces = _pieces(config)
+    trials = _trials(config)
     wanted = ", ".join(config.methods) or "any way"
     near = "" if 0 in config.windows else " A window is of this package's encoders alone; --windows 0 is without one."
     known = {m for _, _, source in config.trainings() for m in config.about(source).methods}
     for part in config.adapt:
-        if not any(p.setting.adapt == part for p in pieces if isinstance(p.setting, Way) and p.part != PIECES):
+        if not any(
+            p.setting.adapt == part for p in trials if isinstance(p.setting, ExtrapolationMethod) and p.part != PIECES
+        ):
             what = "" if part == PLAIN else f", and then have the {part} trained"
             raise ValueError(
                 f"None of these models can be read on by {wanted}{what}. They have: {', '.join(sorted(known))}.{near}"
@@ -239,9 +241,9 @@ def _check_all(config: LengthConfig) -> None:
             check_enough(others)
 
 
-def _pieces(config: LengthConfig) -> list[Piece]:
+def _trials(config: LengthConfig) -> list[Trial]:
     """In pieces as long as trained, then each way, what needs no training first."""
-    pieces = []
+    trials = []
     order = sorted(config.adapt, key=(PLAIN, *ADAPTED).index)
     for adapted in order:
         for name, seed, source in config.trainings():
@@ -249,44 +251,51 @@ def _pieces(config: LengthConfig) -> list[Piece]:
             methods = [m for m in known.methods if not config.methods or m in config.methods]
             if adapted in ("network", "table"):
                 methods = [m for m in methods if known.table and (adapted == "table" or m == "learned")]
-            each = [Way(PIECES)] * (adapted == order[0])
-            each += [Way(m, window, adapted) for window in config.windows for m in methods if not window or known.ours]
-            pieces += [Piece(name, source, False, way.name, seed, way) for way in each]
-    return pieces
+            each = [ExtrapolationMethod(PIECES)] * (adapted == order[0])
+            each += [
+                ExtrapolationMethod(m, window, adapted)
+                for window in config.windows
+                for m in methods
+                if not window or known.ours
+            ]
+            trials += [Trial(name, source, False, extrapolation.name, seed, extrapolation) for extrapolation in each]
+    return trials
 
 
-def work(out: str, piece: Piece, show: Show) -> None:
+def work(out: str, trial: Trial, show: Show) -> None:
     """Measure one model by one method: write losses as .npz, then its other numbers as .json."""
     config = LengthConfig.load_run(Path(out) / LENGTH.file)
     use_scheme(config.scheme)
-    way = piece.setting
-    source = model_source(piece.source)
-    assert isinstance(way, Way)
+    extrapolation = trial.setting
+    source = model_source(trial.source)
+    assert isinstance(extrapolation, ExtrapolationMethod)
     known = config.about(source)
     tokenizer = open_tokenizer(source)
-    texts, others = config.texts(source, 0 if way.adapt == PLAIN else config.steps * WINDOWS)
+    texts, others = config.texts(source, 0 if extrapolation.adapt == PLAIN else config.steps * WINDOWS)
     documents = whole(texts)
     _, counts = np.unique(documents.input_ids[documents.regular], return_counts=True)
-    told: dict[str, Any] = {"trained": known.trained, "frequencies": float(entropy(counts))}
+    facts: dict[str, Any] = {"trained": known.trained, "frequencies": float(entropy(counts))}
     how = (known.trained, tokenizer, known.reads * known.spread)
-    if way.method == PIECES:
+    if extrapolation.method == PIECES:
         model = open_model(source, "masked").model
         arrays = {"loss": piece_losses(model, documents, hidden_in(documents), *how)}
         arrays["alone"] = piece_losses(model, documents, alone_in(documents), *how)
     else:
-        with temporary_folder(piece.file(Path(out), "")) as new:
+        with temporary_folder(trial.file(Path(out), "")) as new:
             longer = Path(source)
-            if way.method != AS_IT_IS or way.window:
+            if extrapolation.method != AS_IT_IS or extrapolation.window:
                 longer = new / "longer"
-                method = None if way.method in (AS_IT_IS, "formula") else way.method
+                method = None if extrapolation.method in (AS_IT_IS, "formula") else extrapolation.method
                 points = read_table(config.points).numpy() if config.points and method == "mds" else None
                 length = max(config.to, known.reads)
-                extend(source, longer, length, method, points=points, window=way.window or None)
+                extend(source, longer, length, method, points=points, window=extrapolation.window or None)
             model = open_model(longer, "masked").model
-            if way.adapt != PLAIN:
+            if extrapolation.adapt != PLAIN:
                 model = model.float()  # what is trained is trained in float32
-                told["losses"] = adapt(model, others, config.steps, way.adapt, known.trained, piece.seed or 0, show)
-                place = Path(out) / "models" / piece.name / way.name / f"seed-{piece.seed}"
+                facts["losses"] = adapt(
+                    model, others, config.steps, extrapolation.adapt, known.trained, trial.seed or 0, show
+                )
+                place = Path(out) / "models" / trial.name / extrapolation.name / f"seed-{trial.seed}"
                 with RunFolder.create(place, "model") as keep:
                     made: dict[str, Any] = {"trained": known.trained}
                     if (longer / EXTENSION).is_file():  # else there is no copy whose card and code could come along
@@ -294,18 +303,18 @@ def work(out: str, piece: Piece, show: Show) -> None:
                         made = read_object(keep / EXTENSION)
                     model.save_pretrained(keep)
                     tokenizer.save_pretrained(keep)
-                    write_json(keep / EXTENSION, made | {"adapted": way.adapt, "steps": config.steps})
-                    what = "All of it" if way.adapt == "all" else f"The {way.adapt} alone"
+                    write_json(keep / EXTENSION, made | {"adapted": extrapolation.adapt, "steps": config.steps})
+                    what = "All of it" if extrapolation.adapt == "all" else f"The {extrapolation.adapt} alone"
                     where = f"on further documents of {config.reads()}, {config.to:,} tokens a text"
                     say_in_card(keep, f"{what} was trained on for {config.steps} steps, {where}.")
-        arrays, more = measured(model, tokenizer, texts, known.trained, show)
-        told |= more
-        if way.adapt != PLAIN:  # what it gained by these texts is no gain of length
+        arrays, more = measure(model, tokenizer, texts, known.trained, show)
+        facts |= more
+        if extrapolation.adapt != PLAIN:  # what it gained by these texts is no gain of length
             arrays["pieces"] = piece_losses(model, documents, hidden_in(documents), *how)
-    piece.write(Path(out), told, arrays)
+    trial.write(Path(out), facts, arrays)
 
 
-def measured(
+def measure(
     model: Any, tokenizer: Any, texts: LongTexts, trained: int, show: Show = lambda *state: None
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the measurements of a model that reads long texts.
@@ -334,42 +343,46 @@ def measured(
         r for r in beyond_records(model, texts, trained, RecordContext("")) if r.index is None and r.layer is not None
     ]
     facts = {"distances": distances, "shifts": by, "parts": list(stream_columns(model.config))}
-    kept = [[getattr(r, key) for key in KEYS] for r in probes if not r.metric.endswith(".chance")]
-    return arrays, facts | {"probes": kept}
+    probe_values = [[getattr(r, key) for key in KEYS] for r in probes if not r.metric.endswith(".chance")]
+    return arrays, facts | {"probes": probe_values}
 
 
 def length_records(config: LengthConfig, out: Path) -> list[Record]:
     """Return the records of all finished tasks."""
     records: list[Record] = []
-    pieces: dict[tuple[str, int | None], np.ndarray] = {}
-    untaught: dict[RecordContext, list[np.ndarray]] = defaultdict(list)  # gains of the ways that no training follows
-    for piece in _pieces(config):  # reading in pieces comes first
-        if not piece.is_done(out):
+    losses_in_pieces: dict[tuple[str, int | None], np.ndarray] = {}
+    gains_without_training: dict[RecordContext, list[np.ndarray]] = defaultdict(
+        list
+    )  # gains of the ways that no training follows
+    for trial in _trials(config):  # reading in pieces comes first
+        if not trial.is_done(out):
             continue
-        arrays = piece.arrays(out)
-        way = piece.part
-        who = piece.who
-        facts = piece.facts(out, *FACTS[: 2 if way == PIECES else None])
-        records += _loss_records(who, way, arrays)
+        arrays = trial.arrays(out)
+        method = trial.part
+        who = trial.who
+        facts = trial.facts(out, *FACTS[: 2 if method == PIECES else None])
+        records += _loss_records(who, method, arrays)
         losses = _beyond(arrays["loss"], facts)
-        records.append(who.record("length.beyond", *document_mean(losses), part=way, n=len(losses)))
-        if way == PIECES:
-            pieces[piece.name, piece.seed] = losses
+        records.append(who.record("length.beyond", *document_mean(losses), part=method, n=len(losses)))
+        if method == PIECES:
+            losses_in_pieces[trial.name, trial.seed] = losses
             records += [who.record(f"length.{name}", facts[name]) for name in ("trained", "frequencies")]
             continue
-        level = _beyond(arrays["pieces"], facts) if "pieces" in arrays else pieces.get((piece.name, piece.seed))
+        level = (
+            _beyond(arrays["pieces"], facts) if "pieces" in arrays else losses_in_pieces.get((trial.name, trial.seed))
+        )
         if level is not None:
-            records.append(who.record("length.gain", *document_mean(level - losses), part=way, n=len(losses)))
-            if isinstance(piece.setting, Way) and piece.setting.adapt == PLAIN:
-                untaught[who].append(level - losses)
-        records += _other_records(who, way, arrays, facts)
-    for who, gains in untaught.items():
+            records.append(who.record("length.gain", *document_mean(level - losses), part=method, n=len(losses)))
+            if isinstance(trial.setting, ExtrapolationMethod) and trial.setting.adapt == PLAIN:
+                gains_without_training[who].append(level - losses)
+        records += _other_records(who, method, arrays, facts)
+    for who, gains in gains_without_training.items():
         if len(gains) > 1:
-            records.append(who.record("length.chosen", *document_mean(chosen(np.array(gains))), n=len(gains[0])))
+            records.append(who.record("length.chosen", *document_mean(chosen_gains(np.array(gains))), n=len(gains[0])))
     return records
 
 
-def chosen(gains: np.ndarray) -> np.ndarray:
+def chosen_gains(gains: np.ndarray) -> np.ndarray:
     """Return for each document the gain of the method that is best on average over the other half of the documents.
 
     The halves are those at even and at odd places. So no document judges a method that it has chosen itself.
@@ -380,10 +393,10 @@ def chosen(gains: np.ndarray) -> np.ndarray:
     Returns:
         (documents,), nats.
     """
-    found = np.empty(gains.shape[1])
+    gains_of_choice = np.empty(gains.shape[1])
     for half in (0, 1):
-        found[half::2] = gains[gains[:, 1 - half :: 2].mean(1).argmax(), half::2]
-    return found
+        gains_of_choice[half::2] = gains[gains[:, 1 - half :: 2].mean(1).argmax(), half::2]
+    return gains_of_choice
 
 
 def _beyond(losses: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
@@ -391,7 +404,7 @@ def _beyond(losses: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
     return np.asarray(np.nanmean(losses[:, facts["trained"] :], axis=1))
 
 
-def _loss_records(who: RecordContext, way: str, arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
+def _loss_records(who: RecordContext, method: str, arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
     """The loss and the pseudo-perplexity at the positions of each bucket, by its middle."""
     for name, metric in (("loss", "length.loss"), ("alone", "length.perplexity")):
         for places in np.array_split(np.arange(1, arrays[name].shape[1] - 1), BUCKETS):
@@ -400,21 +413,21 @@ def _loss_records(who: RecordContext, way: str, arrays: Mapping[str, np.ndarray]
             mean = document_mean(np.nanmean(arrays[name][:, places], axis=1))
             values = np.exp(mean) if name == "alone" else mean
             at = int(places[len(places) // 2])
-            yield who.record(metric, *values, part=way, index=at, n=len(arrays[name]))
+            yield who.record(metric, *values, part=method, index=at, n=len(arrays[name]))
 
 
 def _other_records(
-    who: RecordContext, way: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
+    who: RecordContext, method: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
 ) -> Iterator[Record]:
     """A passage that comes again, states under other positions, probes of the tokens beyond."""
     n = arrays["copy"].shape[1]
     for distance, gains in zip(facts["distances"], arrays["copy"], strict=True):
-        yield who.record("length.copy", *document_mean(gains), part=way, index=distance, n=n)
+        yield who.record("length.copy", *document_mean(gains), part=method, index=distance, n=n)
     for p, part in enumerate(facts["parts"]):
         for by, changes in zip(facts["shifts"], arrays["drift"][..., p], strict=True):
-            yield who.record(f"length.drift{_of(part)}", *document_mean(changes), part=way, index=by, n=n)
+            yield who.record(f"length.drift{_of(part)}", *document_mean(changes), part=method, index=by, n=n)
     for metric, part, layer, value, low, high, tokens in facts["probes"]:
-        yield who.record(f"length.{metric}{_of(part)}", value, low, high, part=way, layer=layer, n=tokens)
+        yield who.record(f"length.{metric}{_of(part)}", value, low, high, part=method, layer=layer, n=tokens)
 
 
 def _of(part: str) -> str:
@@ -441,12 +454,12 @@ def _notes(config: LengthConfig, _out: Path) -> list[str]:
     return notes
 
 
-LENGTH = Family(
+LENGTH = Benchmark(
     "length",
     "Texts longer than those of the training",
     LengthConfig,
     _check_all,
-    _pieces,
+    _trials,
     work,
     length_records,
     _notes,

@@ -38,7 +38,7 @@ RATES = {"network": 4e-3, "table": 4e-3, "all": 1e-3}  # of a model 128 wide; wi
 WINDOWS = 8  # of a step of it
 
 
-def ways(config: dict[str, Any]) -> tuple[str, ...]:
+def methods_of(config: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the methods for a model, by its config.json; () where it reads texts of any length as it is.
 
     Raises:
@@ -101,7 +101,7 @@ def extend(
         raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
     check_folder(folder)
     config = read_object(folder / "config.json", hint="Use a complete copy.")
-    known = ways(config)
+    known = methods_of(config)
     before = reads(config)
     ours = config.get("model_type") == EncoderConfig.model_type
     plain = not known or (known == SCALINGS and method is None)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..claims import evaluate
-from ..evaluation.family import UNTRAINED, EvaluationConfig, Family, Piece
+from ..evaluation.family import UNTRAINED, Benchmark, EvaluationConfig, Trial
 from ..evaluation.glue import GLUE
 from ..evaluation.holmes import HOLMES
 from ..evaluation.linguistic import LINGUISTIC
@@ -35,11 +35,11 @@ C = TypeVar("C", bound=EvaluationConfig)
 WIDE = 158  # characters of a line
 ALL = "all"
 # Cheapest first: reading states, embedding, reading long texts in many ways, then fine-tuning.
-FAMILIES: tuple[Family[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE, SQUAD)
+BENCHMARKS: tuple[Benchmark[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE, SQUAD)
 
 
 def run_evaluation(
-    family: Family[C], config: C, out: Path, progress: bool = True, checked: bool = False
+    benchmark: Benchmark[C], config: C, out: Path, progress: bool = True, checked: bool = False
 ) -> dict[str, Any]:
     """Do the tasks of a benchmark that are not done yet, and write records and page; return what the verb prints.
 
@@ -49,28 +49,28 @@ def run_evaluation(
     Raises:
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
-    with RunFolder.open(out, family.name) as run:
-        config = _bind_settings(run, config, family.file)
+    with RunFolder.open(out, benchmark.name) as run:
+        config = _bind_settings(run, config, benchmark.file)
         if not checked:
-            family.check(config)
-        pieces = family.pieces(config)
-        todo = [piece for piece in pieces if not piece.finished(out)]
-        config.save_in(run, family.file)
+            benchmark.check(config)
+        trials = benchmark.trials(config)
+        todo = [trial for trial in trials if not trial.finished(out)]
+        config.save_in(run, benchmark.file)
         run.accept()
         for part in _parts(todo, config.minutes):
             most = parallel_jobs() if len(part) > 1 else 1
             jobs = [
-                Job(piece.label, family.work, (str(out), piece), count)
-                for piece, count in zip(part, threads_of_jobs(len(part), most), strict=True)
+                Job(trial.label, benchmark.work, (str(out), trial), count)
+                for trial, count in zip(part, threads_of_jobs(len(part), most), strict=True)
             ]
             begin = partial(trust_scheme, config.scheme)
-            for _ in run_jobs(jobs, most, progress, fresh=False, what="pieces of work", begin=begin):
+            for _ in run_jobs(jobs, most, progress, fresh=False, what="trials", begin=begin):
                 pass
-        count_left = sum(not piece.is_done(out) for piece in pieces)
-        records = [replace(record, study=out.name) for record in family.records(config, out)]
-        notes = [*family.notes(config, out), *([_leftover_note(count_left)] if count_left else [])]
-        report = _write(run, config, records, family.title, config.reads() or family.name, notes)
-    result = {"out": str(out), "done": len(pieces) - count_left, "left": count_left}
+        count_left = sum(not trial.is_done(out) for trial in trials)
+        records = [replace(record, study=out.name) for record in benchmark.records(config, out)]
+        notes = [*benchmark.notes(config, out), *([_leftover_note(count_left)] if count_left else [])]
+        report = _write(run, config, records, benchmark.title, config.reads() or benchmark.name, notes)
+    result = {"out": str(out), "done": len(trials) - count_left, "left": count_left}
     return {**result, "records": [vars(r) for r in records], "notes": notes, "report": report}
 
 
@@ -91,25 +91,25 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     return config
 
 
-def _leftover_note(pieces: int) -> str:
-    return f"{pieces} pieces of work were left out for lack of time. Run the same command to do them."
+def _leftover_note(trials: int) -> str:
+    return f"{trials} trials were left out for lack of time. Run the same command to do them."
 
 
-def _parts(todo: Sequence[Piece], minutes: float | None) -> Iterator[Sequence[Piece]]:
+def _parts(todo: Sequence[Trial], minutes: float | None) -> Iterator[Sequence[Trial]]:
     """Yield the work in parts: a stage, or with a budget one task a core, until the next would exceed the budget."""
     began = time.perf_counter()
     seconds = dict[str, float]()
-    for _, group in groupby(todo, key=lambda piece: piece.stage):
+    for _, group in groupby(todo, key=lambda trial: trial.stage):
         stage = list(group)
         most = len(stage) if minutes is None else max(parallel_jobs(), 1)
         for i in range(0, len(stage), most):
             part = stage[i : i + most]
             start = time.perf_counter()
-            if minutes and start - began + max(seconds.get(piece.part, 0.0) for piece in part) > 60 * minutes:
+            if minutes and start - began + max(seconds.get(trial.part, 0.0) for trial in part) > 60 * minutes:
                 return
             yield part
-            for piece in part:
-                seconds[piece.part] = time.perf_counter() - start
+            for trial in part:
+                seconds[trial.part] = time.perf_counter() - start
 
 
 def _write(
@@ -130,27 +130,27 @@ def _write(
     return str(save_results(run, records, FACTS, facts, evaluate(records)))
 
 
-def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
+def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str:
     """Return the text of an evaluation: a line for each model with scores, intervals, differences from the first.
 
     Where tasks are many, models are columns.
     """
     table = Table([Record(**r) for r in result["records"]])
-    metrics = [f"{family.score}{variant}" for variant in family.variants]
+    metrics = [f"{benchmark.score}{variant}" for variant in benchmark.variants]
     parts = list(dict.fromkeys(part for metric in metrics for part in table.distinct("part", metric)))
     if any(r.metric in metrics and r.part is None for r in table.records):
         parts.append(None)  # the average of them
-    ranked = any(f"{family.name}.rank{variant}" in table.metrics for variant in family.variants)
-    lines = [["model", *("average" if part is None else family.heading(str(part)) for part in parts)]]
+    ranked = any(f"{benchmark.name}.rank{variant}" in table.metrics for variant in benchmark.variants)
+    lines = [["model", *("average" if part is None else benchmark.heading(str(part)) for part in parts)]]
     lines[0] += ["rank"] * ranked
-    for variant, metric in zip(family.variants, metrics, strict=True):
+    for variant, metric in zip(benchmark.variants, metrics, strict=True):
         for model in table.models(metric):
             for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
                 points = [table.point(metric, model, part=part, step=step) for part in parts]
-                differences = [_difference(table, family, variant, model, part, step) for part in parts]
+                differences = [_difference(table, benchmark, variant, model, part, step) for part in parts]
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
-                    place = table.point(f"{family.name}.rank{variant}", model) if ranked and step is None else None
+                    place = table.point(f"{benchmark.name}.rank{variant}", model) if ranked and step is None else None
                     lines.append([name, *map(_cell, points, differences), *[_place(place)] * ranked])
     note_of_untrained = (
         f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
@@ -160,24 +160,24 @@ def evaluation_text(family: Family[Any], result: Mapping[str, Any]) -> str:
     text = [line.rstrip() for line in columns(lines)]
     note = (
         f"after it the difference from the first model{note_of_untrained}, = where it may be 0"
-        if family.difference
+        if benchmark.difference
         else ""
     )
     note += "; rank by the average of the tasks that all have and whose rows are paired" * ranked
     bounds = "in brackets: 95 %" if any("[" in cell for line in lines for cell in line) else ""
-    text.append("; ".join(filter(None, (family.legend, bounds, note))))
+    text.append("; ".join(filter(None, (benchmark.legend, bounds, note))))
     return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])
 
 
 def _difference(
-    table: Table, family: Family[Any], variant: str, model: str, part: object, step: int | None
+    table: Table, benchmark: Benchmark[Any], variant: str, model: str, part: object, step: int | None
 ) -> Point | None:
     """Return the difference of a trained model from the first, or of an untrained one from its trained self."""
-    if not family.difference:
+    if not benchmark.difference:
         return None
     if step is None:
-        return table.point(f"{family.difference}{variant}", model, part=part)
-    taught = table.point(f"{family.name}.taught{variant}", model, part=part)
+        return table.point(f"{benchmark.difference}{variant}", model, part=part)
+    taught = table.point(f"{benchmark.name}.taught{variant}", model, part=part)
     return None if taught is None else -taught
 
 
@@ -209,9 +209,9 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
     """
     with RunFolder.open(out, ALL) as run:
         config = _bind_settings(run, config, f"{ALL}.yaml")
-        choices, reasons = _choose_families(config)
+        choices, reasons = _choose_benchmarks(config)
         if not choices:
-            names = ", ".join(family.name for family in FAMILIES)
+            names = ", ".join(benchmark.name for benchmark in BENCHMARKS)
             raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {reasons[0]}")
         config.save_in(run, f"{ALL}.yaml")
         run.accept()
@@ -219,13 +219,13 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
         results: dict[str, dict[str, Any]] = {}
         records: list[Record] = []
         notes: list[str] = []
-        for family, settings in choices:
+        for benchmark, settings in choices:
             if config.minutes is not None:
                 settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
-            folder = run.sub(family.name)
-            result = run_evaluation(family, settings, folder, progress, checked=True)
-            results[family.name] = result
-            run.done(family.name)
+            folder = run.sub(benchmark.name)
+            result = run_evaluation(benchmark, settings, folder, progress, checked=True)
+            results[benchmark.name] = result
+            run.done(benchmark.name)
             inner = RunFolder.at(folder)
             records += [replace(record, study=out.name) for record in inner.read(RECORDS)]
             if result["done"]:  # of the others nothing is to be told but that
@@ -238,43 +238,43 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
     return {"out": str(out), **counts, "left_out": reasons, "families": results, "report": report}
 
 
-def _choose_families(config: EvaluationConfig) -> tuple[list[tuple[Family[Any], Any]], list[str]]:
+def _choose_benchmarks(config: EvaluationConfig) -> tuple[list[tuple[Benchmark[Any], Any]], list[str]]:
     """Return the benchmarks whose data are there with their settings, and a sentence on each task without data."""
-    choices: list[tuple[Family[Any], Any]] = []
+    choices: list[tuple[Benchmark[Any], Any]] = []
     reasons: list[str] = []
-    for family in FAMILIES:
-        field = family.config.model_fields.get("tasks")
+    for benchmark in BENCHMARKS:
+        field = benchmark.config.model_fields.get("tasks")
         default = field.get_default(call_default_factory=True) if field else []
         tasks: list[list[str]] = []  # an empty one where the folder tells which they are, or there are none
-        for names in [[task] for task in family.brief.get("tasks") or default] or [[]]:
+        for names in [[task] for task in benchmark.brief.get("tasks") or default] or [[]]:
             try:
-                family.check(_settings(family, config, names))
+                benchmark.check(_settings(benchmark, config, names))
                 tasks.append(names)
             except ValueError as error:
-                reasons.append(f"{' '.join([family.name, *names])}: {error}")
+                reasons.append(f"{' '.join([benchmark.name, *names])}: {error}")
         if tasks:
-            choices.append((family, _settings(family, config, sum(tasks, []))))
+            choices.append((benchmark, _settings(benchmark, config, sum(tasks, []))))
     return choices, reasons
 
 
-def _settings(family: Family[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
+def _settings(benchmark: Benchmark[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
     shared = {"models": config.models, "data": config.data, "untrained": config.untrained, "scheme": config.scheme}
-    named = {"tasks": tasks} if "tasks" in family.config.model_fields else {}
-    return family.config.parse({**family.brief, **shared, **named})
+    named = {"tasks": tasks} if "tasks" in benchmark.config.model_fields else {}
+    return benchmark.config.parse({**benchmark.brief, **shared, **named})
 
 
 def all_text(result: Mapping[str, Any]) -> str:
     """Return the text of `evaluate all`: the table of every benchmark, then the tasks that were left out."""
-    of_name = {family.name: family for family in FAMILIES}
+    of_name = {benchmark.name: benchmark for benchmark in BENCHMARKS}
     parts = [
-        "\n".join([of_name[name].title, evaluation_text(of_name[name], result_of_family)])
-        for name, result_of_family in result["families"].items()
-        if any(Record(**r).metric == of_name[name].score for r in result_of_family["records"])
+        "\n".join([of_name[name].title, evaluation_text(of_name[name], result_of_benchmark)])
+        for name, result_of_benchmark in result["families"].items()
+        if any(Record(**r).metric == of_name[name].score for r in result_of_benchmark["records"])
     ]
     lines_left = [
-        f"{name}: {result_of_family['left']} pieces left out for lack of time"
-        for name, result_of_family in result["families"].items()
+        f"{name}: {result_of_benchmark['left']} trials left out for lack of time"
+        for name, result_of_benchmark in result["families"].items()
     ]
-    parts += ["\n".join(line for line in lines_left if ": 0 pieces" not in line)] if result["left"] else []
+    parts += ["\n".join(line for line in lines_left if ": 0 trials" not in line)] if result["left"] else []
     parts += ["\n".join(f"left out: {reason}" for reason in result["left_out"])] if result["left_out"] else []
     return "\n\n".join([*parts, f"The report of all is {result['report']}: open it in a browser."])
