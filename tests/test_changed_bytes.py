@@ -20,7 +20,8 @@ def flipped(data: bytes, draw: random.Random) -> bytes:
     return data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
 
 
-def test_a_flipped_bit_of_records_is_noticed_or_without_effect(tmp_path):
+def test_flipped_bits_of_records_are_noticed(tmp_path):
+    """A flipped bit of records is noticed or without effect."""
     # 461 of 600 gave other numbers, silently, before pages had checksums.
     path, draw = tmp_path / "records.parquet", random.Random(0)
     made = [Record("s", f"m{i % 3}", "loss", draw.random(), seed=i, step=i * 10, n=7) for i in range(300)]
@@ -37,7 +38,8 @@ def test_a_flipped_bit_of_records_is_noticed_or_without_effect(tmp_path):
     assert noticed > 300
 
 
-def test_no_flip_of_what_the_footer_of_records_says_ends_the_process_or_leaves_rows_out(tmp_path):
+def test_footer_flips_neither_crash_nor_drop_rows(tmp_path):
+    """No flip of what the footer of records says ends the process or leaves rows out."""
     # Pages have checksums, the footer has none: a count of 40 rows became 32, of which nobody was told, and a type that
     # did not fit its column's sizes ended the process in C++.
     path = tmp_path / "records.parquet"
@@ -59,7 +61,8 @@ def test_no_flip_of_what_the_footer_of_records_says_ends_the_process_or_leaves_r
     assert len(counts) > 1 and noticed > 8
 
 
-def test_a_flipped_bit_of_any_file_of_a_study_is_noticed_before_it_is_shown(tmp_path):
+def test_flipped_bits_of_study_files_are_noticed(tmp_path):
+    """A flipped bit of any file of a study is noticed before it is shown."""
     study = make_study(tmp_path / "study")
     draw = random.Random(1)
     run = RunFolder.at(study)
@@ -76,7 +79,8 @@ def test_a_flipped_bit_of_any_file_of_a_study_is_noticed_before_it_is_shown(tmp_
     assert whatwhere("report", str(study)).returncode == 0
 
 
-def test_a_flipped_bit_of_a_model_is_noticed_by_the_verbs_that_open_it(tmp_path):
+def test_flipped_bits_of_models_are_noticed(tmp_path):
+    """A flipped bit of a model is noticed by the verbs that open it."""
     import whatwhere as ww
 
     model, draw = tmp_path / "model", random.Random(2)
@@ -128,7 +132,8 @@ def test_verify_refuses_what_is_no_folder(tmp_path):
     assert done.returncode == 2 and "There is no folder" in done.stderr
 
 
-def test_an_array_that_claims_more_than_there_is_is_refused(tmp_path):
+def test_arrays_that_claim_too_much_are_refused(tmp_path):
+    """An array that claims more than there is is refused."""
     path = tmp_path / "big.npy"
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**7)})

@@ -118,7 +118,8 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_windows_are_made_in_parts_and_a_training_takes_them(tmp_path):
+def test_a_training_takes_windows_made_in_parts(tmp_path):
+    """Windows are made in parts and a training takes them."""
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat and the dog lay by the door\n" * 300)
     words = ["--out", str(tmp_path / "run"), "--corpus", str(text), "--length", "16", "--tokenizer", "words"]
@@ -170,7 +171,8 @@ def test_help_of_every_verb_names_its_options():
             assert " --length " in shown, name
 
 
-def test_every_option_has_its_help_in_the_docstring_of_its_verb_or_beside_its_type():
+def test_every_option_has_a_help_text():
+    """Every option has its help in the docstring of its verb or beside its type."""
     from typer.main import get_command
 
     from whatwhere.cli.verbs import app
@@ -180,7 +182,8 @@ def test_every_option_has_its_help_in_the_docstring_of_its_verb_or_beside_its_ty
     assert not [(name, p.name) for name, verb in verbs.items() for p in verb.params if not p.help]
 
 
-def test_without_a_verb_the_help_is_printed_as_it_is():
+def test_without_a_verb_help_is_printed():
+    """Without a verb the help is printed as it is."""
     done = whatwhere()
     assert done.returncode == 0 and done.stderr == ""
     verbs = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and line.strip()]
@@ -279,7 +282,8 @@ def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):
     assert lacking == sum(claim["value"] is None for claim in ledger)
 
 
-def test_heads_and_attention_say_first_that_a_model_has_not_learned(trained, tmp_path):
+def test_undertrained_models_are_announced_first(trained, tmp_path):
+    """Heads and attention say first that a model has not learned."""
     wanted = "dstg has not learned more than how often each token occurs: its validation loss is "
     out = tmp_path / "heads"
     done = whatwhere("heads", str(trained), "--documents", "10", "--out", str(out))

@@ -53,7 +53,8 @@ def test_own_schemes_of_the_method_page_run(monkeypatch):
     assert model(torch.tensor([[2, 7, 3]])).last_hidden_state.isfinite().all()
 
 
-def test_code_that_the_page_on_extending_shows_is_that_of_the_source():
+def test_extending_page_code_equals_the_source():
+    """Code that the page on extending shows is that of the source."""
     source = {line.strip() for path in (ROOT / "src").rglob("*.py") for line in path.read_text("utf-8").splitlines()}
     shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text("utf-8"), flags=re.S)
     assert len(shown) == 5
@@ -68,7 +69,8 @@ def figures():
 
 
 @pytest.mark.parametrize("name", ["method", "reliability", "verbs", "levels", "opens"])
-def test_pictures_are_those_of_the_presets_and_of_the_table(name, figures):
+def test_pictures_show_presets_and_table(name, figures):
+    """Pictures are those of the presets and of the table."""
     drawn = (ROOT / f"docs/figures/{name}.svg").read_text(encoding="utf-8")
     assert drawn == figures.PICTURES[name]() + "\n", f"draw it again: python docs/figures.py {name}"
 
@@ -118,7 +120,8 @@ def test_no_paragraph_has_more_than_eight_lines(page):
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_links_of_pages_that_the_site_does_not_check_lead_somewhere(page):
+def test_unchecked_links_lead_somewhere(page):
+    """Links of pages that the site does not check lead somewhere."""
     links = re.findall(r"\]\((?!http)([^)#]+)(?:#([^)]+))?\)", (ROOT / page).read_text("utf-8"))
     for place, heading in links:
         assert (ROOT / place).exists(), place

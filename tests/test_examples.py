@@ -136,7 +136,8 @@ def test_model_of_an_own_scheme_says_what_it_needs(run):
     assert not (run / "s/models/ap/seed-0/own_scheme.py").exists()
 
 
-def test_a_scheme_in_a_yaml_runs_when_it_is_given(run, corpus_file):
+def test_a_given_scheme_in_yaml_runs(run, corpus_file):
+    """A scheme in a YAML runs when it is given."""
     (run / "own.yaml").write_text(
         f"scheme: mine.py\npreset: tupe-kerple\ncorpus: {corpus_file}\nsteps: 2\n", encoding="utf-8"
     )
@@ -195,7 +196,7 @@ def test_broken_scheme_ends_with_status_2(tmp_path):
     assert "it is no Python file that exists" in one_line(whatwhere("presets", "--scheme", str(tmp_path / "none.py")))
 
 
-def test_explain_tries_an_own_scheme_and_names_what_is_not_finite(tmp_path):
+def test_explain_tries_a_custom_scheme(tmp_path):
     """A root has an infinite slope at distance 0: the loss is finite, the gradient is not."""
     text = KERPLE.read_text(encoding="utf-8").replace("torch.log1p(r2 * distance.abs()[..., None])", "ROOT")
     assert "ROOT" in text
@@ -225,7 +226,8 @@ def test_explain_tries_an_own_scheme_and_names_what_is_not_finite(tmp_path):
         ("[..., None])", "[..., None, None])", "ValueError: The bias mine gives shape"),
     ],
 )
-def test_a_scheme_that_fails_in_its_step_is_told_before_any_text_is_read(right, wrong, said, tmp_path):
+def test_failing_schemes_are_reported_before_reading_text(right, wrong, said, tmp_path):
+    """A scheme that fails in its step is told before any text is read."""
     # It was a traceback in a study, after its text was read, and "the meta device" in `explain`.
     text = KERPLE.read_text(encoding="utf-8").replace('"kerple"', '"mine"').replace('"tupe-kerple"', '"tupe-mine"')
     assert text.count(right) == 1

@@ -44,7 +44,7 @@ def test_what_is_disturbed_ends_as_if_nothing_had_been(tmp_path):
 
 
 @pytest.mark.slow
-def test_every_mode_has_points_whose_second_try_is_struck_too(tmp_path):
+def test_second_tries_are_struck_too(tmp_path):
     """Drawn by chance, none of the first 25 points of a work was; most works have fewer."""
     for changes in (2, 7, 40):
         for mode in MODES:

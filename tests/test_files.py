@@ -24,7 +24,8 @@ def names(folder: Path) -> list[str]:
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
 
 
-def test_each_kind_of_file_is_read_back_and_folders_above_it_are_made(tmp_path):
+def test_each_format_is_read_back(tmp_path):
+    """Each kind of file is read back and folders above it are made."""
     write_text(tmp_path / "a/b/text.txt", "é\n")
     write_json(tmp_path / "value.json", {"é": ["\ud800", 1.5]})
     write_array(tmp_path / "one.npy", np.arange(3))
@@ -37,7 +38,8 @@ def test_each_kind_of_file_is_read_back_and_folders_above_it_are_made(tmp_path):
     assert names(tmp_path) == ["a", "a/b", "a/b/text.txt", "one.npy", "some.npz", "value.json"]
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_a_file_is_flushed_before_its_rename(tmp_path, monkeypatch):
+    """A file is on the disk before it has its name."""
     path, calls = tmp_path / "x", []
     monkeypatch.setattr(os, "fsync", lambda number: calls.append(("fsync", os.fstat(number).st_size, path.exists())))
     write_text(path, "four")
@@ -71,7 +73,8 @@ def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch, failing):
     assert names(tmp_path) == ["file", "folder", "folder/old"] and (tmp_path / "file").read_text() == "old"
 
 
-def test_a_new_folder_leaves_what_another_process_has_put_there(tmp_path):
+def test_a_new_folder_can_leave_an_existing_one(tmp_path):
+    """A new folder leaves what another process has put there."""
     # Two parts of windows that began at once wrote the tokenizer one over the other.
     with new_folder(tmp_path / "folder", replace=False) as mine:
         write_text(mine / "a", "mine")
@@ -82,7 +85,8 @@ def test_a_new_folder_leaves_what_another_process_has_put_there(tmp_path):
     assert (tmp_path / "folder/a").read_text() == "other"
 
 
-def test_a_new_folder_takes_the_place_of_the_old_one(tmp_path):
+def test_a_new_folder_replaces_the_old_one(tmp_path):
+    """A new folder takes the place of the old one."""
     for name in ("one", "two"):
         with new_folder(tmp_path / "folder") as folder:
             write_text(folder / name, name)
@@ -110,7 +114,8 @@ def test_every_other_file_of_the_package_writes_through_these():
     assert {name: count for name, count in seen.items() if count} == ALLOWED
 
 
-def test_errors_of_the_system_are_said_in_words_without_temporary_names(tmp_path, monkeypatch):
+def test_system_errors_hide_temporary_names(tmp_path, monkeypatch):
+    """Errors of the system are said in words without temporary names."""
     (tmp_path / "file").write_text("x")
 
     def said(write) -> str:

@@ -39,7 +39,8 @@ def refused(*arguments):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_heads_probe_and_attention_read_text_by_the_models_own_tokenizer(kind, place, tmp_path):
+def test_verbs_use_the_models_own_tokenizer(kind, place, tmp_path):
+    """Heads probe and attention read text by the models own tokenizer."""
     model, corpus = place / kind, ("--corpus", place / "my-texts", "--documents", "10")
     found = done("heads", model, *corpus, "--out", tmp_path / "heads")
     looks = [r for r in found["records"] if r["metric"] == "attention.previous"]
@@ -60,7 +61,8 @@ def test_spectra_and_geometry_read_tables_and_words_by_name(kind, place, tmp_pat
     assert found["models"][0]["name"] == kind and found["models"][0]["summary"]
 
 
-def test_what_has_no_table_or_no_matrices_is_refused_before_anything_is_counted(place, tmp_path):
+def test_models_without_table_or_matrices_are_refused_first(place, tmp_path):
+    """What has no table or no matrices is refused before anything is counted."""
     assert "model type 'modernbert' keeps none" in refused("spectra", place / "modernbert")
     geometry = ("geometry", "--corpus", place / "my-texts", "--out", tmp_path / "out", *QUICK)
     assert "is of type 'modernbert'. Read here are bert" in refused(*geometry, "--model", place / "modernbert")
@@ -88,7 +90,8 @@ def test_ids_of_another_tokenizer_are_refused_in_one_line(place, tmp_path):
     )
 
 
-def test_taking_terms_away_is_refused_where_there_are_none_to_take(place):
+def test_ablations_without_terms_are_refused(place):
+    """Taking terms away is refused where there are none to take."""
     line = refused("heads", place / "bert", "--corpus", place / "my-texts", "--ablate", "10")
     assert "is of type bert, whose attention and hidden states have no separate terms" in line
     assert "Leave --ablate out to see where its heads look" in line

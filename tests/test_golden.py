@@ -14,7 +14,8 @@ def now(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
     return golden.hashes(golden.everything(folder))
 
 
-def test_no_part_of_a_page_and_no_verdict_has_moved(now: dict[str, dict[str, str]]) -> None:
+def test_no_page_part_or_verdict_has_moved(now: dict[str, dict[str, str]]) -> None:
+    """No part of a page and no verdict has moved."""
     before, after = (
         {f"{page}: {part}": of[part] for page, of in pages.items() for part in of} for pages in (golden.kept(), now)
     )

@@ -95,7 +95,8 @@ def test_no_interval_of_a_share_leaves_its_range(values, documents):
 
 
 @given(unit, unit, unit, unit)
-def test_intervals_grow_with_their_half_widths_and_turn_with_their_range(value, below, above, more):
+def test_intervals_grow_with_half_widths(value, below, above, more):
+    """Intervals grow with their half widths and turn with their range."""
     low, high = bounded(value, below, above, SHARE)
     lower, higher = bounded(value, below + more, above + more, SHARE)
     assert lower <= low + 1e-12 and high <= higher + 1e-12
@@ -121,7 +122,8 @@ def test_without_room_the_scales_are_logit_and_fishers_z(monkeypatch):
     assert seed_interval(shares, CORRELATION) == pytest.approx(ends)
 
 
-def test_unbounded_quantities_have_students_interval_and_half_bounded_ones_its_part():
+def test_unbounded_quantities_have_student_intervals():
+    """Unbounded quantities have students interval and half bounded ones its part."""
     values = [3.41, 3.50, 3.44]
     expected = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
     assert seed_interval(values, UNBOUNDED) == pytest.approx(expected)
@@ -138,7 +140,8 @@ def test_values_beyond_the_range_stay_in_their_interval():
     assert seed_interval([-0.03, -0.01, -0.02], SHARE)[0] == pytest.approx(-0.02)
 
 
-def test_small_r2_on_both_sides_of_zero_has_nearly_students_interval():
+def test_small_r2_has_nearly_student_intervals():
+    """Small r2 on both sides of zero has nearly students interval."""
     for values in ([-0.03, 0.0, 0.04], [-0.01, 0.02, 0.005], [-0.16, -0.08, -0.11]):
         assert seed_interval(values, R2) == pytest.approx(seed_interval(values), abs=0.045)
     low, high = seed_interval([0.09, 0.05, 0.27], R2)  # position in `ap`, Wikipedia
@@ -159,7 +162,8 @@ def test_intervals_of_means_on_an_end_stay_there():
     ],
     ids=["beta(2, 5)", "beta(8, 1)", "beta(20, 20)", "logit-normal"],
 )
-def test_intervals_of_shares_cover_the_mean_and_student_of_three_leaves_the_range(draw):
+def test_share_intervals_cover_the_mean(draw):
+    """Intervals of shares cover the mean and student of three leaves the range."""
     rng = np.random.default_rng(0)
     truth = draw(rng, 1_000_000).mean()
     for seeds in (3, 5):
@@ -183,7 +187,8 @@ def crossed(rng, seeds, documents, of_seed, of_document, of_both):
     ("seeds", "documents", "sizes"),
     [(3, 100, (0.1, 1, 1)), (3, 100, (1, 1, 1)), (3, 20, (0.3, 1, 1)), (2, 50, (0.2, 1, 0.5)), (5, 50, (0.1, 1, 1))],
 )
-def test_the_interval_over_seeds_and_documents_covers_where_both_vary(seeds, documents, sizes):
+def test_intervals_over_seeds_and_documents_cover_both(seeds, documents, sizes):
+    """The interval over seeds and documents covers where both vary."""
     rng = np.random.default_rng(1)
     samples = [crossed(rng, seeds, documents, *sizes) for _ in range(1000)]
     ends = np.array([hierarchical(values) for values in samples])
@@ -191,7 +196,8 @@ def test_the_interval_over_seeds_and_documents_covers_where_both_vary(seeds, doc
     assert 0.93 < covered < 0.99
 
 
-def test_either_source_alone_does_not_cover_what_the_other_moves():
+def test_one_source_alone_does_not_cover_both():
+    """Either source alone does not cover what the other moves."""
     rng = np.random.default_rng(2)
     samples = [crossed(rng, 3, 100, 0.05, 1, 0.5) for _ in range(500)]
     between_seeds = [seed_interval(values.mean(axis=1)) for values in samples]
@@ -201,7 +207,8 @@ def test_either_source_alone_does_not_cover_what_the_other_moves():
     assert np.mean([low <= 0 <= high for low, high in over_documents]) < 0.5
 
 
-def test_the_interval_over_both_is_never_narrower_than_over_one():
+def test_combined_intervals_are_never_narrower():
+    """The interval over both is never narrower than over one."""
     rng = np.random.default_rng(3)
     for _ in range(200):
         values = crossed(rng, 3, 12, *rng.uniform(0, 1, 3))
@@ -227,7 +234,8 @@ def test_one_source_alone_has_its_own_interval():
     st.sampled_from([None, 500]),
     st.floats(0, 0.3),
 )
-def test_p_is_below_five_per_cent_exactly_where_the_interval_lies_above_zero(values, span, documents, below):
+def test_small_p_means_an_interval_above_zero(values, span, documents, below):
+    """P is below five per cent exactly where the interval lies above zero."""
     values = np.array(values)
     low, _ = hierarchical(values, span, documents=documents, below=below, above=below)
     p = p_above_zero(values, span, documents=documents, below=below)
@@ -245,7 +253,8 @@ def test_p_over_seeds_is_students():
 # Power.
 
 
-def test_the_smallest_effect_is_found_in_four_of_five_samples():
+def test_the_smallest_effect_is_found_at_its_power():
+    """The smallest effect is found in four of five samples."""
     rng = np.random.default_rng(5)
     for seeds in (3, 5):
         differences = rng.normal(smallest_effect(seeds), 1, (4000, seeds))

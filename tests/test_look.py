@@ -77,7 +77,8 @@ def test_a_model_of_ours_has_every_term(ours, tmp_path):
     assert "What each head of dstg, seed 0 looks at" in page and "high river" in page and 'id="plotly"' not in page
 
 
-def test_without_a_text_the_example_is_shown_and_files_are_read(theirs, tokenizer, tmp_path):
+def test_look_shows_the_example_or_a_file(theirs, tokenizer, tmp_path):
+    """Without a text the example is shown and files are read."""
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
     facts = found(theirs, "--file", path, "--out", tmp_path / "page.html")

@@ -92,7 +92,8 @@ def test_empty_lines_before_a_header_are_passed_over(tmp_path):
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
 @pytest.mark.parametrize("kind", ["t.txt", "t.jsonl", "t.csv", "t.parquet"])
-def test_what_unpacks_to_far_more_than_it_is_is_refused(tmp_path, monkeypatch, kind, ending):
+def test_unpacking_bombs_are_refused(tmp_path, monkeypatch, kind, ending):
+    """What unpacks to far more than it is is refused."""
     monkeypatch.setattr(files, "_BOMB_BYTES", 1 << 20)
     monkeypatch.setattr(files, "_BOMB_RATIO", 100)
     path = put(tmp_path, kind + ending, packed(ending, b" " * (1 << 23)))
@@ -122,7 +123,8 @@ def test_what_unpacks_to_far_more_than_it_is_is_refused(tmp_path, monkeypatch, k
         counts=("c.npz", None, Counts.load),
     ),
 )
-def test_pages_and_arrays_that_are_far_more_than_their_file_are_refused(tmp_path, monkeypatch, name, content, read):
+def test_parquet_and_array_bombs_are_refused(tmp_path, monkeypatch, name, content, read):
+    """Pages and arrays that are far more than their file are refused."""
     # They were unpacked whole.
     monkeypatch.setattr(files, "_BOMB_BYTES", 1 << 20)
     monkeypatch.setattr(files, "_BOMB_RATIO", 10)
@@ -182,7 +184,8 @@ def test_classes_of_a_fine_tuning(tmp_path, labels, said):
     assert not list((tmp_path / "o").rglob("*.safetensors"))
 
 
-def test_half_a_character_is_read_as_the_sign_for_it(tmp_path):
+def test_half_a_character_is_replaced(tmp_path):
+    """Half a character is read as the sign for it."""
     path = put(tmp_path, "t.jsonl", '{"t": "\\ud800 a", "l": 1}\n{"t": "\\ud83d\\ude00", "l": 0}\n')
     assert read_labelled(path, "t", "l").texts == ["\ufffd a", "\U0001f600"]
 

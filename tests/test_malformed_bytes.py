@@ -123,7 +123,8 @@ def mutations(draw, data: bytes) -> bytes:
 @pytest.mark.parametrize("name", READERS)
 @settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_mutations_of_a_valid_file_are_read_or_refused_by_name(tmp_path, name, data):
+def test_mutated_files_are_read_or_refused(tmp_path, name, data):
+    """Mutations of a valid file are read or refused by name."""
     whole, read = READERS[name]
     put(tmp_path, "config-none.yaml", SPANS)
     path = put(tmp_path, name, data.draw(mutations(whole)))
@@ -222,7 +223,8 @@ def folders(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("name", IN_FOLDERS)
 @settings(max_examples=25, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_mutations_of_a_file_of_a_folder_are_read_or_refused_by_its_name(folders, name, data):
+def test_mutated_folder_files_are_read_or_refused(folders, name, data):
+    """Mutations of a file of a folder are read or refused by its name."""
     folder, path = folders / name.partition("/")[0], folders / name
     whole = path.read_bytes()
     try:

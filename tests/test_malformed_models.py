@@ -41,7 +41,8 @@ STATE = {"step": 3, "seconds": 1.5, "losses": [4.0]}
         manifest_of_nothing=(MANIFEST, "", "is not a complete checkpoint"),
     ),
 )
-def test_a_checkpoint_that_is_broken_is_named_and_passed_over(tmp_path, name, content, said):
+def test_broken_checkpoints_are_named_and_skipped(tmp_path, name, content, said):
+    """A checkpoint that is broken is named and passed over."""
     folder = tmp_path / "step-3"
     for each in ("state.json", "model.safetensors", "optimizer.safetensors"):
         put(folder, each, STATE)
@@ -162,7 +163,8 @@ def test_pickles_are_not_read(model):
     refused(lambda: read_table(model), model, "runs code when opened")
 
 
-def test_code_in_the_folder_of_a_model_runs_only_where_it_is_named(model, tmp_path):
+def test_model_code_runs_only_when_named(model, tmp_path):
+    """Code in the folder of a model runs only where it is named."""
     ran, text, out = tmp_path / "ran", put(tmp_path, "text.txt", sentences(300)), tmp_path / "out"
     data = str(tasks(tmp_path / "tasks"))
 

@@ -103,7 +103,8 @@ def test_settings_of_the_command_line(text, said):
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and said in done.stderr and len(done.stderr) < 500
 
 
-def test_a_wrong_value_names_the_file_that_holds_it_and_no_other(tmp_path):
+def test_wrong_values_name_their_file_alone(tmp_path):
+    """A wrong value names the file that holds it and no other."""
     path = put(tmp_path, "c.yaml", "steps: many\nlength: 64\n")
     done = whatwhere("explain", str(path))
     assert done.stderr == f"whatwhere: {path}: steps must be a whole number; got 'many'.\n" and done.returncode == 2
@@ -174,7 +175,8 @@ def changed(value, place, by):
 
 
 @pytest.mark.parametrize("name", ["study.json", "claims.json"])
-def test_a_report_of_strange_facts_is_a_page_or_an_error(tmp_path, study, name):
+def test_strange_facts_give_a_page_or_an_error(tmp_path, study, name):
+    """A report of strange facts is a page or an error."""
     folder = shutil.copytree(study, tmp_path / "study")
     whole = json.loads((folder / name).read_text())
     for place, by in [*changes(whole)][::31]:
@@ -207,7 +209,8 @@ def test_arrays_of_a_run(tmp_path, study, content):
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{path} is not a complete array" in done.stderr
 
 
-def test_arrays_of_other_shapes_than_a_run_has_are_a_page_or_an_error(tmp_path, study):
+def test_strange_arrays_give_a_page_or_an_error(tmp_path, study):
+    """Arrays of other shapes than a run has are a page or an error."""
     folder = shutil.copytree(study, tmp_path / "study")
     path = folder / "arrays/table-dstg-seed-0.npz"
     with np.load(path) as whole:

@@ -48,7 +48,7 @@ def test_every_metric_of_a_study_has_a_row():
     assert len(names) > 80 and names <= set(all_metrics())
 
 
-def test_a_term_of_an_own_scheme_has_the_row_of_terms():
+def test_custom_terms_have_the_row_of_terms():
     """A scheme of your own names its terms; its study ended at its first page."""
     assert metric("kl.kerple") == metric("kl.relative") and metric("kl.share.kerple") == metric("kl.share.relative")
 

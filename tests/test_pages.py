@@ -169,7 +169,8 @@ def eight_machines(code: str) -> str:
 
 
 @pytest.mark.parametrize("page", ALL)
-def test_every_block_is_run_or_held_to_what_it_is_about(page):
+def test_every_code_block_is_run_or_checked(page):
+    """Every block is run or held to what it is about."""
     text, found = (ROOT / page).read_text("utf-8"), blocks(page)
     kinds = [kind for kind in re.findall(r"^ *```(\w*)", text, flags=re.M) if kind]
     assert sorted(kind for kind in kinds if kind != "text") == sorted(kind for kind, *_ in found)
@@ -186,7 +187,8 @@ def test_every_block_is_run_or_held_to_what_it_is_about(page):
                 assert program == "python" and any((place / what).exists() for place in places), (program, what)
 
 
-def test_the_kubernetes_job_is_yaml_that_runs_a_command_of_ours():
+def test_the_kubernetes_job_runs_our_command():
+    """The Kubernetes job is YAML that runs a command of ours."""
     (job,) = [yaml.safe_load(body) for kind, _, body, _ in blocks("docs/scale.md") if kind == "yaml" and "Job" in body]
     (container,) = job["spec"]["template"]["spec"]["containers"]
     (line,) = container["args"]
@@ -195,7 +197,8 @@ def test_the_kubernetes_job_is_yaml_that_runs_a_command_of_ours():
     assert mounted == {each["name"] for each in job["spec"]["template"]["spec"]["volumes"]}
 
 
-def test_the_configuration_of_the_page_on_long_runs_is_one():
+def test_the_long_runs_configuration_is_valid():
+    """The configuration of the page on long runs is one."""
     config = PretrainConfig.parse(paper())
     assert (config.preset, config.size, config.length, config.held_out) == ("dstg", "paper", 512, 0.001)
 
@@ -285,7 +288,8 @@ def test_the_page_of_every_verb_has_every_verb():
     assert sorted(re.findall(r'monospace">(\w+)<', drawn)) == sorted(tried)
 
 
-def test_readme_names_the_two_commands_that_do_all_set_up():
+def test_readme_names_the_set_up_commands():
+    """README names the two commands that do all set up."""
     lines = [line.split("#")[0].strip() for kind, _, body, _ in blocks("README.md") for line in body.splitlines()]
     assert [line for line in lines if line.startswith("make ")] == ["make demo", "make test"]
     makefile = (ROOT / "Makefile").read_text()

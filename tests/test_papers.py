@@ -38,14 +38,16 @@ def test_cells_that_claims_rest_on():
     assert values["r2.intra", "dstg", "semantic", 5] == 0.73 and values["r2.intra", "dstg", "position", 5] == 0.06
 
 
-def test_relative_models_stay_below_absolute_ones_as_the_paper_says():
+def test_relative_models_stay_below_absolute_ones():
+    """Relative models stay below absolute ones as the paper says."""
     values = DSTG_R2
     for layer in range(1, 6):
         ap = values["r2.token", "ap", "all", layer]
         assert max(values["r2.token", m, "all", layer] for m in ("rope", "rp")) < ap
 
 
-def test_phenomena_of_tables_9_to_13_are_those_of_table_6():
+def test_phenomena_agree_between_tables():
+    """Phenomena of tables 9 to 13 are those of table 6."""
     names = {name for name, _ in HOLMES_PHENOMENA}
     assert len(names) == 65 and len(HOLMES_PHENOMENA) == 4 * 65
     assert Counter(name.partition(":")[0] for name in names) == {

@@ -62,7 +62,8 @@ def test_several_seeds_give_the_student_interval_between_seeds():
     assert -0.06 < shares.low < 0.02 and 0.8 < shares.high < 0.9  # Student's: [-0.15, 0.98]
 
 
-def test_seeds_and_documents_are_both_in_the_interval_where_both_are_known():
+def test_intervals_hold_seeds_and_documents():
+    """Seeds and documents are both in the interval where both are known."""
     seeds = [r2(v, seed=i, low=v - 0.2, high=v + 0.2) for i, v in enumerate((0.5, 0.6, 0.55))]
     both, alone = summary(seeds), summary([r2(v, seed=i) for i, v in enumerate((0.5, 0.6, 0.55))])
     assert both.over == "seeds and documents" and both.low < alone.low and both.high > alone.high
@@ -75,12 +76,14 @@ def test_seeds_and_documents_are_both_in_the_interval_where_both_are_known():
     assert summary(document).interval == pytest.approx(hierarchical(losses)) and summary(document).few
 
 
-def test_what_every_seed_draws_for_itself_is_in_the_spread_of_the_seeds():
+def test_draws_of_each_seed_enter_the_spread():
+    """What every seed draws for itself is in the spread of the seeds."""
     rows = [Record("s", "ap", "equivariance.null", v, v - 0.1, v + 0.1, seed=i) for i, v in enumerate((0.5, 0.6, 0.55))]
     assert summary(rows).over == "seeds" and summary(rows[:1]).interval == pytest.approx((0.4, 0.6))
 
 
-def test_four_seeds_are_no_few_and_tables_alone_no_seeds():
+def test_four_seeds_are_not_few():
+    """Four seeds are no few and tables alone no seeds."""
     assert Point.of([[0.1], [0.2], [0.3], [0.4]]).few == [] and Point.of([[0.1]]).few == []
     assert replace(Point.of([[0.1], [0.2]]), trained=False).few == []
 
@@ -100,21 +103,24 @@ def test_ranges_follow_arithmetic():
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=4), st.floats(0, 1))
-def test_margins_of_shares_stay_where_differences_can_be_and_agree_with_the_interval(pairs, bar):
+def test_share_margins_stay_in_range(pairs, bar):
+    """Margins of shares stay where differences can be and agree with the interval."""
     a, b = (Point.of([[v] for v in values], span=UNIT) for values in zip(*pairs, strict=True))
     for point, (least, most) in ((a - b, (-1, 1)), (a >= b, (-1, 1)), (a <= 0.75 * b, (-1, 1)), (a >= bar, (-bar, 1))):
         assert least - 1e-9 <= point.low <= point.high <= most + 1e-9
     assert (a >= bar).interval == pytest.approx((a.low - bar, a.high - bar), abs=1e-9)
 
 
-def test_recorded_intervals_of_differences_are_cut_at_what_is_possible():
+def test_difference_intervals_are_cut_at_the_possible():
+    """Recorded intervals of differences are cut at what is possible."""
     a, b = (summary([r2(v, low=max(0, v - 0.4), high=min(1, v + 0.4))]) for v in (0.95, 0.05))
     assert (a - b).high <= 1 and (a - b).low == pytest.approx(0.9 - np.hypot(0.4, 0.4))
     assert (b - a).low >= -1
     assert summary([r2(0.9, low=0.5, high=1.3)]).high == 1  # as records of earlier versions have them
 
 
-def test_the_smallest_difference_is_in_the_unit_of_the_points():
+def test_the_smallest_difference_has_the_points_unit():
+    """The smallest difference is in the unit of the points."""
     rng = np.random.default_rng(0)
     base = rng.normal(size=(3, 1))
     models = [Point.of(base + rng.normal(0, 0.1, (3, 1))) for _ in range(40)]
@@ -134,7 +140,8 @@ def test_of_two_records_in_one_place_the_later_counts():
     assert summary([r2(0.1, index=2), r2(0.3, index=2)]).value == 0.3
 
 
-def test_seeds_with_other_splits_are_summed_up_by_their_own_values():
+def test_seeds_of_other_splits_use_their_own_values():
+    """Seeds with other splits are summed up by their own values."""
     rows = [r2(0.5), r2(0.4, index=0), r2(0.6, index=1), r2(0.9, seed=1), r2(0.9, seed=1, index=0)]
     assert summary(rows).at.tolist() == [[0.5], [0.9]]
 
@@ -183,7 +190,8 @@ TABLE = Table(
 )
 
 
-def test_a_column_that_a_query_does_not_name_has_to_be_empty():
+def test_unnamed_columns_must_be_empty():
+    """A column that a query does not name has to be empty."""
     assert TABLE.point("ablation.remove", "ap", part="mixed").value == 2.0
     assert TABLE.point("ablation.remove", "ap", part="mixed", layer=1).value == 1.0
     assert TABLE.point("ablation.remove", "ap") is None and TABLE.point("kl.semantic", "ap", layer=1) is None
@@ -209,7 +217,8 @@ def values(points):
     return {x: p.value for x, p in points.items()}
 
 
-def test_an_array_is_a_curve_of_its_finite_values_and_its_rows_are_averaged():
+def test_curves_average_the_rows_of_finite_values():
+    """An array is a curve of its finite values and its rows are averaged."""
     heads = np.array([[0.2, 0.4, np.inf], [0.4, 0.8, 1.0]])
     assert values(curve(heads, "abc")) == pytest.approx({"a": 0.3, "b": 0.6}) and curve(None) == {}
     assert values(curve(heads[1])) == {0: 0.4, 1: 0.8, 2: 1.0}

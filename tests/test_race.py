@@ -69,7 +69,8 @@ def marks(svg):
     return found
 
 
-def test_quantities_are_those_of_the_last_trained_layer_and_the_last_checkpoint(race):
+def test_quantities_are_of_last_layer_and_checkpoint(race):
+    """Quantities are those of the last trained layer and the last checkpoint."""
     records = made_up()
     found = race.quantities(records, "normalized-t5x10-table1")
     assert set(found) == set(race.QUANTITIES) and all(len(m.each) == 3 for m in found.values())
@@ -132,7 +133,8 @@ def _found(race, records):
     return {place: race.quantities(records, model) for model, place in race.places(records).items()}
 
 
-def test_what_is_missing_is_left_out_and_other_models_are_not_drawn(race):
+def test_missing_values_and_other_models_are_skipped(race):
+    """What is missing is left out and other models are not drawn."""
     records = [
         r for r in made_up(residuals=("normalized",)) if not r.metric.startswith("local.") and "t5x3" not in r.model
     ]

@@ -57,7 +57,8 @@ def maker():
     return module_of(ROOT / "examples/make_reference.py")
 
 
-def test_the_folder_is_small_has_no_code_and_travels_with_the_package():
+def test_the_reference_folder_is_small_without_code():
+    """The folder is small has no code and travels with the package."""
     folder = Path(ww.reference())
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 4_000_000
@@ -77,7 +78,8 @@ def test_the_folder_is_small_has_no_code_and_travels_with_the_package():
     assert abs(about["reference"]["loss"] - about["reference"]["loss_float32"]) < 0.01
 
 
-def test_stored_in_16_bits_it_opens_and_computes_in_32():
+def test_16_bit_weights_compute_in_32_bits():
+    """Stored in 16 bits it opens and computes in 32."""
     stored = load_file(Path(ww.reference()) / "model.safetensors")
     assert {tensor.dtype for tensor in stored.values()} == {torch.bfloat16}
     tokenizer = AutoTokenizer.from_pretrained(ww.reference())
@@ -108,7 +110,8 @@ def test_it_has_learned_something():
     assert (logits[0].exp() * (logits[0] - logits[1])).sum() > 0.1  # KL in nats: what stands round a mask matters
 
 
-def test_a_narrow_model_of_transformers_is_looked_at_in_32_bits(tmp_path):
+def test_narrow_foreign_models_are_read_in_32_bits(tmp_path):
+    """A narrow model of transformers is looked at in 32 bits."""
     BertModel(
         BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
     ).bfloat16().save_pretrained(tmp_path)
@@ -139,7 +142,8 @@ def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkey
     assert out.rstrip().endswith(f" of {corpus}")
 
 
-def test_without_the_package_data_every_verb_says_so_in_one_line(run, monkeypatch, tmp_path):
+def test_missing_package_data_is_one_line(run, monkeypatch, tmp_path):
+    """Without the package data every verb says so in one line."""
     monkeypatch.setattr(reference_model, "_FOLDER", tmp_path / "none")
     data = ("--data", "a.tsv", "--dev", "b.tsv", "--out", tmp_path / "tuned")
     for words in (
@@ -183,7 +187,8 @@ def test_it_is_no_run(run, monkeypatch, tmp_path):
         )
 
 
-def test_the_name_wins_over_a_folder_here_which_is_a_path(monkeypatch, tmp_path):
+def test_the_name_wins_over_a_local_folder(monkeypatch, tmp_path):
+    """The name wins over a folder here which is a path."""
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=30, num_hidden_layers=1)).save_pretrained(
@@ -197,7 +202,8 @@ def test_the_name_wins_over_a_folder_here_which_is_a_path(monkeypatch, tmp_path)
     assert open_model("./reference").model.config.vocab_size == 30
 
 
-def test_fine_tuning_starts_from_it_in_32_bits_and_its_run_names_no_path(tmp_path):
+def test_fine_tuning_starts_from_the_reference(tmp_path):
+    """Fine tuning starts from it in 32 bits and its run names no path."""
     for name, rows in (("train.tsv", 24), ("dev.tsv", 8)):
         (tmp_path / name).write_text(
             "sentence\tlabel\n" + "".join(f"{'good' if i % 2 else 'bad'} book\t{i % 2}\n" for i in range(rows))
@@ -235,7 +241,8 @@ def test_geometry_measures_it_with_its_own_tokenizer(corpus, tmp_path):
     assert "reference" in {s["part"] for s in found["corpora"][0]["statistics"] if s.get("part")}
 
 
-def test_making_it_rounds_the_weights_and_measures_what_that_does(maker, corpus, tmp_path, monkeypatch):
+def test_making_it_measures_the_rounding(maker, corpus, tmp_path, monkeypatch):
+    """Making it rounds the weights and measures what that does."""
     small = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 2}
     settings = {
         **small,

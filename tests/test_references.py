@@ -78,7 +78,8 @@ def test_verdicts_of_what_ships_are_those_of_its_study(path):
     assert module_of(SCRIPT).different(evaluate(whole), evaluate(shipped)) == [] and len(shipped) < len(whole) / 2
 
 
-def test_a_claim_of_the_reference_is_the_rule_on_its_records(folder, small_run):
+def test_reference_claims_follow_from_its_records(folder, small_run):
+    """A claim of the reference is the rule on its records."""
     found = beside(*small_run)
     renamed = evaluate(read_records(folder / "made-tiny.parquet"))
     kept = next(c for c in renamed if c["id"] == "dstg-position-kept")
@@ -91,7 +92,8 @@ def test_a_claim_of_the_reference_is_the_rule_on_its_records(folder, small_run):
 # ---- making one ----
 
 
-def test_one_record_stands_for_those_of_every_split_and_document():
+def test_one_record_stands_for_splits_and_documents():
+    """One record stands for those of every split and document."""
     place = {"study": "s", "model": "dstg", "seed": 0}
     split = [
         Record(metric="r2.token", value=v, layer=1, part="all", index=i, **place) for i, v in enumerate((0.2, 0.4))
@@ -114,7 +116,8 @@ def test_a_study_that_would_pass_the_limit_changes_nothing(folder, tmp_path, mon
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_study_that_has_not_trained_or_says_nothing_of_itself_is_refused(tmp_path):
+def test_untrained_or_silent_studies_are_refused(tmp_path):
+    """A study that has not trained or says nothing of itself is refused."""
     script = module_of(SCRIPT)
     write_records(tmp_path / "records.parquet", [Record("s", "", "loss.unigram", 6.0)])
     with pytest.raises(ValueError, match="has no record of training tokens"):
@@ -127,7 +130,8 @@ def test_a_study_that_has_not_trained_or_says_nothing_of_itself_is_refused(tmp_p
 # ---- which one stands beside a run ----
 
 
-def test_a_model_meets_the_reference_of_its_start_and_its_residual(folder, small_run):
+def test_models_meet_the_reference_of_their_start(folder, small_run):
+    """A model meets the reference of its start and its residual."""
     facts, table = small_run
     path = folder / "made-tiny.json"
     set_model(path, "dstg", table_start="random", residual="normalized")
@@ -239,11 +243,13 @@ def test_a_run_is_not_held_against_itself(folder, tmp_path):
 
 
 @pytest.mark.parametrize("facts", [{}, {"size": "tiny"}, {"size": "tiny", "corpus": {"name": "a"}, "models": [7]}])
-def test_what_is_no_study_has_no_neighbour_and_no_words(small_run, facts):
+def test_foreign_runs_have_no_neighbour(small_run, facts):
+    """What is no study has no neighbour and no words."""
     assert beside(facts, small_run[1]) is None and Run("x", facts).beside.notes == ()
 
 
-def test_what_is_said_of_another_model_goes_with_its_name():
+def test_words_on_other_models_carry_their_names():
+    """What is said of another model goes with its name."""
     place = {"study": "s", "seed": 0}
     records = [
         Record(metric="regression.position", value=0.5, model="ap", part="dstg-random", layer=1, **place),
@@ -260,7 +266,8 @@ def test_what_is_said_of_another_model_goes_with_its_name():
     ]
 
 
-def test_settings_are_those_of_the_model_without_costs_and_words():
+def test_settings_leave_out_costs_and_words():
+    """Settings are those of the model without costs and words."""
     config = {"preset": "rope", "absolute": "none", "table_start": "normal", "hidden_size": 120, "vocab_size": 9}
     assert settings_of(config, {"optimizer": "muon", "seed": 3}) == {
         "preset": "rope",
@@ -272,7 +279,8 @@ def test_settings_are_those_of_the_model_without_costs_and_words():
 # ---- on the page ----
 
 
-def test_the_page_has_three_columns_and_a_second_hollow_mark(folder, tmp_path):
+def test_the_page_has_three_columns(folder, tmp_path):
+    """The page has three columns and a second hollow mark."""
     run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
     page = study_page(run)
     table = page.pick.beside[0].table
@@ -295,7 +303,8 @@ def test_the_page_has_three_columns_and_a_second_hollow_mark(folder, tmp_path):
     assert any("Beside this run stands the reference study made-tiny" in str(words) for words in page.how.words)
 
 
-def test_the_ledger_has_a_column_and_an_unsettled_row_the_verdict_there(folder, tmp_path):
+def test_the_ledger_has_a_reference_column(folder, tmp_path):
+    """The ledger has a column and an unsettled row the verdict there."""
     run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
     claims = evaluate(run.records)
     kept = next(c for c in claims if c["id"] == "semantic-stream-little-position")
@@ -352,7 +361,8 @@ def test_what_the_reference_cannot_test_is_marked(folder, tmp_path):
     assert cells["dstg"][1].text.endswith("], not testable") and cells["ap"][1].text.endswith("]")
 
 
-def test_a_mark_of_the_reference_is_explained_where_it_stands(folder, tmp_path):
+def test_a_reference_mark_is_explained_in_place(folder, tmp_path):
+    """A mark of the reference is explained where it stands."""
     run = load_run(make_study(tmp_path / "run", models=("dstg", "ap")))
     html = render_page(study_page(run))
     for name in ("position", "table-spectrum", "probe-token"):

@@ -42,7 +42,8 @@ def records():
     return made
 
 
-def test_losses_have_intervals_between_seeds_and_differences_seed_by_seed(tables, records):
+def test_losses_have_intervals_between_seeds(tables, records):
+    """Losses have intervals between seeds and differences seed by seed."""
     rows = tables.loss_table(Table(records)).splitlines()
     half = t.ppf(0.975, 2) * np.std(LOSSES["dstg"], ddof=1) / 3**0.5
     seeds = "; 3.50, 3.60, 3.80"
@@ -53,7 +54,8 @@ def test_losses_have_intervals_between_seeds_and_differences_seed_by_seed(tables
     assert "6.50 nats" in rows[-1]
 
 
-def test_probes_are_of_final_models_and_stand_above_the_papers_row(tables, records):
+def test_probes_are_of_final_models(tables, records):
+    """Probes are of final models and stand above the papers row."""
     rows = tables.probe_table(Table(records), "r2.token").splitlines()
     ours = next(i for i, row in enumerate(rows) if row.startswith("| `dstg`, position stream"))
     cells = [f"{v:.2f} ± 0.00; {v:.2f}, {v:.2f}, {v:.2f}" for v in (0, 0.1, 0.2, 0.3, 0.4)]
@@ -70,7 +72,8 @@ def test_one_seed_has_no_interval_of_its_own(tables):
     assert tables.said(Point.between(0.9, 0.6, 0.99), short=True) == "0.90 [0.60, 0.99]"
 
 
-def test_scores_of_an_evaluation_stand_beside_the_untrained_model_and_the_first(tables, tmp_path, capsys):
+def test_scores_stand_beside_untrained_and_first_model(tables, tmp_path, capsys):
+    """Scores of an evaluation stand beside the untrained model and the first."""
     made = [Record("s", "", "linguistic.surface", 0.6, part="pos")]
     for model, score in {"dstg": 0.8, "ap": 0.7}.items():
         made += [Record("s", model, "linguistic.score", score, score - 0.01, score + 0.01, part="pos")]

@@ -91,7 +91,8 @@ def test_every_mark_stands_where_its_value_is(scale):
     assert svg.count("<title>paper: ") == 5
 
 
-def test_points_of_a_line_are_joined_in_the_order_of_tokens_and_lines_have_marks_of_their_own(scale):
+def test_lines_join_points_by_tokens(scale):
+    """Points of a line are joined in the order of tokens and lines have marks of their own."""
     order = (1e7, 6e5, 2.5e6)
     places = [scale.measured(line, made_up(t), "dstg") for line in ("tiny", "small") for t in order]
     root = ET.fromstring(scale.picture(places))
@@ -115,7 +116,8 @@ def test_text_is_large_enough_and_inside(scale):
         assert start > -2 and start + length <= width + 8, text.text
 
 
-def test_the_table_has_a_row_a_study_and_the_papers(scale):
+def test_the_table_has_a_row_a_study(scale):
+    """The table has a row a study and the papers."""
     places = [scale.measured("b", made_up(1e7), "dstg"), scale.measured("a", made_up(6e5, seeds=1), "dstg")]
     rows = [line.strip("| ").split(" | ") for line in scale.markdown(places).splitlines()]
     assert len({len(r) for r in rows if not r[0].startswith("---")}) == 1 and len(rows) == 5

@@ -34,7 +34,8 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-def test_commands_that_need_no_model_load_neither_torch_nor_transformers(tmp_path):
+def test_light_commands_load_neither_torch_nor_transformers(tmp_path):
+    """Commands that need no model load neither torch nor transformers."""
     study = str(make_study(tmp_path / "study"))
     helps = [
         [*words.split(), "--help"] for words in ("pretrain", "study", "geometry", "evaluate glue", "evaluate length")
@@ -55,7 +56,8 @@ print(logging.get_verbosity() == logging.ERROR)
 """
 
 
-def test_the_command_line_does_not_tell_of_every_try_to_reach_the_hub():
+def test_hub_retries_are_not_printed():
+    """The command line does not tell of every try to reach the hub."""
     assert printed(LEVEL_OF_THE_HUB) == ["True"]
 
 

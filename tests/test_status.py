@@ -60,7 +60,8 @@ def test_a_loss_without_end_is_told_as_trouble(tmp_path):
     assert run_status(tmp_path / "run")[0]["trouble"][0] == "its loss is inf"
 
 
-def test_a_study_counts_its_models_and_an_evaluation_its_pieces(tmp_path):
+def test_status_counts_models_and_pieces(tmp_path):
+    """A study counts its models and an evaluation its pieces."""
     write_text(tmp_path / "s/study.yaml", "models: [dstg, ap]\nseeds: 2\nsteps: 5\n")
     begun(tmp_path / "s/models/dstg/seed-0")
     done = begun(tmp_path / "s/models/ap/seed-0")
@@ -88,7 +89,8 @@ def test_the_verb_and_a_folder_without_a_run(tmp_path):
     assert done.returncode == 2 and "pretrain.yaml is not valid YAML" in done.stderr
 
 
-def test_a_torn_line_of_a_log_costs_that_line_alone(tmp_path):
+def test_a_torn_log_line_is_skipped(tmp_path):
+    """A torn line of a log costs that line alone."""
     # One torn line in a study's log.jsonl blocked it for ever.
     log = tmp_path / "log.jsonl"
     append_line(log, {"a": 1})

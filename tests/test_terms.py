@@ -17,7 +17,8 @@ def entry(name, kind=None, parameters=1_400_000, own=None, **settings):
     return {"name": name, "config": config, "training": dumped, "summary": summary, "scheme_recipe": own or {}}
 
 
-def test_presets_of_a_block_differ_in_their_position_schemes_and_rates_alone(monkeypatch):
+def test_presets_of_a_block_differ_in_scheme_alone(monkeypatch):
+    """Presets of a block differ in their position schemes and rates alone."""
     names = [name for name in PRESETS if preset(name).block == "neobert"]
     assert unequal([entry(name) for name in names]) == "The models differ in more than their position schemes: rates."
     monkeypatch.setitem(SCHEMES, "tiny", {})
@@ -49,7 +50,8 @@ def test_each_difference_is_named_with_who_has_which_value(settings, said):
     assert found == f"The models differ in more than their position schemes: {said}."
 
 
-def test_a_start_and_the_rates_of_a_part_are_compared_where_there_is_that_part():
+def test_starts_and_rates_are_compared_where_present():
+    """A start and the rates of a part are compared where there is that part."""
     sines = {"model": {"table_start": "sinusoidal"}}
     assert unequal([entry("rope"), entry("dstg", **sines), entry("ap", **sines)]) == ""
     assert "start of the table (`dstg` sinusoidal, `ap` random)" in unequal([entry("dstg", **sines), entry("ap")])
@@ -65,7 +67,8 @@ def test_another_block_and_recipe_are_one_sentence():
     assert said.count(". ") == 0
 
 
-def test_rates_are_said_of_each_and_where_they_are_the_schemes_own(monkeypatch):
+def test_rates_are_said_of_each_scheme(monkeypatch):
+    """Rates are said of each and where they are the schemes own."""
     monkeypatch.setitem(SCHEMES, "tiny", {})
     slow = {"bias_learning_rate_scale": 3.0}
     by_hand = rates([entry("dstg", **slow), entry("rp"), entry("mine", "rp")])
@@ -74,7 +77,7 @@ def test_rates_are_said_of_each_and_where_they_are_the_schemes_own(monkeypatch):
     assert rates([entry("dstg")]) == rates([{"name": "dstg"}, {"name": "ap"}]) == ""
 
 
-def test_rates_that_presets_have_of_their_own_are_no_recipe_for_all():
+def test_preset_rates_are_no_common_recipe():
     """The demo: T5 tables of both models that have any are ten times as fast, which no pair of values tells."""
     tenfold = {"bias_learning_rate_scale": 10.0}
     demo = [entry("dstg", own=tenfold), entry("ap"), entry("rp", own=tenfold), entry("rope")]
@@ -84,7 +87,8 @@ def test_rates_that_presets_have_of_their_own_are_no_recipe_for_all():
     )
 
 
-def test_what_is_not_recorded_is_not_compared_and_many_models_are_counted():
+def test_unrecorded_settings_are_not_compared():
+    """What is not recorded is not compared and many models are counted."""
     assert unequal([]) == unequal([{"name": "a"}, {"name": "b", "config": 3, "training": []}]) == ""
     assert unequal([entry("dstg"), {"name": "old", "config": {"preset": "ap"}}]) == ""
     names = ["a", "b", "c", "d", "e"]

@@ -20,7 +20,8 @@ from whatwhere.run.waiting import (
 )
 
 
-def test_cores_of_others_are_what_is_neither_idle_nor_ours():
+def test_cores_of_others_exclude_idle_and_ours():
+    """Cores of others are what is neither idle nor ours."""
     begin = CoreTimes(clock=10.0, idle=100.0, process=3.0, cores=4)
     end = CoreTimes(clock=12.0, idle=105.0, process=4.5, cores=4)
     # 8 seconds of four cores: 5 idle, 1.5 ours, 1.5 of others in 2 seconds.
@@ -43,7 +44,8 @@ def without_torch(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_torch")
-def test_threads_sleep_where_others_use_the_cores_and_spin_where_nobody_does():
+def test_threads_sleep_beside_others_and_spin_alone():
+    """Threads sleep where others use the cores and spin where nobody does."""
     for others, chosen in ((0.0, SPIN), (MOST_USED, SPIN), (MOST_USED + 0.01, SLEEP), (2.0, SLEEP)):
         given = {"HOME": "/home/me"}
         set_wait_policy(others, given)
@@ -102,7 +104,8 @@ def printed(code: str, *arguments: str, **variables: str) -> list[str]:
     ],
     ids=["a busy machine", "an idle machine", "a user's value", "the library"],
 )
-def test_what_torch_finds_in_the_environment_as_it_is_loaded(code, given, seen):
+def test_torch_reads_the_environment_at_loading(code, given, seen):
+    """What torch finds in the environment as it is loaded."""
     assert json.loads(printed(AS_TORCH_LOADS + code, **given)[-1]) == seen
 
 

@@ -1,4 +1,4 @@
-"""The words of the code (CONTRIBUTING.md): one statement a line, and first lines that can stand alone."""
+"""Words of the code (CONTRIBUTING.md): one statement a line, first lines that can stand alone, short test names."""
 
 import ast
 import re
@@ -9,6 +9,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src/whatwhere"
 FILES = sorted(PACKAGE.rglob("*.py"))
+TESTS_FOLDER = Path(__file__).parent
+TESTS = sorted(TESTS_FOLDER.rglob("test_*.py"))
 NOT_A_BEGINNING = {"Of", "As", "What", "Whether", "Where", "How", "Which", "Who", "Is", "Are", "One", "For"}
 # Folders whose docstrings are still to be brought to the form.
 STILL_OLD = {"cli"}
@@ -101,3 +103,11 @@ def test_docstrings_begin_with_a_verb_or_a_noun(path):
         assert word not in NOT_A_BEGINNING, f"{name}: {line}"
         if is_function:
             assert word in VERBS, f"{name}: {line}"
+
+
+@pytest.mark.parametrize("path", TESTS, ids=[str(path.relative_to(TESTS_FOLDER)) for path in TESTS])
+def test_test_names_have_at_most_nine_words(path):
+    """The sentence that a test proves stands in its docstring."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    names = [node.name for node in nodes if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    assert [name for name in names if name.count("_") > 9] == []

@@ -205,7 +205,8 @@ def with_terms(model, chosen, edit):
 
 @pytest.mark.parametrize("kind", ["plain", "padded", "packed"])
 @pytest.mark.parametrize("head", [None, 1])
-def test_mean_is_over_the_documents_in_which_a_query_may_look_at_the_key(kind, head):
+def test_means_are_over_documents_that_see_the_key(kind, head):
+    """Mean is over the documents in which a query may look at the key."""
     model, chosen = build("dstg"), documents(kind=kind)
     real = np.ones_like(chosen.input_ids) if chosen.attention_mask is None else chosen.attention_mask
     numbers = np.zeros_like(chosen.input_ids) if chosen.document_ids is None else chosen.document_ids

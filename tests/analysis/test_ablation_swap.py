@@ -39,7 +39,8 @@ def exchanged(docs, i, j, *arrays):
     return *(np.take_along_axis(array, order, 1) for array in arrays), moved
 
 
-def test_pairs_are_spread_evenly_over_all_positions_of_each_lag():
+def test_pairs_of_each_lag_are_spread_evenly():
+    """Pairs are spread evenly over all positions of each lag."""
     found = swap_pairs(np.arange(1, 127), 8)
     assert list(found) == [1, 2, 4, 8, 16, 32, 64] and {len(pairs) for pairs in found.values()} == {8}
     for lag, pairs in found.items():
@@ -85,7 +86,7 @@ def test_rises_are_those_of_exchanged_tokens_one_by_one(name, options):
 
 
 @pytest.mark.parametrize("name", ["ap", "sinusoidal", "low-rank", "fourier"])
-def test_where_the_table_is_all_there_is_two_rows_change_places(name):
+def test_two_table_rows_change_places(name):
     """GEOM's theorem 1 reads H2 so; with biases or rotations the rows alone are another thing."""
     model, docs = build(name), documents(count=12, n=N)
     found = select(swap_records(model, docs, WHO, pairs=1), metric="swap.loss", part="swapped")
@@ -112,7 +113,8 @@ def test_equal_rows_change_nothing():
     assert all(abs(r.value) < 1e-12 for r in records) and {r.metric for r in records} == {"swap.loss", "swap.positive"}
 
 
-def test_models_without_position_have_no_records_and_others_are_refused():
+def test_models_without_positions_have_no_swap_records():
+    """Models without position have no records and others are refused."""
     docs = documents(count=4, n=N)
     assert swap_records(build("nope"), docs, WHO) == []
     with pytest.raises(ValueError, match="EncoderForMaskedLM"):

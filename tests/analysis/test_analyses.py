@@ -41,7 +41,8 @@ def fail(*arguments):
     raise ValueError("nothing of the kind.")
 
 
-def test_readers_share_one_pass_and_what_is_missing_is_not_done():
+def test_readers_share_one_pass():
+    """Readers share one pass and what is missing is not done."""
     model, calls = encoder(), []
     model.register_forward_hook(lambda *given: calls.append(1))
     told = []
@@ -63,7 +64,8 @@ def test_readers_share_one_pass_and_what_is_missing_is_not_done():
 
 
 @pytest.mark.parametrize("way", ["reader", "measure"])
-def test_an_analysis_that_finds_nothing_of_the_kind_is_left_out_only_if_it_may(way):
+def test_only_optional_analyses_may_find_nothing(way):
+    """An analysis that finds nothing of the kind is left out only if it may."""
     subject = AnalysisInput(ME, encoder(), documents(2))
     measured = measure(subject, [Analysis("x", INSIDE, **{way: fail}, optional=True)])
     assert measured.left_out == {"x": "nothing of the kind."} and measured.records == []
@@ -71,7 +73,8 @@ def test_an_analysis_that_finds_nothing_of_the_kind_is_left_out_only_if_it_may(w
         measure(subject, [Analysis("x", INSIDE, **{way: fail})])
 
 
-def test_a_reader_is_for_models_with_terms_a_function_for_others():
+def test_readers_need_models_with_terms():
+    """A reader is for models with terms a function for others."""
     both = Analysis("x", INSIDE, lambda s: [s.who.record("corpus.documents", len(s.some()))], reader=Counter)
     (of_terms,) = measure(AnalysisInput(ME, encoder(), documents(4)), [both]).records
     (of_others,) = measure(AnalysisInput(ME, object(), documents(4)), [both]).records

@@ -127,7 +127,8 @@ def test_total_is_the_weights_that_the_model_uses():
     np.testing.assert_allclose(arrays["profile.total"], reader.arrays()["profile.total"], rtol=1e-5)
 
 
-def test_batches_do_not_matter_and_terms_stay_as_they_are():
+def test_batch_size_changes_no_score():
+    """Batches do not matter and terms stay as they are."""
     model, chosen = build("dstg"), documents(7)
     found = []
     for size in (1, 3, 7):
@@ -331,7 +332,8 @@ def test_repeated_texts_are_pieces_of_different_documents():
 
 
 @pytest.mark.parametrize("case", ["dstg", "tupe-a", "rope"])
-def test_retrieval_is_weight_on_the_copy_minus_weight_on_its_place(case):
+def test_retrieval_is_copy_weight_minus_place_weight(case):
+    """Retrieval is weight on the copy minus weight on its place."""
     model = build(case)
     again, other = repeated_documents(documents(5, n=12))
     repeated, control = CopyReader(), CopyReader()

@@ -47,7 +47,8 @@ def values(records, **place):
     return [r.value for r in select(records, metric="hidden.stress", **place)]
 
 
-def test_states_that_are_a_table_have_its_stress_and_the_corpus_own_has_none():
+def test_states_of_a_table_have_its_stress():
+    """States that are a table have its stress and the corpus own has none."""
     rng = np.random.default_rng(0)
     table, own = rng.normal(size=(N, 4)), rng.normal(size=(N, 5))
     dist = CorpusDistances(3 * distances(own[1:9]), np.arange(8))
@@ -62,7 +63,8 @@ def test_states_that_are_a_table_have_its_stress_and_the_corpus_own_has_none():
     assert level.value == pytest.approx(1 - pairs.mean() ** 2 / (pairs**2).mean()) and level.n == 8
 
 
-def test_means_over_uneven_documents_and_positions_are_those_of_loops():
+def test_means_over_uneven_documents_equal_loops():
+    """Means over uneven documents and positions are those of loops."""
     rng = np.random.default_rng(1)
     count, numbers = 24, np.repeat(np.arange(6), 4)
     states, docs = rng.normal(size=(count, N, 3)) + np.arange(N)[:, None], documents(count, numbers)
@@ -87,7 +89,8 @@ def test_means_over_uneven_documents_and_positions_are_those_of_loops():
     assert (record.low, record.high) == pytest.approx((record.value - half, record.value + half), rel=1e-5)
 
 
-def test_states_that_do_not_tell_positions_apart_have_no_stress():
+def test_equal_states_have_no_stress():
+    """States that do not tell positions apart have no stress."""
     rng = np.random.default_rng(2)
     line = CorpusDistances(distances(np.arange(8.0)[:, None]), np.arange(8))
     placed = np.tile(np.arange(N)[:, None], (1, 3))
@@ -98,7 +101,8 @@ def test_states_that_do_not_tell_positions_apart_have_no_stress():
     assert noise == [] and moved[0] < 0.01
 
 
-def test_few_documents_or_positions_have_no_stress_and_diverged_states_are_refused():
+def test_few_documents_have_no_stress():
+    """Few documents or positions have no stress and diverged states are refused."""
     rng = np.random.default_rng(3)
     states = rng.normal(size=(12, N, 3))
     of_one = documents(12, np.zeros(12, dtype=int))

@@ -99,7 +99,8 @@ def test_the_parts_sum_to_the_scores(case):
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_the_parts_give_the_weights_of_models_built_like_bert(kind):
+def test_parts_sum_to_bert_attention_weights(kind):
+    """The parts give the weights of models built like BERT."""
     model, chosen = foreign(kind), documents(4, n=11)
     ids = torch.from_numpy(chosen.input_ids)
     with torch.no_grad():
@@ -223,7 +224,8 @@ def test_maps_are_means_over_documents(measured):
                 np.testing.assert_allclose(array[:, a, c], parts[part][both, :, i, j].mean(0), rtol=1e-5, atol=1e-7)
 
 
-def test_patterns_of_the_first_block_where_no_term_is_free_of_content(measured):
+def test_first_block_patterns_need_no_pure_term(measured):
+    """Patterns of the first block where no term is free of content."""
     model, _, records, arrays = measured
     found = [r for r in records if r.metric == "pattern"]
     if getattr(model.config, "relative", "none") != "none":

@@ -56,7 +56,8 @@ def test_step_from_which_on_a_curve_stays(curve, loss, expected):
     assert reached(curve, loss) == (None if expected is None else pytest.approx(expected))
 
 
-def test_shares_are_of_the_models_own_steps_and_pairs_of_one_seed():
+def test_shares_are_of_own_steps_per_seed():
+    """Shares are of the models own steps and pairs of one seed."""
     longer = [(2 * step, loss) for step, loss in FAST]
     records = convergence_records(
         losses("fast", longer, seed=1)
@@ -85,7 +86,8 @@ def test_order_repeats_and_other_records_do_not_matter():
     )
 
 
-def test_a_training_that_diverged_reaches_nothing_and_is_no_goal():
+def test_diverged_trainings_reach_nothing_and_set_no_goal():
+    """A training that diverged reaches nothing and is no goal."""
     records = convergence_records(losses("bad", [(100, 5.0), (200, math.nan)]) + losses("slow", SLOW), study="t")
     assert [(r.model, r.part, r.metric, r.value) for r in records] == [("bad", "slow", "convergence.reached", 0.0)]
 

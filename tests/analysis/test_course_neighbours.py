@@ -68,7 +68,8 @@ def test_weights_and_shares_are_those_of_the_loops(case, kind):
     assert one(records, "local.even").value == pytest.approx(np.mean(even), abs=1e-12)
 
 
-def test_means_over_heads_the_best_head_and_who_leads_follow_from_the_heads():
+def test_head_summaries_follow_from_single_heads():
+    """Means over heads the best head and who leads follow from the heads."""
     model, chosen = build("dstg"), documents(6, n=12)
     reader = NeighbourWeights()
     read(model, chosen, [reader])
@@ -105,7 +106,8 @@ def test_windows_of_one_document_give_no_interval():
     assert all(r.low is None for r in records) and one(records, "local.even").n == 1
 
 
-def test_a_bias_that_puts_all_weight_on_the_token_before_is_seen_there():
+def test_bias_to_previous_token_is_measured_there():
+    """A bias that puts all weight on the token before is seen there."""
     model, chosen = build("rp"), documents(3, n=24)
     chosen.regular[:, 1] = False  # the first word has no word before it: neither it nor what looks at it counts
     with torch.no_grad():

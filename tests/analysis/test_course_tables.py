@@ -103,7 +103,8 @@ def test_positions_beyond_the_table_are_refused(run):
         separation_records(run, RecordContext("m", 0), corpus=corpus)
 
 
-def test_low_rank_tables_are_held_against_the_corpus_and_random_ones():
+def test_low_rank_tables_are_compared_with_corpus_and_chance():
+    """Low rank tables are held against the corpus and random ones."""
     rng = np.random.default_rng(0)
     positions = np.arange(1, 31)
     points = rng.normal(size=(30, 4)) * [5, 3, 2, 1]  # their distances are those of a corpus of rank 4

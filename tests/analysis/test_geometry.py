@@ -77,7 +77,8 @@ def test_intervals_surround_their_value_and_shrink_with_documents():
 
 
 @pytest.mark.parametrize(("draws", "covered"), [(9, 7), pytest.param(25, 20, marks=pytest.mark.slow)])
-def test_intervals_cover_what_is_estimated_about_as_often_as_they_say(draws, covered):
+def test_intervals_cover_at_their_nominal_rate(draws, covered):
+    """Intervals cover what is estimated about as often as they say."""
     # Other documents of the same distributions: the estimate varies around its own mean (which is not quite the truth,
     # see resampling.py).
     plan = Plan(min_support=1, width=64, dims=(), ranks=(1,), splits=4, use_smacof=False)

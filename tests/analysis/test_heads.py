@@ -288,7 +288,8 @@ def test_a_document_without_words_is_left_out():
         ("nope", {}, "nope has one term, semantic: nothing of position"),
     ],
 )
-def test_a_model_with_one_term_is_refused_with_the_reason(name, fields, message):
+def test_single_term_models_are_refused(name, fields, message):
+    """A model with one term is refused with the reason."""
     model = build(name, **fields)
     assert len(term_names(model)) == 1
     with pytest.raises(ValueError, match=message):
@@ -325,7 +326,9 @@ def test_refusals():
         read(model, documents(inputs("plain")), [HeadTaxonomy(model)])
 
 
-def test_a_head_is_called_after_a_term_only_where_that_term_is_worth_something_there():
+def test_head_labels_need_a_term_worth_something():
+    """A head is called after a term only where that term is worth something there."""
+
     def head(number, label, rise, low, seed=0):
         place = {"seed": seed, "layer": 1, "head": number, "part": label}
         found = [Record("s", "dstg", "head.label", 1.0, **place)]

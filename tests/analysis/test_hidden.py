@@ -159,7 +159,8 @@ def test_documents_of_one_sentence_are_left_out_and_counted():
     assert {r.n for r in records if r.metric != "hidden.top2"} == {8}
 
 
-def test_text_without_boundaries_has_no_sentences_and_the_log_says_so(caplog):
+def test_text_without_boundaries_has_no_sentences(caplog):
+    """Text without boundaries has no sentences and the log says so."""
     docs = documents()
     docs.targets["segment"][:] = 0
     reader = maps(states(), docs)
@@ -200,7 +201,8 @@ def test_arrays_are_the_scores_of_the_first_documents():
             assert (np.sum(inside[1:] * inside[:-1], axis=1) >= 0).all()
 
 
-def test_fewer_documents_and_one_column_are_shown_as_they_are():
+def test_few_documents_and_one_column_are_kept():
+    """Fewer documents and one column are shown as they are."""
     arrays = maps([f[:2] for f in states()], documents(count=2), position_size=1).arrays()
     assert arrays["scores.position"].shape == (2, LAYERS + 1, N, 2) and not arrays["scores.position"][..., 1].any()
 

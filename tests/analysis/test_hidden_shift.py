@@ -31,7 +31,8 @@ def test_relative_positions_are_not_moved(name, held_out):
 
 
 @pytest.mark.parametrize("name", ["dstg", "split"])
-def test_streams_are_measured_apart_and_the_semantic_input_never_moves(name, held_out):
+def test_shift_leaves_the_semantic_input_in_place(name, held_out):
+    """Streams are measured apart and the semantic input never moves."""
     records = shift_records(build(name), held_out, RecordContext(name, 0, "s"), documents=10)
     found = {(r.layer, r.part): r for r in records}
     assert found[0, "semantic"].value == 0.0 and found[0, "position"].value > 0.1
@@ -39,7 +40,8 @@ def test_streams_are_measured_apart_and_the_semantic_input_never_moves(name, hel
     assert all(r.low <= r.value <= r.high and r.n == 10 for r in records)
 
 
-def test_the_value_is_the_mean_over_documents_of_the_relative_change_over_words(held_out):
+def test_shift_is_a_mean_of_relative_changes(held_out):
+    """The value is the mean over documents of the relative change over words."""
     model = build("ap")
     record = select(shift_records(model, held_out, RecordContext("ap", 0, "s"), documents=10), layer=2)[0]
     changes = []

@@ -78,7 +78,8 @@ def test_share_of_one_column_is_that_of_scipys_anova(offset):
     )
 
 
-def test_columns_of_a_part_are_added_as_sums_of_squares():
+def test_part_columns_add_as_sums_of_squares():
+    """Columns of a part are added as sums of squares."""
     docs, rng = uneven(), np.random.default_rng(2)
     x = rng.normal(size=(40, 12, 5)) * [1, 2, 3, 4, 5] + np.sin(np.arange(12))[:, None] * [3, 0, 0, 1, 0]
     records = shares([x], docs, position_size=2)
@@ -91,14 +92,16 @@ def test_columns_of_a_part_are_added_as_sums_of_squares():
         assert found.value == pytest.approx(corrected_share(np.bincount(at), between, total))
 
 
-def test_a_function_of_position_has_all_of_its_variance_there_and_a_constant_has_no_record():
+def test_position_functions_have_all_variance_between_positions():
+    """A function of position has all of its variance there and a constant has no record."""
     docs = uneven()
     wave = np.broadcast_to(np.cos(9 * np.arange(12))[:, None], (40, 12, 1))  # no line reads it
     records = shares([np.concatenate([wave, np.full((40, 12, 1), 0.1)], axis=2)], docs, position_size=1)
     assert {r.part: r.value for r in records} == {"position": pytest.approx(1), "all": pytest.approx(1)}
 
 
-def test_noise_has_a_share_of_nothing_on_average_whatever_the_sizes_of_the_groups():
+def test_noise_has_no_share_for_any_group_sizes():
+    """Noise has a share of nothing on average whatever the sizes of the groups."""
     values, raw = [], []
     for seed in range(60):
         docs = uneven(count=12, n=10, seed=seed)
@@ -120,7 +123,8 @@ def test_the_mean_over_all_orders_is_exactly_zero():
     assert np.mean(found) == pytest.approx(0, abs=1e-12)
 
 
-def test_a_known_share_is_found_and_lies_in_its_interval():
+def test_a_known_share_lies_in_its_interval():
+    """A known share is found and lies in its interval."""
     hits = []
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -147,7 +151,8 @@ def test_documents_are_left_out_whole():
     )
 
 
-def test_states_that_are_not_finite_and_nothing_read_are_refused():
+def test_nonfinite_states_and_no_states_are_refused():
+    """States that are not finite and nothing read are refused."""
     docs = documents(12, 10)
     with pytest.raises(ValueError, match=r"hidden\[0\] has NaN"):
         shares([np.full((12, 10, 2), np.nan)], docs)
@@ -209,7 +214,8 @@ def test_ceilings_equal_means_by_position_and_sklearns_r2():
     assert {(r.model, r.seed, r.layer, r.part, r.step) for r in records} == {("", None, None, None, None)}
 
 
-def test_a_target_that_is_a_function_of_position_has_the_ceiling_one_and_a_constant_has_none():
+def test_ceiling_of_a_position_function_is_one():
+    """A target that is a function of position has the ceiling one and a constant has none."""
     n = 16
     segments = np.tile(np.concatenate([[-1], np.arange(n - 2) // 4, [-1]]), (12, 1))
     progress = np.where(segments >= 0, 0.5, np.nan)

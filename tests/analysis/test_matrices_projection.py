@@ -158,7 +158,8 @@ def test_a_table_of_another_width_is_left_out(corpus):
     assert {r.part for r in projection_records(model, corpus, RecordContext("m", study="s"))} == {"sinusoidal"}
 
 
-def test_optimal_stress_does_not_know_the_scale_of_m_and_raw_goes_to_one(corpus):
+def test_optimal_stress_ignores_the_scale_of_m(corpus):
+    """Optimal stress does not know the scale of m and raw goes to one."""
     model = build("ap")
     before = projection_records(model, corpus, RecordContext("m", 0, "s"))
     with torch.no_grad():

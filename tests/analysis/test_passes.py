@@ -61,7 +61,9 @@ def test_exactly_as_many_say_nothing(caplog):
     assert len(choose_documents([window(6)] * 10, documents=10)) == 10 and not caplog.records
 
 
-def test_a_set_that_knows_its_lengths_is_not_read_through():
+def test_known_lengths_need_no_reading_of_windows():
+    """A set that knows its lengths is not read through."""
+
     class OnDisk(list):
         read = 0
 
@@ -113,7 +115,8 @@ def test_hidden_states_come_in_batches_in_the_order_asked():
 
 
 @pytest.mark.parametrize("mode", [True, False])
-def test_model_runs_without_gradients_in_eval_mode_and_keeps_its_mode(mode):
+def test_the_model_runs_in_eval_mode_without_gradients(mode):
+    """Model runs without gradients in eval mode and keeps its mode."""
     model = Echo().train(mode)
     list(hidden_states(model, choose_documents([window(4)] * 10)))
     assert model.training is mode

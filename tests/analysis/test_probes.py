@@ -230,7 +230,8 @@ def test_splits_hold_out_a_fifth_and_differ(documents):
 
 
 @pytest.mark.parametrize("documents", [2, 3, 10, 37])
-def test_windows_of_one_document_are_on_one_side_of_every_split(documents):
+def test_splits_keep_a_document_on_one_side(documents):
+    """Windows of one document are on one side of every split."""
     numbers = np.random.default_rng(0).integers(documents, size=150)
     numbers[:documents] = np.arange(documents)
     test = split_documents(numbers, 5)
@@ -256,7 +257,8 @@ def test_probes_split_the_documents_that_a_set_names():
     assert sizes == {"probe.documents": 12, "probe.windows": 60, "probe.length": 24}
 
 
-def test_windows_of_a_single_document_are_split_and_nothing_is_said_of_others(caplog):
+def test_a_single_document_is_split_by_windows(caplog):
+    """Windows of a single document are split and nothing is said of others."""
     window_set = Pieces(windows(20), np.zeros(20, int))
     records = run(features_of(window_set), window_set)
     assert "All 20 windows are of one document: they are split one by one" in caplog.text
@@ -275,7 +277,8 @@ def test_summary_is_the_mean_with_the_corrected_interval():
         assert all(r.low is None and r.high is None for r in own) and len(own) == 5
 
 
-def test_chance_floor_is_near_zero_where_the_probe_is_not():
+def test_chance_floor_is_near_zero_unlike_the_probe():
+    """Chance floor is near zero where the probe is not."""
     window_set = windows(60)
     records = run(features_of(window_set), window_set)
     for layer in range(LAYERS + 1):
@@ -321,7 +324,8 @@ def test_bfloat16_models_are_probed():
     np.testing.assert_allclose(ours, sklearn_r2(features[0].double().numpy(), window_set, "r2.token"), atol=1e-9)
 
 
-def test_a_target_that_does_not_vary_is_left_out_and_said(caplog):
+def test_constant_targets_are_left_out(caplog):
+    """A target that does not vary is left out and said."""
     window_set = windows(12)
     for w in window_set:
         w.segments = np.where(w.segments >= 0, 0, -1)
@@ -387,7 +391,8 @@ def hidden_of(model, ids):
         return model.encoder(input_ids=ids, output_hidden_states=True).hidden_states
 
 
-def test_what_a_block_writes_is_what_it_adds_to_the_residual_path():
+def test_block_updates_are_additions_to_the_residual_path():
+    """What a block writes is what it adds to the residual path."""
     ids = torch.randint(5, 60, (3, 12), generator=torch.Generator().manual_seed(0))
     model = encoder(residual="stream")
     with written(model) as found:
@@ -412,7 +417,8 @@ def test_what_a_block_writes_is_what_it_adds_to_the_residual_path():
     assert not any(m._forward_hooks for m in model.modules())  # nothing is left behind
 
 
-def test_updates_are_probed_as_states_are_and_of_two_streams_alone(monkeypatch):
+def test_updates_are_probed_as_states_are(monkeypatch):
+    """Updates are probed as states are and of two streams alone."""
     made, model = windows(20), encoder()
     for w in made:
         w.input_ids = 5 + (w.input_ids + w.position_ids) % 50

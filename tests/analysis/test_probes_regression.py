@@ -154,7 +154,8 @@ def test_no_document_is_its_own_control(monkeypatch):
 
 @pytest.mark.parametrize("numbers", [np.arange(20) // 4, np.arange(20) // 19, np.array([0, 1] * 10)])
 @pytest.mark.parametrize("batch_size", [1, 3, 20])
-def test_no_window_has_its_own_document_as_control_or_on_the_other_side(numbers, batch_size, monkeypatch):
+def test_controls_come_from_other_documents(numbers, batch_size, monkeypatch):
+    """No window has its own document as control or on the other side."""
     taken = []
     true = regressions._targets
     monkeypatch.setattr(regressions, "_targets", lambda d, i, y, j, z: taken.append((i, j)) or true(d, i, y, j, z))
@@ -196,7 +197,8 @@ def test_other_depths_meet_at_the_same_share():
         np.testing.assert_allclose(values(records, "regression.position", layer), expected, atol=1e-8)
 
 
-def test_the_reference_knows_itself_and_columns_that_do_not_vary_are_left_out(caplog):
+def test_the_reference_predicts_itself(caplog):
+    """The reference knows itself and columns that do not vary are left out."""
     _, reference = setup()
     for f in reference.features:
         f[..., 2] = 0.7

@@ -45,7 +45,7 @@ def test_spread_equals_loops(name, options):
         assert r.value == pytest.approx(np.sqrt(np.mean(variances))) and r.n == 5 and r.low <= r.value <= r.high
 
 
-def test_at_the_start_scores_are_as_large_as_their_stream_is_wide():
+def test_initial_score_sizes_follow_the_stream_width():
     """E over the weights of the variance in a document is σ⁴(d² - |x̄|⁴), x̄ the mean of its normed states, each of
     length √d."""
     docs, found, expected = documents(count=3, n=24), {"absolute": [], "semantic": []}, {"absolute": [], "semantic": []}
@@ -98,7 +98,8 @@ def test_theta_is_that_of_the_weights(name):
         assert [value["theta.query"], value["theta.key"]] == pytest.approx(list(theta[:, head]))
 
 
-def test_schemes_without_reset_have_no_theta_and_text_without_cls_is_refused():
+def test_theta_needs_a_reset_and_cls():
+    """Schemes without reset have no theta and text without [CLS] is refused."""
     assert (
         theta_records(build("tupe-a-tie-cls"), documents(), WHO) == theta_records(build("dstg"), documents(), WHO) == []
     )

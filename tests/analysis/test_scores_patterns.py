@@ -109,7 +109,7 @@ def naive_pattern(scores):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_rules_are_those_of_the_loops_also_near_the_boundaries(seed):
+def test_pattern_rules_equal_loops_near_boundaries(seed):
     """Mixtures of two constructed patterns, from one to the other: every rule decides somewhere along the way."""
     rng = np.random.default_rng(seed)
     scores = [s for _, s in CONSTRUCTED.values()]

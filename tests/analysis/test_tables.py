@@ -105,7 +105,8 @@ def test_records_hold_turns_rotations_equivariance_and_outliers():
     assert select(records, metric="outlier")[0].value > 3
 
 
-def test_a_word_table_has_shares_and_n50_under_its_own_part():
+def test_word_tables_have_shares_and_n50():
+    """A word table has shares and n50 under its own part."""
     words = np.random.default_rng(0).normal(size=(500, 12)) * np.linspace(2, 1, 12)
     records, arrays = word_records(words, RecordContext("m", study="s"))
     assert {r.part for r in records} == {"words"} and {r.n for r in records} == {500}
@@ -154,7 +155,8 @@ def idle(config, steps):
 
 @pytest.mark.parametrize("decay", [0.0, 1.0])
 @pytest.mark.parametrize("scale", [1.0, 0.5])
-def test_a_table_without_a_gradient_walks_as_far_as_the_schedule_says(scale, decay):
+def test_a_table_without_gradient_walks_as_scheduled(scale, decay):
+    """A table without a gradient walks as far as the schedule says."""
     config = PretrainConfig(preset="dstg", table_learning_rate_scale=scale, table_weight_decay=decay)
     start, end = idle(config, 400)
     gone = end - start * np.prod([1 - 4e-3 * scale * decay * learning_rate_factor(t, config, 400) for t in range(400)])
@@ -164,7 +166,8 @@ def test_a_table_without_a_gradient_walks_as_far_as_the_schedule_says(scale, dec
     assert table_walk(even, 500) == pytest.approx(4e-3 * 500**0.5) == pytest.approx(0.089, abs=5e-4)
 
 
-def test_the_walk_of_an_idle_table_is_not_what_training_made_of_it(tmp_path):
+def test_an_idle_walk_is_not_training(tmp_path):
+    """The walk of an idle table is not what training made of it."""
     # A gate at once the first size took white noise at several times the start for a learned table.
     config = PretrainConfig(preset="dstg", steps=1100)
     start, end = idle(config, 1100)
@@ -189,7 +192,8 @@ def test_the_walk_of_an_idle_table_is_not_what_training_made_of_it(tmp_path):
         assert found["verdict"] == "holds here" and "table.floor dstg" in " ".join(found["records"])
 
 
-def test_a_table_of_unknown_start_is_held_against_its_own_floor(tmp_path):
+def test_tables_of_unknown_start_have_their_own_floor(tmp_path):
+    """A table of unknown start is held against its own floor."""
     noise = np.random.default_rng(0).normal(size=(64, 16))
     for table, floor in ((noise, 0.95), (noise + 5 * circle(64), 0.15)):
         records = noise_records(table, RecordContext("bert"))

@@ -52,7 +52,8 @@ def test_words_follow_the_positions_of_their_model(tmp_path):
     assert np.array_equal(tables[1].rows, model.embeddings.word_embeddings.weight.detach().numpy())
 
 
-def test_a_study_gives_all_models_and_seeds_and_names_those_without_a_table(study):
+def test_a_study_gives_tables_of_all_seeds(study):
+    """A study gives all models and seeds and names those without a table."""
     tables, left_out = load_tables([study])
     assert [(t.name, t.seed) for t in tables] == [("dstg", 9), ("dstg", 10)] and left_out == ["rope", "rp"]
     assert all(t.config["preset"] == "dstg" and t.rows.shape == (32, 8) for t in tables)
@@ -69,7 +70,8 @@ def test_equal_names_are_told_apart_and_seeds_are_not(study, tmp_path):
     assert [t.name for t in tables] == ["bert", "bert (2)", "dstg", "dstg", "bert"]
 
 
-def test_a_name_on_the_hub_is_fetched_without_code_and_pickles(tmp_path, monkeypatch):
+def test_hub_names_are_fetched_without_code_and_pickles(tmp_path, monkeypatch):
+    """A name on the hub is fetched without code and pickles."""
     asked = {}
 
     def snapshot_download(name, **patterns):

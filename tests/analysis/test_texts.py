@@ -52,7 +52,8 @@ def test_each_term_has_its_own_softmax(name):
 
 
 @pytest.mark.parametrize("name", ["rope", "nope"])
-def test_one_term_alone_is_only_shown_as_total_and_said(name):
+def test_a_single_term_is_shown_as_total(name):
+    """One term alone is only shown as total and said."""
     maps = text_maps(build(name), IDS, NAMES)
     assert list(maps.weights) == ["total"] and f"`{name}`" in maps.missing and "one term" in maps.missing
 
@@ -81,7 +82,8 @@ def test_an_encoder_of_transformers_has_total_and_the_reason(bert):
         text_maps(bert, np.full(17, 5), [""] * 17, "x")
 
 
-def test_the_model_stays_in_its_mode_and_dropout_has_no_say():
+def test_the_model_keeps_its_mode():
+    """The model stays in its mode and dropout has no say."""
     model = build("dstg").train()
     one, two = (text_maps(model, IDS, NAMES).weights["total"] for _ in range(2))
     assert model.training and np.array_equal(one, two)
@@ -93,7 +95,8 @@ def test_what_is_no_text_is_refused(ids, names):
         text_maps(build("dstg"), ids, names)
 
 
-def test_bytes_are_wrong_by_at_most_four_thousandths_and_less_where_weights_are_small():
+def test_map_bytes_are_accurate_to_four_thousandths():
+    """Bytes are wrong by at most four thousandths and less where weights are small."""
     weights = np.concatenate([np.linspace(0, 1, 20_001), np.geomspace(1e-7, 1, 5_000)])
     error = np.abs(LEVELS[quantise(weights)] - weights)
     assert error.max() <= 0.004
@@ -114,7 +117,8 @@ def test_the_example_has_the_shape_of_the_figure():
     assert title == "A + B + A" and a == again != b and repeated_text() == (title, text) != repeated_text(seed=1)
 
 
-def test_files_hold_what_was_computed_and_a_second_writing_replaces(tmp_path):
+def test_a_second_write_replaces_the_files(tmp_path):
+    """Files hold what was computed and a second writing replaces."""
     model = build("dstg")
     texts = [("one", IDS), ("two", IDS[:7])]
     out = tmp_path / "s"

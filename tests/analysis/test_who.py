@@ -10,7 +10,8 @@ from whatwhere.records.record import Record
 ME = RecordContext("m", 3, "s")
 
 
-def test_records_are_those_of_a_loop_and_nan_has_none():
+def test_records_of_an_array_equal_a_loop():
+    """Records are those of a loop and nan has none."""
     value = np.random.default_rng(0).normal(size=(2, 3, 2))
     value[1, 0, 1] = np.nan
     low, high = value - 1, value + 1
@@ -32,7 +33,8 @@ def test_records_are_those_of_a_loop_and_nan_has_none():
     assert {type(v) for r in records for v in vars(r).values()} <= {str, int, float, type(None)}  # no numbers of numpy
 
 
-def test_an_array_without_axes_is_one_record_and_axes_must_fit():
+def test_array_axes_must_fit():
+    """An array without axes is one record and axes must fit."""
     assert ME.records("loss", (np.array(2.0), *[np.array(np.nan)] * 2), {}, part="a") == [
         Record("s", "m", "loss", 2.0, unit="nats", seed=3, part="a")
     ]
@@ -40,7 +42,8 @@ def test_an_array_without_axes_is_one_record_and_axes_must_fit():
         ME.records("loss", np.zeros((2, 2)), {"layer": range(2)})
 
 
-def test_splits_are_their_mean_with_the_corrected_interval_and_each_one():
+def test_records_of_splits_have_the_corrected_interval():
+    """Splits are their mean with the corrected interval and each one."""
     values = [0.5, 0.7, 0.6]
     whole, *each = ME.splits("loss", values, 10, [4, 5, 6], 15, layer=2)
     half = (

@@ -20,13 +20,14 @@ def test_intervals_are_quantiles_of_resampled_means():
             np.testing.assert_allclose((low[a, b], high[a, b]), np.quantile(drawn, [0.025, 0.975]))
 
 
-def test_the_interval_holds_the_mean_about_as_often_as_it_says():
+def test_document_mean_intervals_cover_at_their_rate():
     """400 means of 40 documents each: 95 % of the intervals hold 0, give or take."""
     _, low, high = document_mean(np.random.default_rng(1).normal(size=(40, 400)))
     assert 0.90 <= np.mean((low <= 0) & (high >= 0)) <= 0.98
 
 
-def test_one_document_has_a_mean_alone_and_none_seen_is_nan():
+def test_one_document_has_a_mean_without_interval():
+    """One document has a mean alone and none seen is nan."""
     mean, low, high = document_mean(np.array([[2.0, np.nan]]))
     assert mean[0] == 2.0 and np.isnan(mean[1]) and np.isnan(low[0]) and np.isnan(high[0])
     mean, low, high = document_mean(np.array([[2.0, np.nan], [4.0, np.nan]]))
@@ -46,7 +47,8 @@ def test_whole_documents_are_drawn_with_all_their_windows():
     np.testing.assert_allclose([low, high], np.quantile(means, [0.025, 0.975]))
 
 
-def test_intervals_of_alike_windows_are_as_wide_as_their_documents_say():
+def test_intervals_respect_documents_of_similar_windows():
+    """Intervals of alike windows are as wide as their documents say."""
     rng = np.random.default_rng(0)
     numbers = np.repeat(np.arange(20), 10)
     values = np.repeat(rng.standard_normal(20), 10) + 0.01 * rng.standard_normal(200)

@@ -31,7 +31,8 @@ def test_made_up_records_decide_every_claim(name):
 
 
 @pytest.mark.parametrize("name", list(BY_ID))
-def test_without_any_of_its_records_a_claim_says_what_it_lacks(name):
+def test_claims_name_the_record_that_is_missing(name):
+    """Without any of its records a claim says what it lacks."""
     records, claim = CASES[name].records(CASES[name].good, 0.0), BY_ID[name]
     nothing = verdict(name, [])
     assert (nothing["verdict"], nothing["value"], nothing["records"]) == ("not testable here", None, [])
@@ -45,7 +46,8 @@ def test_without_any_of_its_records_a_claim_says_what_it_lacks(name):
 
 
 @pytest.mark.parametrize("name", [claim.id for claim in (*CLAIMS, *FACTS) if claim.each])
-def test_of_several_corpora_or_tables_the_middle_counts_and_is_named(name):
+def test_the_middle_corpus_or_table_counts(name):
+    """Of several corpora or tables the middle counts and is named."""
     case = CASES[name]
     kinds = [case.records(case.good, 0.0), case.records(case.bad, 0.0), case.records(case.good, 0.0)]
     regime = "synthetic:three-regimes" * any(r.model == "synthetic:three-regimes" for r in kinds[0])

@@ -226,7 +226,7 @@ def test_something_must_be_there_to_be_kept_or_lost():
         ([0.95, 0.80, 0.65, 0.55, 0.10], "not seen here", "holds here"),  # fades, and what is left goes at the end
     ],
 )
-def test_position_that_is_buried_early_is_not_position_that_is_kept_until_the_last_block(course, kept, lost):
+def test_position_lost_early_does_not_count_as_kept(course, kept, lost):
     """DSTG section 5.3: ap uses it in its intermediate layers, and discards it in its last."""
     records = [r for layer, v in enumerate(course) for r in probe("r2.token", "ap", "all", layer, v)]
     found = {c["id"]: c for c in evaluate(records)}
@@ -399,7 +399,8 @@ def test_choice_among_values_is_made_for_each_seed():
     ]
 
 
-def test_a_share_of_heads_has_an_interval_between_seeds_or_none():
+def test_shares_of_heads_have_intervals_over_seeds():
+    """A share of heads has an interval between seeds or none."""
     one = [Point(np.array([[v]]), np.array([0.1]), np.array([0.1])) for v in (0.6, 0.55, 0.45, 0.1)]
     assert share_above(one, 0.5).value == 0.5 and share_above(one, 0.5).interval is None
     two = [Point.of([[0.6], [0.6]]), Point.of([[0.6], [0.1]])]
@@ -413,7 +414,8 @@ def test_the_page_of_claims_is_up_to_date():
     assert len(rows) == len(CLAIMS) and all(row.replace("\\|", "").count("|") == 6 for row in rows)
 
 
-def test_papers_are_all_there_and_a_missing_value_is_explained():
+def test_papers_are_complete_and_missing_values_explained():
+    """Papers are all there and a missing value is explained."""
     assert {c.source.split()[0] for c in CLAIMS} == {"DSTG", "TUPE", "GEOM", "LOWDIM", "SPLIT"} and len(CLAIMS) >= 45
     said = (
         "not printed",
@@ -424,7 +426,8 @@ def test_papers_are_all_there_and_a_missing_value_is_explained():
     assert all(any(words in c.source for words in said) for c in CLAIMS if c.paper_value is None)
 
 
-def test_every_rule_is_for_a_number_or_a_sentence_of_a_paper_or_our_own():
+def test_every_rule_names_its_origin():
+    """Every rule is for a number or a sentence of a paper or our own."""
     assert {c.origin for c in CLAIMS} == {NUMBER, SENTENCE, OURS}
     own = {c.id for c in CLAIMS if c.origin == OURS}
     named = {"dstg-extends-by-table", "separate-tables-extend-better", "geom-optimal-on-new-text"}
@@ -443,7 +446,8 @@ def test_every_rule_is_for_a_number_or_a_sentence_of_a_paper_or_our_own():
     assert [c["kind"] for c in evaluate([])].count("analytic") == 0 and all(c.always for c in FACTS)
 
 
-def test_a_model_that_never_gets_there_counts_as_all_steps():
+def test_models_that_never_get_there_count_as_one():
+    """A model that never gets there counts as all steps."""
     reached = [Record("s", "tupe-a", "convergence.reached", v, seed=s, part="bert-a") for s, v in ((0, 1.0), (1, 0.0))]
     share = Record("s", "tupe-a", "convergence.share", 0.2, seed=0, part="bert-a")
     baseline = [Record("s", "bert-a", "steps", 9.0, seed=s) for s in (0, 1)]

@@ -61,7 +61,8 @@ def test_losses_are_compared_document_by_document():
     assert found["records"] == ["ablation.loss bert-a, 32 documents", "ablation.loss tupe-a, 32 documents"]
 
 
-def test_losses_of_documents_that_one_model_lacks_do_not_count():
+def test_documents_missing_in_one_model_do_not_count():
+    """Losses of documents that one model lacks do not count."""
     few = [r for r in losses("bert-a", [3.0, 3.2, 3.4, 9.0]) if r.index != 3]
     found = verdict("tupe-a-beats-bert-a", losses("tupe-a", [2.9, 3.0, 3.3, 0.0]) + few)
     assert (found["value"], found["low"]) == pytest.approx((0.4 / 3, seed_interval([0.1, 0.2, 0.1])[0]))
@@ -113,12 +114,14 @@ def heads_of(seed, metric, values, part):
     return [one("dstg", metric, v, seed=seed, layer=1, head=i, part=part) for i, v in enumerate(values)]
 
 
-def test_the_head_that_retrieves_may_be_another_in_every_training():
+def test_retrieving_heads_may_differ_between_trainings():
+    """The head that retrieves may be another in every training."""
     found = verdict("dstg-retrieval-heads", retrieval([[0.4, 0.0, 0.0], [0.0, 0.0, 0.42], [0.0, 0.38, 0.0]]))
     assert found["value"] == pytest.approx(0.4) and found["verdict"] == "holds here"
 
 
-def test_self_attention_is_that_of_the_heads_that_retrieve_in_that_training():
+def test_self_attention_is_of_heads_retrieving_in_that_training():
+    """Self attention is that of the heads that retrieve in that training."""
     uniform = [one("dstg", "probe.length", 100.0, seed=s) for s in (0, 1, 2)]
     relative = [[0.001, 0.9, 0.9], [0.9, 0.9, 0.0012], [0.9, 0.9, 0.9]]
     records = [
@@ -131,7 +134,8 @@ def test_self_attention_is_that_of_the_heads_that_retrieve_in_that_training():
     assert none["verdict"] == "not testable here" and "needs a retrieval head" in none["scale"]
 
 
-def test_a_head_that_is_half_relative_is_not_purely_so():
+def test_half_relative_heads_are_not_purely_relative():
+    """A head that is half relative is not purely so."""
     of = labelled(["relative"] + ["absolute"] * 11)
     for share, expected in ((0.6, "holds here"), (0.8, "not seen here")):
         found = verdict("dstg-no-relative-heads", heads("kl.share.relative", [share] + [0.1] * 11) + of)
@@ -161,7 +165,8 @@ def test_two_groups_of_heads_need_both(semantic, absolute, mixed, expected):
     assert found["value"] == pytest.approx(1 - mixed / (semantic + absolute + mixed))
 
 
-def test_a_portion_has_the_half_width_of_its_first_order():
+def test_portions_have_first_order_half_widths():
+    """A portion has the half width of its first order."""
     a, b = (Point(np.array([[v]]), np.array([h]), np.array([h])) for v, h in ((3.0, 0.3), (1.0, 0.2)))
     half = np.hypot(1 * 0.3, 3 * 0.2) / 16
     assert portion(a, b).interval == pytest.approx((0.75 - half, 0.75 + half))
@@ -189,7 +194,8 @@ def test_rank_correlations_are_scipys_with_bootstrap_intervals():
     assert gap.interval == pytest.approx(np.percentile(found[:, 0] - found[:, 1], (2.5, 97.5)))
 
 
-def test_rank_correlations_of_what_does_not_vary_and_of_few_heads():
+def test_rank_correlations_of_constants_and_few_heads():
+    """Rank correlations of what does not vary and of few heads."""
     flat, gap = rank_correlations(as_values(np.arange(9.0)), as_values(np.ones(9)), as_values(np.ones(9)))
     assert flat.value == gap.value == 0.0
     with pytest.raises(ValueError, match="8 heads; the model has 7"):
@@ -199,7 +205,7 @@ def test_rank_correlations_of_what_does_not_vary_and_of_few_heads():
 
 
 @pytest.mark.parametrize(("count", "sharpness"), [(8, 0.0), (8, 1.5), (24, 0.0)])
-def test_divergences_that_have_nothing_to_do_with_each_other_support_nothing(count, sharpness):
+def test_unrelated_divergences_support_nothing(count, sharpness):
     """Shares of such divergences met the old rule in 18 to 84 % of cases; sharpness: what makes all three terms of a
     head large."""
     rng, held, cases = np.random.default_rng(count), 0, 60
@@ -245,7 +251,8 @@ def test_sentences_must_stand_further_apart_than_before_training(name):
     )
 
 
-def test_the_gain_over_the_untrained_model_has_both_half_widths():
+def test_gains_over_untrained_have_both_half_widths():
+    """The gain over the untrained model has both half widths."""
     found = verdict("dstg-sentences-beyond-contiguity", sentences([0.5, 0.3], [0.1, 0.1], half=0.03))
     half = np.hypot(0.03, 0.03)
     assert (found["value"], found["low"], found["high"]) == pytest.approx((0.2, 0.2 - half, 0.2 + half))
@@ -277,7 +284,8 @@ def first_column(share, count=8):
     return [r for metric, values in sizes.items() for r in heads(metric, values, "tupe-a")]
 
 
-def test_the_first_column_is_a_standard_deviation_above_the_other_scores():
+def test_first_column_stands_above_other_scores():
+    """The first column is a standard deviation above the other scores."""
     found = verdict("tupe-first-column", first_column(0.75))
     assert (found["verdict"], found["value"]) == ("holds here", 0.75)
     assert verdict("tupe-first-column", first_column(0.25))["verdict"] == "not seen here"
@@ -297,7 +305,8 @@ def test_four_heads_cannot_have_five_patterns():
     assert verdict("tupe-five-patterns", patterns(5))["verdict"] == "holds here"
 
 
-def test_a_pair_of_an_untrained_table_is_not_that_of_the_trained_one():
+def test_pairs_of_untrained_tables_do_not_count():
+    """A pair of an untrained table is not that of the trained one."""
     table = [one("ap", "n50", 4.0, n=512), one("ap", "change", 5.0, step=9)]
     turns = [one("ap", "fft.turns", 5.0, index=0, n=512), one("ap", "fft.turns", 99.0, index=0, n=512, step=0)]
     pairs = [
@@ -314,7 +323,8 @@ def test_a_pair_of_an_untrained_table_is_not_that_of_the_trained_one():
 # Places and learning
 
 
-def test_rows_of_windows_that_run_on_are_no_places_in_documents():
+def test_run_on_rows_are_no_document_positions():
+    """Rows of windows that run on are no places in documents."""
     records = [
         one("ap", "separation", 1.0, part="corpus", step=9),
         one("ap", "correlation.corrected", 0.4, part="corpus", step=9),
@@ -368,7 +378,8 @@ def test_rows_of_older_records_are_known_by_their_number():
         ({300: 4.0}, ""),
     ],
 )
-def test_what_a_model_that_still_learns_shows_is_not_settled(curve, told):
+def test_results_of_a_learning_model_are_not_settled(curve, told):
+    """What a model that still learns shows is not settled."""
     losses = [one("rope", "loss", v, part="validation", step=s) for s, v in curve.items()]
     records = [*probes([0.1, 0.2], "all", "rope"), *probes([0.9, 0.5], "all", "ap"), *losses]
     found = verdict("rope-no-position", records)
@@ -382,7 +393,9 @@ def test_what_a_model_that_still_learns_shows_is_not_settled(curve, told):
     assert evaluate([corpora], [BY_ID["geom-toeplitz"]])[0]["verdict"] == "not testable here"
 
 
-def test_a_model_far_behind_the_best_is_too_young_to_be_compared():
+def test_models_far_behind_the_best_are_undertrained():
+    """A model far behind the best is too young to be compared."""
+
     def losses_of(rope):
         finals = {"ap": 3.0, "rope": rope}
         return [one(m, "loss", v, part="validation", step=s) for m, v in finals.items() for s in (90, 100)]
@@ -433,7 +446,8 @@ def test_populations_are_those_of_the_papers():
     assert verdict("geom-layer-peak", stress)["verdict"] == "not testable here"
 
 
-def test_a_ratio_is_that_of_the_same_documents_where_it_was_resampled():
+def test_resampled_ratios_are_of_the_same_documents():
+    """A ratio is that of the same documents where it was resampled."""
     stresses = [one("corpus", "stress.raw", 5.0, seed=None, part="sinusoidal")]
     for part, value in (("sinusoidal", 0.5), ("random", 0.6), ("alibi", 0.4), ("rope", 0.5)):
         stresses.append(one("corpus", "stress.optimal.corrected", value, 0.1, None, part=part))

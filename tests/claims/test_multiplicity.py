@@ -15,13 +15,15 @@ from whatwhere.records.table import Point
 
 
 @pytest.mark.parametrize("values", [[0.2, 0.3, 0.5], [0.1, -0.2, 0.4, 0.3], [0.9, 0.91], [-0.3, -0.2, -0.4]])
-def test_p_over_seeds_is_that_of_students_test_against_values_below_the_threshold(values):
+def test_p_over_seeds_is_student_p(values):
+    """P over seeds is that of students test against values below the threshold."""
     found = p_value(Point.of(np.array(values)[:, None]) >= 0.0)
     assert found == pytest.approx(min(1.0, 2 * ttest_1samp(values, 0.0, alternative="greater").pvalue))
 
 
 @pytest.mark.parametrize("shift", np.linspace(-0.3, 0.3, 13))
-def test_p_is_small_exactly_where_the_interval_lies_above_the_threshold(shift):
+def test_small_p_means_an_interval_above_threshold(shift):
+    """P is small exactly where the interval lies above the threshold."""
     splits = Point.of([0.2 + shift + 0.05 * np.array([-1.0, -0.5, 0.0, 0.5, 1.0])]) >= 0.2
     carried = Point.between(0.2 + shift, 0.1 + shift, 0.25 + shift) >= 0.2
     for margin in (splits, carried):
@@ -31,7 +33,8 @@ def test_p_is_small_exactly_where_the_interval_lies_above_the_threshold(shift):
     assert p_value(touching) == pytest.approx(LEVEL)
 
 
-def test_without_an_interval_there_is_no_p_and_a_least_half_width_makes_one():
+def test_without_an_interval_there_is_no_p():
+    """Without an interval there is no p and a least half width makes one."""
     assert p_value(Point.of([[0.9]]) >= 0.5) is None
     assert p_value(Point.of([[0.05]]) >= 0.0, least=0.05) == pytest.approx(LEVEL)
     # Once, an interval of no width had p 0, and Holm passed it among any number of claims.
@@ -59,7 +62,8 @@ def ledger(records, *names):
     return {row["id"]: row for row in evaluate(records, [BY_ID[name] for name in names])}
 
 
-def test_what_holds_alone_and_not_among_many_keeps_its_verdict_and_is_marked():
+def test_claims_that_fail_correction_keep_their_verdict():
+    """What holds alone and not among many keeps its verdict and is marked."""
     alone = verdict("dstg-position-kept", CLOSE)
     assert alone["verdict"] == "holds here" and 0.0125 < alone["p"] < 0.05 and alone["holm"] == ""
     many = ["dstg-position-kept", "rope-no-position", "dstg-hidden-two-dimensional", "intra-in-semantics"]
@@ -75,14 +79,16 @@ def test_what_holds_alone_and_not_among_many_keeps_its_verdict_and_is_marked():
     assert (failed["verdict"], failed["holm"], failed["p"]) == ("not seen here", "", 1.0)
 
 
-def test_a_value_without_an_interval_has_no_p_and_is_no_part_of_the_correction():
+def test_values_without_intervals_do_not_enter_correction():
+    """A value without an interval has no p and is no part of the correction."""
     found = ledger(ALONE + CLOSE, "dstg-most-heads-absolute", "dstg-position-kept")
     share, kept = found["dstg-most-heads-absolute"], found["dstg-position-kept"]
     assert (share["verdict"], share["p"]) == ("holds here", None) and share["holm"].startswith("no p: ")
     assert kept["holm"] == ""  # one claim has a p: nothing to correct
 
 
-def test_the_p_of_a_rule_is_that_of_its_least_certain_part():
+def test_p_of_a_rule_is_its_largest():
+    """The p of a rule is that of its least certain part."""
     table = [*moved("dstg", 0.99), *moved("ap", 0.2)]
 
     def with_halves(dstg, ap):
@@ -96,7 +102,8 @@ def test_the_p_of_a_rule_is_that_of_its_least_certain_part():
     assert verdict("dstg-2d-collapse", with_halves(0.0, 0.08))["p"] is None  # 0.99 beside 0.9 has no interval
 
 
-def test_what_is_not_settled_or_about_text_is_not_corrected_nor_corrects():
+def test_unsettled_and_corpus_claims_do_not_enter_correction():
+    """What is not settled or about text is not corrected nor corrects."""
     young = [one("dstg", "loss", v, part="validation", step=s) for s, v in ((90, 4.0), (100, 3.5))]
     found = ledger(CLOSE + FAR + young, "dstg-position-kept", "rope-no-position")
     assert found["dstg-position-kept"]["verdict"] == "not settled" and found["dstg-position-kept"]["holm"] == ""

@@ -8,7 +8,8 @@ from claim_cases import CASES, tuned, verdict
 from claim_records import heads, labelled, one, probes, stages, table, used
 
 
-def test_nothing_is_said_of_a_fine_tuning_that_learned_nothing_nor_of_words_that_no_training_shaped():
+def test_fine_tunings_that_learned_nothing_decide_no_claim():
+    """Nothing is said of a fine tuning that learned nothing nor of words that no training shaped."""
     flat = [*stages("separation", [100.0, 101.0]), *tuned(0.51)]
     found = verdict("geom-separation-flat", flat)
     assert found["verdict"] == "not testable here" and "naming the commonest class of 0.02" in found["scale"]
@@ -17,7 +18,8 @@ def test_nothing_is_said_of_a_fine_tuning_that_learned_nothing_nor_of_words_that
         assert found["verdict"] == "not testable here" and "46 % of its components hold half" in found["scale"]
 
 
-def test_nothing_is_said_of_invariance_where_there_is_no_position_and_no_sentence():
+def test_invariance_needs_position_and_sentences():
+    """Nothing is said of invariance where there is no position and no sentence."""
     for name in ("split-semantics-invariant", "split-semantics-without-position", "split-position-without-semantics"):
         found = verdict(name, [replace(r, value=0.1) for r in CASES[name].records(0.0, 0.0)])
         assert found["verdict"] == "not testable here" and "needs R²" in found["scale"], name
@@ -92,7 +94,8 @@ OF_HEADS = ("dstg-most-heads-absolute", "dstg-no-relative-heads", "dstg-few-sema
 
 
 @pytest.mark.parametrize("name", OF_HEADS)
-def test_heads_are_counted_only_where_their_term_is_worth_something_alone(name):
+def test_heads_count_where_their_term_matters_alone(name):
+    """Heads are counted only where their term is worth something alone."""
     # Labels by divergence alone were given to heads without which, one by one, no loss rises.
     records = CASES[name].records(CASES[name].good, 0.0)
     idle = [
@@ -105,7 +108,8 @@ def test_heads_are_counted_only_where_their_term_is_worth_something_alone(name):
     assert unknown["verdict"] == "not testable here" and "no head.label of dstg" in unknown["scale"]
 
 
-def test_a_share_of_heads_is_one_of_those_with_a_label():
+def test_shares_are_of_labelled_heads():
+    """A share of heads is one of those with a label."""
     # Four of eight are labelled, three of them semantic; those worth nothing, and "several", count nowhere.
     worth = labelled(["semantic", "semantic", "semantic", "absolute"])
     nothing = [replace(r, layer=2) for r in labelled(["semantic"] * 3 + ["several"], worth=0.001)]
@@ -115,7 +119,8 @@ def test_a_share_of_heads_is_one_of_those_with_a_label():
 
 
 @pytest.mark.parametrize("name", ["ap-table-high-dimensional", "ap-high-frequency", "dstg-2d-collapse"])
-def test_a_table_that_is_no_more_than_noise_is_not_judged(name):
+def test_tables_at_noise_level_are_not_judged(name):
+    """A table that is no more than noise is not judged."""
     # Once, an untrained table has small shares and fast components, so such claims held before the first step.
     records = CASES[name].records(CASES[name].good, 0.0) + [one("ap", "table.floor", 0.2, part="change")]
     assert verdict(name, records)["verdict"] == "holds here"

@@ -13,7 +13,8 @@ def verdict(name, records):
     return evaluate(records, [BY_ID[name]])[0]
 
 
-def test_a_task_that_training_did_not_help_does_not_count():
+def test_tasks_without_gain_by_training_do_not_count():
+    """A task that training did not help does not count."""
     good = scored("glue", 0.01, ("rte",), dstg=0.7, ap=0.6, rope=0.65)
     flat = scored("glue", 0.01, ("cola",), dstg=0.105, ap=0.6, rope=0.6)  # dstg is at its untrained level there
     both = verdict("dstg-costs-no-glue", [*good, *flat])
@@ -27,7 +28,8 @@ def test_a_task_that_training_did_not_help_does_not_count():
     assert "of sentence-order, paired" in verdict("dstg-keeps-more-structure", structure)["scale"]
 
 
-def test_the_first_model_of_the_evaluation_may_be_any_and_seeds_need_not_agree():
+def test_first_model_and_seeds_may_differ():
+    """The first model of the evaluation may be any and seeds need not agree."""
     records = scored("glue", 0.01, rope=0.65, dstg=0.7, ap=0.6)
     extra = [one("dstg", "squad.score", 0.5, seed=7, part="squad")]  # another family, by other seeds
     unseeded = [replace(r, seed=None) if r.metric.endswith("difference") else r for r in records]
@@ -38,7 +40,8 @@ def test_the_first_model_of_the_evaluation_may_be_any_and_seeds_need_not_agree()
         assert "one training of each model, interval over rows of the tasks" in found["scale"]
 
 
-def test_a_checkpoint_is_held_against_the_end_over_seeds_where_it_is_30_percent():
+def test_the_30_percent_checkpoint_is_compared_with_the_end():
+    """A checkpoint is held against the end over seeds where it is 30 percent."""
     name, ends = "tupe-a-30-percent-on-glue", scored("glue", 0.0, ("rte",), tupe_a=0.8, bert_a=0.7)
 
     def found(*steps, early=0.72):

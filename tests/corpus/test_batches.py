@@ -47,7 +47,8 @@ def test_a_window_gets_the_same_mask_in_any_batch(windows, seed, join, masking, 
 
 
 @pytest.mark.parametrize("join", ["run-on", "none", "isolate"])
-def test_an_epoch_holds_every_window_once_and_the_next_masks_anew(windows, join):
+def test_an_epoch_holds_every_window_once(windows, join):
+    """An epoch holds every window once and the next masks anew."""
     train = windows(join)["train"]
     batches = MaskedBatches(train, max_positions=32)
     count = len(train)
@@ -71,7 +72,8 @@ def test_permutations_are_permutations(windows, seed, epoch):
 
 
 @pytest.mark.parametrize("masking", ["all", "80-10-10"])
-def test_special_tokens_are_never_masked_and_the_rest_is_kept(windows, masking):
+def test_special_tokens_are_never_masked(windows, masking):
+    """Special tokens are never masked and the rest is kept."""
     train = windows()["train"]
     for i, batch in enumerate(MaskedBatches(train, masking=masking, mask_rate=0.5, max_positions=32).in_order(1)):
         original = torch.from_numpy(train[i].input_ids)
@@ -177,7 +179,8 @@ def test_isolated_documents_shift_each_on_its_own(windows):
 
 
 @pytest.mark.parametrize("join", ["none", "isolate"])
-def test_random_positions_are_in_order_without_repetition_and_reach_everywhere(windows, join):
+def test_random_positions_ascend_and_reach_everywhere(windows, join):
+    """Random positions are in order without repetition and reach everywhere."""
     train, seen = windows(join)["train"], set()
     same = stream(MaskedBatches(train, max_positions=80), 64, 16, 1)
     for seed in range(10):

@@ -218,7 +218,8 @@ def test_counts_of_parts_are_kept_and_add_up(whole, list_source, documents, toke
         count_windows(train, 12, part=(3, 3))
 
 
-def test_documents_that_run_on_are_followed_from_row_to_row(windows, documents, tokenizer):
+def test_run_on_documents_continue_across_rows(windows, documents, tokenizer):
+    """Documents that run on are followed from row to row."""
     train = windows("run-on")["train"]
     stream = [int(i) for window in train for i in window.input_ids if i not in (0, 2, 3, 4)]
     encoded = [tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids for text in documents]

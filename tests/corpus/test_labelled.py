@@ -85,7 +85,8 @@ def tokenizer():
     return train_tokenizer([" ".join(row[0] for row in ROWS)] * 3, vocab_size=100)
 
 
-def test_a_batch_is_what_the_tokenizer_gives_padded_to_the_longest(tokenizer):
+def test_batches_are_padded_tokenizer_output(tokenizer):
+    """A batch is what the tokenizer gives padded to the longest."""
     data = LabelledTexts([row[0] for row in ROWS], [row[2] for row in ROWS], [row[1] for row in ROWS])
     batches = LabelledBatches(data, ["0", "1"], tokenizer, length=64)
     (batch,) = batches.in_order(8)
@@ -111,7 +112,8 @@ def test_long_rows_are_cut_to_the_length_and_counted(tokenizer):
     )  # the tokenizer is as before
 
 
-def test_order_depends_on_the_seed_and_processes_share_a_step(tokenizer):
+def test_order_depends_on_seed_alone(tokenizer):
+    """Order depends on the seed and processes share a step."""
     data = LabelledTexts([f"{i}" for i in range(10)], None, [str(i) for i in range(10)])
     one = LabelledBatches(data, label_names(data.labels), tokenizer, 8, seed=1)
     whole = one.batch(3, 4)["labels"]

@@ -38,7 +38,8 @@ def test_sentences_and_lines_are_segments(pieces):
 
 
 @given(st.text(alphabet=list("ab .!?…\"')\n1U"), max_size=60))
-def test_starts_are_ascending_inside_the_text_and_at_visible_characters(text):
+def test_segment_starts_ascend_at_visible_characters(text):
+    """Starts are ascending inside the text and at visible characters."""
     starts = segment_starts(text)
     assert (np.diff(starts) > 0).all()
     assert all(0 < s < len(text) and not text[s].isspace() and text[s - 1].isspace() for s in starts)
@@ -47,7 +48,8 @@ def test_starts_are_ascending_inside_the_text_and_at_visible_characters(text):
 @pytest.mark.parametrize(
     "text", ["." * 1_000_000, "x" * 1_000_000, "\n" * 1_000_000, '."' * 500_000, " " * 1_000_000 + "x"]
 )
-def test_a_megabyte_of_one_kind_is_read_in_linear_time(text):
+def test_segments_are_found_in_linear_time(text):
+    """A megabyte of one kind is read in linear time."""
     assert len(segment_starts(text)) <= 1  # a quadratic search would take hours
 
 

@@ -28,7 +28,8 @@ words = st.lists(st.sampled_from(["alpha", "beta.", "gamma\n", "xyz"]), min_size
 
 
 @given(st.lists(words, min_size=1, max_size=8), st.integers(3, 20))
-def test_run_on_rows_are_full_and_hold_every_token_once(tokenizer, texts, length):
+def test_run_on_rows_hold_every_token_once(tokenizer, texts, length):
+    """Run on rows are full and hold every token once."""
     rows = rows_of(build(tokenizer, texts, length, "run-on")["train"])
     assert all(row[0] == CLS and row[-1] == SEP and row[1] != SEP for row in rows)
     assert all(len(row) == length for row in rows[:-1]) and 3 <= len(rows[-1]) <= length
@@ -79,7 +80,8 @@ def test_isolated_rows_are_the_pieces_packed_in_order(tokenizer, texts, length):
 
 
 @given(st.lists(words, min_size=1, max_size=8), st.integers(3, 20), st.sampled_from(["none", "isolate"]))
-def test_first_pieces_are_the_texts_as_a_tokenizer_truncates_them(tokenizer, texts, length, join):
+def test_first_pieces_equal_truncated_texts(tokenizer, texts, length, join):
+    """First pieces are the texts as a tokenizer truncates them."""
     result = build(tokenizer, texts, length, join, pieces="first")["train"]
     whole = plain_ids(tokenizer, texts)
     expected = [[CLS, *ids[: length - 2], SEP] for ids in whole]
@@ -90,7 +92,8 @@ def test_first_pieces_are_the_texts_as_a_tokenizer_truncates_them(tokenizer, tex
         assert (result.marks[result.starts[:-1] + 1] & DOCUMENT).all()
 
 
-def test_the_later_parts_of_a_document_are_no_first_pieces(tokenizer):
+def test_later_parts_are_no_first_pieces(tokenizer):
+    """The later parts of a document are no first pieces."""
     parts = [Part("alpha ", True, 0.5), Part("beta", False, 0.5), Part("gamma", True, 0.5)]
     rows = build_rows(tokenizer.backend_tokenizer, parts, 16, "none", 0.0, CLS, SEP, "first")["train"]
     a, b, c = plain_ids(tokenizer, ["alpha", "beta", "gamma"])

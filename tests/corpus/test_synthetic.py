@@ -32,7 +32,8 @@ def distances(source, n=32, vocabulary=200):
     return hellinger(positional_distributions(positional_counts(rows, vocabulary, n)).p)
 
 
-def test_three_regimes_keep_the_order_of_the_tables_of_the_paper():
+def test_three_regimes_order_tables_as_the_paper():
+    """Three regimes keep the order of the tables of the paper."""
     # GEOM Table 2: sinusoidal d=128 18.98, MDS r=1 0.281, 2 0.060, 3 0.047, 7 0.020, full 0; Table 3 (d=16): MDS 0.009,
     # sinusoidal 2.248, random 24.8; section 6.2: two dominant eigenvalues and three blocks.
     dist = distances(open_source("synthetic:three-regimes"))
@@ -62,7 +63,8 @@ def test_three_regimes_are_drawn_from_the_truth():
         np.testing.assert_allclose(np.bincount(rows[:, i], minlength=9) / 2500, truth[i], atol=0.04)
 
 
-def test_three_regimes_are_the_same_every_time_and_another_seed_gives_others():
+def test_three_regimes_depend_on_the_seed():
+    """Three regimes are the same every time and another seed gives others."""
     assert list(open_source("synthetic:three-regimes:documents=3")) == list(open_source("synthetic:three-regimes"))[:3]
     few = [list(open_source(f"synthetic:three-regimes:documents=3,seed={seed}")) for seed in (1, 1, 2)]
     assert few[0] == few[1] != few[2]

@@ -47,7 +47,8 @@ def test_every_format_gives_the_same_documents(tmp_path, ending, packing):
     assert open_source(path).fingerprint() != facts
 
 
-def test_a_folder_is_read_in_sorted_order_and_other_files_are_passed_over(tmp_path):
+def test_folders_are_read_in_sorted_order(tmp_path):
+    """A folder is read in sorted order and other files are passed over."""
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "2.txt").write_text("two")
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
@@ -82,7 +83,8 @@ def test_document_rules(tmp_path, rule, text, documents):
     assert list(open_source(path, document=rule)) == documents
 
 
-def test_auto_takes_a_file_of_a_folder_as_a_document_unless_it_has_headings(tmp_path):
+def test_auto_makes_a_file_a_document(tmp_path):
+    """Auto takes a file of a folder as a document unless it has headings."""
     (tmp_path / "1.txt").write_text("a\n\nb")
     assert open_source(tmp_path).fingerprint()["document"] == "file"
     (tmp_path / "0.txt").write_text(" \n = A = \n b")
@@ -150,7 +152,8 @@ def test_an_endless_line_of_a_table_is_an_error(tmp_path, monkeypatch):
         list(open_source(tmp_path / "t.tsv"))
 
 
-def test_a_parquet_file_without_the_field_names_those_it_has(tmp_path):
+def test_parquet_errors_name_the_fields(tmp_path):
+    """A parquet file without the field names those it has."""
     pq.write_table(pa.table({"title": ["a"], "n": [1]}), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="no field 'text'. Fields there: title, n"):
         list(open_source(tmp_path / "t.parquet"))
@@ -163,7 +166,8 @@ def test_a_parquet_file_without_the_field_names_those_it_has(tmp_path):
 
 @pytest.mark.parametrize(("before", "block"), [(0, 1 << 20), (5, 1 << 20), (7, 4), (8, 4), (100, 64)])
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3(", b"\xe2\x82"])
-def test_bytes_that_are_not_utf8_are_an_error_with_their_place(tmp_path, monkeypatch, before, block, bad):
+def test_bytes_that_are_not_utf8_are_refused(tmp_path, monkeypatch, before, block, bad):
+    """Bytes that are not UTF-8 are an error with their place."""
     monkeypatch.setattr(text_files, "_CHUNK", block)
     good = ("aä" * before).encode()
     path = tmp_path / "t.txt"
@@ -194,7 +198,8 @@ def test_a_damaged_archive_is_an_error(tmp_path, ending):
 
 @pytest.mark.parametrize("content", [b"\x89PNG\r\n", b"\x7fELF\x02\x00\x00 text", "Stra\xdfe".encode("latin1")])
 @pytest.mark.parametrize("name", ["t.doc", "t", "t.txt.bz2"])
-def test_an_unknown_ending_that_is_no_text_names_the_known(tmp_path, name, content):
+def test_an_unknown_ending_names_the_known_ones(tmp_path, name, content):
+    """An unknown ending that is no text names the known."""
     (tmp_path / name).write_bytes(content)
     wanted = r"unknown ending, and is no text in UTF-8. Endings: .txt, .tokens, .jsonl, .tsv, .csv, .parquet, each also"
     with pytest.raises(ValueError, match=wanted):
@@ -227,7 +232,8 @@ def test_an_empty_file_has_no_documents(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize("space", [True, False])
-def test_one_endless_line_is_read_in_pieces_and_becomes_windows(tmp_path, tokenizer, space):
+def test_an_endless_line_is_read_in_pieces(tmp_path, tokenizer, space):
+    """One endless line is read in pieces and becomes windows."""
     # Fifty megabytes take the same path; here eight, which would show as a peak if the line were held whole.
     path = tmp_path / "t.txt"
     path.write_text(("alpha beta " if space else "alphabeta") * (8_000_000 // (11 if space else 9)))

@@ -248,7 +248,8 @@ def test_what_a_killed_process_left_gets_no_hash(list_source, documents, tokeniz
     assert not left.parent.exists() and verify(tmp_path / "w")[1] == []
 
 
-def test_windows_of_more_shards_than_files_may_be_open_are_read(list_source, documents, tokenizer, tmp_path):
+def test_more_shards_than_open_files_are_read(list_source, documents, tokenizer, tmp_path):
+    """Windows of more shards than files may be open are read."""
     # Three files a shard stay mapped: at the usual limit of 1,024 a training ended after 341 shards.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     many = [f"{text} {i}" for i in range(2) for text in documents]
@@ -280,7 +281,8 @@ def test_parts_of_several_processes_are_the_windows_of_one(list_source, document
         build_part(list_source(documents), tokenizer, out, (0, 3), **{**how, "length": 8})
 
 
-def test_a_changed_byte_of_a_shard_is_noticed_when_it_is_read(list_source, documents, tokenizer, tmp_path):
+def test_a_changed_byte_is_noticed_at_reading(list_source, documents, tokenizer, tmp_path):
+    """A changed byte of a shard is noticed when it is read."""
     # Of the same size: another model was trained, and nothing said so.
     out = tmp_path / "w"
     build_windows(list_source(documents), tokenizer, out, progress=False)
@@ -343,7 +345,8 @@ def test_memory_does_not_grow_with_the_corpus(list_source, tokenizer, tmp_path):
     assert peaks[1] < peaks[0] + 150_000  # the text is 330 kB longer; its shards' descriptions are kept
 
 
-def test_a_pass_over_the_shards_keeps_none_of_them_mapped(list_source, documents, tokenizer, tmp_path, monkeypatch):
+def test_a_pass_keeps_no_shard_mapped(list_source, documents, tokenizer, tmp_path, monkeypatch):
+    """A pass over the shards keeps none of them mapped."""
     # All stayed mapped, and what was read of them counted as memory of the process.
     windows = build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, shard_characters=500)
     train = windows["train"]
@@ -436,7 +439,8 @@ def test_first_pieces_are_taken_where_they_are_enough_text(list_source, tokenize
     assert made("parts", join="none").manifest["pieces"] == "all"  # the parts took first pieces, which are too few
 
 
-def test_what_is_read_is_said_and_recorded_for_every_join(list_source, tokenizer, tmp_path, capsys):
+def test_the_manifest_records_what_is_read(list_source, tokenizer, tmp_path, capsys):
+    """What is read is said and recorded for every join."""
     texts = [" ".join(f"word{i}" for i in range(40 * k)) for k in range(1, 9)]
     said = {}
     for join, pieces in (("run-on", "all"), ("none", "all"), ("none", "first"), ("isolate", "all")):
@@ -452,7 +456,8 @@ def test_what_is_read_is_said_and_recorded_for_every_join(list_source, tokenizer
         assert words == f"{told}, {share:.0%} begin with a document" and 0 < share < 0.5
 
 
-def test_first_pieces_of_too_few_documents_say_what_would_do(list_source, tokenizer, tmp_path):
+def test_too_few_first_pieces_name_the_remedy(list_source, tokenizer, tmp_path):
+    """First pieces of too few documents say what would do."""
     texts = [" ".join(f"word{i}" for i in range(400)) for _ in range(3)] + ["a b"]
     how = {"length": 32, "join": "none", "held_out": 0.0, "progress": False}
     first = build_windows(list_source(texts), tokenizer, tmp_path / "first", pieces="first", **how)

@@ -68,9 +68,8 @@ def test_workers_start_only_where_much_is_left(tokenizer, tmp_path, read, share,
         assert pool.needs_workers(read, share) is worth
 
 
-def test_a_worker_that_runs_an_unguarded_script_again_starts_no_workers(
-    list_source, documents, tokenizer, tmp_path, monkeypatch
-):
+def test_workers_of_unguarded_scripts_start_no_workers(list_source, documents, tokenizer, tmp_path, monkeypatch):
+    """A worker that runs an unguarded script again starts no workers."""
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(RuntimeError, match="count_source starts processes: call it below `if __name__ == '__main__':`"):
         count_source(list_source(documents), tokenizer, 5)
@@ -123,7 +122,8 @@ def tokenise_with_workers(folder: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("when", ["importing", pytest.param("working", marks=pytest.mark.slow)])
-def test_a_signal_to_a_command_and_its_workers_is_one_line_and_leaves_none(number, when, tmp_path):
+def test_a_signal_ends_the_command_and_its_workers(number, when, tmp_path):
+    """A signal to a command and its workers is one line and leaves none."""
     # Ctrl-C while a worker imported printed the traceback of the import.
     (tmp_path / "text.txt").write_text(sentences(40))
     command = Processes(tokenise_with_workers, str(tmp_path))
@@ -152,7 +152,8 @@ def test_a_signal_to_a_command_and_its_workers_is_one_line_and_leaves_none(numbe
     assert "stopped. The same command goes on" in command.printed() and "Traceback" not in command.printed()
 
 
-def test_a_signal_while_a_process_starts_waits_until_it_has(monkeypatch):
+def test_a_signal_waits_while_a_process_starts(monkeypatch):
+    """A signal while a process starts waits until it has."""
     # Raised between the start of a worker and what it is told, it left one that said EOFError.
     monkeypatch.setattr(stop, "_stop_signal", None)
     done, ended = [], Event()

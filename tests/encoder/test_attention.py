@@ -87,7 +87,8 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
             torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-11)
 
 
-def test_a_product_of_sums_has_the_four_terms_of_its_pairs():
+def test_a_product_of_sums_has_four_terms():
+    """A product of sums has the four terms of its pairs."""
     q, q_pos, k, k_pos = tensors(*[(1, 2, N, 4)] * 4)
     terms = Product({"absolute": q_pos, "semantic": q}, {"absolute": k_pos, "semantic": k}).terms(0.5)
     expected = {
@@ -156,7 +157,8 @@ def test_weights_are_returned_with_every_backend(backend, ids):
 
 @pytest.mark.parametrize("case", ["dstg", "rp", "alibi", "tupe-r", "tupe-free"])
 @pytest.mark.parametrize("seen", ["hole", "interleaved"])
-def test_a_span_that_resumes_after_a_hole_keeps_its_distances(case, seen, ids):
+def test_a_span_keeps_distances_after_a_hole(case, seen, ids):
+    """A span that resumes after a hole keeps its distances."""
     # Once, seams of mask and documents were taken as harmless, and distances in the row used in place of positions.
     model = build(case)
     hidden = torch.tensor([[0, 0, 0, 1, 1, 0, 0, 0, 0]]).expand(2, 9)  # tokens 3 and 4 are not seen by the others
@@ -197,7 +199,8 @@ def test_layout_of_all_ones_mask_is_no_mask(ids):
 
 
 @pytest.mark.parametrize("backend", ["eager", "sdpa"])
-def test_inspecting_sees_the_terms_of_every_block_and_can_change_them(backend):
+def test_inspecting_sees_and_changes_all_terms(backend):
+    """Inspecting sees the terms of every block and can change them."""
     model, given = build("dstg", attn_implementation=backend).encoder, inputs("both")
     whole = model.attention_terms(**given)
     before = model(**given).last_hidden_state

@@ -203,7 +203,8 @@ def test_a_constant_bias_gets_no_gradient_and_costs_none() -> None:
         assert torch.equal(ours_, learned_)
 
 
-def test_nothing_that_grows_with_the_square_of_the_length_is_kept() -> None:
+def test_long_sequences_keep_no_square_memory() -> None:
+    """Nothing that grows with the square of the length is kept."""
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
         biased_attention(*inputs("distance", 3, n=900), None, SCALE, 0.1)

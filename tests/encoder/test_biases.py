@@ -21,7 +21,8 @@ def test_t5_bucket_equals_transformers(buckets, furthest):
     assert torch.equal(t5_bucket(distance, buckets, furthest), theirs)
 
 
-def test_t5_bucket_is_exact_nearby_and_constant_beyond_the_furthest():
+def test_t5_buckets_are_exact_nearby_and_end_constant():
+    """T5 bucket is exact nearby and constant beyond the furthest."""
     # DSTG A.1: 32 buckets, exact to 8 each way, one for everything beyond 128.
     near = t5_bucket(torch.arange(-8, 9))
     assert near.unique().numel() == 17
@@ -48,7 +49,8 @@ def test_alibi_slopes_of_the_paper():
 
 @pytest.mark.parametrize("slopes", [None, [3.0, 0.25]])
 @pytest.mark.parametrize("kind", ["plain", "shifted"])
-def test_alibi_falls_with_the_distance_of_positions_in_both_directions(slopes, kind):
+def test_alibi_falls_with_distance_in_both_directions(slopes, kind):
+    """ALiBi falls with the distance of positions in both directions."""
     model = build("alibi", alibi_slopes=slopes)
     given = inputs(kind)
     positions = given.get("position_ids", torch.arange(7).expand(2, 7))
@@ -68,7 +70,8 @@ def test_alibi_of_a_bfloat16_model_tells_long_distances_apart():
     torch.testing.assert_close(relative[0, 0, 0, 0], -torch.tensor([0.0, 256, 257, 511]) / 16, rtol=0, atol=0)
 
 
-def test_clipped_bias_has_a_value_for_each_distance_up_to_the_end():
+def test_clipped_bias_has_values_up_to_its_end():
+    """Clipped bias has a value for each distance up to the end."""
     # TUPE footnote 2: clip(j - i, -t, t).
     model = build("tupe-a-tie-cls", relative="clipped", relative_max_distance=3, relative_shared=True)
     table = model.encoder.relative.function.table
@@ -91,7 +94,8 @@ def test_tables_belong_to_a_layer_or_to_all(name, own):
     assert torch.equal(terms[0], terms[1]) is not own
 
 
-def test_buckets_are_found_once_for_all_layers_and_maps_of_pairs_are_in_order(monkeypatch, ids):
+def test_buckets_are_computed_once_for_all_layers(monkeypatch, ids):
+    """Buckets are found once for all layers and maps of pairs are in order."""
     # Each layer found them anew, a sixth of the operations of a short text; and the map took the order of a transposed
     # table, so that it was copied once more.
     asked, places = [], T5Bias.places
@@ -121,7 +125,8 @@ def test_special_values_replace_the_distance_by_who_is_special(ids):
         assert not torch.equal(rho[1], rho[2])
 
 
-def test_each_special_token_has_a_value_as_query_and_one_as_key_which_wins(ids):
+def test_each_special_token_has_query_and_key_values(ids):
+    """Each special token has a value as query and one as key which wins."""
     # The code of DSTG's authors: rows of [CLS] and [SEP], columns of both written over them.
     model = build("dstg", relative_special="each")
     terms = model.attention_terms(input_ids=ids)["relative"]
@@ -140,7 +145,8 @@ def test_each_special_token_has_a_value_as_query_and_one_as_key_which_wins(ids):
         assert torch.equal(relative, expected) and len(set(torch.cat([rows, columns]).flatten().tolist())) == 8
 
 
-def test_special_values_start_at_zero_and_those_of_each_token_at_a_twentieth():
+def test_special_values_start_as_documented():
+    """Special values start at zero and those of each token at a twentieth."""
     for kind, shape, start in (("shared", (3, 2), 0.0), ("each", (4, 2), 0.05)):
         special = ww.Encoder(config("rp", relative_special=kind)).layers[1].attention.relative.special
         assert special.shape == shape and bool((special == torch.tensor(start)).all())

@@ -117,7 +117,8 @@ def opened(tmp_path_factory) -> tuple[Path, dict[str, transformers.PreTrainedMod
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_model_gives_the_same_numbers_where_whatwhere_is_not_installed(case, opened):
+def test_a_carried_model_gives_the_same_numbers(case, opened):
+    """Model gives the same numbers where whatwhere is not installed."""
     _, models, found = opened
     with torch.no_grad():
         expected = models[case](IDS, attention_mask=MASK)
@@ -229,7 +230,8 @@ def test_scheme_that_needs_more_than_the_encoder_is_refused(line):
 @pytest.mark.parametrize(
     "line", ["x = 1; from whatwhere.encoder import preset", "if True: from whatwhere.encoder import preset"]
 )
-def test_import_of_a_scheme_stands_on_a_line_of_its_own(line):
+def test_scheme_imports_stand_on_lines_alone(line):
+    """Import of a scheme stands on a line of its own."""
     with pytest.raises(ValueError, match="on a line of its own"):
         relative_imports(line)
 

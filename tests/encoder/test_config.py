@@ -81,7 +81,8 @@ def test_tupe_adds_two_matrices_to_bert():
         ("dstg-full-mlm", "dstg", {"mlm_head"}),
     ],
 )
-def test_the_diff_between_two_papers_is_the_diff_between_two_presets(one, other, fields):
+def test_presets_differ_as_their_papers_do(one, other, fields):
+    """The diff between two papers is the diff between two presets."""
     a, b = (ww.preset(name).to_dict() for name in (one, other))
     assert {key for key in a if a[key] != b[key]} == fields | {"preset"}
 
@@ -302,7 +303,8 @@ class Near(nn.Module):
 
 
 @pytest.mark.parametrize("base", ["ap", "dstg", "tupe-r", "bert-ad"])
-def test_a_table_of_ones_own_works_wherever_a_table_does(base, names):
+def test_a_custom_table_works_wherever_tables_do(base, names):
+    """A table of ones own works wherever a table does."""
     names.register_table("ramp")(Ramp)
     fresh = ww.Encoder(config(base, absolute="ramp"))
     assert torch.equal(fresh.position_table()[3], torch.full_like(fresh.position_table()[3], 1.5))
@@ -316,7 +318,8 @@ def test_a_table_of_ones_own_works_wherever_a_table_does(base, names):
     assert mapped.position_embeddings.table().shape == (32, 5)
 
 
-def test_initialize_runs_for_a_module_whose_weights_are_all_inside_another(names):
+def test_modules_with_nested_weights_are_initialized(names):
+    """Initialize runs for a module whose weights are all inside another."""
     names.register_table("nested")(Nested)
     table = ww.Encoder(config("ap", absolute="nested")).position_table()
     assert bool((table == 0.25).all())
@@ -324,7 +327,8 @@ def test_initialize_runs_for_a_module_whose_weights_are_all_inside_another(names
 
 @pytest.mark.parametrize("base", ["nope", "dstg", "tupe-r", "split"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_bias_of_ones_own_works_wherever_a_bias_does(base, shared, names):
+def test_a_custom_bias_works_wherever_biases_do(base, shared, names):
+    """A bias of ones own works wherever a bias does."""
     names.register_bias("near")(Near)
     model = build(base, relative="near", relative_shared=shared)
     relative = model.attention_terms(**inputs("shifted"))["relative"].expand(2, 2, 2, 7, 7)
@@ -383,7 +387,8 @@ def test_a_preset_of_ones_own_derives_from_another(names):
         (lambda r: r.register_preset("mine", "tupe-rr", "own"), "Did you mean tupe-r"),
     ],
 )
-def test_a_name_that_cannot_be_registered_is_one_clear_line(register, message, names):
+def test_a_wrong_name_is_refused_in_one_line(register, message, names):
+    """A name that cannot be registered is one clear line."""
     before = [dict(one) for one in (names.TABLES, names.BIASES, names.ROTATIONS, names.PRESETS)]
     with pytest.raises(ValueError) as caught:
         register(names)
@@ -391,7 +396,8 @@ def test_a_name_that_cannot_be_registered_is_one_clear_line(register, message, n
     assert before == [dict(one) for one in (names.TABLES, names.BIASES, names.ROTATIONS, names.PRESETS)]
 
 
-def test_the_same_name_twice_in_one_program_is_refused_the_second_time(names):
+def test_a_name_cannot_be_registered_twice(names):
+    """The same name twice in one program is refused the second time."""
     names.register_table("ramp")(Ramp)
     with pytest.raises(ValueError, match="A table named 'ramp' is registered already"):
         names.register_table("ramp")(Ramp)
@@ -468,7 +474,8 @@ def test_what_is_no_scheme_file_is_refused(name, tmp_path):
         registry.load_scheme(tmp_path / name)
 
 
-def test_a_checkpoint_of_an_unknown_scheme_is_one_clear_line(names, tmp_path):
+def test_an_unknown_scheme_is_refused_in_one_line(names, tmp_path):
+    """A checkpoint of an unknown scheme is one clear line."""
     names.register_table("ramp")(Ramp)
     ww.Encoder(config("ap", absolute="ramp")).save_pretrained(tmp_path)
     del names.TABLES["ramp"]

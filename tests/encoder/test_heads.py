@@ -106,7 +106,8 @@ def test_padding_on_either_side_changes_no_logits(head, ids):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_masked_lm_checkpoint_opens_with_another_head_and_comes_back_whole(head, ids, tmp_path):
+def test_a_masked_lm_checkpoint_opens_with_other_heads(head, ids, tmp_path):
+    """Masked LM checkpoint opens with another head and comes back whole."""
     ours, _, auto = HEADS[head]
     pretrained = ww.EncoderForMaskedLM(small(dropout=0.1)).eval()
     pretrained.save_pretrained(tmp_path / "mlm")
@@ -159,7 +160,8 @@ def test_head_of_bert_block_equals_transformers_bert(tied, ids):
 
 
 @pytest.mark.parametrize("block", ["neobert", "bert"])
-def test_semantic_head_reads_the_semantic_stream_and_full_head_all_of_hidden(block):
+def test_mlm_heads_read_their_streams(block):
+    """Semantic head reads the semantic stream and full head all of hidden."""
     hidden = torch.randn(3, 24, dtype=torch.float64)
     for mlm_head, first in (("semantic", 8), ("full", 0)):
         head = MaskedLMHead(small(block=block, mlm_head=mlm_head)).double()
@@ -170,7 +172,7 @@ def test_semantic_head_reads_the_semantic_stream_and_full_head_all_of_hidden(blo
 
 @pytest.mark.parametrize("head", ["semantic", "full"])
 @pytest.mark.parametrize("residual", ["stream", "normalized"])
-def test_what_the_last_block_writes_of_position_is_trained_by_the_full_head_alone(head, residual):
+def test_only_full_heads_train_the_last_position_output(head, residual):
     """DSTG 3.3; `last_trained` says so of every reader of hidden states."""
     torch.manual_seed(0)
     config = ww.preset("dstg", "tiny", vocab_size=40, num_hidden_layers=3, mlm_head=head, residual=residual)

@@ -90,7 +90,8 @@ def _position_gradients(name, ids):
     return [0.0 if g is None else float(g.abs().sum()) for g in gradients]
 
 
-def test_semantic_head_sends_no_gradient_to_the_last_position_output(ids):
+def test_semantic_heads_send_position_outputs_no_gradient(ids):
+    """Semantic head sends no gradient to the last position output."""
     # DSTG 3.3: the AP component of the last layer is unused by the MLM head. (Its attention output still reaches the
     # semantic stream through the last SwiGLU.)
     *earlier, last = _position_gradients("dstg", ids)
@@ -98,14 +99,16 @@ def test_semantic_head_sends_no_gradient_to_the_last_position_output(ids):
     assert min(_position_gradients("dstg-full-mlm", ids)) > 0.0
 
 
-def test_full_head_is_one_linear_map_of_the_whole_state(ids):
+def test_full_heads_are_one_linear_map(ids):
+    """Full head is one linear map of the whole state."""
     model = build("dstg-full-mlm")
     hidden = model.encoder(ids).last_hidden_state
     weight = torch.cat([model.head.position_decoder.weight, model.head.decoder.weight], dim=1)
     torch.testing.assert_close(model(ids).logits, F.linear(hidden, weight, model.head.decoder.bias))
 
 
-def test_loss_is_cross_entropy_of_labelled_tokens_and_projects_only_them(ids):
+def test_loss_is_cross_entropy_of_labelled_tokens(ids):
+    """Loss is cross entropy of labelled tokens and projects only them."""
     model = build("dstg")
     labels = torch.where(torch.arange(9) % 4 == 1, ids, -100)
     rows = []
@@ -137,7 +140,8 @@ def test_hidden_states_are_embedding_and_block_outputs_position_first(ids):
 
 
 @pytest.mark.parametrize("name", ["dstg", "bert-a", "split"])
-def test_the_bert_block_normalises_the_embedding_and_nothing_after_the_last_block(name, ids):
+def test_bert_blocks_normalise_the_embedding(name, ids):
+    """The BERT block normalises the embedding and nothing after the last block."""
     model = build(name, block="bert").encoder
     out = model(ids, output_hidden_states=True)
     assert model.norm is None and torch.equal(out.last_hidden_state, out.hidden_states[-1])
@@ -160,7 +164,8 @@ def test_only_words_enter_where_positions_are_untied(name, ids):
 
 
 @every_preset
-def test_initial_weights_come_from_the_seed_and_say_nothing_of_positions_apart(name, block):
+def test_initial_weights_come_from_the_seed(name, block):
+    """Initial weights come from the seed and say nothing of positions apart."""
     models = []
     for _ in range(2):
         torch.manual_seed(0)
@@ -258,7 +263,8 @@ def test_backends_agree_on_an_example_that_is_all_padding(name, ids):
     torch.testing.assert_close(found[2], found[0], rtol=1e-11, atol=1e-11)
 
 
-def test_terms_have_no_dropout_and_leave_the_mode_as_it_was(ids):
+def test_attention_terms_have_no_dropout(ids):
+    """Terms have no dropout and leave the mode as it was."""
     model = build("tupe-r").train()
     assert model.config.dropout == 0.1
     first, second = (model.attention_terms(input_ids=ids) for _ in range(2))
@@ -324,7 +330,8 @@ def test_one_row_of_positions_stands_for_all(name):
 
 
 @pytest.mark.parametrize("head", ["MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering"])
-def test_a_model_with_a_head_opens_as_an_encoder_without_a_report(head, tmp_path):
+def test_models_with_heads_open_as_encoders_silently(head, tmp_path):
+    """A model with a head opens as an encoder without a report."""
     # transformers listed its weights as unexpected. Its logger hands nothing on, so that a look at the root's saw none.
     getattr(ww, f"EncoderFor{head}")(config("bert-a")).save_pretrained(tmp_path)
     said = StringIO()

@@ -12,7 +12,7 @@ def test_all_presets_of_a_block_add_in_one_way():
     assert {ww.preset(name, block="neobert", residual="stream").residual for name in registry.PRESETS} == {"stream"}
 
 
-def test_a_saved_configuration_without_a_residual_is_what_it_was_trained_with(tmp_path):
+def test_configurations_without_a_residual_keep_theirs(tmp_path):
     """Every configuration of before says "normalized" or nothing, and nothing was "stream"."""
     for residual in ("stream", "normalized"):
         saved = ww.preset("ap", "tiny", residual=residual)

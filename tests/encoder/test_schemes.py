@@ -135,7 +135,8 @@ def test_every_weight_is_used(case, block):
 
 
 @everywhere
-def test_terms_add_up_to_the_scores_of_the_fused_path(case, block):
+def test_terms_sum_to_the_fused_scores(case, block):
+    """Terms add up to the scores of the fused path."""
     model = model_of(case, block)
     given = inputs("padded")
     mask = given["attention_mask"]
@@ -158,7 +159,8 @@ def test_double_model_is_float64_throughout(case, block):
 
 
 @everywhere
-def test_one_token_and_a_row_of_padding_give_finite_states(case, block):
+def test_one_token_and_padding_rows_give_finite_states(case, block):
+    """One token and a row of padding give finite states."""
     model = model_of(case, block)
     with torch.no_grad():
         assert model(torch.tensor([[7]])).logits.isfinite().all()
@@ -270,7 +272,8 @@ both_blocks = pytest.mark.parametrize("block", BLOCKS)
 
 @pytest.mark.parametrize("case", TUPE)
 @both_blocks
-def test_the_positional_term_is_computed_once_per_forward_and_its_weights_are_shared(case, block):
+def test_the_positional_term_is_computed_once_per_forward(case, block):
+    """The positional term is computed once per forward and its weights are shared."""
     # TUPE 3.3: U is shared by all layers, the correlation computed in the first and reused.
     counts = []
     for layers in (1, 4):
@@ -297,7 +300,8 @@ def test_the_positional_term_is_computed_once_per_forward_and_its_weights_are_sh
 
 
 @both_blocks
-def test_terms_that_do_not_depend_on_the_words_are_equal_in_all_layers_and_examples(block):
+def test_word_free_terms_are_equal_in_all_layers(block):
+    """Terms that do not depend on the words are equal in all layers and examples."""
     model = model_of("tupe-r", block)
     terms = model.attention_terms(**inputs("plain"))
     for name in ("absolute", "relative"):
@@ -319,7 +323,7 @@ def test_scaling_the_table_of_tupe_changes_nothing(case, block):
 
 
 @both_blocks
-def test_theta_takes_the_row_and_the_column_of_cls_with_b_in_it(block):
+def test_theta_replaces_the_cls_row_and_column(block):
     """TUPE eq. 9 and 11: nothing of b_{j-i} remains at [CLS], wherever it stands; θ1 from [CLS], θ2 to it."""
     model = build("tupe-r", block=block)
     given = inputs("shifted")
@@ -375,7 +379,8 @@ def test_without_cls_the_reset_changes_nothing():
     torch.testing.assert_close(model(**given).logits, tied(**given).logits, rtol=1e-12, atol=1e-12)
 
 
-def test_bert_ad_with_equal_projections_scores_the_sum_of_word_and_position():
+def test_bert_ad_scores_the_sum_of_both():
+    """BERT ad with equal projections scores the sum of word and position."""
     # TUPE eq. 6: with U = W (and no biases) the four terms are one product of x + p, here at half the scale.
     model = build("bert-ad", num_hidden_layers=1)
     encoder = model.encoder
@@ -413,7 +418,7 @@ def _frozen(model, monkeypatch):
 
 @pytest.mark.parametrize("case", ["split", "split/per-head", "split/separate"])
 @both_blocks
-def test_with_fixed_attention_weights_the_streams_of_split_do_not_mix(case, block, monkeypatch):
+def test_split_streams_do_not_mix_under_fixed_weights(case, block, monkeypatch):
     """SPLIT: V, O and both MLPs are block-diagonal, so streams meet in the attention weights only."""
     model = build(case, block=block)
     given = inputs("plain")

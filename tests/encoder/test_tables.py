@@ -62,14 +62,16 @@ def test_sinusoidal_is_the_formula_at_even_and_odd_widths(width):
     torch.testing.assert_close(found, naive.sinusoid(ROWS, width), rtol=0, atol=3e-6)  # float32 angles up to 31
 
 
-def test_sinusoidal_of_a_double_model_is_exact_and_has_no_parameters():
+def test_sinusoidal_tables_are_exact_without_parameters():
+    """Sinusoidal of a double model is exact and has no parameters."""
     model = build("sinusoidal")
     assert list(model.encoder.position_embeddings.parameters()) == []
     torch.testing.assert_close(model.position_table(), 0.5 * naive.sinusoid(ROWS, 24), rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("width", [7, 24])
-def test_a_fixed_table_has_the_spread_that_a_learned_one_starts_with(width, table_file):
+def test_fixed_tables_spread_as_learned_ones(width, table_file):
+    """A fixed table has the spread that a learned one starts with."""
     found = own_table(absolute="sinusoidal", position_initializer_range=0.3, table_width=width)
     assert float(found.square().mean().sqrt()) == pytest.approx(0.3, rel=1e-6)
     torch.testing.assert_close(found / found[0, 1], naive.sinusoid(ROWS, width), rtol=0, atol=3e-6)
@@ -78,7 +80,8 @@ def test_a_fixed_table_has_the_spread_that_a_learned_one_starts_with(width, tabl
 
 
 @pytest.mark.parametrize("width", [7, 24])
-def test_fourier_starts_as_the_sinusoidal_table_and_learns_frequency_phase_and_amplitude(width):
+def test_fourier_starts_sinusoidal_and_learns(width):
+    """Fourier starts as the sinusoidal table and learns frequency phase and amplitude."""
     # LOWDIM section 5: sines and cosines with a learnable frequency.
     start = own_table(absolute="fourier", table_scale=1.0, table_width=width)
     torch.testing.assert_close(start, naive.sinusoid(ROWS, width), rtol=0, atol=1e-5)
@@ -123,7 +126,8 @@ def test_fourier_table_has_the_derivatives_of_its_formula():
 
 
 @pytest.mark.parametrize(("width", "rank"), [(24, 1), (24, 3), (10, 10)])
-def test_low_rank_table_has_rank_r_and_r_times_n_plus_d_parameters(width, rank):
+def test_low_rank_tables_have_rank_and_parameters(width, rank):
+    """Low rank table has rank r and r times n plus d parameters."""
     # GEOM remark 8: P = A Bᵀ.
     model = ww.Encoder(config("low-rank", table_rank=rank, table_width=width))
     table = model.position_embeddings.table
@@ -131,7 +135,8 @@ def test_low_rank_table_has_rank_r_and_r_times_n_plus_d_parameters(width, rank):
     assert torch.linalg.matrix_rank(table.double()().detach()) == rank
 
 
-def test_low_rank_table_starts_with_the_spread_of_a_learned_one():
+def test_low_rank_tables_spread_as_learned_ones():
+    """Low rank table starts with the spread of a learned one."""
     torch.manual_seed(0)
     fields = {"max_position_embeddings": 512, "hidden_size": 240, "position_initializer_range": 0.3}
     for rank in (4, 64):
@@ -140,7 +145,8 @@ def test_low_rank_table_starts_with_the_spread_of_a_learned_one():
 
 
 @pytest.mark.parametrize(("case", "target"), [("ap", 24), ("dstg", 8), ("tupe-a", 24)])
-def test_a_table_of_its_own_width_has_a_learned_map(case, target):
+def test_tables_of_another_width_are_mapped(case, target):
+    """A table of its own width has a learned map."""
     # LOWDIM section 5: factorised tables, of another dimensionality than the words.
     model = build(case, table_width=5)
     parts = model.encoder.position_embeddings
@@ -194,7 +200,8 @@ def test_a_saved_model_keeps_its_table_without_the_file(table_file, tmp_path):
     ],
 )
 @pytest.mark.parametrize("use", ["mds", "start"])
-def test_a_table_file_that_does_not_fit_is_one_clear_line(array, message, use, tmp_path):
+def test_misfit_table_files_are_refused_in_one_line(array, message, use, tmp_path):
+    """A table file that does not fit is one clear line."""
     path = tmp_path / "bad.npy"
     np.save(path, array, allow_pickle=True)
     fields = {"absolute": "mds", "table_file": str(path)} if use == "mds" else {"table_start": str(path)}
@@ -204,7 +211,8 @@ def test_a_table_file_that_does_not_fit_is_one_clear_line(array, message, use, t
 
 
 @pytest.mark.parametrize("name", ["missing.npy", "table.txt", "empty-folder", "broken.npy", "cut.npy"])
-def test_a_table_that_cannot_be_read_is_one_clear_line(name, tmp_path):
+def test_unreadable_tables_are_refused_in_one_line(name, tmp_path):
+    """A table that cannot be read is one clear line."""
     (tmp_path / "table.txt").write_text("1 2 3")
     (tmp_path / "broken.npy").write_bytes(b"no numpy")
     np.save(tmp_path / "cut.npy", np.ones((40, 24)))
@@ -278,7 +286,8 @@ def test_a_learned_table_may_start_from_another_model(tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "unused"), [(RobertaModel, 2), (OPTModel, 2)])
-def test_a_table_starts_at_the_first_position_of_the_other_model(kind, unused, tmp_path):
+def test_a_table_starts_at_another_models_first_position(kind, unused, tmp_path):
+    """A table starts at the first position of the other model."""
     # Once, row 0 of RoBERTa's and OPT's tables, which belongs to no position, was taken for position 0.
     sizes = {
         "vocab_size": VOCAB,
@@ -346,7 +355,8 @@ def test_tables_of_published_families_are_read_by_their_names(kind, tmp_path, mo
         ("tupe-a", {}),
     ],
 )
-def test_tables_of_ours_are_read_as_the_model_uses_them(name, fields, tmp_path):
+def test_our_tables_are_read_as_the_model_uses_them(name, fields, tmp_path):
+    """Tables of ours are read as the model uses them."""
     model = ww.EncoderForMaskedLM(config(name, **fields))
     model.save_pretrained(tmp_path / "all")
     model.encoder.save_pretrained(tmp_path / "encoder")

@@ -56,7 +56,8 @@ def test_encoders_of_other_packages_go_through_every_family(kind, family, foreig
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_as_many_tokens_are_read_as_there_are_positions_and_types_where_a_model_has_two(kind, foreign):
+def test_as_many_tokens_as_positions_are_read(kind, foreign):
+    """As many tokens are read as there are positions and types where a model has two."""
     opened = open_model(foreign[kind])
     assert opened.fitting(128) == 32 and opened.token_types == (kind in ("bert", "electra"))
 
@@ -74,7 +75,8 @@ def test_every_preset_is_probed_and_its_streams_alone(name, data, tmp_path):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_model_without_a_tokenizer_is_refused_before_anything_is_done(family, foreign, data, tmp_path):
+def test_a_model_without_a_tokenizer_is_refused_first(family, foreign, data, tmp_path):
+    """A model without a tokenizer is refused before anything is done."""
     for name in ("config.json", "model.safetensors"):
         (tmp_path / "bare").mkdir(exist_ok=True)
         (tmp_path / "bare" / name).write_bytes((foreign["bert"] / name).read_bytes())

@@ -95,7 +95,8 @@ def test_encoders_of_transformers_export(kind, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_page_runs_from_the_command_to_the_last_line(tmp_path, monkeypatch, capsys):
+def test_the_export_page_runs_to_its_last_line(tmp_path, monkeypatch, capsys):
+    """The page runs from the command to the last line."""
     monkeypatch.chdir(tmp_path)
     (command,) = re.findall(r"^whatwhere (export .*)$", PAGE.read_text(), flags=re.M)
     done = whatwhere(*command.split())
@@ -125,7 +126,8 @@ def test_wrong_words_are_one_line(words, expected, tmp_path, monkeypatch):
     assert not (tmp_path / "x").exists()
 
 
-def test_a_graph_that_differs_is_not_left_and_missing_packages_are_named(tmp_path, monkeypatch):
+def test_a_graph_that_differs_is_removed(tmp_path, monkeypatch):
+    """A graph that differs is not left and missing packages are named."""
     folder = model_of("nope", tmp_path / "model")
     monkeypatch.setattr(module, "TOLERANCE", 0.0)
     with pytest.raises(ValueError, match="differs from torch by .* Nothing was written"):

@@ -88,7 +88,8 @@ def test_a_broken_row_is_named(tmp_path, name, rows, said):
     assert "\n" not in str(caught.value)
 
 
-def test_a_limit_takes_rows_of_the_whole_table_and_qqps_gaps_are_left_out(tmp_path):
+def test_a_limit_takes_rows_of_the_whole_table(tmp_path):
+    """A limit takes rows of the whole table and QQP's gaps are left out."""
     rows = [f"{i}\ta{i}\tb{i}\t{i % 2}" for i in range(9)]
     few = read_task(TASKS["rte"], release(tmp_path, "rte", *rows), "train", 3)  # CoLA and STS-B are sorted by source
     assert (few.texts, few.pairs, few.labels) == (["a0", "a4", "a8"], ["b0", "b4", "b8"], ["0", "0", "0"])
@@ -96,7 +97,8 @@ def test_a_limit_takes_rows_of_the_whole_table_and_qqps_gaps_are_left_out(tmp_pa
     assert read_task(TASKS["qqp"], release(tmp_path, "qqp", *rows), "train").texts == ["What ?"]
 
 
-def test_a_strange_label_and_too_few_development_rows_are_refused(tmp_path):
+def test_strange_labels_and_few_rows_are_refused(tmp_path):
+    """A strange label and too few development rows are refused."""
     rows = [f"{i}\ta\tb\t{'not_' * (i % 2)}entailment" for i in range(6)]
     release(tmp_path, "rte", *rows[:3], split="dev")
     with pytest.raises(ValueError, match="rte has 3 rows in dev, 4 are needed for two halves"):
@@ -198,13 +200,15 @@ def test_protocols_are_those_printed():
     assert (tupe.seeds, tupe.warmup, {s.batch_size for s in tupe.settings}) == (5, 0.06, {32})
 
 
-def test_halves_are_the_same_for_all_and_share_no_row():
+def test_halves_are_equal_for_all_and_disjoint():
+    """Halves are the same for all and share no row."""
     one, two = halves(277)
     assert sorted([*one, *two]) == list(range(277)) and abs(len(one) - len(two)) == 1
     assert all(np.array_equal(a, b) for a, b in zip(halves(277), (one, two), strict=True))
 
 
-def test_the_median_of_tupe_is_that_of_the_seeds_best_scores_at_the_best_rate(tmp_path):
+def test_tupe_median_is_of_best_scores_per_seed(tmp_path):
+    """The median of TUPE is that of the seeds best scores at the best rate."""
     rng, out = np.random.default_rng(0), tmp_path
     config = GlueConfig.parse({"models": ["reference"], "tasks": ["cola"], "recipe": "tupe"})
     labels, best = rng.integers(2, size=40), {setting.name: [] for setting in config.settings}
@@ -228,7 +232,9 @@ def test_the_median_of_tupe_is_that_of_the_seeds_best_scores_at_the_best_rate(tm
     assert found.value != np.median([r.value for r in single])  # of each seed's own best rate
 
 
-def test_rates_that_are_given_stand_in_place_of_the_recipe_s():
+def test_given_rates_replace_the_recipes():
+    """Rates that are given stand in place of the recipe s."""
+
     def grid(**given):
         return GlueConfig.parse({"models": ["reference"], "tasks": ["rte"], **given})
 

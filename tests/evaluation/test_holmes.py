@@ -69,7 +69,8 @@ def test_the_places_of_a_span_are_averaged(data):
     assert found[0, 0, 128:] == pytest.approx(alone[0, 2], abs=1e-5)
 
 
-def test_first_and_last_tokens_of_a_place_may_be_read():
+def test_first_and_last_tokens_may_be_read():
+    """First and last tokens of a place may be read."""
     model, tokenizer = open_model("reference", "masked").model, load_tokenizer(ww.reference())
     text = "unbelievably long"
     ids, offsets = (tokenizer(text, return_offsets_mapping=True)[k] for k in ("input_ids", "offset_mapping"))
@@ -236,7 +237,8 @@ def test_published_tables_are_read(data):
         read_phenomena(path.parent / "nowhere.csv")
 
 
-def test_data_sets_that_vary_over_seeds_for_some_model_are_left_out():
+def test_data_sets_that_vary_over_seeds_are_excluded():
+    """Data sets that vary over seeds for some model are left out."""
     steady, wide = [0.50, 0.52, 0.51, 0.49, 0.5], [0.2, 0.5, 0.3, 0.6, 0.4]
     assert unsteady({"a": {"x": steady, "y": steady}, "b": {"x": wide, "y": steady}}) == {"x": np.std(wide, ddof=1)}
     assert unsteady({"a": {"x": [0.4]}}) == {}

@@ -64,7 +64,8 @@ def bert():
     return BertForMaskedLM(config).double().eval()
 
 
-def test_excerpts_are_of_long_documents_from_a_line_behind_the_first_quarter(corpus, tokenizer, texts):
+def test_excerpts_begin_behind_the_first_quarter(corpus, tokenizer, texts):
+    """Excerpts are of long documents from a line behind the first quarter."""
     measured, others = texts
     assert len(measured) == 12 and measured.document_numbers().tolist() == [0, *range(2, 13)]  # document 1 is short
     assert set(others.document_numbers()) == set(range(13, 19)) and len(others) > 12
@@ -77,7 +78,8 @@ def test_excerpts_are_of_long_documents_from_a_line_behind_the_first_quarter(cor
         assert (window.segments[[0, -1]] == -1).all() and (np.diff(window.segments[1:-1]) >= 0).all()
 
 
-def test_every_word_is_hidden_once_and_alone_ones_are_far_apart(texts):
+def test_every_word_is_hidden_once(texts):
+    """Every word is hidden once and alone ones are far apart."""
     documents = length.whole(texts[0])
     hidden, alone = length.hidden_in(documents), length.alone_in(documents)
     assert ((hidden >= 0) == documents.regular).all() and set(np.unique(hidden)) == {-1, *range(length.PARTS)}
@@ -104,7 +106,8 @@ def test_losses_are_those_of_one_pass_after_the_other(make, texts, tokenizer):
 
 
 @pytest.mark.parametrize("make", [lambda: small("dstg"), lambda: small("rp"), bert])
-def test_pieces_are_read_alone_and_the_last_ends_with_the_text(make, texts, tokenizer):
+def test_pieces_are_read_alone_to_the_texts_end(make, texts, tokenizer):
+    """Pieces are read alone and the last ends with the text."""
     model, documents = make(), length.whole(texts[0])
     hidden, size = length.hidden_in(documents), 40
     found = length.piece_losses(model, documents, hidden, size, tokenizer)
@@ -125,7 +128,8 @@ def test_pieces_are_read_alone_and_the_last_ends_with_the_text(make, texts, toke
     assert one == pytest.approx(length.token_losses(model, documents, hidden, tokenizer.mask_token_id), nan_ok=True)
 
 
-def test_pieces_of_a_model_of_random_positions_are_spread_over_them(texts, tokenizer):
+def test_pieces_of_random_positions_are_spread(texts, tokenizer):
+    """Pieces of a model of random positions are spread over them."""
     model, documents = small("ap", max_position_embeddings=512), length.whole(texts[0])
     hidden = length.hidden_in(documents)
     found = length.piece_losses(model, documents, hidden, N, tokenizer, spread=512)
@@ -136,7 +140,8 @@ def test_pieces_of_a_model_of_random_positions_are_spread_over_them(texts, token
     assert np.nanmax(np.abs(found - length.piece_losses(model, documents, hidden, N, tokenizer))) > 1e-3
 
 
-def test_what_stands_there_already_saves_nothing_and_else_a_copy_is_read(texts, tokenizer):
+def test_a_copy_that_stood_before_saves_nothing(texts, tokenizer):
+    """What stands there already saves nothing and else a copy is read."""
     model, documents = small("rope"), length.whole(texts[0])
     here = np.arange(N - 1 - length.PASSAGE, N - 1)
     gains = length.copy_gains(model, documents, [32, 50], tokenizer.mask_token_id)
@@ -148,7 +153,8 @@ def test_what_stands_there_already_saves_nothing_and_else_a_copy_is_read(texts, 
     assert (documents.input_ids == length.whole(texts[0]).input_ids).all()
 
 
-def test_distances_and_shifts_fit_the_text_and_are_no_whole_lengths():
+def test_distances_and_shifts_fit_the_text():
+    """Distances and shifts fit the text and are no whole lengths."""
     # A table that repeats itself after L rows stands nearly where it was after L, 2 L, ... positions.
     assert length.copy_distances(128, 1024) == [64, 192, 448, 960] and length.shifts(128, 1024) == [64, 192, 448, 960]
     assert length.copy_distances(128, 512) == [64, 192, 448] and length.shifts(128, 512) == [64, 192, 448]
@@ -181,7 +187,8 @@ def test_a_short_training_changes_what_it_is_told_to(what, texts):
 
 
 @pytest.mark.parametrize("make", [lambda: small("dstg"), bert, lambda: small("low-rank")])
-def test_the_network_of_equation_5_changes_the_rows_beyond_alone(make, texts):
+def test_equation_5_changes_only_rows_beyond(make, texts):
+    """The network of equation 5 changes the rows beyond alone."""
     model, trained = make().float(), 48
     # Of two factors the first, which was looked for as a module.
     table = next(p for name, p in model.named_parameters() if "position_embeddings." in name)
@@ -214,13 +221,15 @@ def evaluated(corpus, tmp_path_factory):
         return words, out, whatwhere(*words)
 
 
-def test_a_way_is_judged_by_texts_that_did_not_choose_it():
+def test_methods_are_judged_by_other_texts():
+    """A way is judged by texts that did not choose it."""
     gains = np.array([[1.0, -1.0, 1.0, -1.0], [0.0, 0.5, 0.0, 0.5]])  # best at even places, best at odd ones
     assert chosen_gains(gains).tolist() == [0.0, -1.0, 0.0, -1.0]
     assert gains.mean(1).max() == 0.25  # what the best way seems to gain by the texts that chose it
 
 
-def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
+def test_the_verb_leaves_records_page_and_model(evaluated):
+    """The verb leaves records a page and the adapted model."""
     words, out, done = evaluated
     assert done.returncode == 0, done.stderr
     assert [line.split()[:4] for line in done.stdout.splitlines()][:1] == [
@@ -263,7 +272,8 @@ def test_the_verb_leaves_records_a_page_and_the_adapted_model(evaluated):
     assert again.returncode == 0 and again.stdout == done.stdout
 
 
-def test_points_of_a_longer_corpus_are_a_way_as_others(evaluated, corpus, tokenizer, tmp_path, monkeypatch):
+def test_corpus_points_are_a_method_like_others(evaluated, corpus, tokenizer, tmp_path, monkeypatch):
+    """Points of a longer corpus are a way as others."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     np.save(tmp_path / "points.npy", np.random.default_rng(0).normal(size=(170, 5)))
     words = [*evaluated[0][:-8], "--methods", "mds", "--points", str(tmp_path / "points.npy"), "--steps", "10"]
@@ -308,7 +318,8 @@ def test_perplexities_are_those_of_tokens_that_are_hidden_alone(evaluated):
         assert all(r.low < r.value < r.high and r.value > 1 for r in found.values())
 
 
-def test_probes_of_token_segment_and_progress_are_those_of_the_same_copy(evaluated, corpus, tokenizer, tmp_path):
+def test_probes_are_those_of_the_same_copy(evaluated, corpus, tokenizer, tmp_path):
+    """Probes of token segment and progress are those of the same copy."""
     # Of the three only the first was ever read.
     extend("reference", tmp_path / "copy", 160, "cyclic")
     texts, _ = long_texts(open_source(corpus, document="blank-line"), tokenizer, 160, 10)
@@ -348,7 +359,8 @@ def test_models_of_several_seeds_have_one_name(tmp_path):
         LengthConfig.parse({"models": [folders[0], f"{folders[0]}/../seed-0"]}).trainings()
 
 
-def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tmp_path):
+def test_longer_tables_are_read_as_they_are(tmp_path):
+    """A table with more rows than the training had tokens is read as it is."""
     ww.EncoderForMaskedLM(ww.preset("ap", size="tiny", vocab_size=60, max_position_embeddings=512)).save_pretrained(
         tmp_path / "ap"
     )
@@ -361,7 +373,8 @@ def test_a_table_with_more_rows_than_the_training_had_tokens_is_read_as_it_is(tm
     assert (found.trained, found.reads, found.spread, found.corpus) == (64, 512, True, "here")
 
 
-def test_what_only_some_models_have_is_said_and_a_scaled_copy_is_read_as_it_is(tmp_path):
+def test_what_some_models_lack_is_said(tmp_path):
+    """What only some models have is said and a scaled copy is read as it is."""
     for preset in ("rope", "ap"):
         ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / preset)
     extend(tmp_path / "rope", tmp_path / "copy", 256, "yarn")
@@ -386,7 +399,8 @@ def test_what_only_some_models_have_is_said_and_a_scaled_copy_is_read_as_it_is(t
 
 
 @pytest.mark.parametrize(("preset", "method"), [("rope", "yarn"), ("ap", "decay")])
-def test_a_copy_that_goes_on_already_is_refused_before_anything_is_computed(preset, method, tmp_path):
+def test_a_continued_copy_is_refused_first(preset, method, tmp_path):
+    """A copy that goes on already is refused before anything is computed."""
     # A scaled one stopped the run in its middle, and rows that a method had made were continued as if learned.
     ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
     extend(tmp_path / "m", tmp_path / "copy", 200, method)
@@ -406,7 +420,8 @@ def test_texts_are_counted_by_every_vocabulary(corpus, tmp_path):
         LENGTH.check(LengthConfig.parse({"models": ["reference", str(tmp_path / "bert")], **given}))
 
 
-def test_each_model_has_a_line_at_the_length_of_its_training():
+def test_lines_mark_each_models_training_length():
+    """Each model has a line at the length of its training."""
     # Where they differed there was none.
     records = [Record("s", f"m{n}", "length.trained", float(n), seed=0) for n in (64, 128)]
     for r in list(records):
@@ -417,7 +432,8 @@ def test_each_model_has_a_line_at_the_length_of_its_training():
     assert lines == {"m64": [[64.0, 64.0]], "m128": [[128.0, 128.0]]}
 
 
-def test_every_way_is_drawn_and_the_title_says_which_to_take():
+def test_every_method_is_drawn_and_the_title_chooses():
+    """Every way is drawn and the title says which to take."""
     # Only eight had a line, equations 5 and 6 of the notes not, and the title named one way of one model.
     ways = [
         f"{m}{more}" for m in ("cyclic", "decay", "fourier", "learned") for more in ("", "-w64", "+all", "-w64+all")
@@ -443,7 +459,8 @@ def test_every_way_is_drawn_and_the_title_says_which_to_take():
     assert figure.title == f"The best way of each model, {told}`c` by learned-w64"
 
 
-def test_a_model_of_an_unknown_or_tiny_length_is_refused(tmp_path):
+def test_unknown_or_tiny_lengths_are_refused(tmp_path):
+    """A model of an unknown or tiny length is refused."""
     ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
     (tmp_path / "m/pretrain.yaml").write_text("length: 4\n")
     with pytest.raises(ValueError, match="m was trained on texts of 4 tokens. Give models trained on 8 or more."):
@@ -455,7 +472,8 @@ def test_a_model_of_an_unknown_or_tiny_length_is_refused(tmp_path):
         about(str(tmp_path / "m"), 256)
 
 
-def test_a_model_without_a_head_for_masked_words_is_refused(tmp_path):
+def test_models_without_a_masked_head_are_refused(tmp_path):
+    """A model without a head for masked words is refused."""
     # transformers would draw one, and its losses would look like the model's.
     bert().base_model.save_pretrained(tmp_path / "bert")
     with pytest.raises(ValueError, match="has no masked-language head .BertModel."):

@@ -211,7 +211,8 @@ def test_results_are_in_mtebs_own_format(run):
     assert "Score of text vectors by task and model" in page and "not mteb" in page
 
 
-def test_what_is_finished_stays_and_poolings_models_and_simcse_are_added(data, run, bert, tmp_path, monkeypatch):
+def test_finished_work_stays_when_more_is_added(data, run, bert, tmp_path, monkeypatch):
+    """What is finished stays and poolings models and SimCSE are added."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     monkeypatch.setattr("whatwhere.training.contrastive.LENGTH", 8)
     put(tmp_path / "text.txt", sentences(60))
@@ -278,7 +279,8 @@ def test_mtebs_own_tasks_run_by_name(data, tmp_path, monkeypatch):
     assert record.value == pytest.approx(spearmanr(near, pairs["score"]).statistic, abs=1e-5) and record.n == 60
 
 
-def test_simcse_reads_the_training_windows_of_the_models_own_run_or_else_python_docs(data, bert, tmp_path, monkeypatch):
+def test_simcse_reads_the_models_training_windows(data, bert, tmp_path, monkeypatch):
+    """SimCSE reads the training windows of the models own run or else Python docs."""
     put(tmp_path / "docs.txt", sentences(60, seed=1))
     put(tmp_path / "text.txt", sentences(60))
     monkeypatch.setattr("whatwhere.evaluation.mteb.PythonDocs", lambda files: open_source(tmp_path / "docs.txt"))

@@ -62,7 +62,8 @@ def test_labels_are_those_of_the_classification_pipeline(classifier):
         np.testing.assert_allclose(list(mine.values()), [one["score"] for one in each], atol=1e-6)
 
 
-def test_a_bert_is_told_which_text_of_a_pair_a_token_is_of(tmp_path):
+def test_bert_is_told_the_text_of_each_token(tmp_path):
+    """A BERT is told which text of a pair a token is of."""
     folder = save("bert", tmp_path / "bert")
     config = AutoConfig.from_pretrained(folder, num_labels=2)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
@@ -74,7 +75,8 @@ def test_a_bert_is_told_which_text_of_a_pair_a_token_is_of(tmp_path):
     np.testing.assert_allclose([said["LABEL_0"], said["LABEL_1"]], expected, atol=1e-6)
 
 
-def test_the_position_stream_is_read_after_the_last_block_that_trains_it():
+def test_position_vectors_are_read_after_the_last_trained_block():
+    """The position stream is read after the last block that trains it."""
     model, tokenizer = AutoModel.from_pretrained(ww.reference()).eval(), AutoTokenizer.from_pretrained(ww.reference())
     inputs = tokenizer("and another one, longer than that", return_tensors="pt")
     with torch.no_grad():
@@ -132,7 +134,8 @@ def test_a_long_text_is_read_in_windows(classifier, stride):
     np.testing.assert_allclose(vectors[0], (sum(means) / sum(weights)).numpy(), atol=1e-5)
 
 
-def test_each_mask_of_a_long_text_is_filled_once_far_from_the_ends_of_its_window():
+def test_each_mask_is_filled_once_inside_its_window():
+    """Each mask of a long text is filled once far from the ends of its window."""
     one = "the king of [MASK] went to war. "
     said = ww.predict("reference", one * 40)
     assert len(said[0]) == 40
@@ -151,7 +154,8 @@ def test_each_mask_of_a_long_text_is_filled_once_far_from_the_ends_of_its_window
     assert said[0][masks.index(middle)][0]["probability"] == pytest.approx(float(likely), abs=1e-5)
 
 
-def test_a_model_without_a_bound_is_read_as_it_was_trained(tmp_path):
+def test_models_without_a_bound_read_their_training_length(tmp_path):
+    """A model without a bound is read as it was trained."""
     # RoPE, ALiBi and clipped distances trained on 128 tokens were given 512 at once, without a word.
     ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=4096)).save_pretrained(tmp_path / "m")
     AutoTokenizer.from_pretrained(ww.reference()).save_pretrained(tmp_path / "m")
@@ -217,14 +221,16 @@ def test_a_folder_without_a_tokenizer_says_nothing_of_words(tmp_path):
     assert done.returncode == 2 and "empty.txt" in done.stderr and "text" in done.stderr, done.stderr
 
 
-def test_vectors_that_nobody_asked_for_are_said_to_be_some():
+def test_vectors_nobody_asked_for_are_announced():
+    """Vectors that nobody asked for are said to be some."""
     said = whatwhere("predict", "reference", "--text", "no mask")
     assert said.returncode == 0 and json.loads(said.stdout)
     assert said.stderr == "No text has a [MASK] to fill in: these are their vectors.\n"
     assert whatwhere("predict", "reference", "--text", "no mask", "--what", "vectors").stderr == ""
 
 
-def test_texts_come_from_the_line_a_file_a_table_or_stdin(classifier, tmp_path):
+def test_texts_come_from_line_file_table_or_stdin(classifier, tmp_path):
+    """Texts come from the line a file a table or stdin."""
     (tmp_path / "lines.txt").write_text("one\n\ntwo words\n")
     (tmp_path / "pairs.tsv").write_text("a\tb\none\tsecond\ntwo words\tother\n")
     said = {}

@@ -104,7 +104,8 @@ def test_probes_are_those_of_a_plain_loop(classes, twice):
             assert probes.losses[0, i, 0, variant] == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_probe_is_the_same_whatever_is_trained_with_it():
+def test_probes_do_not_depend_on_each_other():
+    """A probe is the same whatever is trained with it."""
     rows, dev = made(70), made(40, seed=1)
     columns = np.array([[True] * 6, [False, False, True, True, True, True]])
     protocol = replace(PLAIN, epochs=6)

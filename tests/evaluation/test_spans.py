@@ -151,7 +151,8 @@ def asked(paragraph, *right, text="What stands here?"):
 
 
 @both
-def test_a_row_is_what_the_tokenizer_makes_of_the_pair(tokenizer):
+def test_rows_are_tokenizer_output_of_the_pair(tokenizer):
+    """A row is what the tokenizer makes of the pair."""
     batches = SpanBatches(asked(ODD, (0, "naïve"), text="Where is it?"), tokenizer, 128, 64, types=True)
     expected = tokenizer("Where is it?", ODD, return_token_type_ids=True)
     (batch,) = batches.in_order(8)
@@ -182,7 +183,8 @@ PIECES = st.one_of(st.sampled_from(ODD.split(" ")), st.text(st.characters(exclud
 @both
 @settings(max_examples=40)
 @given(data=st.data())
-def test_every_answer_that_fits_is_found_again_from_its_window(tokenizer, data):
+def test_every_answer_is_found_from_its_window(tokenizer, data):
+    """Every answer that fits is found again from its window."""
     paragraph = data.draw(st.lists(PIECES, min_size=1, max_size=30).map(" ".join).filter(str.strip))
     begin = data.draw(st.integers(0, len(paragraph) - 1))
     text = paragraph[begin : begin + data.draw(st.integers(1, 12))]
@@ -209,7 +211,8 @@ def test_every_answer_that_fits_is_found_again_from_its_window(tokenizer, data):
             assert paragraph[b:e] == text
 
 
-def test_an_answer_of_whole_words_is_given_back_to_the_letter():
+def test_answers_of_whole_words_are_returned_exactly():
+    """An answer of whole words is given back to the letter."""
     paragraph = " ".join(f"word{i} naïve İx" for i in range(40))
     words = [
         (place, word) for place in range(len(paragraph)) for word in ("naïve İx",) if paragraph.startswith(word, place)
@@ -225,7 +228,8 @@ def test_an_answer_of_whole_words_is_given_back_to_the_letter():
     assert seen == set(range(40)) and batches.unmarked == 0
 
 
-def test_long_questions_lose_their_end_and_windows_without_room_are_refused():
+def test_long_questions_are_cut():
+    """Long questions lose their end and windows without room are refused."""
     tokenizer = TOKENIZERS["wordpiece"]
     batches = SpanBatches(asked("river", (0, "river"), text="why " * 100), tokenizer, 200, 64)
     assert batches.cut == 1 and batches.heads[0] == 64 + 2
@@ -259,7 +263,7 @@ def test_best_spans_are_those_of_a_loop(longest):
         assert [s for s in found if s[0] > -np.inf] == [pytest.approx(span) for span in expected]
 
 
-def test_answers_are_the_best_over_the_windows_of_a_question():
+def test_answers_are_best_over_a_questions_windows():
     """Against one window at a time, unbatched, and loops."""
     tokenizer, rng = TOKENIZERS["wordpiece"], np.random.default_rng(0)
     paragraphs = [" ".join(rng.choice(["river", "music", "lake", "song", "the"], n)) for n in (4, 90, 40)]
@@ -292,7 +296,7 @@ def test_answers_are_the_best_over_the_windows_of_a_question():
     assert found["answered"].all()
 
 
-def test_a_step_in_parts_is_the_step_of_all_windows():
+def test_a_step_in_parts_equals_one_step():
     """Rows count where a batch has no labels."""
     paragraph = "river music lake song the lake river"
     rows = SpanBatches(

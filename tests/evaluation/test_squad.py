@@ -77,7 +77,8 @@ def test_the_hub_gives_the_same_questions(monkeypatch, tmp_path):
         read_questions(TASKS["squad"], None, "train")
 
 
-def test_slots_are_questions_and_one_that_is_not_filled_has_no_answer(tmp_path):
+def test_unfilled_slots_have_no_answer(tmp_path):
+    """Slots are questions and one that is not filled has no answer."""
     write(tmp_path / "span-extraction/restaurant8k", TURNS, "test.json", pack=True)
     found = read_questions(TASKS["restaurants"], tmp_path, "dev")
     assert found.paragraphs == [turn["userInput"]["text"] for turn in TURNS]
@@ -129,7 +130,8 @@ def test_what_is_wrong_is_named_in_a_line(tmp_path, read, said):
     assert "\n" not in str(caught.value)
 
 
-def test_missing_and_broken_files_are_named_with_the_way_out(tmp_path):
+def test_missing_and_broken_files_are_named(tmp_path):
+    """Missing and broken files are named with the way out."""
     with pytest.raises(
         ValueError, match=r"has no train-v1.1.json \(nor .xz, .gz, .zst\). Bring .* --train-on-dev 0.8; or"
     ):
@@ -190,7 +192,8 @@ def test_it_learns_to_answer_and_when_not_to(tmp_path, tokenizer):
         assert kept["f1"].mean() == found.scores[:, part].max()
 
 
-def test_an_encoder_of_another_package_is_read_with_its_types(tokenizer, tmp_path):
+def test_foreign_encoders_are_read_with_their_types(tokenizer, tmp_path):
+    """An encoder of another package is read with its types."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer), num_labels=3, **sizes)).save_pretrained(
         tmp_path / "b"

@@ -38,7 +38,8 @@ def rows(tokenizer, n, seed, classes=("0", "1"), **more):
     )
 
 
-def test_it_learns_and_keeps_the_predictions_of_its_best_evaluations(tokenizer):
+def test_tuning_learns_and_keeps_its_best_predictions(tokenizer):
+    """It learns and keeps the predictions of its best evaluations."""
     dev = rows(tokenizer, 41, 1)
     model = open_model("reference", "labels", classes=2).model
     found = tune(model, rows(tokenizer, 80, 0), dev, QUICK.settings[0], QUICK, METRICS["accuracy"])
@@ -79,7 +80,8 @@ def test_each_half_has_a_patience_of_its_own(tokenizer):
     assert found.scores[:, 2].max() == 0.5  # what comes after the stop of all rows is not theirs
 
 
-def test_the_same_seed_gives_the_same_scores_and_weights_drawn_anew_are_others(tokenizer):
+def test_equal_seeds_give_equal_scores(tokenizer):
+    """The same seed gives the same scores and weights drawn anew are others."""
     short = replace(QUICK, epochs=1)
 
     def scores(**how):
@@ -93,7 +95,8 @@ def test_the_same_seed_gives_the_same_scores_and_weights_drawn_anew_are_others(t
     assert scores(seed=3)[1] != pytest.approx(scores(seed=3, untrained=True)[1], rel=0.01)
 
 
-def test_the_rate_is_in_inverse_proportion_to_the_width_and_falls_to_nothing(tokenizer, monkeypatch):
+def test_the_rate_falls_and_scales_with_width(tokenizer, monkeypatch):
+    """The rate is in inverse proportion to the width and falls to nothing."""
     rates = []
     step = torch.optim.AdamW.step
 
@@ -109,7 +112,8 @@ def test_the_rate_is_in_inverse_proportion_to_the_width_and_falls_to_nothing(tok
     assert rates == pytest.approx(expected)
 
 
-def test_an_encoder_of_another_package_takes_pairs_with_their_types(tokenizer, tmp_path):
+def test_foreign_encoders_take_pairs_with_types(tokenizer, tmp_path):
+    """An encoder of another package takes pairs with their types."""
     config = BertConfig(
         vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )

@@ -74,7 +74,9 @@ def test_many_groups_and_positions_need_wider_keys():
         assert (found[g * 1000 : (g + 1) * 1000].toarray()[np.arange(len(row)), row] == 1).all()
 
 
-def test_memory_is_flat_and_numbers_are_the_same_where_sums_are_made_in_files(monkeypatch):
+def test_sums_in_files_give_the_same_numbers(monkeypatch):
+    """Memory is flat and numbers are the same where sums are made in files."""
+
     # A ten times longer corpus took twice the memory (569 and 1,180 MiB).
     def counted(rows, held):
         monkeypatch.setattr(module, "_CHUNK", 3000)

@@ -25,7 +25,8 @@ def test_rope_holds_the_rotation_of_each_position():
     np.testing.assert_allclose(table @ table.T, 4 * np.cos(lag[..., None] * frequencies).sum(-1), atol=1e-11)
 
 
-def test_rope_is_the_sinusoid_of_a_head_in_other_order():
+def test_rope_is_a_reordered_sinusoid():
+    """RoPE is the sinusoid of a head in other order."""
     np.testing.assert_allclose(pdist(rope(40, 768)), pdist(sinusoidal(40, 64)) * np.sqrt(12), rtol=1e-12)
 
 
@@ -48,7 +49,8 @@ def test_alibi_distances_are_straight_lines():
         alibi(20, slopes=[1, 2])
 
 
-def test_random_table_is_standard_normal_and_repeats_with_its_seed():
+def test_random_tables_are_normal_and_repeat():
+    """Random table is standard normal and repeats with its seed."""
     table = random_table(200, 300, seed=1)
     assert abs(table.mean()) < 0.02 and table.std() == pytest.approx(1, abs=0.02)
     np.testing.assert_array_equal(table, random_table(200, 300, seed=1))

@@ -56,7 +56,8 @@ def test_fourier_is_equation_3(table, components):
 
 
 @pytest.mark.parametrize("n", [N, N - 1])
-def test_all_frequencies_give_the_table_back_where_the_mean_is_kept(table, n):
+def test_all_frequencies_reproduce_the_table(table, n):
+    """All frequencies give the table back where the mean is kept."""
     table = table[:n]
     made = extrapolate(table, 3 * n, "fourier", components=n // 2)
     assert made == pytest.approx(np.tile(table, (3, 1)), abs=1e-10)
@@ -105,7 +106,8 @@ def test_whole_turns_go_on_by_frequencies_too():
         assert extrapolate(truth[:N], 5 * N, method, components=2) == pytest.approx(truth, abs=1e-8)
 
 
-def test_a_longer_corpus_gives_the_table_where_it_is_an_image_of_its_points(table):
+def test_a_longer_corpus_reproduces_an_image_of_its_points(table):
+    """A longer corpus gives the table where it is an image of its points."""
     points = np.random.default_rng(1).normal(size=(LONG, 4))
     truth = points @ np.random.default_rng(2).normal(size=(4, D)) + 3
     assert extrapolate(truth[:N], LONG, "mds", points=points) == pytest.approx(truth)

@@ -66,7 +66,8 @@ def lanczos(monkeypatch):
 
 @pytest.mark.parametrize("dims", [1, 4, 9])
 @pytest.mark.parametrize("make", [sparse.csr_array, sparse.csr_array.toarray], ids=["sparse", "dense"])
-def test_svd_of_the_roots_gives_the_distances_of_the_matrix(p, dist, dims, make, request):
+def test_svd_of_roots_gives_the_distances(p, dist, dims, make, request):
+    """SVD of the roots gives the distances of the matrix."""
     full = classical_mds(dist, dims)
     request.getfixturevalue("lanczos")
     few = hellinger_mds(make(p), dims)
@@ -105,7 +106,8 @@ def test_coordinates_are_sklearns(dist):
     np.testing.assert_allclose(ours.eigenvalues[:6], theirs.eigenvalues_, atol=1e-12)
 
 
-def test_dimensions_above_the_rank_use_the_rank_and_say_so(p, dist):
+def test_dimensions_above_the_rank_use_the_rank(p, dist):
+    """Dimensions above the rank use the rank and say so."""
     for m in (classical_mds(dist, 768), hellinger_mds(p, 768)):
         assert m.coords.shape == (40, 39) and m.rank == 39
         assert m.note == "768 dimensions asked, 39 used: that is the rank, and they reproduce all distances."
@@ -236,7 +238,8 @@ def test_smacof_coordinates_lie_on_principal_axes(dist):
     assert np.all(np.diff(m.eigenvalues) < 0) and np.all(m.coords[np.abs(m.coords).argmax(0), range(3)] > 0)
 
 
-def test_table_has_a_zero_row_and_fills_gaps_in_straight_lines():
+def test_tables_have_a_zero_row_and_filled_gaps():
+    """Table has a zero row and fills gaps in straight lines."""
     coords = np.array([[0.0, 1], [2, 3], [8, 0]])
     table = mds_table(coords, np.array([0, 1, 4]), 2)
     np.testing.assert_allclose(table, [[0, 0], [0, 1], [2, 3], [4, 2], [6, 1], [8, 0]])

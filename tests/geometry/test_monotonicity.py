@@ -55,7 +55,8 @@ def test_rounding_violates_nothing():
     assert monotonicity_violations(table) == 0
 
 
-def test_up_to_1024_positions_are_exact_and_take_no_cube_of_memory():
+def test_up_to_1024_positions_are_exact():
+    """Up to 1024 positions are exact and take no cube of memory."""
     table = sinusoidal(256, 64)
     value, low, high = monotonicity_interval(table)
     assert value == low == high == violations_of_distances(distances(table))
@@ -86,7 +87,8 @@ def test_random_triples_are_uniform_over_those_that_count():
     assert np.abs(counts / counts.mean() - 1).max() < 0.05
 
 
-def test_share_of_a_toeplitz_and_of_a_circulant_matrix_is_one():
+def test_toeplitz_and_circulant_shares_are_one():
+    """Share of a Toeplitz and of a circulant matrix is one."""
     lags = np.random.default_rng(0).normal(size=12)
     assert toeplitz_share(toeplitz(lags)) == pytest.approx(1)
     assert circulant_share(toeplitz(lags)) < 0.9
@@ -105,7 +107,8 @@ def test_shares_are_r2_of_the_means_off_the_diagonal():
         assert share(3 * matrix + 5 + np.diag(np.arange(9))) == pytest.approx(share(matrix))
 
 
-def test_share_without_order_is_small_and_of_equal_entries_undefined():
+def test_share_without_order_is_small():
+    """Share without order is small and of equal entries undefined."""
     noise = np.random.default_rng(0).normal(size=(100, 100))
     noise = noise + noise.T
     assert toeplitz_share(noise) == pytest.approx(2 / 100, abs=0.01) and circulant_share(noise) == pytest.approx(

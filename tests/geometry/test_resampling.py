@@ -47,14 +47,15 @@ def test_corrected_squares_are_the_formula_of_four_distances(make):
 @pytest.mark.parametrize("vocabulary", [300, 3000])
 @pytest.mark.parametrize("tokens", [1000, 20_000, FALLING], ids=["few", "many", "falling"])
 @pytest.mark.parametrize("drift", [0.1, 0.5])
-def test_correction_is_nearer_to_the_truth_than_the_plug_in(vocabulary, tokens, drift):
+def test_correction_is_nearer_the_truth(vocabulary, tokens, drift):
+    """Correction is nearer to the truth than the plug in."""
     p = distributions(20, vocabulary, drift=drift)
     groups, truth = grouped(p, tokens), hellinger(p)
     corrected = corrected_hellinger(groups, np.arange(20))
     assert error(corrected.distances, truth) < 0.4 * error(plug_in(groups), truth)
 
 
-def test_equal_distributions_are_at_zero_on_average_whatever_their_support():
+def test_equal_distributions_average_zero():
     """Without equal support the fall of support alone makes distances that grow with the lag: a geometry of nothing."""
     p = np.repeat(distributions(1, 3000), 20, axis=0)
     pairs = np.triu_indices(20, 1)
@@ -122,7 +123,8 @@ def test_jackknife_of_a_mean_is_students_interval():
     assert value == pytest.approx(x.mean() / 100) and (low, high) == pytest.approx((value - half, value + half))
 
 
-def test_jackknife_of_arrays_goes_entry_by_entry_and_both_forms_agree():
+def test_jackknife_of_arrays_is_entrywise():
+    """Jackknife of arrays goes entry by entry and both forms agree."""
     groups = grouped(distributions(5, 50), 800, groups=6)
     summed = jackknife(groups, lambda counts: hellinger(positional_distributions(counts, min_support=1).p))
     listed = jackknife(groups, plug_in, summed=False)

@@ -96,7 +96,8 @@ def test_equivariance_is_r2_of_the_diagonal_means(table):
     assert spectrum(table).equivariance == pytest.approx(expected, abs=1e-10)
 
 
-def test_equivariance_of_a_wide_table_is_that_of_a_narrow_one_with_the_same_products():
+def test_equivariance_ignores_the_table_width():
+    """Equivariance of a wide table is that of a narrow one with the same products."""
     wide = np.random.default_rng(2).normal(size=(20, 300))
     u, s, _ = np.linalg.svd(wide, full_matrices=False)
     assert equivariance(wide) == pytest.approx(equivariance(u * s), abs=1e-12)
@@ -113,7 +114,8 @@ def test_shuffled_positions_keep_the_diagonal_and_no_more():
     assert equivariance(waves(64, 1, 2)) > equivariance_null(waves(64, 1, 2))[-1]
 
 
-def test_approximations_end_at_the_table_and_lose_what_the_components_hold(table):
+def test_approximations_end_at_the_table(table):
+    """Approximations end at the table and lose what the components hold."""
     np.testing.assert_allclose(approximation(table, 12), table, atol=1e-12)
     np.testing.assert_allclose(approximation(table, 0), np.tile(table.mean(0), (40, 1)), atol=1e-12)
     s = spectrum(table)
@@ -247,7 +249,8 @@ def test_bad_tables_are_one_line_errors(bad, message):
     assert "\n" not in str(error.value)
 
 
-def test_the_white_floor_is_the_share_of_noise_that_was_added():
+def test_the_white_floor_equals_added_noise():
+    """The white floor is the share of noise that was added."""
     n, d = 128, 8
     noise = np.array([white_floor(np.random.default_rng(k).normal(size=(n, d))) for k in range(200)])
     assert noise.mean() == pytest.approx(0.96, abs=0.03) and noise.min() > 2 / 3  # cut at 1

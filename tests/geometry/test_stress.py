@@ -41,12 +41,14 @@ def test_optimal_stress_is_the_least_over_all_scales(table, dist):
 
 
 @pytest.mark.parametrize("factor", [1e-6, 7.0, 1e6])
-def test_optimal_stress_does_not_change_with_the_tables_scale_and_raw_stress_does(table, dist, factor):
+def test_optimal_stress_ignores_scale(table, dist, factor):
+    """Optimal stress does not change with the tables scale and raw stress does."""
     assert stress(factor * table, dist, "optimal") == pytest.approx(stress(table, dist, "optimal"), rel=1e-9)
     assert abs(stress(factor * table, dist) / stress(table, dist) - 1) > 0.5
 
 
-def test_stress_does_not_change_under_rotation_shift_and_common_permutation(table, dist):
+def test_stress_ignores_rotation_shift_and_permutation(table, dist):
+    """Stress does not change under rotation shift and common permutation."""
     rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
     order = np.random.default_rng(2).permutation(15)
     for scale in ("raw", "optimal"):

@@ -42,7 +42,8 @@ def expected(folder: Path) -> torch.Tensor:
     return ((hidden * mask).sum(1) / mask.sum(1)).detach()
 
 
-def test_vectors_are_means_of_hidden_states_or_their_semantic_columns(folder):
+def test_vectors_are_means_of_hidden_states(folder):
+    """Vectors are means of hidden states or their semantic columns."""
     ww.write_sentence_transformer(folder)
     model = SentenceTransformer(str(folder))
     assert model.max_seq_length == 32 and model.similarity_fn_name == "cosine"
@@ -57,7 +58,8 @@ def test_vectors_are_means_of_hidden_states_or_their_semantic_columns(folder):
     assert not (folder / "2_Dense").exists()
 
 
-def test_the_first_token_and_the_position_stream_are_poolings_too(folder):
+def test_first_token_and_position_stream_are_poolings(folder):
+    """The first token and the position stream are poolings too."""
     ww.write_sentence_transformer(folder)
     mean = SentenceTransformer(str(folder)).encode(TEXTS, convert_to_tensor=True)
     with pytest.raises(ValueError, match="last block has an untrained position half"):
@@ -75,7 +77,8 @@ def test_the_first_token_and_the_position_stream_are_poolings_too(folder):
     ww.write_sentence_transformer(folder)
 
 
-def test_another_packages_model_is_opened_with_the_pooling_it_was_given(tmp_path):
+def test_foreign_models_keep_their_pooling(tmp_path):
+    """Another packages model is opened with the pooling it was given."""
     save("bert", tmp_path)
     ww.write_sentence_transformer(tmp_path, pooling="cls")
     model = SentenceTransformer(str(tmp_path))

@@ -64,7 +64,7 @@ def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
     assert wide.troubles == []
 
 
-def test_no_label_and_no_column_of_the_first_screen_is_cut(browser, build):
+def test_nothing_on_the_first_screen_is_cut(browser, build):
     """`dstg-full-mlm semantic` ended in dots, and at 1280 pixels the last column of the pick lay beyond its edge."""
     models = ("dstg", "dstg-full-mlm", "rope", "ap", "rp", "alibi", "nope")
     page = write_report(build(models=models), build("out") / "report.html")
@@ -77,7 +77,7 @@ def test_no_label_and_no_column_of_the_first_screen_is_cut(browser, build):
         assert view.page.evaluate(within)
 
 
-def test_a_table_with_sentences_is_as_wide_as_the_page(browser, build):
+def test_tables_with_sentences_fill_the_page(browser, build):
     """The claims of several runs lay on one line each, the second run beyond the edge."""
     one, other = build("one", models=("dstg", "ap")), build("other", models=("dstg", "ap"))
     claims = json.loads((other / "claims.json").read_text())
@@ -90,7 +90,8 @@ def test_a_table_with_sentences_is_as_wide_as_the_page(browser, build):
         assert wanted <= room
 
 
-def test_the_page_of_a_study_of_four_models_keeps_its_budgets(browser, whole, tmp_path):
+def test_a_study_page_keeps_its_budgets(browser, whole, tmp_path):
+    """The page of a study of four models keeps its budgets."""
     with View(browser, write_report(whole, tmp_path / "whole.html")) as view:
         words = view.page.evaluate("document.querySelector('main').innerText.split(/\\s+/).length")
         nodes = view.page.evaluate("document.querySelectorAll('*').length")
@@ -119,7 +120,8 @@ def test_what_is_folded_is_drawn_when_it_opens(browser, report):
         assert view.troubles == []
 
 
-def test_a_click_on_a_model_takes_it_out_of_every_figure_and_a_second_one_back(browser, report):
+def test_a_click_hides_a_model_and_another_shows_it(browser, report):
+    """A click on a model takes it out of every figure and a second one back."""
     with View(browser, report) as view:
         names = view.page.locator("button.model").all_text_contents()
         drawn = """name => document.querySelectorAll(".plot.js-plotly-plot:not([hidden] *)").values()
@@ -156,7 +158,8 @@ def test_claims_are_filtered_and_a_link_opens_one(browser, report):
         assert view.troubles == []
 
 
-def test_works_at_400_pixels_with_text_that_can_be_read(narrow):
+def test_pages_are_readable_at_400_pixels(narrow):
+    """Works at 400 pixels with text that can be read."""
     assert narrow.page.evaluate("document.documentElement.scrollWidth") == 400
     beyond = (
         "ps => ps.filter(p => { const b = p.getBoundingClientRect(); return b.right > 401 || b.width < 200 }).length"
@@ -186,7 +189,8 @@ def labels_are_apart(view):
             assert one[1] <= two[0] + 1 or two[1] <= one[0] + 1 or one[3] <= two[2] + 1 or two[3] <= one[2] + 1
 
 
-def test_labels_at_line_ends_neither_touch_nor_leave_their_figure(wide, narrow):
+def test_line_end_labels_do_not_touch(wide, narrow):
+    """Labels at line ends neither touch nor leave their figure."""
     labels_are_apart(wide)
     labels_are_apart(narrow)
 

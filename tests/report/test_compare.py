@@ -49,7 +49,8 @@ def test_models_are_named_by_run_and_keep_their_values(pair):
     assert together.table.point("corpus.tokens").value == studies["one"].table.point("corpus.tokens").value
 
 
-def test_equal_runs_need_no_caveat_and_different_ones_get_it_first(pair):
+def test_only_different_runs_need_a_caveat(pair):
+    """Equal runs need no caveat and different ones get it first."""
     assert not any("These runs differ" in c for c in comparison_page(open_runs(pair)).caveats)
     change(pair[1], "study.json", corpus={"name": "wiki"}, size="small")
     caveats = comparison_page(open_runs(pair)).caveats
@@ -60,7 +61,8 @@ def test_equal_runs_need_no_caveat_and_different_ones_get_it_first(pair):
     assert caveats[1].startswith("Losses of different texts or vocabularies are on different scales")
 
 
-def test_other_steps_are_a_difference_and_nothing_is_ranked_across_them(build):
+def test_different_steps_forbid_ranking(build):
+    """Other steps are a difference and nothing is ranked across them."""
     runs = [build("one", models=("ap",)), build("two", models=("ap",), steps=900)]
     page = comparison_page(open_runs(runs))
     assert page.caveats[0].startswith("These runs differ in steps (`one` 1,100, `two` 900): compare")
@@ -72,7 +74,8 @@ def test_other_steps_are_a_difference_and_nothing_is_ranked_across_them(build):
     assert alike.pick is not None
 
 
-def test_of_different_corpora_each_model_keeps_the_plateau_of_its_own(pair):
+def test_each_corpus_keeps_its_plateau(pair):
+    """Of different corpora each model keeps the plateau of its own."""
     change(pair[1], "study.json", corpus={"name": "wiki"})
     records = read_records(pair[1] / "records.parquet")
     write_records(
@@ -97,7 +100,8 @@ def test_parts_that_are_models_are_renamed_too(pair):
     )
 
 
-def test_array_files_are_found_under_the_new_names_and_read_late(pair):
+def test_array_files_are_found_and_read_late(pair):
+    """Array files are found under the new names and read late."""
     np.savez(pair[0] / "arrays" / "attention-ap-seed-0.npz", lags=np.arange(3.0))
     np.savez(pair[0] / "arrays" / "geometry-corpus.npz", positions=np.arange(2.0))
     (pair[1] / "arrays" / "hidden-rope-seed-1.npz").write_bytes(b"PK")
@@ -110,7 +114,8 @@ def test_array_files_are_found_under_the_new_names_and_read_late(pair):
         arrays["hidden-two_rope-seed-1"]
 
 
-def test_claims_whose_verdicts_differ_stand_side_by_side_and_the_others_are_named(pair):
+def test_claims_of_different_verdicts_stand_side_by_side(pair):
+    """Claims whose verdicts differ stand side by side and the others are named."""
     claims = json.loads((pair[1] / "claims.json").read_text())
     claims[0] |= {"verdict": "not seen here", "value": 0.125, "low": 0.0625, "high": None}
     (pair[1] / "claims.json").write_text(json.dumps(claims[:-1]))

@@ -22,7 +22,8 @@ def page_with(*cells: Cell) -> Page:
     return Page("t", sections=[Section("s", "t", "i", tables=[Table("t", "c", ["=name"], [[c] for c in cells])])])
 
 
-def test_every_table_of_the_page_is_a_file_and_every_value_a_record(demo, tmp_path):
+def test_every_page_table_is_a_file(demo, tmp_path):
+    """Every table of the page is a file and every value a record."""
     page = page_of(demo)
     paths = write_tables(page, tmp_path / "new" / "tables")
     assert {p.stem for p in paths} == {t.id for t in page_tables(page, page.sections)} and {

@@ -125,7 +125,8 @@ def test_term_and_head_change_by_mouse_and_keys(view):
     assert view.troubles == []
 
 
-def test_hover_and_arrows_name_the_tokens_and_their_true_scores(view, maps):
+def test_hover_and_arrows_name_tokens_and_scores(view, maps):
+    """Hover and arrows name the tokens and their true scores."""
     view.page.click(".ex-grid [role=gridcell][data-layer='1'][data-head='0']")
     settled(view)
     view.page.focus(".ex-map canvas[data-term=total]")
@@ -203,7 +204,8 @@ def test_theme_width_and_paper_draw_anew(view):
     assert view.troubles == []
 
 
-def test_works_at_400_pixels_in_the_dark_with_text_that_can_be_read(browser, path):
+def test_explorer_is_readable_at_400_dark_pixels(browser, path):
+    """Works at 400 pixels in the dark with text that can be read."""
     with opened(browser, path, width=400, scheme="dark") as view:
         assert view.page.evaluate("document.documentElement.scrollWidth") == 400
         boxes = view.page.locator(".ex canvas").evaluate_all("cs => cs.map(c => c.getBoundingClientRect().right)")
@@ -253,7 +255,7 @@ SAME_WORK = """() => { const pixels = new Uint8ClampedArray(4 * 512 * 512), root
     return pixels[7] }"""
 
 
-def test_512_tokens_are_drawn_with_little_more_work_than_their_pixels_take(browser, tmp_path):
+def test_512_tokens_are_drawn_fast(browser, tmp_path):
     """Ten moves of the chosen pair, and every head of another term, in CPU time of the page, not of a clock, against
     that of painting every pixel of every head: about as much."""
     text = ExplorerText("long", [f"w{i}" for i in range(512)], attention(2, 6, 512))

@@ -88,7 +88,8 @@ def marks(figure, axis):
 
 
 @pytest.mark.parametrize("page", ["whole", "all", "geometry"])
-def test_every_number_of_a_curve_or_a_row_stands_in_its_table(pages, page):
+def test_every_drawn_number_stands_in_its_table(pages, page):
+    """Every number of a curve or a row stands in its table."""
     axes = (
         {id_of(draw): "y" for draw in CURVES}
         | {id_of(draw): "x" for draw in ROWS}
@@ -102,7 +103,8 @@ def test_every_number_of_a_curve_or_a_row_stands_in_its_table(pages, page):
             assert np.isclose(held, v, rtol=1e-12, atol=0).any() or v in (1e-4,), (figure.id, v)
 
 
-def test_drawn_changes_and_losses_are_the_recorded_ones_to_the_digit(build, without_references):
+def test_drawn_ablations_equal_the_records(build, without_references):
+    """Drawn changes and losses are the recorded ones to the digit."""
     run = load_run(build(models=("split", "ap", "rope"), shifts=True))
     known = {v for r in run.records if r.metric == "shift.change" for v in (r.value, r.low, r.high)}
     figure = states.shift(run)
@@ -149,7 +151,8 @@ def test_nothing_is_drawn_where_nothing_was_measured():
     ]
 
 
-def test_a_point_that_no_gradient_reaches_is_hollow_and_its_way_dotted(build):
+def test_points_without_gradient_are_hollow(build):
+    """A point that no gradient reaches is hollow and its way dotted."""
     figure = states.shift(load_run(build(models=("dstg",), shifts=True)))
     marked = [t for t in figure.panels[0].data if "@surface" in t.get("marker", {}).get("color", ())]
     assert len(marked) == 1 and marked[0]["marker"]["color"].count("@surface") == 1
@@ -165,7 +168,7 @@ def test_the_papers_layers_stand_at_the_same_relative_depth(build, depth):
     assert [p.value for p in curve.values()] == [DSTG_R2["r2.token", "ap", "all", k] for k in range(1, 7)]
 
 
-def test_printed_stress_behind_m_is_drawn_beside_the_trained_model():
+def test_printed_stress_stands_beside_the_trained_model():
     """It stood only where the untrained model was measured: `points` was left by the loop over both."""
     place = {"study": "r", "model": "m", "metric": "projected.stress.raw", "part": "sinusoidal", "seed": 0}
     entry = {"name": "m", "config": {"num_hidden_layers": shape.PROJECTED_DEPTH}}
@@ -176,7 +179,8 @@ def test_printed_stress_behind_m_is_drawn_beside_the_trained_model():
         assert [set(points) for points in printed] == [set(shape.PROJECTED_PAPER)] * (None in steps), steps
 
 
-def test_tupes_printed_scores_stand_at_the_last_step_and_at_30_percent_of_it():
+def test_tupe_scores_stand_at_their_steps():
+    """Tupes printed scores stand at the last step and at 30 percent of it."""
     place = {"study": "r", "metric": "glue.score", "part": "rte", "seed": 0}
     names = {"mine": "tupe-a", "other": "dstg", "third": "nope"}
     entries = [{"name": name, "config": {"preset": preset}} for name, preset in names.items()]
@@ -196,7 +200,7 @@ def test_tupes_printed_scores_stand_at_the_last_step_and_at_30_percent_of_it():
     assert len([row for row in figure.table.rows if row[0].text == "paper"]) == len(printed)
 
 
-def test_printed_scores_of_types_and_of_phenomena_stand_beside_those_of_their_preset():
+def test_printed_type_scores_stand_beside_their_preset():
     """DSTG's Tables 8 and 6; the first beside mteb's own tasks alone, as local ones are others of the same type."""
     facts = {"models": [{"name": "mine", "config": {"preset": "dstg"}}, {"name": "third", "config": {"preset": "no"}}]}
 
@@ -234,7 +238,8 @@ def form(source, **more):
     return Curves("f", "Table", lambda run, of: f"{len(of)} lines", metric="shift.change", **axes)(source)
 
 
-def test_kinds_of_lines_differ_in_marks_and_all_but_levels_have_rows_of_their_own():
+def test_line_kinds_differ_in_marks():
+    """Kinds of lines differ in marks and all but levels have rows of their own."""
     figure = form(lines("this run", BEFORE, LEVEL, ASIDE))(Run("r"))
     assert figure.title == "1 lines" and figure.subtitle.startswith(
         "What (one training seed, 95\u202f% interval over documents). More"
@@ -274,7 +279,8 @@ def test_ticks_are_round_and_few(top):
     assert all(math.isclose(b - a, found[1]) for a, b in itertools.pairwise(found))
 
 
-def test_values_below_a_logarithmic_floor_are_drawn_there_and_written_whole():
+def test_values_below_the_floor_are_written_whole():
+    """Values below a logarithmic floor are drawn there and written whole."""
     row = Row("exact", {"": Point.between(1e-30)})
     made = Rows("f", "c", lambda *_: "t", metric="stress.raw", x=Axis("x", "log", floor=1e-4))
     figure = made(lambda run: [row, Row("far", {"": Point.between(5.0)})])(Run("r"))
@@ -316,7 +322,9 @@ def test_many_models_share_panels_by_family(everything):
     assert all(len({e.name for e in found if e.panel == p}) <= 8 for p in panels)
 
 
-def test_a_table_at_every_step_is_drawn_of_the_corpus_rows_where_there_are_any():
+def test_table_steps_are_drawn_at_corpus_rows():
+    """A table at every step is drawn of the corpus rows where there are any."""
+
     def at(step, value, part):
         return Record("s", "m", "separation", value, step=step, part=part, seed=0)
 

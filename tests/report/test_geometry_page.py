@@ -68,7 +68,8 @@ def hostile(run: Run, text: str) -> Run:
     return Run(text, facts | {"protocol": text}, [renamed(r) for r in run.records], measured=corpora)
 
 
-def test_sections_and_figures_stand_in_the_order_of_the_questions(text):
+def test_sections_follow_the_order_of_questions(text):
+    """Sections and figures stand in the order of the questions."""
     found = Parsed(text).elements
     assert [a["id"] for tag, a in found if tag == "section"] == [
         "support",
@@ -158,7 +159,8 @@ def test_gaps_in_arrays_are_drawn_as_gaps(run):
     )
 
 
-def test_long_and_many_corpora_stay_below_ten_megabytes_and_say_that_they_are_thinned(run):
+def test_long_corpora_stay_below_ten_megabytes(run):
+    """Long and many corpora stay below ten megabytes and say that they are thinned."""
     rng = np.random.default_rng(0)
     m = 1500
     dist = np.abs(np.subtract.outer(np.arange(m), np.arange(m))) / m + 0.1 * rng.random((m, m))

@@ -69,7 +69,8 @@ def page(demo, tmp_path_factory):
     )
 
 
-def test_every_plot_draws_without_trouble_on_a_phone_in_the_dark(browser, page):
+def test_every_plot_draws_on_a_dark_phone(browser, page):
+    """Every plot draws without trouble on a phone in the dark."""
     with View(browser, page, width=400, scheme="dark") as view:
         ids = view.page.locator("figure.figure").evaluate_all("fs => fs.map(f => f.id)")
         assert [i.removeprefix("figure-") for i in ids] == [

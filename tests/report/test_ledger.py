@@ -51,7 +51,8 @@ def test_a_row_is_made_of_anything(broken):
     assert render_page(Page("t", claims=[broken]))
 
 
-def test_what_can_be_judged_comes_first_and_nothing_is_forgotten():
+def test_claims_that_can_be_judged_come_first():
+    """What can be judged comes first and nothing is forgotten."""
     kinds = [("our own", "holds untrained too"), ("printed number", "not testable here"), ("our own", "not seen here")]
     kinds += [("printed number", "holds here"), ("printed sentence", "odd"), ("printed number", "not settled")]
     claims = [
@@ -64,7 +65,8 @@ def test_what_can_be_judged_comes_first_and_nothing_is_forgotten():
     assert [r.id for r in ordered if r.tested] == ["3", "2", "0", "5"]
 
 
-def test_an_untrained_model_does_it_too_reads_as_no_support():
+def test_untrained_models_that_do_it_deny_support():
+    """An untrained model does it too reads as no support."""
     too = {**CLAIM, "verdict": "holds untrained too"}
     html = render_page(Page("t", claims=[too]))
     assert "an untrained model does it too</span>" in html and ">holds untrained too<" not in html
@@ -104,7 +106,8 @@ def test_what_cannot_be_judged_is_folded_by_its_reason():
     ]
 
 
-def test_a_run_that_measured_nothing_of_the_claims_shows_none():
+def test_runs_without_measurements_show_no_claims():
+    """A run that measured nothing of the claims shows none."""
     missing = [{"id": "x", "kind": "empirical", "verdict": "not testable here"}]
     assert shown(missing) == [] == shown([])
     assert [r.id for r in shown([*missing, CLAIM])] == ["dstg-x", "x"]
@@ -112,7 +115,8 @@ def test_a_run_that_measured_nothing_of_the_claims_shows_none():
     assert [r.id for r in shown([gated])] == ["y"]
 
 
-def test_the_table_opens_with_what_can_be_judged_and_folds_the_rest():
+def test_the_table_folds_what_cannot_be_judged():
+    """The table opens with what can be judged and folds the rest."""
     marked = {**CLAIM, "id": "chance", "origin": "rule of our own", "holm": "not after Holm's correction over 9 claims"}
     none = {**CLAIM, "id": "none", "verdict": "not testable here", "scale": "not measured: needs <b>"}
     html = render_page(Page("t", claims=[CLAIM, marked, none]))

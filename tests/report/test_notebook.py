@@ -42,7 +42,8 @@ def test_the_first_figure_draws_the_records(whole):
 
 
 @pytest.mark.parametrize(("kind", "width"), [("study", 1140), ("study", 330), ("geometry", 700), ("several", 1140)])
-def test_every_mark_of_every_figure_has_its_panel_s_axes(kind, width, whole, build, tmp_path):
+def test_every_mark_has_its_panels_axes(kind, width, whole, build, tmp_path):
+    """Every mark of every figure has its panel s axes."""
     if kind == "several":
         run = [build("one", models=("dstg", "ap")), build("two", models=("rope",))]
     else:

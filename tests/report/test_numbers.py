@@ -37,7 +37,8 @@ def test_number_has_the_digits_of_its_half_interval():
     assert number(0.05, 0.041, 0.059, most=3) == "0.050"
 
 
-def test_numbers_that_are_none_or_not_finite_are_a_dash():
+def test_missing_numbers_are_a_dash():
+    """Numbers that are none or not finite are a dash."""
     assert number(None) == number(math.nan) == fixed(None, 2) == compact(math.inf) == percent(None) == "–"
 
 

@@ -100,7 +100,8 @@ def test_a_failed_page_leaves_the_old_one(tmp_path, monkeypatch):
     assert path.read_text() == old and [p.name for p in tmp_path.iterdir()] == ["page.html"]
 
 
-def test_a_file_that_is_no_page_of_ours_is_left_as_it_is(tmp_path):
+def test_foreign_files_are_not_overwritten(tmp_path):
+    """A file that is no page of ours is left as it is."""
     path = tmp_path / "notes.md"
     path.write_text("my notes")
     with pytest.raises(ValueError, match="whatwhere did not write: it is left as it is. Give another name"):
@@ -131,7 +132,8 @@ def test_code_spans_escape_and_pair():
     assert page.code_spans("`") == "`"
 
 
-def test_a_figure_names_its_records_in_the_fold_of_its_table():
+def test_figures_name_their_records_in_the_fold():
+    """A figure names its records in the fold of its table."""
     from dataclasses import replace
 
     drawn = replace(

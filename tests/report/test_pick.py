@@ -29,7 +29,8 @@ def run_of(losses, seeds=1, positions=None, operations=None, documents=None):
     return Run("s", {"models": models}, records)
 
 
-def test_level_losses_lead_to_costs_and_to_what_one_alone_does():
+def test_level_losses_lead_to_costs():
+    """Level losses lead to costs and to what one alone does."""
     picked = pick(
         run_of(
             {"ap": 5.0, "rope": 4.00, "dstg": 4.04},
@@ -47,7 +48,8 @@ def test_level_losses_lead_to_costs_and_to_what_one_alone_does():
     assert [row[3] for row in rows] == ["–", "0.89", "–"] and [row[5] for row in rows] == ["any", "128", "128"]
 
 
-def test_one_seed_needs_more_than_a_twentieth_of_a_nat():
+def test_one_seed_needs_a_larger_difference():
+    """One seed needs more than a twentieth of a nat."""
     assert "level" in pick(run_of({"ap": 4.04, "dstg": 4.0})).sentence
     assert pick(run_of({"ap": 4.06, "dstg": 4.0})).sentence.startswith(
         "`dstg` has the lowest held-out loss (4.00 nats, one training each)"

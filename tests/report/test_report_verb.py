@@ -12,7 +12,8 @@ def run(*arguments: object):
     return CliRunner().invoke(app, ["report", *(str(a) for a in arguments)], catch_exceptions=True)
 
 
-def test_one_run_is_written_again_where_it_is_or_where_asked(build, tmp_path):
+def test_a_page_is_written_again_where_asked(build, tmp_path):
+    """One run is written again where it is or where asked."""
     folder = build("one", models=("ap",))
     assert run(folder).exit_code == 0 and (folder / "report.html").is_file()
     (folder / "report.html").unlink()

@@ -20,7 +20,8 @@ def test_visible_shows_what_cannot_be_seen():
     assert visible("naïve 文字\n") == "naïve 文字\n"
 
 
-def test_the_last_position_layer_is_trained_only_if_the_head_reads_it():
+def test_last_position_layers_need_a_reading_head():
+    """The last position layer is trained only if the head reads it."""
     entries = [
         {"name": n, "config": {"num_hidden_layers": 4, "mlm_head": head}}
         for n, head in (("a", "semantic"), ("b", "full"))
@@ -99,7 +100,8 @@ def test_array_files_are_read_when_they_are_asked_for(build):
         study.arrays["hidden-ap-seed-0"]
 
 
-def test_the_corpus_is_no_model_and_the_untrained_model_has_curves_of_its_own():
+def test_corpus_and_untrained_model_are_kept_apart():
+    """The corpus is no model and the untrained model has curves of its own."""
     place = {"study": "s", "model": "ap", "seed": 0, "layer": 1}
     records = [
         Record(metric="r2.token", value=0.3, part="all", **place),
@@ -137,7 +139,8 @@ def test_summaries_indices_and_steps_are_told_apart(geometry_folder):
     assert table.point("separation", "from-scratch") is None
 
 
-def test_words_among_the_arrays_are_made_visible_and_are_no_numbers(geometry_folder, tmp_path):
+def test_words_in_arrays_are_made_visible(geometry_folder, tmp_path):
+    """Words among the arrays are made visible and are no numbers."""
     assert load_run(geometry_folder).corpora[0].names("scatter_names") == ["sinusoidal", "rope", "alibi", "random"]
     (tmp_path / "arrays").mkdir()
     np.savez(tmp_path / "arrays" / "geometry-a.npz", scatter_names=np.array(["b\u202e"]), lag=[1, 2])
@@ -155,7 +158,8 @@ def test_what_is_not_finite_is_not_measured():
     assert Corpus("c", "c", arrays={"lag": np.array([np.nan])}).array("lag") is None
 
 
-def test_a_corpus_may_name_its_file_and_hidden_characters_are_shown(tmp_path):
+def test_a_corpus_may_name_its_file(tmp_path):
+    """A corpus may name its file and hidden characters are shown."""
     (tmp_path / "arrays").mkdir()
     np.savez(tmp_path / "arrays" / "geometry-texts-1.npz", positions=[0, 2], left_out=[1])
     write_records(tmp_path / "records.parquet", [Record("s", "a/\u202eb", "rank", 2.0)])
@@ -180,7 +184,8 @@ def test_a_corpus_without_arrays_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"), [("geometry.json", b"{"), ("geometry.json", b"[]"), ("arrays/geometry-reviews.npz", b"PK")]
 )
-def test_a_damaged_file_of_a_geometry_run_is_an_error(geometry_folder, tmp_path, name, content):
+def test_damaged_geometry_files_are_errors(geometry_folder, tmp_path, name, content):
+    """A damaged file of a geometry run is an error."""
     (tmp_path / "arrays").mkdir()
     write_records(tmp_path / "records.parquet", read_records(geometry_folder / "records.parquet")[:3])
     (tmp_path / "geometry.json").write_bytes((geometry_folder / "geometry.json").read_bytes())

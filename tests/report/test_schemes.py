@@ -25,7 +25,8 @@ def test_every_preset_has_its_words():
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_the_family_of_a_preset_is_that_of_its_configuration(name):
+def test_the_family_follows_from_the_configuration(name):
+    """The family of a preset is that of its configuration."""
     config = preset(name, "tiny").to_dict()
     assert schemes.family(study((name, config)), name) == schemes.SCHEMES[name][0]
     assert (
@@ -69,7 +70,8 @@ def test_an_own_scheme_is_described_by_its_fields(config, words, family):
     assert schemes.sentence(made, "mine") == f"{words} (my notes)"
 
 
-def test_few_models_stand_in_one_line_many_in_a_list(demo, everything):
+def test_few_models_stand_in_one_line(demo, everything):
+    """Few models stand in one line many in a list."""
     assert schemes.line(load_run(demo))[1] == "`ap`: a learned vector for each position, added to the word"
     assert schemes.listed(load_run(demo)) == [] and schemes.line(load_run(everything)) == []
     listed = {heading: [e.name for e in entries] for heading, entries in schemes.listed(load_run(everything))}
@@ -102,7 +104,8 @@ def test_what_has_learned_too_little_is_grey(demo):
     assert "`ap` is drawn grey." in caveats(young)[0]
 
 
-def test_a_run_that_learned_nothing_has_a_short_page_that_says_what_is_needed(demo):
+def test_unlearned_runs_have_a_short_page(demo):
+    """A run that learned nothing has a short page that says what is needed."""
     found = load_run(demo)
     records = [replace(r, value=found.plateau()) if r.metric == "loss" else r for r in found.records]
     nothing = replace(found, records=records, facts=found.facts | {"needed_tokens": 2_500_000})
@@ -129,7 +132,8 @@ def test_an_own_table_that_training_left_alone_is_fixed():
     assert not schemes.fixed_table(replace(made, records=shares[1:]), "mine")
 
 
-def test_the_table_shows_schemes_and_costs_and_a_dash_where_nothing_is_recorded(everything):
+def test_the_table_shows_schemes_and_costs(everything):
+    """The table shows schemes and costs and a dash where nothing is recorded."""
     found = load_run(everything)
     table = schemes.table(found)
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
@@ -145,7 +149,8 @@ def test_the_table_shows_schemes_and_costs_and_a_dash_where_nothing_is_recorded(
     assert {cell.text for cell in old.rows[0][1:]} == {"–"} and "not recorded" in old.caption
 
 
-def test_models_of_two_backbones_are_said_to_differ_in_more_than_their_scheme():
+def test_models_of_two_blocks_are_said_to_differ():
+    """Models of two backbones are said to differ in more than their scheme."""
     one, other = preset("ap", "tiny").to_dict(), preset("tupe-a", "tiny").to_dict()
     said = schemes.unequal_terms(study(("ap", one), ("tupe-a", other)))
     assert "block (`ap` neobert, `tupe-a` bert)" in said and "dropout (`ap` 0, `tupe-a` 0.1)" in said

@@ -46,12 +46,14 @@ def test_sentences_are_made_of_the_records(folder):
     assert page.hero.id == "table-map" and "table-map" not in [f.id for s in page.sections for f in s.figures]
 
 
-def test_a_model_called_like_a_preset_gets_none_of_its_facts(folder):
+def test_a_name_alone_borrows_no_preset_facts(folder):
+    """A model called like a preset gets none of its facts."""
     text = render_page(spectra_page(load_run(folder)))
     assert "the paper" not in text.partition('<script type="application/json"')[0].lower().replace("the papers", "")
 
 
-def test_lowdim_table_1_has_a_row_for_positions_and_one_for_words(folder):
+def test_lowdim_table_1_has_position_and_word_rows(folder):
+    """LOWDIM table 1 has a row for positions and one for words."""
     (table,) = spectra_page(load_run(folder)).sections[0].tables
     assert [[c.text for c in row[:5]] for row in table.rows] == [
         ["dstg", "positions", "40", "16", "16"],
@@ -69,7 +71,8 @@ def test_several_tables_begin_with_the_cumulative_spectrum(tmp_path):
     assert page.lead[0][1][-1] == "2 more tables below." and len(page.lead[0][1]) == 7
 
 
-def test_a_grid_of_patches_and_models_left_out_are_caveats(folder, tmp_path):
+def test_patch_grids_and_left_out_models_are_caveats(folder, tmp_path):
+    """A grid of patches and models left out are caveats."""
     ViTModel(ViTConfig(**SIZES, image_size=32, patch_size=8)).save_pretrained(tmp_path / "vit")
     run_spectra([tmp_path / "vit"], tmp_path / "out")
     facts = json.loads((tmp_path / "out/spectra.json").read_text())

@@ -41,7 +41,8 @@ def test_first_screen_is_the_pick_and_one_figure(demo_page):
     assert demo_page.index("A small run: ") < demo_page.index('<div class="first')
 
 
-def test_every_figure_has_a_table_buttons_and_words_for_the_ear(demo_page):
+def test_every_figure_has_table_buttons_and_alt_text(demo_page):
+    """Every figure has a table buttons and words for the ear."""
     found = Parsed(demo_page).elements
     figures = [a["id"] for tag, a in found if tag == "figure"]
     assert len(figures) == 1 + 3 + 3 + 1
@@ -53,7 +54,8 @@ def test_every_figure_has_a_table_buttons_and_words_for_the_ear(demo_page):
     assert len({a["id"] for _, a in found if a.get("id")}) == sum(1 for _, a in found if a.get("id"))
 
 
-def test_nothing_is_fetched_and_only_the_pages_own_scripts_may_run(demo_page):
+def test_only_the_pages_own_scripts_may_run(demo_page):
+    """Nothing is fetched and only the pages own scripts may run."""
     parsed = Parsed(demo_page)
     assert not [a for tag, a in parsed.elements if a.get("src") or tag in ("link", "iframe", "object", "embed", "base")]
     assert all(a["href"].startswith("#") for tag, a in parsed.elements if tag == "a")
@@ -69,7 +71,8 @@ def test_nothing_is_fetched_and_only_the_pages_own_scripts_may_run(demo_page):
     assert "url(" not in css and "@import" not in css
 
 
-def test_the_page_is_one_file_of_less_than_ten_megabytes(demo_page):
+def test_the_page_is_below_ten_megabytes(demo_page):
+    """The page is one file of less than ten megabytes."""
     assert 1.5e6 < len(demo_page.encode()) < 4e6
     assert demo_page.count('id="plotly"') == 1 and "plotly.js v" not in demo_page  # packed: a third of its size
 
@@ -181,7 +184,8 @@ def whole_text(whole, tmp_path_factory):
     return write_report(whole, tmp_path_factory.mktemp("page") / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_study_of_everything_asks_all_questions_in_order_and_stays_small(whole_text):
+def test_a_full_study_asks_all_questions_in_order(whole_text):
+    """A study of everything asks all questions in order and stays small."""
     ids = [a["id"] for tag, a in Parsed(whole_text).elements if tag == "section"]
     assert ids == ["explorer", "learning", "heads", "shape", "structure", "claims-of-papers", "corpus", "how"]
     assert len(whole_text.encode()) < 10e6 and whole_text.count('class="plot"') > 60
@@ -246,7 +250,8 @@ def test_words_and_papers_follow_the_analyses(whole, demo):
     assert [str(w) for w, entry in how.cited(tupe) if "2006.15595" in entry] == ["The untied schemes:"]
 
 
-def test_the_smallest_effect_of_the_seeds_stands_in_how_it_was_done(build):
+def test_the_smallest_seed_effect_is_printed(build):
+    """The smallest effect of the seeds stands in how it was done."""
     one = load_run(build("1", models=("dstg", "ap")))
     three = load_run(build("3", models=("dstg", "ap"), seeds=(0, 1, 2)))
     assert "One training seed cannot show a difference between schemes" in how.power(one)

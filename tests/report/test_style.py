@@ -98,7 +98,8 @@ def test_spread_keeps_order_and_gap(places):
     assert all(b - a >= 17 - 1e-9 for a, b in itertools.pairwise(sorted(placed)))
 
 
-def test_spread_moves_nothing_that_has_room_and_is_least_squares():
+def test_spread_is_least_squares():
+    """Spread moves nothing that has room and is least squares."""
     assert spread([0, 50, 100], 17) == [0, 50, 100]
     assert spread([10, 10], 20) == [0, 20]
     assert spread([0, 0, 0], 10, low=0) == [0, 10, 20]

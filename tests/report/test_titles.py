@@ -96,12 +96,15 @@ def test_a_model_on_the_plateau_supports_no_finding():
 
 
 @pytest.mark.parametrize(("seeds", "told"), [((0,), " One training seed: "), ((0, 1, 2), " 3 training seeds: ")])
-def test_caveats_say_what_a_run_is_too_small_to_say(build, seeds, told):
+def test_caveats_say_what_small_runs_cannot(build, seeds, told):
+    """Caveats say what a run is too small to say."""
     (banner,) = caveats(load_run(build(models=("ap",), seeds=seeds)))
     assert banner.startswith("A small run: 4.51M training tokens a model, where DSTG has 9.18B.") and told in banner
 
 
-def test_the_banner_says_who_still_learns_and_who_has_learned_too_little():
+def test_the_banner_names_undertrained_models():
+    """The banner says who still learns and who has learned too little."""
+
     def loss(model, value, step):
         return Record("s", model, "loss", value, seed=0, part="validation", step=step)
 

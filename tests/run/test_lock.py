@@ -33,14 +33,16 @@ def holding(folder, *part: str) -> subprocess.Popen:
     return holder
 
 
-def test_what_is_said_of_a_folder_in_use_comes_whole_from_another_process(tmp_path):
+def test_in_use_errors_pass_between_processes(tmp_path):
+    """What is said of a folder in use comes whole from another process."""
     error = InUse(tmp_path, "6810 on vm")
     again = pickle.loads(pickle.dumps(error))
     said = f"{tmp_path} is being written by process 6810 on vm. Wait for it, or choose another --out."
     assert str(again) == str(error) == said and again.writer == "6810 on vm"
 
 
-def test_a_second_process_is_refused_and_a_killed_one_holds_nothing(tmp_path):
+def test_a_second_process_is_refused(tmp_path):
+    """A second process is refused and a killed one holds nothing."""
     # Both ended with status 0, and their logs and records were mixed.
     out = tmp_path / "deep/run"
     with holding(out) as holder:
@@ -89,7 +91,8 @@ def _write_often(folder, counts) -> None:
                 counts[0] -= 1
 
 
-def test_windows_are_made_by_one_process_and_parts_by_several(tmp_path):
+def test_windows_have_one_writer_or_several_parts(tmp_path):
+    """Windows are made by one process and parts by several."""
     # `windows --out RUN` held RUN/corpus and `pretrain --out RUN` held RUN, so both wrote to RUN/corpus.
     out, text = tmp_path / "run", tmp_path / "text.txt"
     text.write_text(sentences(60))
@@ -128,7 +131,8 @@ def test_a_refused_work_leaves_no_folder(tmp_path):
         pass
 
 
-def test_leftovers_of_killed_processes_go_and_what_was_put_aside_comes_back(tmp_path):
+def test_leftovers_go_and_old_folders_return(tmp_path):
+    """Leftovers of killed processes go and what was put aside comes back."""
     for name in (".records.parquet.123", "models/.final.99/x", "a/.b.7/c/d", ".hidden", ".keep.txt", "own/.x.5/y"):
         write_text(tmp_path / name, name)
     write_text(tmp_path / ".step-4.77.before/whole", "1")
@@ -142,7 +146,8 @@ def test_leftovers_of_killed_processes_go_and_what_was_put_aside_comes_back(tmp_
     assert (tmp_path / "step-5/whole").read_text() == "2"
 
 
-def test_what_a_living_process_or_another_machine_writes_below_a_folder_stays(tmp_path):
+def test_files_of_living_processes_stay(tmp_path):
+    """What a living process or another machine writes below a folder stays."""
     # A study given again took away what its own `--only` was writing at this moment.
     here = this_machine()
     names = f".a.npz.{here}-{os.getppid()}", f".a.npz.{int(here, 16) ^ 1:08x}-4194303", f".b.npz.{here}-4194303"
@@ -152,7 +157,8 @@ def test_what_a_living_process_or_another_machine_writes_below_a_folder_stays(tm
     assert sorted(path.name for path in (tmp_path / "arrays").iterdir()) == sorted(names[:2])
 
 
-def test_a_kill_between_the_two_renames_of_a_folder_loses_nothing(tmp_path, monkeypatch):
+def test_a_kill_between_two_renames_loses_nothing(tmp_path, monkeypatch):
+    """A kill between the two renames of a folder loses nothing."""
     with new_folder(tmp_path / "x") as new:
         write_text(new / "old", "1")
     replace, calls = os.replace, []
@@ -172,7 +178,8 @@ def test_a_kill_between_the_two_renames_of_a_folder_loses_nothing(tmp_path, monk
     assert (tmp_path / "x/old").read_text() == "1"
 
 
-def test_what_killed_processes_left_beside_a_folder_goes_and_nothing_else(tmp_path):
+def test_only_leftovers_beside_a_folder_go(tmp_path):
+    """What killed processes left beside a folder goes and nothing else."""
     # `export` and `extrapolate` left .NAME.PID beside their folder, which no later call took away.
     here = this_machine()  # process numbers are below 4194303
     gone = tmp_path / f".out.{here}-4194303", tmp_path / ".out.4194302.before"

@@ -49,7 +49,8 @@ def config(data, **more):
     return GlueConfig.parse({**settings, **more})
 
 
-def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tmp_path, monkeypatch):
+def test_finished_work_stays_when_work_is_added(data, tmp_path, monkeypatch):
+    """What is finished stays and models tasks and seeds may be added."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     done = []
     counted = replace(GLUE, work=lambda *given: done.append(given[1]) or fine_tune(*given))
@@ -77,7 +78,8 @@ def test_what_is_finished_stays_and_models_tasks_and_seeds_may_be_added(data, tm
         run_evaluation(counted, config(data, recipe="dstg"), out, progress=False)
 
 
-def test_rows_that_are_cut_and_grids_that_are_not_whole_are_said(data, tmp_path, monkeypatch):
+def test_cut_rows_and_partial_grids_are_said(data, tmp_path, monkeypatch):
+    """Rows that are cut and grids that are not whole are said."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     settings = config(data, tasks=["rte"], rates=[1e-4, 1e-3], length=8)
     notes = run_evaluation(GLUE, settings, tmp_path / "out", progress=False)["notes"]
@@ -126,7 +128,8 @@ def test_a_finished_evaluation_whose_extension_was_stopped_goes_on(data, tmp_pat
     assert run_evaluation(GLUE, config(data, seeds=2), tmp_path / "out", progress=False)["done"] == 2
 
 
-def test_a_damaged_figure_is_not_taken_over_and_one_that_is_gone_is_measured_again(data, tmp_path, monkeypatch):
+def test_damaged_figures_are_measured_again(data, tmp_path, monkeypatch):
+    """A damaged figure is not taken over and one that is gone is measured again."""
     # A changed byte of a finished piece gave other records, and new hashes said that all was well.
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "out"
@@ -188,7 +191,8 @@ def test_checkpoints_of_a_training_are_fine_tuned_too(data, tmp_path, monkeypatc
     assert not (tmp_path / "p").exists()
 
 
-def test_one_half_of_the_rows_chooses_and_the_other_judges():
+def test_one_half_chooses_and_the_other_judges():
+    """One half of the rows chooses and the other judges."""
     labels = np.arange(20) % 2
     one, two = halves(20)
     good, bad = labels.copy(), 1 - labels
@@ -209,7 +213,8 @@ def test_one_half_of_the_rows_chooses_and_the_other_judges():
     assert found["best"] == 1.0 and found["score"] == 0.5  # on the first half both are best, and the first is taken
 
 
-def test_a_difference_is_that_of_the_scores_of_each_half():
+def test_differences_are_of_each_halfs_scores():
+    """A difference is that of the scores of each half."""
     rng = np.random.default_rng(0)
     right, said = rng.normal(size=41), rng.normal(size=41)
     one, two = halves(41)
@@ -239,7 +244,7 @@ def test_differences_are_paired_by_rows():
     assert (low, high) == pytest.approx((share - half, share + half), abs=0.006)
 
 
-def test_the_same_rows_are_drawn_whatever_seeds_a_model_has_and_whatever_other_tasks_there_are():
+def test_bootstrap_rows_ignore_seeds_and_other_tasks():
     """Draws of rows and of seeds were of one generator, begun by the place of a task: other rows for each model."""
     labels = np.arange(60) % 2
     said = np.roll(labels, 1) * (np.arange(60) % 3 > 0)
@@ -258,7 +263,8 @@ def test_averages_are_over_the_tasks_that_all_models_have():
     assert averages("glue.score", {a: {"rte": 0.6}, b: {"rte": 0.5}}) == []  # of one task there is none
 
 
-def test_the_difference_of_averages_is_narrower_than_those_of_the_tasks():
+def test_average_differences_are_narrower_than_task_differences():
+    """The difference of averages is narrower than those of the tasks."""
     rng = np.random.default_rng(0)
     labels = {part: rng.integers(2, size=300) for part in ("rte", "sst-2")}
     flips = {name: {part: rng.random(300) < 0.3 for part in labels} for name in ("a", "b")}
@@ -277,7 +283,8 @@ def test_the_difference_of_averages_is_narrower_than_those_of_the_tasks():
     assert widths[None] == pytest.approx(np.hypot(widths["rte"], widths["sst-2"]) / 2, rel=0.1)
 
 
-def test_ranks_are_places_by_the_average_and_those_of_the_draws():
+def test_ranks_are_places_by_the_average():
+    """Ranks are places by the average and those of the draws."""
     rng = np.random.default_rng(0)
     labels = {part: rng.integers(2, size=300) for part in ("rte", "sst-2")}
     wrong = {"a": 0.3, "twin": 0.3, "near": 0.31, "far": 0.5}
@@ -315,14 +322,16 @@ def test_models_are_called_by_their_folders(tmp_path):
     assert len(runs) == 2 * 2 * 18 and [run.seed for run in runs] == sorted(run.seed for run in runs)
 
 
-def test_two_models_whose_files_would_have_one_name_are_refused(tmp_path, monkeypatch):
+def test_models_of_one_file_name_are_refused(tmp_path, monkeypatch):
+    """Two models whose files would have one name are refused."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a_b").mkdir()
     with pytest.raises(ValueError, match="a_b and a/b would have files of one name"):
         model_names(["a/b", "a_b"])
 
 
-def test_all_families_share_a_budget_and_what_lacks_is_named(data, tmp_path, monkeypatch):
+def test_all_benchmarks_share_a_budget(data, tmp_path, monkeypatch):
+    """All families share a budget and what lacks is named."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     monkeypatch.setitem(GLUE.brief, "seeds", 1)
     monkeypatch.setitem(GLUE.brief, "rates", [1e-4])
@@ -352,7 +361,8 @@ def test_all_families_share_a_budget_and_what_lacks_is_named(data, tmp_path, mon
     assert not (tmp_path / "p").exists()
 
 
-def test_a_study_stands_for_its_models_of_the_first_seed(tmp_path):
+def test_a_study_stands_for_its_first_seed(tmp_path):
+    """A study stands for its models of the first seed."""
     for name, seed in (("rope", 0), ("rope", 1), ("dstg", 0)):
         folder = tmp_path / f"s/models/{name}/seed-{seed}"
         folder.mkdir(parents=True)
@@ -399,7 +409,8 @@ def test_the_verb_prints_scores_and_where_the_page_is(data, tmp_path):
 
 
 @pytest.mark.parametrize("listed", [3, [3], [{}], [{"name": 3}], [{"name": "../../else"}]])
-def test_what_a_study_says_of_its_models_is_held_against_what_is_there(listed, tmp_path):
+def test_a_studys_model_list_is_checked(listed, tmp_path):
+    """What a study says of its models is held against what is there."""
     # A traceback, or a model outside of the folder.
     for name in ("study/models/mine", "else"):
         (tmp_path / name / "seed-0").mkdir(parents=True)

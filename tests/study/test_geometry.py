@@ -107,7 +107,8 @@ def test_second_run_uses_the_counts_again(run):
         run_geometry(config, out, progress=False)
 
 
-def test_a_run_that_was_stopped_while_it_counted_goes_on(run, tmp_path, monkeypatch):
+def test_a_run_stopped_while_counting_resumes(run, tmp_path, monkeypatch):
+    """A run that was stopped while it counted goes on."""
     # It counted from the beginning.
     config = GeometryConfig.load(run[0] / "geometry.yaml", ["intervals=false", "workers=1"])
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 20_000)

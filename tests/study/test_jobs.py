@@ -82,7 +82,8 @@ def in_parts(show):
     show("looking", 0, 1, "")
 
 
-def test_one_bar_of_all_jobs_and_bars_that_end_look_ended(capsys, monkeypatch):
+def test_bars_that_end_look_complete(capsys, monkeypatch):
+    """One bar of all jobs and bars that end look ended."""
     monkeypatch.setenv("COLUMNS", "120")
     seen, update = [], Progress.update
     monkeypatch.setattr(Progress, "update", lambda *a, **k: (seen.append(k.get("completed")), update(*a, **k))[1])
@@ -101,7 +102,8 @@ def test_one_bar_of_all_jobs_and_bars_that_end_look_ended(capsys, monkeypatch):
     assert "100%" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_single_job_runs_here_with_its_threads_and_gives_them_back():
+def test_a_single_job_runs_in_this_process():
+    """A single job runs here with its threads and gives them back."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -111,7 +113,8 @@ def test_a_single_job_runs_here_with_its_threads_and_gives_them_back():
         torch.set_num_threads(before)
 
 
-def test_an_error_is_the_callers_and_stops_the_others_at_once(tmp_path, processes):
+def test_an_error_stops_the_other_jobs(tmp_path, processes):
+    """An error is the callers and stops the others at once."""
     jobs = [Job("long", wait_long, (str(tmp_path),), 1), Job("bad", fail_when_others_wait, (str(tmp_path),), 1)]
     began = time.monotonic()
     with pytest.raises(ValueError, match="^one line.$"):
@@ -122,7 +125,8 @@ def test_an_error_is_the_callers_and_stops_the_others_at_once(tmp_path, processe
         os.kill(pid, 0)
 
 
-def test_a_killed_process_is_one_line_that_says_the_way_out(processes):
+def test_a_killed_process_is_reported_in_one_line(processes):
+    """A killed process is one line that says the way out."""
     jobs = [Job("a", die, (), 1), Job("b", die, (), 1)]
     with pytest.raises(OSError, match="A process was killed, .* --set at_once=1 does one of the models at a time"):
         list(run_jobs(jobs, 2, progress=False))

@@ -130,7 +130,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, finished, tmp_path)
     assert whatwhere("verify", str(broken)).returncode == 0
 
 
-def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, tmp_path, processes):
+def test_parallel_models_equal_sequential_ones(arguments, tmp_path, processes):
     """One thread either way, so the same bits; a variant is the preset with its own settings, under its own name."""
     assert torch.get_num_threads() == 1  # tests run with OMP_NUM_THREADS=1
     more = processes == "spawn"
@@ -165,7 +165,8 @@ def test_models_at_once_and_a_variant_give_the_records_of_one_by_one(arguments, 
     assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
 
 
-def test_several_processes_do_a_model_each_and_the_last_writes_the_report(arguments, finished, tmp_path):
+def test_several_processes_share_the_models(arguments, finished, tmp_path):
+    """Several processes do a model each and the last writes the report."""
     (one, _), shared = finished, tmp_path / "shared"
     first, second = (
         fork_server.command(*arguments, "--out", str(shared), "--only", f"{name}/0") for name in ("dstg", "rope")
@@ -310,7 +311,8 @@ def test_weights_that_are_not_as_trained_are_not_measured(arguments, finished, t
     assert not verify(out)[1]
 
 
-def test_a_study_gains_seeds_even_without_its_weights_and_loses_none(arguments, tmp_path):
+def test_a_study_gains_seeds_and_loses_none(arguments, tmp_path):
+    """A study gains seeds even without its weights and loses none."""
     values = {"steps": 4, "inside": False, "at_once": 1, "models": ["rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config.model_copy(update={"seeds": 2}), tmp_path / "whole/s", progress=False)
@@ -355,7 +357,8 @@ def test_a_study_gains_models_and_changes_none(arguments, tmp_path):
     assert done.returncode == 2 and "was started with variants.narrow=" in done.stderr, done.stderr
 
 
-def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
+def test_another_recipe_is_refused(arguments, tmp_path):
+    """A run of another recipe is refused and left alone."""
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "inside": False})
     run_study(config, tmp_path / "s", progress=False)
     saved = tmp_path / "s/models/rope/seed-0/pretrain.yaml"
@@ -375,7 +378,8 @@ def test_a_run_of_another_recipe_is_refused_and_left_alone(arguments, tmp_path):
     assert {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()} == before
 
 
-def test_a_budget_that_buys_too_few_steps_says_how_many_minutes_would_do(tmp_path, capsys):
+def test_small_budgets_say_the_minutes_needed(tmp_path, capsys):
+    """A budget that buys too few steps says how many minutes would do."""
     path = tmp_path / "corpus.txt"
     path.write_text(sentences(300), encoding="utf-8")
     values = {**VALUES, "corpus": str(path), "minutes": 0.1, "models": ["nope"], "inside": False, "training": TRAINING}
@@ -392,7 +396,8 @@ def test_a_budget_that_buys_too_few_steps_says_how_many_minutes_would_do(tmp_pat
     )
 
 
-def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments, tmp_path):
+def test_minutes_become_steps_once(arguments, tmp_path):
+    """Minutes become one number of steps that a resumed study keeps."""
     config = StudyConfig.load(arguments[2], ["probe_splits=2"]).model_dump() | {
         "steps": None,
         "minutes": 0.25,
@@ -408,7 +413,8 @@ def test_minutes_become_one_number_of_steps_that_a_resumed_study_keeps(arguments
     assert (tmp_path / "s/report.html").exists()
 
 
-def test_matched_models_cost_the_same_and_a_resumed_study_keeps_their_widths(arguments, tmp_path):
+def test_matched_models_cost_the_same(arguments, tmp_path):
+    """Matched models cost the same and a resumed study keeps their widths."""
     own = {"steps": 3, "models": ["rope", "tupe-r"], "match": "operations", "recipe": None, "inside": False}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own)
     run_study(config, tmp_path / "s", progress=False)
@@ -456,7 +462,8 @@ def test_a_corpus_that_is_not_there_takes_no_folder(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_a_field_that_is_not_there_leaves_no_study_behind(tmp_path):
+def test_a_missing_field_leaves_no_study(tmp_path):
+    """A field that is not there leaves no study behind."""
     (tmp_path / "events.csv").write_text("when,message\n1,one\n")
     words = ("study", "--out", str(tmp_path / "s"), "--corpus", str(tmp_path / "events.csv"), "--steps", "1")
     done = whatwhere(*words, "--field", "note", "--length", "32")
@@ -464,7 +471,8 @@ def test_a_field_that_is_not_there_leaves_no_study_behind(tmp_path):
     assert not [p for p in (tmp_path / "s").rglob("*") if p.is_file()]
 
 
-def test_what_a_training_advises_can_be_typed_in_a_study(tmp_path):
+def test_training_advice_is_valid_in_a_study(tmp_path):
+    """What a training advises can be typed in a study."""
     path = tmp_path / "corpus.txt"
     path.write_text(sentences(30), encoding="utf-8")
     values = {**VALUES, "corpus": str(path), "steps": 1, "models": ["ap"], "inside": False}
@@ -521,7 +529,8 @@ def test_wrong_study_settings_are_one_line_errors(values, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_corpus_too_small_to_probe_still_gives_a_report(tmp_path, capsys):
+def test_small_corpora_still_give_a_report(tmp_path, capsys):
+    """A corpus too small to probe still gives a report."""
     path = tmp_path / "small.txt"
     path.write_text(sentences(60), encoding="utf-8")
     values = {**VALUES, "held_out": 0.02, "corpus": str(path), "steps": 3, "models": ["ap"], "training": TRAINING}

@@ -49,9 +49,8 @@ def test_a_tokenizer_without_line_breaks_stays_as_it_is(bert, text):
     assert source == str(text) and manifest["vocab_size"] == len(tokenizer) and not manifest["newline_token"]
 
 
-def test_windows_of_another_tokenizer_are_refused_when_given_and_passed_over_when_found(
-    bert, text, tmp_path, monkeypatch
-):
+def test_windows_of_another_tokenizer_are_refused_or_skipped(bert, text, tmp_path, monkeypatch):
+    """Windows of another tokenizer are refused when given and passed over when found."""
     # Of the same number of entries: a comparison of sizes says nothing.
     other = train_tokenizer(sentences(120, seed=1).split("\n\n"), 200, newline_token=False)
     folder = tmp_path / "study/models/bert/seed-0"
@@ -86,7 +85,8 @@ def test_a_tokenizer_is_known_by_its_rules(bert, text, tmp_path):
     assert not windows.made_by(fewer)
 
 
-def test_a_part_of_python_docs_is_taken_from_all_packages(monkeypatch):
+def test_python_docs_parts_cover_all_packages(monkeypatch):
+    """A part of Python docs is taken from all packages."""
     assert PythonDocs(every=8).fingerprint() != PythonDocs().fingerprint()
     read = []
     monkeypatch.setattr("whatwhere.corpus.python_docs._folders", lambda: [("a", "a"), ("b", "b")])
@@ -96,7 +96,8 @@ def test_a_part_of_python_docs_is_taken_from_all_packages(monkeypatch):
     assert read == ["a0", "a8", "a16", "b0", "b8", "b16"]
 
 
-def test_a_length_makes_windows_anew_and_one_that_the_model_cannot_read_is_refused(bert, text, tmp_path):
+def test_a_length_makes_new_windows(bert, text, tmp_path):
+    """A length makes windows anew and one that the model cannot read is refused."""
     model, tokenizer = opened(bert)
     found = run_heads(model, tokenizer, bert, corpus=str(text), documents=10, length=16, progress=False)
     assert found["tokens"] == 16
@@ -107,7 +108,8 @@ def test_a_length_makes_windows_anew_and_one_that_the_model_cannot_read_is_refus
         run_heads(model, tokenizer, bert, corpus=str(tmp_path / "windows"), length=16, progress=False)
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_anything_is_computed(bert, text, tmp_path, monkeypatch):
+def test_unwritable_places_are_refused_first(bert, text, tmp_path, monkeypatch):
+    """A place that cannot be written is refused before anything is computed."""
     # The looks took minutes, and ended with an OSError.
     monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
     with pytest.raises(ValueError, match=f"may not write in {tmp_path}. Give another --out"):

@@ -44,7 +44,8 @@ def violated(dist: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("start", [None, 3.0])
-def test_flow_with_a_falling_kernel_ends_in_the_solution_of_alpha_p_equals_b(start):
+def test_flow_with_falling_kernel_ends_in_the_solution(start):
+    """Flow with a falling kernel ends in the solution of alpha p equals b."""
     dist, b = random_positions(0)
     alpha = exponential_kernel(dist)
     done = flow(alpha, b, None if start is None else np.full(b.shape, start))
@@ -115,7 +116,8 @@ def test_a_falling_kernel_of_hellinger_distances_is_positive_definite():
 # (A2)
 
 
-def test_forcing_ratios_are_those_of_all_pairs_and_infinite_where_equal_distributions_get_different_gradients():
+def test_forcing_ratios_are_over_all_pairs():
+    """Forcing ratios are those of all pairs and infinite where equal distributions get different gradients."""
     dist, b = random_positions(3, n=4)
     wanted = [np.linalg.norm(b[i] - b[j]) / dist[i, j] for i in range(4) for j in range(i + 1, 4)]
     assert np.allclose(forcing_ratios(b, dist), wanted)
@@ -128,7 +130,8 @@ def test_forcing_ratios_are_those_of_all_pairs_and_infinite_where_equal_distribu
 # Bound (13)
 
 
-def test_printed_bound_fails_when_kernel_and_forcing_are_scaled_though_nothing_moves():
+def test_the_printed_bound_fails_under_scaling():
+    """Printed bound fails when kernel and forcing are scaled though nothing moves."""
     # DESIGN 6.11: b constant, α and b × 0.01: 27 of 28 pairs.
     dist = random_positions(0, vocabulary=5)[0]
     b = np.ones((8, 1))
@@ -149,7 +152,8 @@ def test_printed_bound_fails_when_kernel_and_forcing_are_scaled_though_nothing_m
 @pytest.mark.parametrize("width", [0.2, 1.0, 3.0])
 @pytest.mark.parametrize("unit", [1.0, 1e-3])
 @pytest.mark.parametrize("seed", range(4))
-def test_bound_of_the_proof_holds_and_is_never_below_n_times_the_radius(width, unit, seed):
+def test_the_proof_bound_holds(width, unit, seed):
+    """Bound of the proof holds and is never below n times the radius."""
     dist, b = random_positions(seed)
     alpha = exponential_kernel(dist, width, height=unit)
     done = flow(alpha, unit * b)
@@ -160,7 +164,8 @@ def test_bound_of_the_proof_holds_and_is_never_below_n_times_the_radius(width, u
     assert bound[pairs].min() >= 8 * done.radius
 
 
-def test_bound_needs_a_positive_definite_kernel_and_a_known_form():
+def test_the_bound_needs_a_positive_definite_kernel():
+    """Bound needs a positive definite kernel and a known form."""
     dist, b = random_positions(0)
     with pytest.raises(ValueError, match="needs a positive definite"):
         separation_bound(1 + dist, b, dist, 1.0, 1.0)
@@ -168,7 +173,8 @@ def test_bound_needs_a_positive_definite_kernel_and_a_known_form():
         separation_bound(np.eye(8), b, dist, 1.0, 1.0, form="other")
 
 
-def test_the_derivative_in_the_proof_has_a_term_too_many():
+def test_the_proof_derivative_has_an_extra_term():
+    """The derivative in the proof has a term too many."""
     # Lemma 18 splits -Σ_l (α_il - α_jl) p_l into "-α(p_i - p_j)" and Σ_l (α_jl - α_il) p_l, which is the whole of it
     # already. α(p_i - p_j) has no meaning (α is n × n); read as the diagonal α_ii, the printed derivative is too small
     # by α_ii |p_i - p_j|².
@@ -197,7 +203,8 @@ def test_distances_of_the_arc_grow_with_the_lag():
 
 
 @pytest.mark.parametrize("width", [0.1, 0.5, 2.0])
-def test_the_fixed_point_need_not_be_monotone_though_the_corpus_is(width):
+def test_the_fixed_point_need_not_be_monotone(width):
+    """The fixed point need not be monotone though the corpus is."""
     # (A2)-(A4) hold and α is positive definite: more than half of the triples of the table are in the wrong order all
     # the same.
     dist = hellinger(arc_distributions(8))
@@ -208,7 +215,8 @@ def test_the_fixed_point_need_not_be_monotone_though_the_corpus_is(width):
     assert 0.55 < violated(cdist(done.fixed_point, done.fixed_point)) < 0.65
 
 
-def test_any_table_is_the_fixed_point_of_some_forcing_that_meets_a2():
+def test_any_table_is_some_forcings_fixed_point():
+    """Any table is the fixed point of some forcing that meets a2."""
     dist = hellinger(arc_distributions(8))
     table = np.random.default_rng(0).normal(size=(8, 4))
     b = exponential_kernel(dist) @ table
@@ -216,7 +224,8 @@ def test_any_table_is_the_fixed_point_of_some_forcing_that_meets_a2():
     assert np.allclose(flow(exponential_kernel(dist), b).fixed_point, table)
 
 
-def test_a_smooth_forcing_that_is_monotone_itself_is_not_enough():
+def test_monotone_smooth_forcing_is_not_enough():
+    """A smooth forcing that is monotone itself is not enough."""
     theta = np.linspace(0, 1, 8)[:, None]
     dist = hellinger(arc_distributions(8))
     table = flow(exponential_kernel(dist), theta).fixed_point

@@ -38,7 +38,8 @@ def rows(count: int = 40, n: int = 6) -> np.ndarray:
 
 
 @pytest.mark.parametrize("block", ["neobert", "bert"])
-def test_without_positions_outputs_follow_random_permutations_as_read_and_not_as_printed(block):
+def test_outputs_without_positions_follow_permutations(block):
+    """Without positions outputs follow random permutations as read and not as printed."""
     model = tiny("nope", block=block)
     ids = torch.from_numpy(rows(3, 11))
     own_inverse = 0
@@ -61,7 +62,8 @@ def test_with_positions_outputs_do_not_follow():
 # (A2)
 
 
-def test_forcing_is_the_negative_gradient_at_zero_by_finite_differences():
+def test_forcing_is_the_negative_gradient_at_zero():
+    """Forcing is the negative gradient at zero by finite differences."""
     model = tiny()
     batches = list(masked_rows(rows(), model.config, batch_size=10))
     table = model.encoder.position_embeddings.table.weight
@@ -85,7 +87,8 @@ def test_forcing_is_the_negative_gradient_at_zero_by_finite_differences():
     assert not found.b[8:].any()  # positions that no row reaches: 6 tokens, [CLS] and [SEP]
 
 
-def test_halves_are_even_and_odd_batches_and_average_to_the_whole():
+def test_halves_average_to_the_whole():
+    """Halves are even and odd batches and average to the whole."""
     model = tiny()
     batches = list(masked_rows(rows(), model.config, batch_size=10))
     whole, even = forcing(model, batches), forcing(model, batches[::2])
@@ -124,7 +127,8 @@ def test_forcing_of_another_scheme_is_an_error(name):
         forcing(model, [])
 
 
-def test_forcing_without_labels_is_an_error_and_leaves_the_table():
+def test_forcing_without_labels_is_an_error():
+    """Forcing without labels is an error and leaves the table."""
     model = tiny()
     before = model.encoder.position_embeddings.table.weight.detach().clone()
     with pytest.raises(ValueError, match="at least two batches. Got 0 and 0 labels"):
@@ -135,7 +139,8 @@ def test_forcing_without_labels_is_an_error_and_leaves_the_table():
 # Lemma 11
 
 
-def test_expected_score_gradients_sum_to_zero_over_the_keys_so_they_are_no_divergences():
+def test_expected_score_gradients_sum_to_zero():
+    """Expected score gradients sum to zero over the keys so they are no divergences."""
     # δ_ij = D(μ_i‖μ_j) ≥ 0 for all j with sum 0 would mean that all distributions are equal.
     model = tiny("tupe-free", block="neobert", reset="none", num_hidden_layers=1)
     ids = rows()
@@ -178,7 +183,8 @@ def test_first_attention_of_another_block_is_an_error():
 # Corpus
 
 
-def test_document_heads_are_the_first_tokens_of_texts_that_have_them():
+def test_document_heads_are_first_tokens():
+    """Document heads are the first tokens of texts that have them."""
     texts = ["alpha beta gamma delta", "alpha beta", "gamma delta alpha beta gamma"] * 700
     tokenizer = train_tokenizer(texts, vocab_size=200)
     found = document_heads(texts, tokenizer, 3)
@@ -189,7 +195,8 @@ def test_document_heads_are_the_first_tokens_of_texts_that_have_them():
         document_heads(texts, tokenizer, 9)
 
 
-def test_masked_rows_mask_a_share_of_the_text_and_nothing_else():
+def test_masked_rows_mask_only_text():
+    """Masked rows mask a share of the text and nothing else."""
     config = tiny().config
     ids = rows(500)
     batches = list(masked_rows(ids, config, batch_size=64, seed=1))

@@ -25,7 +25,8 @@ def distributions(seed: int, n: int = 12, vocabulary: int = 5, concentration: fl
     return np.random.default_rng(seed).dirichlet(np.full(vocabulary, concentration), size=n)
 
 
-def test_used_is_the_largest_ratio_of_both_sides_off_the_diagonal():
+def test_used_constant_is_the_largest_ratio():
+    """Used is the largest ratio of both sides off the diagonal."""
     left, right = np.array([[0.0, 2.0], [1.0, 0.0]]), np.array([[0.0, 4.0], [0.5, 0.0]])
     case = Inequality(left, right, 2 * right)
     assert case.used() == 2 and case.used("sharp") == 1
@@ -35,7 +36,8 @@ def test_used_is_the_largest_ratio_of_both_sides_off_the_diagonal():
 # Lemma 12
 
 
-def test_kl_divergences_are_those_of_scipy_and_infinite_without_support():
+def test_kl_divergences_equal_scipy():
+    """KL divergences are those of SciPy and infinite without support."""
     p = np.vstack([distributions(0, n=4), [0.5, 0.5, 0, 0, 0], [0, 0, 0.2, 0.3, 0.5]])
     wanted = np.array([[rel_entr(a, b).sum() for b in p] for a in p])
     assert np.isinf(wanted).any()
@@ -44,7 +46,8 @@ def test_kl_divergences_are_those_of_scipy_and_infinite_without_support():
         assert np.allclose(found[np.isfinite(found)], wanted[np.isfinite(wanted)])
 
 
-def test_the_step_on_kl_differences_fails_for_a_third_of_random_triples():
+def test_the_kl_step_fails_for_random_triples():
+    """The step on KL differences fails for a third of random triples."""
     # DESIGN 6.11: 31 % of random triples. Uniform distributions over five tokens.
     d = kl_divergences(distributions(1, n=120))
     share = kl_step_share(d)
@@ -73,7 +76,8 @@ def test_no_constant_bounds_kl_by_the_hellinger_distance():
 
 
 @pytest.mark.parametrize("concentration", [0.5, 1.0, 5.0])
-def test_kl_lies_between_the_squared_distance_and_the_bound_by_the_rarest_token(concentration):
+def test_kl_lies_between_its_bounds(concentration):
+    """KL lies between the squared distance and the bound by the rarest token."""
     # The paper's "Pinsker-Hellinger" D ≥ d²/2 is true and can be doubled: D ≥ -2 log(1 - d²/2) ≥ d².
     p = distributions(3, n=100, concentration=concentration)
     case, dist = kl_upper_bound(p), hellinger(p)
@@ -86,7 +90,8 @@ def test_kl_lies_between_the_squared_distance_and_the_bound_by_the_rarest_token(
 
 
 @pytest.mark.parametrize("vocabulary", [2, 5, 300])
-def test_mean_embeddings_are_lipschitz_with_the_printed_constant_and_with_one_without_the_vocabulary(vocabulary):
+def test_mean_embeddings_are_lipschitz(vocabulary):
+    """Mean embeddings are lipschitz with the printed constant and with one without the vocabulary."""
     p = distributions(4, vocabulary=vocabulary, concentration=0.3)
     E = np.random.default_rng(5).normal(size=(vocabulary, 7))
     case = mean_embedding_bound(p, E)
@@ -135,7 +140,8 @@ def test_expected_attention_is_the_mean_over_queries_and_contexts():
     assert np.allclose(found, wanted) and np.allclose(found.sum(axis=1), 1)
 
 
-def test_expected_attention_breaks_the_printed_bound_where_mean_embeddings_vanish():
+def test_expected_attention_breaks_the_printed_bound():
+    """Expected attention breaks the printed bound where mean embeddings vanish."""
     # Tokens ±1 and ±2, both signs alike at every position: ē = 0 everywhere, so L_A = 0 and the lemma says that Ā does
     # not depend on μ_i.
     E = np.array([[1.0], [-1.0], [2.0], [-2.0]])
@@ -147,7 +153,8 @@ def test_expected_attention_breaks_the_printed_bound_where_mean_embeddings_vanis
     assert not case.printed.any() and case.used() == np.inf and case.used("sharp") <= 1
 
 
-def test_score_gradient_is_the_derivative_and_the_printed_one_is_not():
+def test_the_score_gradient_is_the_derivative():
+    """Score gradient is the derivative and the printed one is not."""
     draw = np.random.default_rng(11)
     values, scores, target = draw.normal(size=(5, 3)), draw.normal(size=5), draw.normal(size=3)
 

@@ -88,7 +88,8 @@ def test_the_example_finds_what_must_hold_on_any_corpus(printed):
         ("freedoms: rank 32, Toeplitz", 1),
     ],
 )
-def test_numbers_of_the_page_that_no_corpus_enters_are_those_of_the_example(printed, what, at):
+def test_corpus_free_numbers_equal_the_example(printed, what, at):
+    """Numbers of the page that no corpus enters are those of the example."""
     (values,) = [values for line, values in printed.items() if line.startswith(what)]
     assert re.search(rf"(?<![\d.]){re.escape(values[at])}(?!\d|\.\d)", PAGE), (
         f"docs/theory.md lacks {values[at]} ({what})"

@@ -34,7 +34,8 @@ def test_entries_are_those_of_the_distance_key_minus_query():
     assert np.array_equal(matrix, encoder_toeplitz(torch.from_numpy(b)).numpy())
 
 
-def test_d_are_the_eigenvalues_of_the_circulant_matrix_of_the_paper_and_g_is_unitary_in_its_rows():
+def test_d_are_the_circulant_eigenvalues():
+    """D are the eigenvalues of the circulant matrix of the paper and g is unitary in its rows."""
     n, b = 6, values(6)
     row = np.array([b[n - 1 + m] for m in range(n)] + [b[n - 1]] + [b[n - 1 + m - 2 * n] for m in range(n + 1, 2 * n)])
     big = circulant(row).T  # eq. 12: entry (j, k) is row[k - j mod 2n]
@@ -45,7 +46,8 @@ def test_d_are_the_eigenvalues_of_the_circulant_matrix_of_the_paper_and_g_is_uni
 
 
 @pytest.mark.parametrize("n", [4, 64])
-def test_the_factor_as_printed_gives_the_matrix_divided_by_2n(n):
+def test_the_printed_factor_divides_by_2n(n):
+    """The factor as printed gives the matrix divided by 2n."""
     b, found = values(n), factor(values(n))
     printed = np.exp(1j * np.pi * np.outer(np.arange(1, n + 1), np.arange(2 * n)) / n) / (2 * n)
     assert np.abs((printed * found.d) @ printed.conj().T - toeplitz_matrix(b) / (2 * n)).max() < 1e-12
@@ -61,7 +63,8 @@ def test_values_that_are_no_toeplitz_matrix_are_errors():
 
 
 @pytest.mark.parametrize(("n", "rank"), [(5, 1), (6, 2), (6, 6)])
-def test_freedoms_of_low_rank_matrices_are_the_rank_of_the_map_of_two_factors(n, rank):
+def test_low_rank_freedoms_are_a_map_rank(n, rank):
+    """Freedoms of low rank matrices are the rank of the map of two factors."""
     draw = np.random.default_rng(n)
     a, b = draw.normal(size=(2, n, rank))
     # Derivatives of A·Bᵀ by the entries of A and of B.
@@ -71,7 +74,8 @@ def test_freedoms_of_low_rank_matrices_are_the_rank_of_the_map_of_two_factors(n,
     assert np.linalg.matrix_rank(np.hstack([by_a, by_b])) == low_rank_freedoms(n, rank)
 
 
-def test_toeplitz_matrices_span_2n_minus_1_dimensions_and_have_full_rank_in_general():
+def test_toeplitz_matrices_span_2n_minus_1_dimensions():
+    """Toeplitz matrices span 2n minus 1 dimensions and have full rank in general."""
     n = 7
     basis = np.stack([toeplitz_matrix(b).ravel() for b in np.eye(2 * n - 1)])
     assert np.linalg.matrix_rank(basis) == 2 * n - 1
@@ -81,7 +85,8 @@ def test_toeplitz_matrices_span_2n_minus_1_dimensions_and_have_full_rank_in_gene
     assert numerical_rank(toeplitz_matrix(-np.abs(np.arange(-127.0, 128)))) == 128  # ALiBi
 
 
-def test_the_families_meet_sines_of_the_distance_have_rank_two():
+def test_the_two_families_meet():
+    """The families meet sines of the distance have rank two."""
     lags = np.arange(-63, 64)
     waves = toeplitz_matrix(np.cos(0.2 * lags))
     assert numerical_rank(waves) == 2 and low_rank_share(waves, 2) == pytest.approx(1)
@@ -97,7 +102,8 @@ def test_low_rank_share_is_that_of_the_truncated_svd():
     assert low_rank_share(np.zeros((3, 3)), 1) == 1 and numerical_rank(np.zeros((3, 3))) == 0
 
 
-def test_terms_of_a_tupe_encoder_are_low_rank_and_toeplitz():
+def test_tupe_terms_are_low_rank_and_toeplitz():
+    """Terms of a TUPE encoder are low rank and Toeplitz."""
     torch.manual_seed(0)
     config = ww.preset("tupe-r", "tiny", vocab_size=64, hidden_size=32, num_hidden_layers=1, max_position_embeddings=48)
     model = ww.Encoder(config).double().eval()

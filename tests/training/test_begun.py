@@ -81,7 +81,8 @@ def stopped_at_every_change(stops: Stops, folder: Path, call) -> int:
     raise AssertionError("it never begins")
 
 
-def test_a_pretraining_stopped_while_its_corpus_is_built_goes_on(text, stops, tmp_path):
+def test_a_pretraining_stopped_before_training_resumes(text, stops, tmp_path):
+    """A pretraining stopped while its corpus is built goes on."""
     config = PretrainConfig.parse({**SMALL, "corpus": str(text), "tokens": 5000})
 
     def call(out):
@@ -94,7 +95,8 @@ def test_a_pretraining_stopped_while_its_corpus_is_built_goes_on(text, stops, tm
     assert (Windows(one / "corpus")["train"][0].input_ids == Windows(two / "corpus")["train"][0].input_ids).all()
 
 
-def test_a_fine_tuning_stopped_before_its_first_step_goes_on(text, stops, tmp_path):
+def test_a_fine_tuning_stopped_before_training_resumes(text, stops, tmp_path):
+    """A fine tuning stopped before its first step goes on."""
     encoder = tmp_path / "encoder"
     pretrain.pretrain(PretrainConfig.parse({**SMALL, "corpus": str(text), "steps": 1}), encoder, progress=False)
     rows = [f"{line.split()[0]}\t{number % 2}" for number, line in enumerate(text.read_text().split("\n\n"))]
@@ -124,7 +126,9 @@ def test_wrong_input_leaves_no_run_behind(text, tmp_path):
     assert done.returncode == 2 and "is not empty and holds no pretrain run" in done.stderr
 
 
-def test_the_same_text_and_tokenizer_in_another_place_are_the_runs(text, tmp_path):
+def test_equal_text_elsewhere_is_the_runs(text, tmp_path):
+    """The same text and tokenizer in another place are the runs."""
+
     # They were compared by the names that they were given by.
     def asked(text: Path, words: Path) -> PretrainConfig:
         return PretrainConfig.parse({**SMALL, "preset": "ap", "corpus": str(text), "tokenizer": str(words), "steps": 1})

@@ -91,7 +91,8 @@ def test_pretraining_leaves_card_code_weights_and_pooling(trained):
     assert not list(trained.glob(".*"))
 
 
-def test_card_states_what_was_measured_and_no_path_of_the_machine():
+def test_the_card_states_measurements_without_paths():
+    """Card states what was measured and no path of the machine."""
     config = ww.preset("dstg", "tiny")
     card = model_card(config, settings(), SUMMARY)
     for text in (
@@ -111,14 +112,16 @@ def test_card_states_what_was_measured_and_no_path_of_the_machine():
     assert head["language"] == "und" and "language: de\n" in model_card(config, settings(language="de"), SUMMARY)
 
 
-def test_words_for_a_mask_are_filled_as_the_card_says(trained, capsys):
+def test_words_for_a_mask_are_filled(trained, capsys):
+    """Words for a mask are filled as the card says."""
     card = (trained / "README.md").read_text(encoding="utf-8")
     (example,) = [body for body in re.findall(r"```python\n(.*?)```", card, flags=re.S) if "fill-mask" in body]
     exec(compile(example.replace("FOLDER", str(trained)), "card", "exec"), {})
     assert len(capsys.readouterr().out.split(",")) == 5
 
 
-def test_card_of_a_run_without_held_out_text_says_so():
+def test_cards_without_held_out_text_say_so():
+    """Card of a run without held out text says so."""
     card = model_card(
         ww.preset("nope", "tiny"), settings(), SUMMARY | {"validation_loss": None, "validation_accuracy": None}
     )
@@ -150,7 +153,8 @@ def test_scheme_is_cited_before_its_block(name, source):
     assert source in sources(ww.preset(name, "tiny"))[:-1]
 
 
-def test_every_part_has_its_source_and_every_source_its_line():
+def test_every_part_has_its_source():
+    """Every part has its source and every source its line."""
     assert {key for keys in PARTS.values() for key in keys} == set(CITATIONS)
     fields = {field.name for field in dataclasses.fields(ww.EncoderConfig)}
     assert {field for field, _ in PARTS} <= fields
@@ -209,7 +213,8 @@ def test_metadata_stands_in_every_shard(tmp_path, monkeypatch):
     )
 
 
-def test_card_names_what_the_scheme_changes_and_how_an_own_one_is_loaded(monkeypatch):
+def test_the_card_names_the_schemes_changes(monkeypatch):
+    """Card names what the scheme changes and how an own one is loaded."""
     config = ww.preset("ap", "tiny", table_width=16, table_start="sinusoidal")
     card = model_card(config, settings(), SUMMARY)
     assert "| table_width | 16 |" in card and "| table_start | `sinusoidal` |" in card and "load_scheme" not in card
@@ -227,7 +232,8 @@ def test_card_names_what_the_scheme_changes_and_how_an_own_one_is_loaded(monkeyp
         ("isolate", {"pieces": "first"}, "first pieces of several documents that do not see each other"),
     ],
 )
-def test_a_card_says_which_pieces_were_read_and_how_often(join, more, told):
+def test_the_card_says_which_pieces_were_read(join, more, told):
+    """A card says which pieces were read and how often."""
     card = model_card(ww.preset("dstg", vocab_size=300), settings(join=join), {**SUMMARY, **more, "passes": 1.5})
     assert told in card and "128 tokens, each window read 1.5 times" in card
     once = model_card(ww.preset("dstg", vocab_size=300), settings(join=join), {**SUMMARY, **more, "passes": 0.9})

@@ -58,7 +58,8 @@ def own_rates(monkeypatch):
     return own
 
 
-def test_a_preset_trains_at_the_rates_of_its_own_unless_others_are_given(own_rates):
+def test_presets_train_at_their_own_rates(own_rates):
+    """A preset trains at the rates of its own unless others are given."""
     plain = PretrainConfig.load(None, preset="ap")
     assert plain.scheme_recipe == {} and plain.bias_learning_rate_scale == 1.0
     own = PretrainConfig.load(None, preset="rp")
@@ -69,7 +70,7 @@ def test_a_preset_trains_at_the_rates_of_its_own_unless_others_are_given(own_rat
     assert own.model_dump(mode="json")["bias_learning_rate_scale"] == 3.0
 
 
-def test_a_variant_gets_the_recipe_of_its_preset_and_a_setting_for_all_wins(own_rates):
+def test_variants_get_their_presets_recipe(own_rates):
     """A saved training says the rates that it had, so that a recipe found later does not change it."""
     own = {"models": ["rp", "mine", "ap"], "variants": {"mine": {"preset": "rp", "model": {"dropout": 0.1}}}}
     study = StudyConfig.parse(own)
@@ -86,7 +87,8 @@ def test_a_variant_gets_the_recipe_of_its_preset_and_a_setting_for_all_wins(own_
     assert PretrainConfig.parse(saved).bias_learning_rate_scale == 3.0
 
 
-def test_recipes_of_schemes_name_presets_and_keys_that_there_are():
+def test_scheme_recipes_name_real_presets_and_keys():
+    """Recipes of schemes name presets and keys that there are."""
     for size, presets in SCHEMES.items():
         assert size in RECIPES
         for name, own in presets.items():
@@ -170,7 +172,8 @@ def test_a_saved_recipe_loads_equal(tmp_path):
     assert PretrainConfig.load(run.path / "c.yaml") == config
 
 
-def test_a_scheme_is_found_beside_its_file_then_from_the_current_directory(tmp_path, monkeypatch):
+def test_schemes_are_found_beside_their_file_first(tmp_path, monkeypatch):
+    """A scheme is found beside its file then from the current directory."""
     (tmp_path / "runs").mkdir()
     here, beside = tmp_path / "s.py", tmp_path / "runs/s.py"
     here.write_text('"""Registers nothing."""\n')
@@ -191,7 +194,8 @@ def test_a_scheme_is_found_beside_its_file_then_from_the_current_directory(tmp_p
     )
 
 
-def test_a_scheme_runs_where_a_process_begins_with_a_folder_not_where_values_are_checked(tmp_path):
+def test_checking_values_runs_no_scheme(tmp_path):
+    """A scheme runs where a process begins with a folder not where values are checked."""
     path = tmp_path / "run/scheme.py"
     path.parent.mkdir()
     path.write_text("from whatwhere.encoder import register_preset\nregister_preset('begun', 'ap', 'nobody')\n")
@@ -213,7 +217,8 @@ def test_a_scheme_runs_where_a_process_begins_with_a_folder_not_where_values_are
         PRESETS.pop("begun", None)
 
 
-def test_a_yaml_from_elsewhere_runs_no_code_until_it_is_named(tmp_path):
+def test_a_foreign_yaml_runs_no_code(tmp_path):
+    """A YAML from elsewhere runs no code until it is named."""
     # `explain`, `study --out` and `pretrain --out` ran scheme.py beside a YAML, unasked and unsaid.
     folder, ran = tmp_path / "dl", tmp_path / "ran"
     folder.mkdir()
@@ -246,20 +251,23 @@ def test_settings_that_are_no_finite_numbers_are_refused():
                 PretrainConfig.load(None, [f"{key}={value}"], preset="dstg")
 
 
-def test_a_tracker_that_is_not_installed_is_refused_before_any_text_is_read(tmp_path):
+def test_missing_trackers_are_refused_first(tmp_path):
+    """A tracker that is not installed is refused before any text is read."""
     words = ("pretrain", "--preset", "ap", "--steps", "1", "--set", "trackers=[nonsense]", "--out", str(tmp_path / "r"))
     done = whatwhere(*words)
     assert done.returncode == 2 and "No tracker 'nonsense' is installed here" in done.stderr
     assert not (tmp_path / "r").exists()
 
 
-def test_a_yaml_that_is_nested_too_deeply_is_one_line(tmp_path):
+def test_deep_yaml_is_refused_in_one_line(tmp_path):
+    """A YAML that is nested too deeply is one line."""
     (tmp_path / "deep.yaml").write_text("steps: " + "[" * 100_000)
     with pytest.raises(ValueError, match="deep.yaml is (nested too deeply|not valid YAML)"):
         PretrainConfig.load(tmp_path / "deep.yaml")
 
 
-def test_a_curriculum_doubles_its_pieces_in_equal_parts_of_the_steps():
+def test_a_curriculum_doubles_its_pieces():
+    """A curriculum doubles its pieces in equal parts of the steps."""
     config = PretrainConfig.parse({"steps": 12, "accumulate": 2, "length": 40, "first_length": 8})
     asked = []
 
@@ -290,7 +298,8 @@ def test_random_positions_want_more_than_a_window_has_tokens(name):
         PretrainConfig.parse(values | more).encoder_config()
 
 
-def test_documents_of_the_default_corpus_are_kept_apart_and_others_run_on():
+def test_default_corpus_documents_are_kept_apart():
+    """Documents of the default corpus are kept apart and others run on."""
     assert PretrainConfig.parse({"steps": 1}).join == "none"
     assert PretrainConfig.parse({"steps": 1, "join": "run-on"}).join == "run-on"
     assert PretrainConfig.parse({"steps": 1, "corpus": "my-texts"}).join == "run-on"

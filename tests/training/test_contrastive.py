@@ -51,7 +51,8 @@ def test_the_loss_is_the_equation():
     assert float(contrastive_loss(torch.eye(4), torch.eye(4)[[1, 0, 3, 2]])) > 19  # each is nearest to another
 
 
-def test_without_dropout_both_readings_are_the_same_and_with_it_they_are_not():
+def test_dropout_makes_two_readings_differ():
+    """Without dropout both readings are the same and with it they are not."""
     ids = torch.tensor([[2, 50, 60, 70, 3], [2, 80, 90, 3, 0]])
     batch = {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": torch.zeros(2, dtype=torch.long)}
     config = open_config("reference")

@@ -88,7 +88,8 @@ def test_counting_draws_no_random_numbers_and_changes_no_configuration():
     assert torch.equal(torch.get_rng_state(), state) and config.to_dict() == before
 
 
-def test_a_table_of_its_own_width_is_counted_with_its_map():
+def test_mapped_tables_are_counted_with_their_map():
+    """A table of its own width is counted with its map."""
     config = build("ap", "neobert", table_width=16)
     found = costs(config, N)
     assert found.parameters["position_table"] == 128 * 16 + 16 * 120
@@ -126,7 +127,9 @@ def test_what_cannot_be_matched_or_counted_is_one_line():
         costs(config, 0)
 
 
-def test_a_scheme_that_reads_numbers_is_trained_without_a_count(monkeypatch, capsys):
+def test_schemes_that_read_numbers_train_without_counts(monkeypatch, capsys):
+    """A scheme that reads numbers is trained without a count."""
+
     class Reading(BIASES["t5"]):
         def forward(self, distance):
             return super().forward(distance) / max(int(distance.max()), 1)

@@ -91,6 +91,7 @@ def test_texts_hold_the_numbers():
 
 
 @pytest.mark.parametrize("size", [pytest.param(size, marks=[pytest.mark.slow] * (size != "tiny")) for size in SIZES])
-def test_kept_rows_of_the_presets_are_those_that_counting_gives(size):
+def test_recorded_preset_rows_equal_a_new_count(size):
+    """Kept rows of the presets are those that counting gives."""
     assert kept_rows(size) == preset_rows(size), "run python -m whatwhere.models.explain"
     assert VOCABULARY == EncoderConfig.vocab_size and not kept_rows("huge")

@@ -126,7 +126,8 @@ def copies(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["reference", *COPIES])
-def test_a_copy_gives_the_same_numbers_where_this_package_is_not_installed(name, copies):
+def test_a_carried_copy_gives_the_same_numbers(name, copies):
+    """A copy gives the same numbers where this package is not installed."""
     # All but one were opened in the process of the test: code of long ago passed there.
     root, cases, found, _ = copies
     assert not (root / name / "old.py").exists()
@@ -135,7 +136,8 @@ def test_a_copy_gives_the_same_numbers_where_this_package_is_not_installed(name,
         assert torch.equal(found[name], model(input_ids=torch.tensor(cases[name])).last_hidden_state)
 
 
-def test_a_copy_by_the_verb_keeps_its_table_and_its_tokenizer_reads_on(copies):
+def test_a_copy_keeps_its_table(copies):
+    """A copy by the verb keeps its table and its tokenizer reads on."""
     root, _, _, told = copies
     assert told == ["200", "200"]
     old, new = read_table(ww.reference()).numpy(), read_table(root / "reference").numpy()
@@ -184,7 +186,8 @@ def test_tables_by_formula_go_on_by_it(preset, tmp_path):
 
 @pytest.mark.parametrize("as_written", [False, True])
 @pytest.mark.parametrize("method", ["sinusoidal", "fourier", "cyclic", "decay", "rotation", "linear"])
-def test_of_a_table_of_low_rank_the_product_goes_on(method, as_written, tmp_path):
+def test_low_rank_copies_continue_the_product(method, as_written, tmp_path):
+    """Of a table of low rank the product goes on."""
     # Its factor A went on: σ, the dominant frequencies and the network were those of A, not of the table.
     torch.manual_seed(0)
     model = ww.EncoderForMaskedLM(ww.preset("low-rank", size="tiny", vocab_size=60))
@@ -226,7 +229,8 @@ def test_a_rotation_is_scaled(method, tmp_path):
         extend(tmp_path / "long", tmp_path / "longer", 1024, method)
 
 
-def test_a_copy_says_how_it_was_made_and_is_not_continued_again(tmp_path):
+def test_a_copy_says_how_it_was_made(tmp_path):
+    """A copy says how it was made and is not continued again."""
     # The rows that a method made were taken for learned ones.
     make("bert", tmp_path / "bert/seed-1")
     how = {"components": 3, "as_written": True}
@@ -254,7 +258,8 @@ def test_a_copy_says_how_it_was_made_and_is_not_continued_again(tmp_path):
     assert usual["components"] == 2  # a sixteenth of the 39 rows behind [CLS]
 
 
-def test_numbers_of_the_rows_that_old_checkpoints_keep_are_left_out(tmp_path):
+def test_extra_rows_of_old_checkpoints_are_ignored(tmp_path):
+    """Numbers of the rows that old checkpoints keep are left out."""
     # MiniLM of sentence-transformers: its copies had 512 numbers beside 1,024 rows.
     model = make("bert", tmp_path / "m")
     old = {name: t.contiguous() for name, t in model.state_dict().items()} | {
@@ -287,7 +292,8 @@ def test_points_are_those_of_a_table_that_geometry_writes(tmp_path):
 
 
 @pytest.mark.slow
-def test_points_of_a_corpus_are_what_geometry_writes_of_it(tmp_path):
+def test_corpus_points_come_from_geometry(tmp_path):
+    """Points of a corpus are what geometry writes of it."""
     # Made-up points alone were ever given, and to Python, not to the verb.
     words = ("--corpus", "python-docs", "--tokenizer", "reference", "--positions", "200", "--no-smacof", "--dims", "4")
     less = ("--no-intervals", "--set", "splits=2", "--set", "groups=4")
@@ -313,7 +319,8 @@ def test_rotations_are_slowed_by_the_length_of_the_training(tmp_path):
     assert trained_on(tmp_path / "long", {}) == 64  # a copy of a copy, too
 
 
-def test_the_card_of_a_copy_says_what_the_copy_reads_and_opens_it(tmp_path):
+def test_the_copys_card_opens_it(tmp_path):
+    """The card of a copy says what the copy reads and opens it."""
     # "longest input: 128 tokens" stood below the sentence on 300, and the code opened the original.
     extend("reference", tmp_path / "long", 300)
     card = (tmp_path / "long/README.md").read_text("utf-8")

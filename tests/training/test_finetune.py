@@ -85,7 +85,8 @@ def config_of(encoder, tables, **values) -> FinetuneConfig:
     return FinetuneConfig.parse({"start": str(encoder), **tables, **QUICK, **values})
 
 
-def test_a_resumed_fine_tuning_equals_one_run_and_keeps_the_marks(encoder, tables, tmp_path):
+def test_a_resumed_fine_tuning_equals_one_run(encoder, tables, tmp_path):
+    """A resumed fine tuning equals one run and keeps the marks."""
     config = config_of(encoder, tables, model={"dropout": 0.1}, accumulate=2, checkpoint_every=7)
     whole = finetune(config, tmp_path / "whole", progress=False)
     kept = [f.name for f in checkpoints.all_checkpoints(tmp_path / "whole/checkpoints")]
@@ -103,7 +104,8 @@ def test_a_resumed_fine_tuning_equals_one_run_and_keeps_the_marks(encoder, table
     assert finetune(config, tmp_path / "broken", progress=False) == again  # a finished run is left alone
 
 
-def test_accuracy_is_that_of_the_saved_folder_and_has_wilsons_interval(encoder, tables, tmp_path):
+def test_accuracy_is_the_saved_folders(encoder, tables, tmp_path):
+    """Accuracy is that of the saved folder and has wilsons interval."""
     summary = finetune(config_of(encoder, tables), tmp_path / "run", progress=False)
     model = ww.EncoderForSequenceClassification.from_pretrained(tmp_path / "run").eval()
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run")
@@ -128,7 +130,8 @@ def test_accuracy_is_that_of_the_saved_folder_and_has_wilsons_interval(encoder, 
         assert file.metadata()["data"] == "train.tsv" and file.metadata()["steps"] == "12"
 
 
-def test_it_starts_from_the_pretrained_weights_or_from_fresh_ones(encoder, tables):
+def test_fine_tuning_starts_pretrained_or_fresh(encoder, tables):
+    """It starts from the pretrained weights or from fresh ones."""
     pretrained = ww.EncoderForMaskedLM.from_pretrained(encoder).encoder.state_dict()
     started = build_classifier(config_of(encoder, tables), ["no", "yes"]).model
     assert all(torch.equal(value, pretrained[name]) for name, value in started.encoder.state_dict().items())
@@ -171,7 +174,8 @@ def test_defaults_are_those_of_geom_for_its_width(encoder, tables):
     assert FinetuneConfig.load(run.path / "c.yaml") == config
 
 
-def test_an_encoder_of_few_positions_reads_as_many_as_it_has(tables, tmp_path):
+def test_few_positions_limit_the_length(tables, tmp_path):
+    """An encoder of few positions reads as many as it has."""
     # Without --length 128 tokens were asked of it, and refused.
     ww.Encoder(ww.preset("ap", "tiny", vocab_size=40, max_position_embeddings=20)).save_pretrained(tmp_path / "short")
     config = FinetuneConfig.parse({"start": str(tmp_path / "short"), **tables})
@@ -217,7 +221,8 @@ def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_pat
         finetune(config, tmp_path / "run", progress=False)
 
 
-def test_it_says_how_many_rows_were_cut_and_by_how_much(encoder, tmp_path):
+def test_cut_rows_are_reported(encoder, tmp_path):
+    """It says how many rows were cut and by how much."""
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     for name, counts in (("train", (5, 20, 30, 50)), ("dev", (5, 5, 26, 5))):
         rows = [f"{' '.join('abcdefgh'[i % 8] for i in range(n))}\t{n % 3}" for n in counts]
@@ -273,7 +278,8 @@ def test_rows_that_are_trained_on_and_judge_are_said(encoder, tables, tmp_path, 
     assert f"{tables['data']} is what is trained on: the accuracy says nothing about other" in capsys.readouterr().err
 
 
-def test_a_bert_is_fine_tuned_as_its_own_class_would_be(tables, tmp_path):
+def test_bert_is_fine_tuned_as_its_class(tables, tmp_path):
+    """A BERT is fine tuned as its own class would be."""
     # The recipe's loop on transformers' own classifier: weights, token types and the table at each mark are BERT's.
     start, pairs = save("bert", tmp_path / "bert"), {}
     for name, path in tables.items():
@@ -335,14 +341,16 @@ def test_other_encoders_of_transformers_are_fine_tuned(kind, tables, tmp_path):
     assert not unexplained(tmp_path / "run", MODEL)
 
 
-def test_a_model_that_has_no_classifier_is_refused_by_its_type(encoder, tables, tmp_path):
+def test_models_without_a_classifier_are_refused(encoder, tables, tmp_path):
+    """A model that has no classifier is refused by its type."""
     ViTModel(ViTConfig(image_size=32, patch_size=16, **SIZES)).save_pretrained(tmp_path / "vit")
     with pytest.raises(ValueError, match="transformers has no classifier of type vit. Give an encoder that has one."):
         finetune(config_of(tmp_path / "vit", tables), tmp_path / "run", progress=False)
     assert not (tmp_path / "run/finetune.yaml").exists()
 
 
-def test_what_failed_before_a_step_was_kept_begins_anew_with_other_settings(encoder, tables, corpus_file, tmp_path):
+def test_failed_starts_begin_anew_with_other_settings(encoder, tables, corpus_file, tmp_path):
+    """What failed before a step was kept begins anew with other settings."""
     # A mended scheme was refused in the folder of the run that had failed by it at its first step.
     kerple = (Path(__file__).parents[2] / "examples/kerple.py").read_text()
     # Steep with the vocabulary of this corpus alone, as what fails at every size is refused before there is a run.

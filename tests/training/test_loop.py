@@ -59,7 +59,8 @@ def test_positions_shift_with_join_none_and_never_by_default(corpus_file, tmp_pa
     assert starts["run-on"] == set()  # no window shorter than the table
 
 
-def test_cosine_warms_up_to_the_peak_and_ends_at_the_minimum():
+def test_cosine_warms_up_and_ends_at_minimum():
+    """Cosine warms up to the peak and ends at the minimum."""
     config = LoopConfig(warmup_steps=10, minimum_learning_rate_ratio=0.1)
     factors = [learning_rate_factor(step, config, 100) for step in range(100)]
     assert factors[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
@@ -72,7 +73,8 @@ def test_linear_falls_by_equal_amounts():
     assert [learning_rate_factor(step, config, 4) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
 
 
-def test_a_trapezoid_is_constant_to_seventy_per_cent_then_falls_to_its_end():
+def test_a_trapezoid_falls_after_seventy_per_cent():
+    """A trapezoid is constant to seventy per cent then falls to its end."""
     config = LoopConfig(warmup_steps=0, schedule="trapezoid", minimum_learning_rate_ratio=0.1)
     found = [learning_rate_factor(step, config, 100) for step in (0, 69, 70, 85, 100)]
     assert found == pytest.approx([1.0, 1.0, 1.0, 0.55, 0.1])
@@ -89,7 +91,8 @@ def test_one_learning_rate_for_all_is_the_default():
         assert rates == {3e-3}
 
 
-def test_matrices_of_longer_trainings_learn_slower_by_the_root_and_nothing_else_does():
+def test_matrices_of_long_trainings_learn_slower():
+    """Matrices of longer trainings learn slower by the root and nothing else does."""
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
     config = LoopConfig(optimizer="muon", learning_rate=1e-3, matrix_learning_rate_scale=3.0, matrix_steps=100)
     for steps, scale in ((50, 3.0), (100, 3.0), (400, 1.5), (900, 1.0)):
@@ -98,7 +101,8 @@ def test_matrices_of_longer_trainings_learn_slower_by_the_root_and_nothing_else_
         assert {g["peak"] for g in adamw.param_groups} == {1e-3}
 
 
-def test_warm_up_never_takes_more_than_half_of_the_steps():
+def test_warm_up_takes_at_most_half():
+    """Warm up never takes more than half of the steps."""
     assert learning_rate_factor(10, LoopConfig(warmup_steps=100), 20) == 1.0
 
 
@@ -173,7 +177,8 @@ def test_loss_falls_below_the_unigram_entropy_of_repetitive_text(tmp_path):
     assert [line["loss"] for line in logged if "loss" in line][-1] < 0.5 * windows.unigram_entropy()
 
 
-def test_checkpoints_are_log_spaced_and_only_the_newest_keep_their_optimizer(windows, corpus_file, tmp_path):
+def test_checkpoints_are_log_spaced(windows, corpus_file, tmp_path):
+    """Checkpoints are log spaced and only the newest keep their optimizer."""
     config = config_of(corpus_file, steps=35, checkpoint_every=20)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     found = list(checkpoints.all_checkpoints(tmp_path / "run/checkpoints"))
@@ -185,7 +190,8 @@ def test_checkpoints_are_log_spaced_and_only_the_newest_keep_their_optimizer(win
     assert not [p for p in (tmp_path / "run").rglob(".*")]
 
 
-def test_truncated_checkpoint_is_passed_over_and_the_run_ends_the_same(windows, corpus_file, tmp_path, capsys):
+def test_truncated_checkpoints_are_skipped(windows, corpus_file, tmp_path, capsys):
+    """Truncated checkpoint is passed over and the run ends the same."""
     config = config_of(corpus_file, steps=30, checkpoint_every=12)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     expected = (tmp_path / "run/model.safetensors").read_bytes()
@@ -199,7 +205,8 @@ def test_truncated_checkpoint_is_passed_over_and_the_run_ends_the_same(windows, 
     assert (tmp_path / "run/model.safetensors").read_bytes() == expected
 
 
-def test_lost_states_that_nobody_needs_any_more_are_not_missed(windows, corpus_file, tmp_path):
+def test_unneeded_lost_states_are_not_missed(windows, corpus_file, tmp_path):
+    """Lost states that nobody needs any more are not missed."""
     # Their hash stayed when the others' were dropped, and `verify` named them for ever.
     config, out = config_of(corpus_file, steps=4, checkpoint_steps=[1, 2, 3]), tmp_path / "run"
     pretrain(config, out, windows=windows, progress=False)
@@ -236,7 +243,8 @@ def test_checkpoint_of_another_model_is_refused(windows, corpus_file, tmp_path):
         checkpoints.restore(checkpoint, model, trainer.optimizers)
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoints(windows, corpus_file, tmp_path):
+def test_an_infinite_loss_stops_the_run(windows, corpus_file, tmp_path):
+    """A loss that is no number stops the run and keeps the checkpoints."""
     config = config_of(corpus_file, steps=20)
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
@@ -265,7 +273,8 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_checkpoints(window
     assert all(torch.isfinite(p).all() for p in ww.EncoderForMaskedLM.from_pretrained(newest.folder).parameters())
 
 
-def test_a_gradient_that_is_no_number_is_named_before_it_reaches_the_weights(windows, corpus_file, tmp_path):
+def test_an_infinite_gradient_never_reaches_weights(windows, corpus_file, tmp_path):
+    """A gradient that is no number is named before it reaches the weights."""
     config = config_of(corpus_file, steps=3)
     model_config = config.encoder_config(windows)
     model = ww.EncoderForMaskedLM(model_config)
@@ -318,7 +327,8 @@ def test_full_disk_leaves_the_earlier_checkpoints_whole(windows, corpus_file, tm
     assert summary["steps"] == 10
 
 
-def test_resume_with_other_settings_is_refused_and_without_a_checkpoint_starts(windows, corpus_file, tmp_path):
+def test_other_settings_are_refused_at_resume(windows, corpus_file, tmp_path):
+    """Resume with other settings is refused and without a checkpoint starts."""
     config = config_of(corpus_file, steps=4)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     assert pretrain(config, tmp_path / "run", windows=windows, progress=False)["steps"] == 4  # it is finished
@@ -387,7 +397,8 @@ def test_same_tokens_and_masks_for_every_preset(masking, windows, corpus_file):
     assert torch.equal(one["input_ids"], two["input_ids"]) and torch.equal(one["labels"], two["labels"])
 
 
-def test_positions_are_shifted_in_training_only_and_only_where_a_table_needs_it(windows, corpus_file):
+def test_positions_are_shifted_in_training_only(windows, corpus_file):
+    """Positions are shifted in training only and only where a table needs it."""
     config = config_of(corpus_file, steps=1)  # windows of 32 in a table of 128 rows (DSTG 3.3)
     model_config = config.encoder_config(windows)
     starts = {

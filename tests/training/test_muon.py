@@ -12,7 +12,7 @@ def parameter(*shape, seed=0):
     return torch.nn.Parameter(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)))
 
 
-def test_matrices_of_one_parameter_move_as_torchs_muon_moves_them_apart():
+def test_stacked_matrices_move_as_separate_ones():
     """Q (12, 8), K (12, 8) and V (8, 8) in one parameter, a wide (4, 10) and a tall (10, 4) beside it; three steps with
     decay."""
     rows = [12, 12, 8]
@@ -44,7 +44,8 @@ def test_together_they_would_move_otherwise():
     assert float((whole - apart).detach().abs().max()) > 0.01
 
 
-def test_singular_values_come_near_one_and_an_entry_moves_as_much_as_adamw_would():
+def test_singular_values_come_near_one():
+    """Singular values come near one and an entry moves as much as adamw would."""
     found = orthogonalize(parameter(3, 40, 120).detach())
     values = torch.linalg.svdvals(found.float())
     assert (
@@ -59,7 +60,8 @@ def test_singular_values_come_near_one_and_an_entry_moves_as_much_as_adamw_would
         assert size == pytest.approx(RMS * 0.01, rel=0.2), shape
 
 
-def test_a_models_queries_keys_values_gates_and_ups_are_apart():
+def test_our_models_stack_their_matrices():
+    """A models queries keys values gates and ups are apart."""
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", vocab_size=50))
     _, muon = make_optimizers(model, LoopConfig(optimizer="muon"), 10)
     (group,) = muon.param_groups

@@ -53,7 +53,9 @@ def test_killed_twice_and_resumed_equals_one_run(processes, whole_by, corpus_fil
     assert done.returncode == 0 and (broken / "model.safetensors").stat().st_mtime_ns == before, done.stderr
 
 
-def test_two_processes_learn_what_one_does_and_another_number_goes_on(corpus_file, tmp_path):
+def test_two_processes_learn_what_one_does(corpus_file, tmp_path):
+    """Two processes learn what one does and another number goes on."""
+
     # The same windows in the same order whatever the number of processes; sums of gradients round in another order.
     # One that was added had no random state to go on with (KeyError).
     def arguments(out: Path) -> tuple[str, ...]:

@@ -41,7 +41,8 @@ def states_of(out: Path) -> list[dict[str, torch.Tensor]]:
 
 
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
-def test_two_processes_that_share_a_model_learn_what_one_does(optimizer, corpus_file, tmp_path):
+def test_shared_processes_learn_what_one_does(optimizer, corpus_file, tmp_path):
+    """Two processes that share a model learn what one does."""
     extra = ("--set", f"optimizer={optimizer}", "--preset", "dstg")
     one = train(tmp_path / "one", corpus_file, *extra, count=1)
     two = train(tmp_path / "two", corpus_file, *extra, *SHARED)
@@ -64,7 +65,8 @@ def test_two_processes_that_share_a_model_learn_what_one_does(optimizer, corpus_
         assert float((found - value).norm()) <= 0.25 * float(value.norm()), name
 
 
-def test_shared_training_goes_on_bit_for_bit_and_in_any_number_of_processes(corpus_file, tmp_path):
+def test_shared_training_resumes_bit_for_bit(corpus_file, tmp_path):
+    """Shared training goes on bit for bit and in any number of processes."""
     plain = train(tmp_path / "plain", corpus_file)
     curves = {"shared": train(tmp_path / "shared", corpus_file, *SHARED)}
     for name, first, then in (("again", 2, 2), ("one", 2, 1), ("from one", 1, 2), ("three", 2, 3)):
@@ -154,7 +156,8 @@ def test_a_plugin_of_accelerates_launcher_is_refused(corpus_file, tmp_path, monk
 
 
 @pytest.mark.slow  # three imports of torch
-def test_accelerates_launcher_says_that_it_started_one_process_on_a_cpu(corpus_file, tmp_path):
+def test_a_single_cpu_process_is_announced(corpus_file, tmp_path):
+    """Accelerates launcher says that it started one process on a CPU."""
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--cpu", "-m", "whatwhere"]
     words = ["pretrain", "--out", str(tmp_path / "run"), "--corpus", str(corpus_file), *settings("steps=3")]
     done = subprocess.run([*launch, *words], env=environment(), capture_output=True, text=True, check=True)

@@ -40,9 +40,8 @@ def whole(corpus_file, tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_training_that_is_stopped_goes_on_to_the_same_numbers(
-    number, status, processes, whole, corpus_file, tmp_path
-):
+def test_a_stopped_training_resumes_to_equal_numbers(number, status, processes, whole, corpus_file, tmp_path):
+    """A training that is stopped goes on to the same numbers."""
     out = tmp_path / "run"
     first = fork_server.command(*pretraining(out, corpus_file), count=processes, signalled=(6, number))
     assert first.statuses() == [status] * processes, first.printed()
@@ -127,7 +126,8 @@ def test_a_signal_during_imports_is_one_line(number, status):
     assert (started.returncode, said.split("\n")) == (status, ["", "whatwhere: stopped.", ""])
 
 
-def test_a_checkpoint_after_so_many_minutes_is_gone_with_the_next(corpus_file, tmp_path, monkeypatch):
+def test_timed_checkpoints_go_with_the_next(corpus_file, tmp_path, monkeypatch):
+    """A checkpoint after so many minutes is gone with the next."""
     values = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "model": {"num_hidden_layers": 1}}
     values |= {"corpus": str(corpus_file), "steps": 6, "checkpoint_steps": [4], "checkpoint_minutes": 1e-9}
     seen, take = [], Trainer.step
@@ -136,7 +136,8 @@ def test_a_checkpoint_after_so_many_minutes_is_gone_with_the_next(corpus_file, t
     assert seen == [[0], [0, 1], [0, 2], [0, 3], [0, 4], [0, 4, 5]] and steps_of(tmp_path / "run") == [0, 4, 6]
 
 
-def test_a_program_that_uses_the_package_keeps_its_own_handlers(corpus_file, tmp_path):
+def test_programs_keep_their_own_handlers(corpus_file, tmp_path):
+    """A program that uses the package keeps its own handlers."""
     before = [signal.getsignal(number) for number, _ in SIGNALS]
     assert whatwhere("presets").returncode == 0 and [signal.getsignal(number) for number, _ in SIGNALS] == before
     assert stop.stop_signal() is None
