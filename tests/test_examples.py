@@ -143,7 +143,7 @@ def test_a_given_scheme_in_yaml_runs(run, corpus_file):
     )
     out = run / "one"
     words = ("pretrain", "--config", str(run / "own.yaml"), "--out", str(out), *settings())
-    assert f"add --scheme {run / 'mine.py'} after" in one_line(whatwhere(*words)) and not out.exists()
+    assert f"add --scheme {run / 'mine.py'}." in one_line(whatwhere(*words)) and not out.exists()
     done = whatwhere(*words, "--scheme", str(run / "mine.py"))
     assert done.returncode == 0, done.stderr[-2000:]
     assert (out / "scheme.py").is_file() and "scheme: scheme.py\n" in (out / "pretrain.yaml").read_text(
