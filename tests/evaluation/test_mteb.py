@@ -22,7 +22,7 @@ import whatwhere as ww
 from whatwhere.cli.key_options import names_in
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.evaluation.local_tasks import LOCAL, local_task
-from whatwhere.evaluation.mteb import MTEB, MtebConfig, pieces, poolings, rank_correlation, run_task, text_encoder
+from whatwhere.evaluation.mteb import MTEB, MtebConfig, poolings, rank_correlation, run_task, text_encoder, trials
 from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
 from whatwhere.run.folder import RunFolder
@@ -251,7 +251,7 @@ def test_finished_work_stays_when_more_is_added(data, run, bert, tmp_path, monke
 
 
 def test_simcse_is_done_before_what_needs_it(data):
-    todo = pieces(config(data, contrastive=True, untrained=True, pooling=["cls", "mean"]))
+    todo = trials(config(data, contrastive=True, untrained=True, pooling=["cls", "mean"]))
     assert [(p.part, p.stage) for p in todo[:3]] == [("simcse", 0), ("simcse", 0), ("STSBenchmark-local", 1)]
     parts = list(evaluate._parts(todo, None))
     assert [len(part) for part in parts] == [2, 4 * 4 * 2] and {p.stage for p in parts[0]} == {0}
@@ -294,8 +294,8 @@ def test_simcse_reads_the_models_training_windows(data, bert, tmp_path, monkeypa
         more = {"models": list(map(str, models)), "contrastive": True, "steps": 1, "corpus": corpus and str(corpus)}
         (tmp_path / out).mkdir()
         config(data, **more).save_in(RunFolder.at(tmp_path / out), MTEB.file)
-        for piece in pieces(config(data, **more))[: len(models)]:  # SimCSE comes first
-            run_task(str(tmp_path / out), piece, lambda *state: None)
+        for trial in trials(config(data, **more))[: len(models)]:  # SimCSE comes first
+            run_task(str(tmp_path / out), trial, lambda *state: None)
         return [path.read_bytes() for path in sorted((tmp_path / out).glob("models/*/*/model.safetensors"))]
 
     of_run, of_docs = tuned("unsaid", inside, outside)
@@ -308,9 +308,9 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
         monkeypatch.setattr(place, "manual_seed" if place is torch else "manual_seed_all", lambda seed: None)
     assert MtebConfig.parse({"models": ["reference"]}).tasks == ["MTEB(eng, v2)"]
     assert MtebConfig.parse({"models": ["reference"], "data": "."}).tasks == list(LOCAL)
-    todo = pieces(MtebConfig.parse({"models": ["reference"]}))
-    assert len(todo) == 41 and "ArguAna" in {piece.part for piece in todo}
-    assert names_in("MTEB(eng, v2), STS12-local,MR-local") == ["MTEB(eng, v2)", "STS12-local", "MR-local"]
+    todo = trials(MtebConfig.parse({"models": ["reference"]}))
+    assert len(todo) == 41 and "ArguAna" in {trial.part for trial in todo}
+    assert _names("MTEB(eng, v2), STS12-local,MR-local") == ["MTEB(eng, v2)", "STS12-local", "MR-local"]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ..training.settings import use_scheme
 from .agreement import macro_f1, pearson
 from .evaluation_keys import HolmesKeys
 from .examples import SPLITS, Examples
-from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
+from .family import Benchmark, EvaluationConfig, Trial, check_known, differences, each_model
 from .probe_fits import OF_HOLMES
 from .probing import probe_rows
 from .word_states import LAYERS, POOLINGS
@@ -281,21 +281,21 @@ def _check(config: HolmesConfig) -> None:
         read_phenomena(table)
 
 
-def _pieces(config: HolmesConfig) -> list[Piece]:
-    return [Piece(*model, name) for name in _tasks(config) for model in each_model(config)]
+def _trials(config: HolmesConfig) -> list[Trial]:
+    return [Trial(*model, name) for name in _tasks(config) for model in each_model(config)]
 
 
-def work(out: str, piece: Piece, show: Show) -> None:
+def work(out: str, trial: Trial, show: Show) -> None:
     """Probe one model on one data set, and write the scores as .json and the predictions as .npz.
 
-    The .json file is written last: it marks the piece of the run in the folder `out` as finished.
+    The .json file is written last: it marks the trial of the run in the folder `out` as finished.
     """
     config = HolmesConfig.load_run(Path(out) / HOLMES.file)
     use_scheme(config.scheme)
-    opened = open_model(piece.source, untrained=piece.untrained)
+    opened = open_model(trial.source, untrained=trial.untrained)
     model = opened.model
     tokenizer = opened.tokenizer
-    data_set = read_data_set(data_sets(Path(config.data))[piece.part], tokenizer.sep_token or "", config.limit)
+    data_set = read_data_set(data_sets(Path(config.data))[trial.part], tokenizer.sep_token or "", config.limit)
     kind = np.int64 if data_set.classes else np.float32
     labels = {}
     rng = np.random.default_rng(0)
@@ -315,7 +315,7 @@ def work(out: str, piece: Piece, show: Show) -> None:
     if len(probed.layers) > 1:
         facts["layers"] = [scores(layer, 0) for layer in probed.layers]
     facts["rows"] = {split: len(rows) for split, rows in probed.rows.items()}
-    piece.write(Path(out), facts, {"predicted": probed.predicted[-1, :, 0, 0], "labels": probed.labels[0]})
+    trial.write(Path(out), facts, {"predicted": probed.predicted[-1, :, 0, 0], "labels": probed.labels[0]})
 
 
 def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, float]:
@@ -334,10 +334,10 @@ def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, fl
     return {name: spread[name] for name in sorted(spread) if spread[name] > SPREAD}
 
 
-def _finished(config: HolmesConfig, out: Path) -> Iterator[tuple[Piece, dict[str, Any]]]:
-    for piece in _pieces(config):
-        if piece.is_done(out):
-            yield piece, piece.facts(out, "scores", "classes", "rows")
+def _finished(config: HolmesConfig, out: Path) -> Iterator[tuple[Trial, dict[str, Any]]]:
+    for trial in _trials(config):
+        if trial.is_done(out):
+            yield trial, trial.facts(out, "scores", "classes", "rows")
 
 
 def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
@@ -351,13 +351,13 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
     predicted: dict[tuple[str, bool, str], dict[Any, np.ndarray]] = {}
     labels: dict[str, np.ndarray] = {}
     scores: dict[str, Any] = {}
-    for piece, facts in _finished(config, out):
-        by_model[piece.who][piece.part] = facts["scores"]
-        arrays = piece.arrays(out)
-        predicted[piece.name, piece.untrained, piece.part] = dict(enumerate(arrays["predicted"]))
-        labels[piece.part] = arrays["labels"]
-        scores[piece.part] = macro_f1 if facts["classes"] else pearson
-        records += _data_set_records(piece, facts)
+    for trial, facts in _finished(config, out):
+        by_model[trial.who][trial.part] = facts["scores"]
+        arrays = trial.arrays(out)
+        predicted[trial.name, trial.untrained, trial.part] = dict(enumerate(arrays["predicted"]))
+        labels[trial.part] = arrays["labels"]
+        scores[trial.part] = macro_f1 if facts["classes"] else pearson
+        records += _data_set_records(trial, facts)
     table = table_of(config)
     if table is not None and by_model:
         phenomena = read_phenomena(table)
@@ -378,7 +378,7 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
     return [*records, *differences("holmes", config, predicted, labels, scores)]
 
 
-def _data_set_records(piece: Piece, facts: Mapping[str, Any]) -> list[Record]:
+def _data_set_records(trial: Trial, facts: Mapping[str, Any]) -> list[Record]:
     """Write records of a data set: its score, each layer's and the lead over permuted labels where they were probed."""
     records = []
     for part, seed_scores in facts["scores"].items():
@@ -387,10 +387,10 @@ def _data_set_records(piece: Piece, facts: Mapping[str, Any]) -> list[Record]:
         if "control" in facts:
             rows.append(("selectivity", np.subtract(seed_scores, facts["control"][part]), None))
         for metric, values, layer in rows:
-            place = {"part": piece.part, "layer": layer, "n": facts["rows"]["test"]}
+            place = {"part": trial.part, "layer": layer, "n": facts["rows"]["test"]}
             name = f"holmes.{metric}{_of(part)}"
             interval = seed_interval(values, range_of(name)) or ()
-            records.append(piece.who.record(name, np.mean(values), *interval, **place))
+            records.append(trial.who.record(name, np.mean(values), *interval, **place))
     return records
 
 
@@ -436,12 +436,12 @@ def _notes(config: HolmesConfig, _out: Path) -> list[str]:
     return [words, *([f"Of no phenomenon in {table.name}: {', '.join(unknown)}."] if unknown else [])]
 
 
-HOLMES = Family(
+HOLMES = Benchmark(
     "holmes",
     "What the encoders know of language",
     HolmesConfig,
     _check,
-    _pieces,
+    _trials,
     work,
     holmes_records,
     _notes,

@@ -14,14 +14,14 @@ from ..models.open import open_config, open_model
 from ..records.intervals import seed_interval
 from ..records.metrics import range_of
 from ..records.record import Record
-from ..run.progress import Show, counted
+from ..run.progress import Show, show_counts
 from ..training.settings import use_scheme
 from . import paragraphs, ud
 from .agreement import METRICS, macro_f1, pearson
 from .blimp import Acceptability, blimp_records, paradigm_mean, paradigm_numbers, read_blimp, right
 from .evaluation_keys import LinguisticKeys
 from .examples import SPLITS, Examples, Task, numbered
-from .family import EvaluationConfig, Family, Piece, check_known, differences, each_model
+from .family import Benchmark, EvaluationConfig, Trial, check_known, differences, each_model
 from .probe_fits import PLAIN, codelength, commonest_by, control_labels
 from .probing import probe_rows
 from .word_states import LAYERS, POOLINGS
@@ -71,30 +71,30 @@ def _check_all(config: LinguisticConfig) -> None:
             TASKS[name].check(config.folder)
 
 
-def _pieces(config: LinguisticConfig) -> list[Piece]:
+def _trials(config: LinguisticConfig) -> list[Trial]:
     """List one task after the other, each for all models, BLiMP last, because it takes longest."""
     tasks = sorted(config.tasks, key=[*TASKS, BLIMP].index)
-    return [Piece(*model, task) for task in tasks for model in each_model(config)]
+    return [Trial(*model, task) for task in tasks for model in each_model(config)]
 
 
-def work(out: str, piece: Piece, show: Show) -> None:
+def work(out: str, trial: Trial, show: Show) -> None:
     """Measure one model on one task, and write the figures as .json and the predictions as .npz.
 
-    The .json file is written last: it marks the piece of the run in the folder `out` as finished.
+    The .json file is written last: it marks the trial of the run in the folder `out` as finished.
     """
     config = LinguisticConfig.load_run(Path(out) / LINGUISTIC.file)
     use_scheme(config.scheme)
-    opened = open_model(piece.source, "masked" if piece.part == BLIMP else None, untrained=piece.untrained)
+    opened = open_model(trial.source, "masked" if trial.part == BLIMP else None, untrained=trial.untrained)
     model = opened.model
     tokenizer = opened.tokenizer
-    if piece.part == BLIMP:
+    if trial.part == BLIMP:
         pairs = read_blimp(config.folder, config.pairs)
-        judged = right(model, tokenizer, pairs, show=counted(show, "pairs"))
+        judged = right(model, tokenizer, pairs, show=show_counts(show, "pairs"))
         arrays = {"right": judged}
         facts = {"pairs": len(pairs)}
     else:
-        arrays, facts = probe(model, tokenizer, TASKS[piece.part], config, show)
-    piece.write(Path(out), facts, arrays)
+        arrays, facts = probe(model, tokenizer, TASKS[trial.part], config, show)
+    trial.write(Path(out), facts, arrays)
 
 
 def probe(
@@ -182,21 +182,21 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
     labels: dict[str, np.ndarray] = {}
     scores: dict[str, Any] = {}
     pairs = read_blimp(config.folder, config.pairs) if BLIMP in config.tasks else []
-    for piece in _pieces(config):
-        if not piece.is_done(out):
+    for trial in _trials(config):
+        if not trial.is_done(out):
             continue
-        task = piece.part
-        key = (piece.name, piece.untrained, piece.part)
-        facts = piece.facts(out, *([] if task == BLIMP else ["parts", "layers", "classes", "rows"]))
-        arrays = piece.arrays(out)
+        task = trial.part
+        key = (trial.name, trial.untrained, trial.part)
+        facts = trial.facts(out, *([] if task == BLIMP else ["parts", "layers", "classes", "rows"]))
+        arrays = trial.arrays(out)
         first = task not in labels
         if task == BLIMP:
             labels[task] = paradigm_numbers(pairs)
             scores[task] = paradigm_mean
             predicted[key][0] = arrays["right"]
-            records += blimp_records(piece.who, pairs, arrays["right"])
+            records += blimp_records(trial.who, pairs, arrays["right"])
             share = paradigm_mean(arrays["right"], labels[task])
-            records.append(piece.who.record("linguistic.score", share, part=task, n=len(pairs)))
+            records.append(trial.who.record("linguistic.score", share, part=task, n=len(pairs)))
             continue
         predictions = arrays["predicted"][:, facts["parts"].index("all")]  # (seeds, rows)
         if facts["classes"]:
@@ -208,7 +208,7 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
             scores[task] = pearson
             labels[task] = arrays["labels"]
             predicted[key] = dict(enumerate(predictions))
-        records += _probe_records(piece.who, task, arrays, facts)
+        records += _probe_records(trial.who, task, arrays, facts)
         if first:
             data = RecordContext("")
             guesses = [name for name in ("commonest", "surface") if name in facts]
@@ -275,12 +275,12 @@ def _notes(config: LinguisticConfig, _out: Path) -> list[str]:
     return notes
 
 
-LINGUISTIC = Family(
+LINGUISTIC = Benchmark(
     "linguistic",
     "What the encoders know of grammar",
     LinguisticConfig,
     _check_all,
-    _pieces,
+    _trials,
     work,
     linguistic_records,
     _notes,

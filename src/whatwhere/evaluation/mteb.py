@@ -66,7 +66,7 @@ class MtebConfig(MtebKeys, EvaluationConfig):
 
 
 class Pooling(str):
-    """Pooling of token states into a vector, as the setting of a piece of work."""
+    """Pooling of token states into a vector, as the setting of a trial."""
 
     @property
     def name(self) -> str:
@@ -193,30 +193,30 @@ def _check(config: MtebConfig) -> None:
             next(iter(text), None)
 
 
-def pieces(config: MtebConfig) -> list[Piece]:
+def trials(config: MtebConfig) -> list[Trial]:
     """List SimCSE of every model and seed, where it is wanted, then all tasks, each for all models and poolings."""
     plain = each_model(config)
     tuned = [(f"{name}+{SIMCSE}", source, untrained) for name, source, untrained in plain] if config.contrastive else []
     seeded = [(model, seed) for model in tuned for seed in range(config.seeds)]
     wanted = {source: poolings(config, source) for _, source, _ in plain}
     first = [
-        Piece(*model, SIMCSE, seed, wanted[model[1]][0])  # a model without any of the poolings is left out
+        Trial(*model, SIMCSE, seed, wanted[model[1]][0])  # a model without any of the poolings is left out
         for model, seed in seeded
         if wanted[model[1]]
     ]
     names = config.tasks if set(config.tasks) <= set(LOCAL) else _tasks(config)
     return first + [
-        Piece(*model, task, seed, pooling, stage=1)
+        Trial(*model, task, seed, pooling, stage=1)
         for task in names
         for model, seed in (*((model, None) for model in plain), *seeded)
         for pooling in wanted[model[1]]
     ]
 
 
-def _tuned_folder(out: Path, piece: Piece) -> Path:
+def _tuned_folder(out: Path, trial: Trial) -> Path:
     """Return the folder of the model after SimCSE."""
-    name = piece.name.replace("/", "_") + f"-{UNTRAINED}" * piece.untrained
-    return out / "models" / name / f"seed-{piece.seed}"
+    name = trial.name.replace("/", "_") + f"-{UNTRAINED}" * trial.untrained
+    return out / "models" / name / f"seed-{trial.seed}"
 
 
 def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
@@ -234,37 +234,37 @@ def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
     return windows
 
 
-def _tune(config: MtebConfig, out: Path, piece: Piece, show: Show) -> None:
+def _tune(config: MtebConfig, out: Path, trial: Trial, show: Show) -> None:
     """Train one model with SimCSE; leave a folder that transformers and sentence-transformers open, and its facts."""
-    changed = open_config(piece.source)
+    changed = open_config(trial.source)
     switched = without_dropout(changed)
     for name in switched:
         setattr(changed, name, DROPOUT)
-    opened = open_model(piece.source, untrained=piece.untrained, config=changed)
+    opened = open_model(trial.source, untrained=trial.untrained, config=changed)
     body = opened.model.float()  # weights are trained in float32
     tokenizer = opened.tokenizer
-    assert isinstance(piece.setting, Pooling) and piece.seed is not None
+    assert isinstance(trial.setting, Pooling) and trial.seed is not None
     text = _text(config, tokenizer, str(opened.folder))
-    facts = contrast(body, tokenizer, text, str(piece.setting), config.steps, piece.seed, show)
+    facts = contrast(body, tokenizer, text, str(trial.setting), config.steps, trial.seed, show)
     for name in switched:  # it was for the training alone
         setattr(body.config, name, 0.0)
-    save_tuned(body, tokenizer, _tuned_folder(out, piece), {**facts, "dropout_switched_on": switched})
-    piece.write(out, read_object(_tuned_folder(out, piece) / "training.json"))
+    save_tuned(body, tokenizer, _tuned_folder(out, trial), {**facts, "dropout_switched_on": switched})
+    trial.write(out, read_object(_tuned_folder(out, trial) / "training.json"))
 
 
-def run_task(out: str, piece: Piece, show: Show) -> None:
+def run_task(out: str, trial: Trial, show: Show) -> None:
     """Run one task with one pooling of one model and write mteb's own result, or train one model with SimCSE."""
     config = MtebConfig.load_run(Path(out) / MTEB.file)
     use_scheme(config.scheme)
-    if piece.part == SIMCSE:
-        return _tune(config, Path(out), piece, show)
+    if trial.part == SIMCSE:
+        return _tune(config, Path(out), trial, show)
     mteb = _mteb()
-    task = _tasks(config, piece.part)[piece.part]
-    tuned = piece.name.endswith(f"+{SIMCSE}")
-    source = str(_tuned_folder(Path(out), piece)) if tuned else piece.source
-    opened = open_model(source, untrained=piece.untrained and not tuned)
-    assert isinstance(piece.setting, Pooling)
-    encoder = text_encoder(opened, piece.setting, config.length, show)
+    task = _tasks(config, trial.part)[trial.part]
+    tuned = trial.name.endswith(f"+{SIMCSE}")
+    source = str(_tuned_folder(Path(out), trial)) if tuned else trial.source
+    opened = open_model(source, untrained=trial.untrained and not tuned)
+    assert isinstance(trial.setting, Pooling)
+    encoder = text_encoder(opened, trial.setting, config.length, show)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classifiers that have not converged, and of newer versions of a task
         how = {
@@ -277,15 +277,15 @@ def run_task(out: str, piece: Piece, show: Show) -> None:
             try:
                 task.load_data()
             except Exception as error:  # as in the check
-                raise _unreached(piece.part, error) from None
+                raise _unreached(trial.part, error) from None
         result = mteb.evaluate(encoder, task, prediction_folder=folder, **how).task_results[0]
-        kind, values, labels = judged_rows(task, Path(folder) / f"{piece.part}_predictions.json")
+        kind, values, labels = judged_rows(task, Path(folder) / f"{trial.part}_predictions.json")
         result.to_disk(Path(folder) / "result.json")
         facts = read_object(Path(folder) / "result.json")
     nothing = (values, np.zeros_like(values))  # its score is 0, so the difference from it is the score
     interval = bounded(paired(SCORES[kind], [nothing], labels))[1:] if kind else ()
     arrays = {"values": values, "labels": labels, "interval": np.array(interval), "kind": np.array(kind)}
-    piece.write(Path(out), facts, arrays | {"type": np.array(task.metadata.type)})
+    trial.write(Path(out), facts, arrays | {"type": np.array(task.metadata.type)})
     return None
 
 
@@ -354,32 +354,32 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
     predicted: dict[Pooling, dict[tuple[str, bool, str], dict[Any, np.ndarray]]] = defaultdict(dict)
     labels = dict[str, np.ndarray]()
     kinds = dict[str, str]()
-    by_model: dict[Piece, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    todo = [piece for piece in pieces(config) if piece.part != SIMCSE]
-    for piece in todo:
-        if not piece.is_done(out):
+    by_model: dict[Trial, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    todo = [trial for trial in trials(config) if trial.part != SIMCSE]
+    for trial in todo:
+        if not trial.is_done(out):
             continue
-        assert isinstance(piece.setting, Pooling)
-        entries = [entry for of_split in piece.facts(out, "scores")["scores"].values() for entry in of_split]
+        assert isinstance(trial.setting, Pooling)
+        entries = [entry for of_split in trial.facts(out, "scores")["scores"].values() for entry in of_split]
         score = float(np.mean([entry["main_score"] for entry in entries]))
-        arrays = piece.arrays(out)
+        arrays = trial.arrays(out)
         kind = str(arrays["kind"])
         rows = arrays["values"]
-        labels[piece.part] = arrays["labels"]
+        labels[trial.part] = arrays["labels"]
         ends = arrays["interval"].tolist()
-        kinds[piece.part] = kind
-        of_model = replace(piece, part="")
+        kinds[trial.part] = kind
+        of_model = replace(trial, part="")
         by_model[of_model][str(arrays["type"])].append(score)
         if kind:
             # A model without seeds stands beside each seed of another.
-            seeds = range(config.seeds) if piece.seed is None else (piece.seed,)
-            of_rows = predicted[piece.setting].setdefault((piece.name, piece.untrained, piece.part), {})
+            seeds = range(config.seeds) if trial.seed is None else (trial.seed,)
+            of_rows = predicted[trial.setting].setdefault((trial.name, trial.untrained, trial.part), {})
             of_rows |= dict.fromkeys(seeds, rows)
-        metric = piece.setting.of("mteb.score")
-        records.append(piece.who.record(metric, score, *ends, part=piece.part, n=len(rows) or None))
+        metric = trial.setting.of("mteb.score")
+        records.append(trial.who.record(metric, score, *ends, part=trial.part, n=len(rows) or None))
     for of_model, of_type in by_model.items():
         assert isinstance(of_model.setting, Pooling)
-        if sum(map(len, of_type.values())) == len({piece.part for piece in todo}):
+        if sum(map(len, of_type.values())) == len({trial.part for trial in todo}):
             for name, scores in of_type.items():
                 metric = of_model.setting.of("mteb.type")
                 records.append(of_model.who.record(metric, float(np.mean(scores)), part=name, n=len(scores)))
@@ -410,12 +410,12 @@ def _notes(config: MtebConfig, _out: Path) -> list[str]:
     return notes
 
 
-MTEB = Family(
+MTEB = Benchmark(
     "mteb",
     "What vectors of texts are good for",
     MtebConfig,
     _check,
-    pieces,
+    trials,
     run_task,
     mteb_records,
     _notes,

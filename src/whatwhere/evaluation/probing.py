@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..run.progress import Show, counted
+from ..run.progress import Show, show_counts
 from .agreement import Score
 from .examples import SPLITS, Examples
 from .probe_fits import Protocol, Rows, train_probes
@@ -82,7 +82,7 @@ def probe_rows(
     lost = 0
     for split in SPLITS:
         given = splits[split]
-        tell = counted(show, split)
+        tell = show_counts(show, split)
         features, empty = row_states(model, tokenizer, given.texts, given.places, numbers, choice.pooling, tell)
         lost += int(empty.sum())
         rows[split] = Rows(features, labels[split])
