@@ -18,13 +18,13 @@ STILL_OLD = {"cli"}
 SHOWN = ("claims", "report/figures")
 # A function's docstring begins with one of these. A new verb is welcome; a noun is not.
 VERBS = set(
-    "Add Answer Apply Approximate Ask Average Build Change Choose Collect Compare Compose Compute Continue Copy Count "
-    "Cut Delete Describe Divide Do Draw Encode End Escape Estimate Export Extract Fetch Find Fine-tune Fit Flatten "
-    "Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join Judge Keep Lay Leave Let Limit List Load Log Look "
-    "Make Map Mark Mask Measure Merge Move Name Normalise Number Open Order Pack Parse Pass Pool Predict Pretrain "
-    "Print Probe Put Raise Read Refuse Register Remember Remove Render Replace Restore Return Round Run Save Say Score "
-    "Seed Select Set Share Show Spend Split Stack Start Subtract Sum Take Tell Tokenise Train Transform Turn Update "
-    "Wait Write Yield".split()
+    "Add Answer Append Apply Approximate Ask Average Build Change Choose Collect Compare Compose Compute Continue "
+    "Copy Count Cut Delete Describe Divide Do Draw Encode End Escape Estimate Export Extract Fetch Find Fine-tune Fit "
+    "Flatten Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join Judge Keep Lay Leave Let Limit List Load "
+    "Log Look Make Map Mark Mask Measure Merge Move Name Normalise Number Open Order Pack Parse Pass Pool Predict "
+    "Pretrain Print Probe Put Raise Read Refuse Register Remember Remove Render Replace Restore Return Round Run Save "
+    "Say Score Seed Select Set Share Show Spend Split Stack Start Subtract Sum Take Tell Tokenise Train Transform "
+    "Turn Update Wait Write Yield".split()
 )
 
 
