@@ -310,7 +310,7 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
     assert MtebConfig.parse({"models": ["reference"], "data": "."}).tasks == list(LOCAL)
     todo = trials(MtebConfig.parse({"models": ["reference"]}))
     assert len(todo) == 41 and "ArguAna" in {trial.part for trial in todo}
-    assert _names("MTEB(eng, v2), STS12-local,MR-local") == ["MTEB(eng, v2)", "STS12-local", "MR-local"]
+    assert names_in("MTEB(eng, v2), STS12-local,MR-local") == ["MTEB(eng, v2)", "STS12-local", "MR-local"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.training.optimizers import RMS, Muon, make_optimizers, orthogonalize
-from whatwhere.training.settings import LoopConfig
+from whatwhere.training.training_keys import LoopConfig
 
 
 def parameter(*shape, seed=0):

@@ -7,7 +7,7 @@ import typer
 
 from ..run.errors import check_utf8
 from ..run.files import check_writable
-from ..run.shipped import REFERENCE
+from ..run.reference import REFERENCE
 from ..study.study_keys import GeometryKeys, HeadsConfig, SpectraConfig
 from ..training.training_keys import SchemeKeys
 from .options import AnyModel, ConfigFile, Json, PageFolder, Setting, configured, emit, report_line, verb

@@ -10,7 +10,7 @@ import typer
 
 from ..run.files import sweep
 from ..run.lock import InUse, is_free, lock
-from ..run.shipped import REFERENCE, model_source
+from ..run.reference import REFERENCE, model_source
 from ..training.training_keys import PretrainKeys, SchemeKeys
 from .options import Json, Setting, configured, emit, report_line, verb
 

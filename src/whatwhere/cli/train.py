@@ -45,7 +45,7 @@ def _settings_file(
 
 def _finished(out: Path) -> str:
     """Return the sentence on a training that an earlier call has finished, "" for any other."""
-    from ..run.status import finished
+    from ..run.status import is_finished
 
     return " It was finished before; nothing was trained." if is_finished(out) else ""
 

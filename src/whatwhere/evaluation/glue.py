@@ -19,8 +19,8 @@ from ..run.progress import Show
 from ..training.settings import use_scheme
 from .agreement import METRICS
 from .evaluation_keys import GlueKeys
-from .family import Family, Piece, averages, differences
-from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, pieces, unfinished, weights
+from .family import Benchmark, Trial, averages, differences
+from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, trials, unfinished, weights
 from .tuning import Recipe, Setting, tune
 
 HUB = "nyu-mll/glue"

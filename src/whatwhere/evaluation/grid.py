@@ -14,7 +14,7 @@ from ..run.reference import model_source
 from ..training.checkpoints import checkpoint
 from .agreement import Score
 from .evaluation_keys import GridKeys
-from .family import EvaluationConfig, Piece, check_known, each_model
+from .family import EvaluationConfig, Trial, check_known, each_model
 from .tuning import Recipe, Setting, halves
 
 

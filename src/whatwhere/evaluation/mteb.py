@@ -26,7 +26,7 @@ from ..run.progress import Show
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
 from ..training.settings import use_scheme
 from .evaluation_keys import ENGLISH, MtebKeys
-from .family import UNTRAINED, EvaluationConfig, Family, Piece, bounded, check_known, differences, each_model, paired
+from .family import UNTRAINED, Benchmark, EvaluationConfig, Trial, bounded, check_known, differences, each_model, paired
 from .local_tasks import LOCAL, local_task
 
 SIMCSE = "simcse"

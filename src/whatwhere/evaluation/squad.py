@@ -19,8 +19,8 @@ from ..records.record import Record
 from ..run.progress import Show
 from ..training.settings import use_scheme
 from .evaluation_keys import SquadKeys
-from .family import Family, Piece, averages, differences
-from .grid import Finished, GridConfig, by_seed, chosen, pieces, unfinished, weights
+from .family import Benchmark, Trial, averages, differences
+from .grid import GridConfig, GridResult, by_seed, chosen, trials, unfinished, weights
 from .spans import Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
 from .tuning import Recipe, Setting, halves, tune
 

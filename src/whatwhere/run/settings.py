@@ -73,7 +73,7 @@ class StrictConfig(BaseModel):
             matches = matches or [below[name] for name in difflib.get_close_matches(key, below, n=2)]
             hint = f"Did you mean {' or '.join(matches)}?" if matches else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key[:60]!r}. {hint}"
-        if first["type"] == "missing" and key in cls.model_fields:
+        if entry["type"] == "missing" and key in cls.model_fields:
             return f"{key} is missing. Give it: {cls.model_fields[key].description}"
         if not key:
             return entry["msg"].removeprefix("Value error, ")

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from ..encoder.attention import StackedLinear
 from ..models.tensors import whole
-from .sharding import own_rows
+from .sharding import rows_of_process
 from .training_keys import LoopConfig
 
 CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
