@@ -127,7 +127,7 @@ def test_default_yaml_option_and_set_win_in_this_order(tmp_path):
     assert (config.steps, config.batch_size) == (6, 8)
 
 
-def test_no_help_of_a_key_stands_in_the_command_line():
+def test_help_of_keys_stays_out_of_the_command_line():
     texts = [
         " ".join(node.value.split())
         for path in Path(whatwhere.cli.__file__).parent.glob("*.py")

@@ -91,7 +91,13 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """Merge a YAML file, then `values` that are not None, then `key=value` settings; nothing is checked yet."""
+        """Return the values of a YAML file, overridden by `values` that are not None, then by `key=value` settings.
+
+        The values are not checked yet.
+
+        Raises:
+            ValueError: the file is missing or damaged, or a setting has no `key=value` form.
+        """
         merged = cls._read(Path(path)) if path is not None else {}
         merged.update({key: value for key, value in values.items() if value is not None})
         for setting in settings:
@@ -116,7 +122,13 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
-        """Build the configuration of what `merged` gives; `use_scheme` must load a scheme that it names before."""
+        """Return the configuration of the values that `merged` gives.
+
+        A scheme of the user's that they name must have been loaded by `use_scheme`.
+
+        Raises:
+            ValueError: as `merged` and `parse`.
+        """
         settings = list(settings)
         flags = {key: key for key, value in values.items() if value is not None}
         return cls.parse(cls.merged(path, settings, **values), flags, path, settings)

@@ -22,7 +22,7 @@ _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the na
 
 
 class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
-    """A comparison of presets on one corpus, from one recipe, on the same batches."""
+    """Comparison of presets on one corpus, from one recipe, on the same batches."""
 
     FREE: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
 
@@ -151,7 +151,10 @@ def _override(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, An
 
 
 class GeometryConfig(GeometryKeys):
-    """Which corpora, how they are counted, and what is measured on them; what is measured may change on one folder."""
+    """Corpora, how they are counted, and what is measured on them.
+
+    What is measured may change from run to run in one folder.
+    """
 
     FREE: ClassVar[tuple[str, ...]] = (
         "protocol",

@@ -25,7 +25,7 @@ from .training_keys import CorpusKeys
 
 
 class CorpusConfig(CorpusKeys):
-    """The text of a training, and how it becomes windows of token ids."""
+    """Text of a training, and how it becomes windows of token ids."""
 
     @model_validator(mode="before")
     @classmethod

@@ -58,7 +58,7 @@ def default_rate(start: str, from_scratch: bool) -> float:
 
 
 class FinetuneConfig(FinetuneKeys, SchemeConfig):
-    """A fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
+    """Settings of a fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
 
     FREE: ClassVar[tuple[str, ...]] = ("sharding",)
 

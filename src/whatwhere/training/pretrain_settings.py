@@ -24,7 +24,8 @@ BUDGET = ("steps", "tokens", "minutes")
 
 
 class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
-    """A pretraining run. Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, SCHEMES) may be given, too."""
+    """Settings of a pretraining. Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, SCHEMES) may be given,
+    too."""
 
     FREE: ClassVar[tuple[str, ...]] = ("workers", "sharding")
 

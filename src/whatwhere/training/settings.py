@@ -1,4 +1,4 @@
-"""The scheme of your own that settings may name: which one this process may run, and its copy in a run's folder."""
+"""Settings of the training loop, and of runs that may name a position scheme of the user's."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -70,7 +70,7 @@ def use_scheme(path: Any) -> None:
 
 
 class SchemeConfig(SchemeKeys):
-    """A configuration that may name an own scheme, beside the file that names it or from the current directory."""
+    """Configuration that may name a scheme of the user's, beside the file that names it or in the current directory."""
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
