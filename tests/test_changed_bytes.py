@@ -116,7 +116,7 @@ def test_changed_settings_of_an_unfinished_run_are_noticed(tmp_path):
         done = whatwhere(*words, "--out", str(path.parent))
         assert done.returncode == 2 and done.stderr == (
             f"whatwhere: {path} is not as it was written (hash mismatch). Use a complete copy; if you changed it, "
-            "delete its line in manifest.jsonl.\n"
+            f"record it as it is: whatwhere verify {path.parent} --accept FILE\n"
         )
 
 

@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pytest
+from cli_runner import whatwhere
 
 from whatwhere.run import files
 from whatwhere.run.folder import LOG, MANIFEST, RunFolder, verify
@@ -361,3 +362,23 @@ def test_runs_inside_have_manifests_of_their_own(tmp_path):
     assert verify(tmp_path / "study")[0] == 2
     assert (tmp_path / "study" / LOG).exists() is False
     assert lines(tmp_path / "study")[0] == {"format": "whatwhere-run-1", "kind": "study"}
+
+
+def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path):
+    """The way out was to delete its line, which may tell of other files, too."""
+    run = tmp_path / "run"
+    with RunFolder.open(run, "study") as folder:
+        folder.write("a.json", {"x": 1})
+        folder.write("b.json", {"x": 1})
+        folder.done("first", files=["a.json"])
+    (run / "a.json").write_text('{"x": 2}')
+    with pytest.raises(ValueError, match="--accept FILE"):
+        RunFolder.at(run).read("a.json")
+    assert whatwhere("verify", str(run)).returncode == 2
+    done = whatwhere("verify", str(run), "--accept", "a.json")
+    assert done.returncode == 0 and RunFolder.at(run).is_done("first"), done.stderr
+    assert RunFolder.at(run).read("a.json") == {"x": 2}
+    done = whatwhere("verify", str(run), "--accept", "c.json")
+    assert done.returncode == 2 and "records no file c.json that is there. It records: a.json, b.json." in done.stderr
+    done = whatwhere("verify", str(tmp_path), "--accept", "a.json")
+    assert done.returncode == 2 and "has no manifest.jsonl" in done.stderr

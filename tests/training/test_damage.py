@@ -88,7 +88,7 @@ def test_a_changed_setting_of_an_unfinished_training_is_named(tmp_path):
         done = whatwhere(*words, "--out", str(out))
         assert done.returncode == 2 and done.stderr == (
             f"whatwhere: {path} is not as it was written (hash mismatch). Use a complete copy; if you changed it, "
-            "delete its line in manifest.jsonl.\n"
+            f"record it as it is: whatwhere verify {path.parent} --accept FILE\n"
         )
 
 

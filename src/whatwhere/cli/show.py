@@ -230,14 +230,19 @@ def status(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> Non
 
 
 @verb()
-def verify(folder: Annotated[Path, typer.Argument()], as_json: Json = False) -> None:
+def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None = None, as_json: Json = False) -> None:
     """Compare every file below a folder with the hash that was written with it; exit status 2 where one differs.
 
     Args:
         folder: Any folder of runs or models: manifest.jsonl stands in each, in windows and checkpoints, too.
+        accept: A file of the run in FOLDER that you changed on purpose: its hash is recorded anew, before all files are
+            compared. May be given again.
     """
+    from ..run.folder import accept_file
     from ..run.folder import verify as compare
 
+    for name in accept or ():
+        accept_file(folder, name)
     count, problems = compare(folder)
     if not as_json and problems:
         print("\n".join(problems))

@@ -10,6 +10,7 @@ several processes write to one folder, each names itself in its lines, and this 
 import json
 import os
 import secrets
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -251,7 +252,8 @@ class RunFolder:
             ValueError: the first file that is missing or not as it was written.
         """
         for problem in self.problems(names or None):
-            raise ValueError(f"{problem}. Use a complete copy; if you changed it, delete its line in {MANIFEST}.")
+            accept = f"whatwhere verify {shlex.quote(str(self.path))} --accept FILE"
+            raise ValueError(f"{problem}. Use a complete copy; if you changed it, record it as it is: {accept}")
 
     def problems(self, names: Iterable[str] | None = None) -> Iterator[str]:
         """Yield a sentence for each recorded file that is missing or not as it was written."""
@@ -440,6 +442,27 @@ def verify(folder: Path) -> tuple[int, list[str]]:
         count += len(run.names())
         problems += run.problems()
     return count, problems
+
+
+def accept_file(folder: Path, name: str) -> None:
+    """Record a file of a run as it is now, where a user has changed it on purpose.
+
+    Args:
+        folder: The run's own folder.
+        name: The file, relative to the folder or to the working directory.
+
+    Raises:
+        ValueError: the folder is no run's, or records no such file.
+    """
+    run = RunFolder.at(folder)
+    if run.kind is None:
+        raise ValueError(f"{folder} has no {MANIFEST}. Give the folder of the run whose file you changed.")
+    with suppress(ValueError):  # it is relative to the folder already
+        name = str(Path(name).resolve().relative_to(folder.resolve()))
+    if not run.has(name):
+        raise ValueError(f"{folder} records no file {name} that is there. It records: {', '.join(run.names()[:20])}.")
+    with RunFolder.open(folder, run.kind) as writable:
+        writable.record(name)
 
 
 def _is_inside(name: str) -> bool:
