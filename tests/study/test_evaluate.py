@@ -23,7 +23,7 @@ from whatwhere.records.record import read_records, select
 from whatwhere.records.table import Point
 from whatwhere.run.files import read_object, temporary_folder
 from whatwhere.study import benchmarks as evaluate
-from whatwhere.study.benchmarks import evaluation_text, run_evaluation
+from whatwhere.study.benchmarks import _threads_of_trials, evaluation_text, run_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -417,3 +417,11 @@ def test_a_studys_model_list_is_checked(listed, tmp_path):
         (tmp_path / name / "seed-0/config.json").write_text("{}")
     (tmp_path / "study/study.json").write_text(json.dumps({"models": listed}))
     assert of_studies([str(tmp_path / "study")]) == [str(tmp_path / "study/models/mine/seed-0")]
+
+
+def test_threads_of_a_trial_are_those_of_its_stage(monkeypatch):
+    """Threads were planned over what was left: a resumed evaluation computed with others, to other last bits."""
+    monkeypatch.setattr("whatwhere.study.benchmarks.parallel_jobs", lambda: 2)
+    planned = [Trial("m", "m", untrained=False, part="rte", seed=seed) for seed in range(3)]
+    planned += [Trial("m", "m", untrained=False, part="rte", stage=1)]
+    assert [_threads_of_trials(planned)[id(trial)] for trial in planned] == [1, 1, 2, None]

@@ -20,7 +20,7 @@ from whatwhere.run.files import read_json, read_lines
 from whatwhere.run.folder import RunFolder, verify
 from whatwhere.run.lock import lock
 from whatwhere.study.model_task import train_and_measure
-from whatwhere.study.results import save_results
+from whatwhere.study.results import save_results, total_seconds
 from whatwhere.study.settings import StudyConfig
 from whatwhere.study.study import PREPARING, run_models, run_study
 
@@ -105,7 +105,7 @@ def test_killed_study_goes_on_to_the_same_records(arguments, finished, tmp_path)
     assert set(events) == {"study", "study resumed", "terms", "windows", "trained", "report"}
     for event, facts in events.items():
         (named,) = (names for names in logged("A study") if event in names)
-        assert facts <= named and named - facts <= set(events), event
+        assert facts - {"pid"} <= named and named - facts <= set(events), event
     # An own scheme, --minutes, a model that adds positions to words, enough text to measure its positions.
     others = {"scheme.py", "arrays/correlations-*-seed-*.npz", "arrays/geometry-corpus.npz"}
     assert missing(whole, "A study") == others and not missing(whole, "Windows")
@@ -540,3 +540,11 @@ def test_small_corpora_still_give_a_report(tmp_path, capsys):
     assert not select(records, metric=("r2.token", "local.share")) and select(records, metric="loss", part="train")
     verdicts = {c["verdict"] for c in json.loads((tmp_path / "s/claims.json").read_text())}
     assert report.is_file() and verdicts == {"not testable here"}
+
+
+def test_seconds_of_commands_side_by_side_count_once_each():
+    """Lines of several processes lie between each other; each step back was taken for another command."""
+    lines = [{"pid": pid, "seconds": seconds} for pid, seconds in ((1, 1.0), (2, 0.5), (1, 9.0), (2, 7.0), (1, 10.0))]
+    assert total_seconds(lines, pid=3, current=2.0) == 10.0 + 7.0 + 2.0
+    assert total_seconds(lines, pid=2, current=8.0) == 10.0 + 8.0
+    assert total_seconds([*lines, {"pid": 1, "seconds": 0.5}, {"seconds": "?"}], pid=3, current=0.0) == 10.5 + 7.0

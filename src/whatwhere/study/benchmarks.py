@@ -57,12 +57,10 @@ def run_evaluation(
         todo = [trial for trial in trials if not trial.finished(out)]
         config.save_in(run, benchmark.file)
         run.accept()
+        threads = _threads_of_trials(trials)
         for part in _parts(todo, config.minutes):
-            most = parallel_jobs() if len(part) > 1 else 1
-            jobs = [
-                Job(trial.label, benchmark.work, (str(out), trial), count)
-                for trial, count in zip(part, threads_of_jobs(len(part), most), strict=True)
-            ]
+            most = parallel_jobs()
+            jobs = [Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in part]
             begin = partial(trust_scheme, config.scheme)
             for _ in run_jobs(jobs, most, progress, fresh=False, what="trials", begin=begin):
                 pass
@@ -89,6 +87,16 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
         config = config.after(saved)
     config.named()
     return config
+
+
+def _threads_of_trials(trials: Sequence[Trial]) -> dict[int, int | None]:
+    """Return the threads of each trial by its id: planned over all of its stage, so that resuming changes none."""
+    threads = dict[int, int | None]()
+    for _, group in groupby(trials, key=lambda trial: trial.stage):
+        stage = list(group)
+        most = parallel_jobs() if len(stage) > 1 else 1
+        threads |= zip(map(id, stage), threads_of_jobs(len(stage), most), strict=True)
+    return threads
 
 
 def _leftover_note(trials: int) -> str:

@@ -42,11 +42,6 @@ class ModelTask:
     ablation_documents: int
     inside: bool
 
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """Inputs of this task's step that no setting of the study fixes."""
-        return {"steps": self.training.steps}
-
 
 def can_probe(windows: Windows) -> bool:
     """Return whether enough held-out windows have the full length for the probes, which a study can do without."""
@@ -106,4 +101,4 @@ def measure_model(task: ModelTask, windows: Windows, show: Show) -> None:
         "summary": read_json(folder / "training.json"),
         "left_out": measured.left_out,
     }
-    run.done(task.model.step, inputs=task.inputs, files=files, facts=facts)
+    run.done(task.model.step, files=files, facts=facts)

@@ -92,7 +92,7 @@ def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float],
     assert config.minutes is not None
     at_once = models_at_once(config, None)
     parallel = min(at_once, len(config.models) * config.seeds)
-    contention = CONTENTION if at_once > 1 else 1.0
+    contention = CONTENTION if parallel > 1 else 1.0
     # One step of all models and seeds, in seconds of this machine with all its cores.
     step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
     looks = 0.0

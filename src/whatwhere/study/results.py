@@ -137,18 +137,25 @@ def _provenance(
     }
 
 
-def total_seconds(lines: Iterable[Mapping[str, Any]], current: float) -> float:
-    """Return the seconds that all commands on a study took: the last log line of each, and the current command."""
+def total_seconds(lines: Iterable[Mapping[str, Any]], pid: int, current: float) -> float:
+    """Return the seconds that all commands on a study took: those at the last log line of each, and `current`.
+
+    Commands that ran side by side count each.
+
+    Args:
+        pid: Number of this process, whose command has taken `current` seconds.
+    """
     total = 0.0
-    last = 0.0
+    last: dict[Any, float] = {}  # number of a process -> seconds at its last line
     for line in lines:
         seconds = line.get("seconds")
         if not isinstance(seconds, int | float):  # of a damaged log
             continue
-        if seconds < last:
-            total += last
-        last = seconds
-    return total + current
+        process = line.get("pid")
+        if seconds < last.get(process, 0.0):  # another command whose process has the same number
+            total += last[process]
+        last[process] = seconds
+    return total + sum(seconds for process, seconds in last.items() if process != pid) + current
 
 
 def columns(lines: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> list[str]:

@@ -5,7 +5,7 @@ Every part is a step of the study's folder and is skipped where it is done, so a
 Every part is a step of the study's folder and is skipped where it is done, so a killed study resumes at its last step.
 """
 
-import math
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -66,7 +66,7 @@ class StudyLog:
     def say(self, event: str, words: str = "", /, **facts: Any) -> None:
         """Log an event with its facts, and print `words`, or without them the facts."""
         seconds = round(self.seconds(), 2)
-        self.run.log(seconds=seconds, event=event, **facts)
+        self.run.log(seconds=seconds, event=event, **{"pid": os.getpid(), **facts})
         if self.progress:
             details = ", ".join(f"{key} {v:,}" if isinstance(v, int) else f"{key} {v}" for key, v in facts.items())
             words = words or f"{event}{': ' + details if details else ''}"
@@ -182,7 +182,8 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
         config = config.model_copy(update={"widths": {**config.widths, **widths}})
         config.save_in(run, CONFIG)
         first_model = config.models[0]
-        log.say(f"{config.match} matched to those of {first_model} by feed-forward widths", **widths)
+        words = f"{config.match} matched to those of {first_model} by feed-forward widths: {widths}"
+        log.say("matched", words, match=config.match, widths=widths)
     run.accept()
     _say_windows(windows, log)
     if config.inside:
@@ -250,7 +251,9 @@ def steps_of(study: Study) -> int:
         steps_needed = steps_to_learn(training)
         if steps_needed > budget.steps:
             minutes = config.minutes or 0.0
-            study.log.say(shortage_message(minutes, budget.steps, training, budget.minutes(steps_needed), FEWEST_STEPS))
+            minutes_needed = budget.minutes(steps_needed)
+            words = shortage_message(minutes, budget.steps, training, minutes_needed, FEWEST_STEPS)
+            study.log.say("too few steps", words, steps=budget.steps, needed=steps_needed)
     return int(study.run.facts(BUDGET)["steps"])
 
 
@@ -361,10 +364,11 @@ def _say_windows(windows: Windows, log: StudyLog) -> None:
     counts = {key: sum(windows.manifest[key].values()) for key in sizes}
     log.say("windows", **counts, rows=said_of_pieces(windows))
     if not can_probe(windows):
-        log.say(
+        words = (
             f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or join=run-on "
             "would give them"
         )
+        log.say("no probes", words)
 
 
 def _say_passes(study: Study, steps: int) -> None:
@@ -383,9 +387,9 @@ def _say_damage(study: Study, model: ModelOfSeed) -> None:
 
 
 def _say_trained(study: Study, model: ModelOfSeed, summary: dict[str, Any]) -> None:
-    loss = round(summary["validation_loss"] or math.nan, 3)
-    study.log.say("trained", model=model.name, seed=model.seed, loss=loss)
+    loss = summary["validation_loss"]
+    study.log.say("trained", model=model.name, seed=model.seed, loss=None if loss is None else round(loss, 3))
 
 
 def _total_seconds(study: Study) -> float:
-    return total_seconds(study.run.log_lines(), study.log.seconds())
+    return total_seconds(study.run.log_lines(), os.getpid(), study.log.seconds())

@@ -9,6 +9,7 @@ import torch
 
 from ..corpus import Windows
 from ..encoder import EncoderForMaskedLM
+from .environment import join_processes
 from .loop import Trainer
 from .pretrain_settings import PretrainConfig, make_batches
 from .recipes import LEAVES_PLATEAU
@@ -66,5 +67,6 @@ def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     else:
         plural = "" if steps == 1 else "s"
         message = f"{config.minutes:g} minutes buy {steps:,} step{plural} of {1000 * seconds:,.0f} ms"
-    print(message, file=sys.stderr)
+    if join_processes().is_main_process:
+        print(message, file=sys.stderr)
     return steps
