@@ -233,9 +233,22 @@ def _collapse(run: Run) -> str:
     tokens = max(totals(run, "tokens"), default=0.0)
     if verdict.verdict == HOLDS or tokens >= SMALL * PAPER_TOKENS:
         return told
+    return f"{told} From a random start it was not seen at this scale.{_half_turn(run)}"
+
+
+def _half_turn(run: Run) -> str:
+    """Say what became of a position table of the reference study that started as half a turn; "" without one."""
+    study = run.beside.study
+    models = study.models if study else {}
+    name = next((model for model, settings in models.items() if settings.get("table_start") == "half-turn"), None)
+    if study is None or name is None:
+        return ""
+    first, last = (study.table.point("pca.top2", name, step=step) for step in (0, None))
+    if first is None or last is None:
+        return ""
     return (
-        f"{told} Early in training the collapse is there where the table starts as `table_start: half-turn`; from a "
-        "random start it was not seen at this scale."
+        f" Of one that starts in two (`table_start: half-turn`) two components hold {fine_percent(first.value)} before "
+        f"training and {_shares(last)} after {study.label}."
     )
 
 

@@ -92,6 +92,11 @@ class ReferenceStudy:
     facts: Mapping[str, Any]
     records: Sequence[Record]
 
+    @cached_property
+    def table(self) -> Table:
+        """Records of all its models."""
+        return Table(self.records)
+
     @property
     def models(self) -> Mapping[str, Mapping[str, Any]]:
         """Settings of every model."""
