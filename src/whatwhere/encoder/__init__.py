@@ -1,4 +1,4 @@
-"""The encoder: everything that a saved model needs. Imports stay within this folder, so that a checkpoint
+"""The encoder: everything that a saved model needs. Imports stay within this folder, so that a saved model
 carries it."""
 
 import transformers

@@ -1,8 +1,8 @@
 """Attention of every scheme: scores are a declared sum of terms, products of two projections or additive biases.
 
 `eager` is the specification; the other backends compute the same in one call on the concatenated projections. DSTG eq.
-2: the indicator [i, j not in S] factorises, so q_pos and k_pos are set to zero at special tokens and [q_pos;
-q_sem]·[k_pos; k_sem] is the sum of both products.
+2: the indicator [i, j not in S], S = {[CLS], [SEP]}, factorises, so q_pos and k_pos are set to zero at special tokens
+and [q_pos; q_sem]·[k_pos; k_sem] is the sum of both products.
 """
 
 import functools

@@ -338,7 +338,7 @@ class EncoderConfig(PretrainedConfig):
 
 
 def last_trained(config: Any, part: str = "all") -> int:
-    """Return the index of the last hidden state whose columns of a stream a pretraining trains.
+    """Return the index of the last hidden state in which pretraining trains the given stream.
 
     Where the masked-language head reads the semantic stream alone, the position half of the last block gets no gradient
     (DSTG 3.3): its matrices stay as they were drawn, so the position stream ends after the last block but one. All else

@@ -8,8 +8,8 @@ from .config import EncoderConfig
 from .registry import PRESETS, SOURCES, nearest
 from .registry import register_preset as _add
 
-# `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream, to which `position` is added
-# (DSTG 3.3: 768 = 48 + 720; baselines 720). In BERT's block `model` is the whole (TUPE: 768).
+# `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream: hidden_size = model +
+# position (concatenated; DSTG 3.3: 768 = 720 + 48; baselines 720). In BERT's block `model` is the whole (TUPE: 768).
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         "neobert": {"layers": 4, "heads": 4, "model": 120, "position": 8, "tied": True},
