@@ -9,8 +9,8 @@ from .checkpoints import (
     CHECKPOINTS,
     all_checkpoints,
     drop_after,
-    drop_between,
     drop_old_optimizers,
+    drop_unplanned,
     log_spaced,
     newest_checkpoint,
     pack,
@@ -85,7 +85,7 @@ class Checkpointer:
     def drop_after(self, step: int) -> None:
         """Remove the checkpoints of later steps, once all processes have read what they resume from.
 
-        Broken ones would count as the newest, and what is written now as old.
+        A broken later checkpoint would pass for the newest, and `drop_old_optimizers` would strip the new ones.
         """
         self.training.accelerator.wait_for_everyone()
         if self.training.accelerator.is_main_process:
@@ -125,5 +125,5 @@ class Checkpointer:
         The main process does it. A training also ends with this call, as a crash may have cut off the last `save`.
         """
         if self.training.accelerator.is_main_process:
-            drop_between(self.root, self.is_planned)
+            drop_unplanned(self.root, self.is_planned)
             drop_old_optimizers(self.root)

@@ -153,7 +153,7 @@ def drop_after(root: Path, step: int) -> None:
             remove_folder(folder)
 
 
-def drop_between(root: Path, planned: Callable[[int], bool]) -> None:
+def drop_unplanned(root: Path, planned: Callable[[int], bool]) -> None:
     """Remove all checkpoints of steps that `planned` denies, except the newest one."""
     for folder in all_checkpoints(root)[:-1]:
         if not planned(_step(folder)):
@@ -258,8 +258,8 @@ def checkpoint(model: str | Path, step: int) -> Path:
         ValueError: the model's folder keeps none of that step, or one that is not as it was written.
     """
     root = Path(model) / CHECKPOINTS
-    if not (folder := root / f"step-{step}" / WEIGHTS).is_file():
+    if not (weights := root / f"step-{step}" / WEIGHTS).is_file():
         steps = ", ".join(str(_step(path)) for path in all_checkpoints(root)) or "none"
         raise ValueError(f"{model} keeps no checkpoint of step {step:,}. Steps there: {steps}.")
-    RunFolder.at(folder.parent).check("config.json", WEIGHTS)
-    return folder.parent
+    RunFolder.at(weights.parent).check("config.json", WEIGHTS)
+    return weights.parent

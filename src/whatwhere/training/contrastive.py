@@ -80,7 +80,7 @@ class SentenceBatches(Batches):
 
 
 def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, limit: int) -> list[np.ndarray]:
-    """Return at most `most` different sentences of SHORTEST tokens or more, cut to LENGTH.
+    """Return at most `limit` different sentences of SHORTEST tokens or more, cut to LENGTH.
 
     Args:
         text: windows of a training, whose train split is read in a random order; or a text, read from its beginning.
@@ -149,7 +149,7 @@ def contrast(
     `pooling` is what will be read.
 
     Args:
-        seed: of the dropout and of the order of the sentences, which are the same for all seeds.
+        seed: of the dropout and of the order of the sentences. The set of sentences does not depend on it.
 
     Raises:
         ValueError: as `sentences`.

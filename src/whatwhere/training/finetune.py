@@ -44,7 +44,9 @@ DEFAULTS: dict[str, Any] = {
     "checkpoint_steps": MARKS,
 }
 LENGTH = 128  # tokens of a row, where the encoder reads as many
-RATES = {False: 2e-5, True: 2e-4}  # of a model 768 wide, from pretrained and from scratch
+# Learning rates of a model 768 wide.
+RATE_OF_PRETRAINED = 2e-5
+RATE_FROM_SCRATCH = 2e-4
 
 
 def default_rate(start: str, from_scratch: bool) -> float:
@@ -54,7 +56,8 @@ def default_rate(start: str, from_scratch: bool) -> float:
     """
     config = open_config(start)
     width = getattr(config, "hidden_size", None) or getattr(config, "dim", None) or 768  # dim: DistilBERT's name
-    return RATES[from_scratch] * 768 / width
+    rate = RATE_FROM_SCRATCH if from_scratch else RATE_OF_PRETRAINED
+    return rate * 768 / width
 
 
 class FinetuneConfig(FinetuneKeys, SchemeConfig):
