@@ -1,8 +1,6 @@
 """Geometry of positions in corpora (GEOM): counts → distances → MDS, stress, violations → records → page.
 
 Counts are kept, so that a second run with other questions does not read the text again.
-
-Counts are kept, so that a second run with other questions does not read the text again.
 """
 
 import json

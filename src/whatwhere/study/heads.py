@@ -1,8 +1,6 @@
 """Analyses of a trained model, each where the model has its inputs, many in one pass of the documents.
 
 A study calls `measure` for every model; `whatwhere heads` is `run_heads`, for one model alone.
-
-A study calls `measure` for every model; `whatwhere heads` is `run_heads`, for one model alone.
 """
 
 import json
@@ -107,7 +105,7 @@ def run_heads(
 
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
-        folder: where the model was read from. corpus, field, length: see `windows.model_windows`.
+        folder: where the model was read from. corpus, field, length: see `model_windows`.
         documents: held-out windows of full length to read. ablated: of those, how many have their loss measured with
             parts taken out.
 

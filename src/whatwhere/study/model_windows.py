@@ -29,8 +29,8 @@ def model_windows(
     """Yield windows of text for a model to read, and their name: as given, or the text's.
 
     Args:
-        folder: where the model was read from: `corpus/` there, or up to five folders above, is its own run's if the
-            tokenizer made it.
+        folder: where the model was read from; the nearest `corpus/` at or above it (five levels) counts as its run's if
+            its tokenizer hash is the model's.
         corpus: a folder of windows, or any text as for a study, of which nearly all is held out (it was not trained on,
             as far as we know); None: the windows of the model's own run, else a part of python-docs with twice the text
             that is needed.

@@ -13,7 +13,7 @@ RESERVE_SHARE = 0.06
 RESERVE_SECONDS = 12.0
 OVERHEAD = 1.2
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too
-MOST_INSIDE = 0.35  # share of the time
+MOST_TIME_FOR_ANALYSES = 0.35  # share of the time
 FEWEST_STEPS = 20
 # Training steps that take as long as looking at one document of a model.
 STEPS_PER_PROBED = 0.4
@@ -95,16 +95,17 @@ def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float],
     contention = CONTENTION if parallel > 1 else 1.0
     # One step of all models and seeds, in seconds of this machine with all its cores.
     step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
-    looks = 0.0
+    analysis_steps = 0.0
     if config.inside:
-        looks = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
+        analysis_steps = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
     total = config.minutes * 60
     fixed = RESERVE_SECONDS + spent
     seconds_left = total * (1 - RESERVE_SHARE) - fixed
-    seconds_left -= min(looks * step, MOST_INSIDE * total)  # a trial on a busy machine must not eat up the training
+    # A trial on a busy machine must not eat up the training.
+    seconds_left -= min(analysis_steps * step, MOST_TIME_FOR_ANALYSES * total)
     steps = max(FEWEST_STEPS, int(seconds_left / (step * OVERHEAD)))
     scale = 60 * (1 - RESERVE_SHARE)
-    return Budget(steps, OVERHEAD * step / scale, (looks * step + fixed) / scale)
+    return Budget(steps, OVERHEAD * step / scale, (analysis_steps * step + fixed) / scale)
 
 
 def matched_widths(config: StudyConfig, windows: Windows) -> dict[str, int]:

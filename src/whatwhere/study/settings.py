@@ -1,4 +1,7 @@
-"""Settings of a study (models, corpus, budget), of a look into heads, of table spectra, and of a geometry run."""
+"""Settings of a study (models, corpus, budget) and of a geometry run.
+
+Those of a look into heads and of table spectra have no checks of their own: they stand in `study_keys`.
+"""
 
 import re
 from collections.abc import Iterator
