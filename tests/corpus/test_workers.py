@@ -159,7 +159,7 @@ def test_a_signal_waits_while_a_process_starts(monkeypatch):
     done, ended = [], Event()
     Thread(target=ended.wait, daemon=True).start()  # the system may give it the signal that this thread blocks
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # of jobs in the background it is ignored
-    with stop.listening(), pytest.raises(stop.Stopped), stop.starting():
+    with stop.handle_signals(), pytest.raises(stop.Stopped), stop.hold_signals_while_spawning():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.1)
         done.append("told")

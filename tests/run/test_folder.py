@@ -135,15 +135,15 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
 def test_a_step_is_done_from_its_inputs_and_files(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
-        assert run.problem("measured") is None
+        assert run.reason_to_redo("measured") is None
         run.write("records.json", [1])
         run.done("measured", inputs={"seeds": (1, 2)}, files=["records.json"])
         assert run.is_done("measured") and run.is_done("measured", inputs={"seeds": [1, 2]})
         assert not run.is_done("measured", inputs={"seeds": [1]})
         (tmp_path / "run/records.json").write_text("[2]")
-        assert "records.json is not as it was written" in run.problem("measured")
+        assert "records.json is not as it was written" in run.reason_to_redo("measured")
         (tmp_path / "run/records.json").unlink()
-        assert run.problem("measured") == f"{tmp_path / 'run/records.json'} is missing"
+        assert run.reason_to_redo("measured") == f"{tmp_path / 'run/records.json'} is missing"
         run.write("records.json", [3])
         assert run.is_done("measured")  # whoever writes it again answers for it
 

@@ -8,13 +8,13 @@ import signal
 import sys
 from typing import Any
 
-from ..run.signals import Stopped, listening, stop_signal
+from ..run.signals import Stopped, handle_signals, stop_signal
 from ..run.waiting import core_times, cores_used_by_others, set_wait_policy
 
 
 def main() -> None:
     """Run the command line: turn wrong input into one line and exit status 2, a signal into one line and its status."""
-    with listening():  # before all that takes time
+    with handle_signals():  # before all that takes time
         status = _run()
         _part()
         sys.exit(status)

@@ -322,7 +322,7 @@ def _build(
                 read += sum(len(each.text) for each in parts)
                 job = job_of(number)
                 digest = job.digest(parts)
-                problem = run.problem(_step(job.name), inputs={"digest": digest})
+                problem = run.reason_to_redo(_step(job.name), inputs={"digest": digest})
                 if problem == "":
                     take(run.read(f"shards/{job.name}.json"))
                     continue

@@ -23,7 +23,7 @@ _OURS = {  # pydantic's words -> ours
 }
 
 
-class UnknownProgram(ValueError):
+class UntrustedScheme(ValueError):
     """Error for a scheme that a file names and the user has not given on the command line; its code is not run."""
 
 

@@ -1,7 +1,6 @@
 """Files and folders written whole or not at all: beside the target, flushed to the disk, then renamed.
 
-Every write of the package goes through here, but for lines that are added to a log, and what transformers writes into a
-temporary folder. A killed process leaves at most a name that begins with a dot and ends in its machine and number.
+`append_line` alone writes in place: a crash can tear the last line, which `read_lines` ignores.
 """
 
 import contextlib

@@ -1,10 +1,11 @@
 """The folder of a run: its files with their hashes, its finished steps, its settings, its log, and one writer.
 
-Everything that a command leaves is written through a `RunFolder`. `manifest.jsonl` has a line for every change, and
-lines are only added; the last line of a killed process may be torn and is then ignored. A file is written under a
-temporary name, its hash goes into the manifest, then it takes its name. So the last line of a killed process may tell
-of a file that never got its name: its state before is accepted too until the folder is opened for writing again. Where
-several processes write to one folder, each names itself in its lines, and this holds of the last line of each.
+Every file with a hash is written through a `RunFolder`; pages and logs have none. `manifest.jsonl` has a line for
+every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
+written under a temporary name, its hash goes into the manifest, then it takes its name. So the last line of a killed
+process may tell of a file that never got its name: its state before is accepted too until the folder is opened for
+writing again. Where several processes write to one folder, each names itself in its lines, and this holds of the last
+line of each.
 """
 
 import json
@@ -51,9 +52,9 @@ class RunFolder:
         self.is_new = not (path / MANIFEST).is_file()
         self._is_provisional = False  # a new run whose input may still be refused
         self._name = secrets.token_hex(4)  # in the lines of this handle; "" where it alone writes
-        self._forget()
+        self._reset_cache()
 
-    def _forget(self) -> None:
+    def _reset_cache(self) -> None:
         self._size = 0  # bytes of the manifest that were read
         self._kind: str | None = None
         self._files: dict[str, str] = {}  # name -> SHA-256
@@ -88,7 +89,7 @@ class RunFolder:
             if not part:
                 run._name = ""
             run._refresh()
-            run._check_kind(kind)
+            run._begin_or_check(kind)
             run._is_provisional = run.is_new
             if not part:
                 sweep(path, is_free)
@@ -122,7 +123,10 @@ class RunFolder:
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
-        """Return a folder for reading; a process that the folder's writer started may write single files to it."""
+        """Return a handle that takes no lock.
+
+        Worker processes write through it under their parent's lock.
+        """
         run = cls(Path(path))
         run._refresh()
         return run
@@ -137,7 +141,7 @@ class RunFolder:
         self._refresh()
         return self._kind
 
-    def _check_kind(self, kind: str) -> None:
+    def _begin_or_check(self, kind: str) -> None:
         """Begin a manifest in an empty folder, and refuse a folder of another kind."""
         if self._kind == kind:
             return
@@ -231,13 +235,13 @@ class RunFolder:
         flush_names(self.path)
         return list(hashes)
 
-    def forget(self, *names: str) -> None:
+    def drop_entries(self, *names: str) -> None:
         """Remove files or folders from the manifest, as something else is about to change them."""
         self._append({"removed": list(names)})
 
     def remove(self, *names: str) -> None:
         """Remove files or folders of the run, from its manifest first."""
-        self.forget(*names)
+        self.drop_entries(*names)
         for name in names:
             path = self.path / name
             if path.is_dir():
@@ -299,10 +303,15 @@ class RunFolder:
 
     def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
         """Return whether a step is finished from these inputs and its files are as they were written."""
-        return self.problem(step, inputs=inputs) == ""
+        return self.reason_to_redo(step, inputs=inputs) == ""
 
-    def problem(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
-        """Return why a finished step cannot be reused, "" where it can; None where it was never finished."""
+    def reason_to_redo(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
+        """Return why a step must be done again.
+
+        Returns:
+            A sentence where it was finished but its inputs or files differ; "" where it can be reused; None where it
+            was never finished.
+        """
         self._refresh()
         if (known := self._steps.get(step)) is None:
             return None
@@ -362,7 +371,7 @@ class RunFolder:
         if size == self._size:
             return
         if size < self._size:  # it is gone, or another was put in its place
-            self._forget()
+            self._reset_cache()
         if not size:
             return
         with path.open("rb") as file:

@@ -25,7 +25,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from .progress import make_bars
-from .signals import Stopped, leave, starting
+from .signals import Stopped, hold_signals_while_spawning, leave
 from .workers import check_not_in_worker, cores
 
 TRAINING = 0.8  # share of a model's time that its training takes, for the bar of all
@@ -70,7 +70,7 @@ def run_jobs(
     progress: bool,
     fresh: bool = True,
     what: str = "models",
-    begin: Callable[[], object] = bool,
+    in_each_process: Callable[[], object] | None = None,
 ) -> Iterator[tuple[Job, Any]]:
     """Run jobs in processes, `most` threads at a time, and yield each with its result when it finishes.
 
@@ -80,12 +80,11 @@ def run_jobs(
         fresh: Start a process for each job, as the heap of a training stays large and a second one would grow on top of
             it. False: short jobs share their processes, which take some seconds to start.
         what: Name of the jobs on the screen.
-        begin: Picklable function that each started process calls first.
+        in_each_process: Picklable function that each started process calls first.
 
     Raises:
         Exception: whatever a job raises. The other jobs are stopped, trainings with a checkpoint, and finished work
-            stays
-            on disk.
+            stays on disk.
     """
     if len(jobs) < 2 or most < 2:
         with _display(progress, len(jobs), what) as show:
@@ -108,9 +107,9 @@ def run_jobs(
                 size = min(len(part), most // threads)
                 lives = 1 if fresh else None
                 with ProcessPoolExecutor(
-                    size, context, _start, (threads, stop_receiver, states, begin), max_tasks_per_child=lives
+                    size, context, _start, (threads, stop_receiver, states, in_each_process), max_tasks_per_child=lives
                 ) as pool:
-                    with starting():
+                    with hold_signals_while_spawning():
                         waiting = {pool.submit(_work, number, job): job for number, job in part}
                     try:
                         while waiting:
@@ -129,7 +128,7 @@ def run_jobs(
                                 f"{advice} does one of the {what} at a time."
                             ) from None
                         raise
-        states.put(None)  # all is well, so nobody died holding its lock
+        states.put(None)  # all is well, so nobody died holding the queue's lock
 
 
 @contextmanager
@@ -150,7 +149,7 @@ def limit_threads(threads: int | None) -> Iterator[None]:
 _states: Any = None
 
 
-def _start(threads: int, stop_receiver: Connection, states: Any, begin: Callable[[], object]) -> None:
+def _start(threads: int, stop_receiver: Connection, states: Any, in_each_process: Callable[[], object] | None) -> None:
     global _states
     _states = states
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
@@ -160,7 +159,8 @@ def _start(threads: int, stop_receiver: Connection, states: Any, begin: Callable
     torch.set_num_threads(threads)
     threadpool_limits(threads, user_api="blas")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    begin()
+    if in_each_process is not None:
+        in_each_process()
 
 
 def _leave_at_stop(stop_receiver: Connection) -> None:

@@ -12,8 +12,8 @@ from .files import write_text
 
 LOCK = ".lock"
 WRITER = ".writer"
-LOOKS = 100  # tries to make a folder that other processes remove meanwhile
-LOOK = 0.1  # seconds for which a lock is tried: whoever asks who writes holds it for a moment
+MOST_TRIES = 100  # tries to make a folder that other processes remove meanwhile
+SECONDS_TO_WAIT = 0.1  # seconds for which a lock is tried: whoever asks who writes holds it for a moment
 
 
 class InUse(ValueError):
@@ -66,7 +66,7 @@ def _writer_file(lock: Path) -> Path:
 
 def _acquire(file_lock: FileLock, path: Path) -> None:
     """Make the folder of a lock and take the lock; a holder that was refused may remove the folder in between."""
-    for look in range(LOOKS):
+    for attempt in range(MOST_TRIES):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             file_lock.acquire()
@@ -74,7 +74,7 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
         except Timeout:
             raise InUse(path.parent, _read_writer(path)) from None
         except (FileNotFoundError, FileExistsError):  # the latter where it is gone when `mkdir` looks at it
-            if look == LOOKS - 1:
+            if attempt == MOST_TRIES - 1:
                 raise
 
 
@@ -95,7 +95,7 @@ def lock(folder: Path, part: str = "") -> Iterator[None]:
         return
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     name = f"{LOCK}-{part}" if part else LOCK
-    file_lock = FileLock(folder / name, timeout=LOOK)
+    file_lock = FileLock(folder / name, timeout=SECONDS_TO_WAIT)
     writer = _writer_file(folder / name)
     _acquire(file_lock, folder / name)
     try:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .errors import UnknownProgram, wrong_value
+from .errors import UntrustedScheme, wrong_value
 from .files import plain_yaml, read_yaml
 from .folder import RunFolder
 
@@ -21,7 +21,13 @@ class StrictConfig(BaseModel):
     """A configuration whose unknown keys and wrong values are one-line ValueErrors.
 
     The description of a field is the help of its option; its json_schema_extra says more of it, see `Key` of the
-    command line.
+    command line. The ways to get a configuration:
+
+        parse(values)              from plain values
+        load(path, settings)       from a YAML file and `key=value` settings; `merged` gives their values unchecked
+        bind(run, name)            from these settings and those that the run was started with, which a command resumes
+        of_run(run, name)          from a run's folder alone, the hash of the file compared
+        load_run(path)             the same for a worker process: by path, no hash compared (`SchemeConfig` only)
     """
 
     # Schemas are built when a class is first used: `whatwhere --help` only reads the fields.
@@ -177,7 +183,7 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def of_run(cls, run: RunFolder, name: str) -> Self:
-        """Return the settings that a run was started with.
+        """Return the settings that a run was started with, after comparing the hash of their file.
 
         Raises:
             ValueError: the file is missing, damaged, or of a version with other settings.
@@ -187,7 +193,7 @@ class StrictConfig(BaseModel):
         read_yaml(path, "Use a complete copy, or choose another --out.")
         try:
             return cls.load(path)
-        except UnknownProgram:
+        except UntrustedScheme:
             raise
         except ValueError as error:
             reason = str(error).removeprefix(f"{path}: ").split(". ")[0]

@@ -1,8 +1,9 @@
 """Handling of Ctrl-C (SIGINT) and of SIGTERM, which a system sends to get its machine back.
 
-A command ends with status 130 or 143 and one line that says how to resume. Work that has a state to keep is
-`deferring`: the signal waits for the end of its step, so that the process can write a checkpoint. A second signal ends
-it at once. Without `listening`, that is in a program that uses the package, Python's own handling stays.
+A command ends with status 130 or 143 and one line that says how to resume. Work that has a state to keep
+runs inside `defer_stop`: the signal waits for the end of its step, so that the process can write a checkpoint. A second
+signal ends it at once. Without `handle_signals`, that is in a program that uses the package, Python's own handling
+stays.
 """
 
 import os
@@ -20,9 +21,9 @@ class Stopped(BaseException):
 
 
 _stop_signal: int | None = None  # the first signal that came
-_free = threading.Event()  # set unless some work defers a stop
-_free.set()
-_starting = False  # whether this process starts others
+_not_deferring = threading.Event()  # set unless some work defers a stop
+_not_deferring.set()
+_is_spawning = False  # whether this process starts others
 
 
 def stop_signal() -> int | None:
@@ -37,7 +38,7 @@ def request_stop(number: int) -> None:
 
 
 @contextmanager
-def listening() -> Iterator[None]:
+def handle_signals() -> Iterator[None]:
     """Handle SIGINT and SIGTERM inside the block; a signal that is ignored stays ignored (`nohup`, background jobs)."""
     global _stop_signal
     _stop_signal = None
@@ -57,12 +58,12 @@ def _receive(number: int, frame: FrameType | None) -> None:
     global _stop_signal
     is_second = _stop_signal is not None
     _stop_signal = _stop_signal or number
-    if _starting and not is_second:
+    if _is_spawning and not is_second:
         return
-    if is_second or (_free.is_set() and _importing(frame)):  # half an import is an error of whoever imports
+    if is_second or (_not_deferring.is_set() and _importing(frame)):  # half an import is an error of whoever imports
         _say("stopped.")
         os._exit(128 + number)
-    if _free.is_set():
+    if _not_deferring.is_set():
         raise Stopped
     _say("stopping after this step, with a checkpoint; once more stops at once.")
 
@@ -80,38 +81,38 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 @contextmanager
-def deferring() -> Iterator[None]:
+def defer_stop() -> Iterator[None]:
     """Let a signal wait for the block, which must look at `stop_signal`; `Stopped` is raised where the block ends
     first."""
-    _free.clear()
+    _not_deferring.clear()
     try:
         yield
     finally:
-        _free.set()
+        _not_deferring.set()
     if _stop_signal is not None:
         raise Stopped
 
 
 @contextmanager
-def starting() -> Iterator[None]:
+def hold_signals_while_spawning() -> Iterator[None]:
     """Let a signal wait for the block, which starts processes.
 
     Ctrl-C reaches these processes, too; it does not interrupt them while they import.
     """
-    global _starting
+    global _is_spawning
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes and threads that begin here keep it
-    _starting = True  # a thread that blocks nothing may take the signal, and then this one is told at once
+    _is_spawning = True  # a thread that blocks nothing may take the signal, and then this one is told at once
     try:
         yield
     finally:
-        _starting = False
+        _is_spawning = False
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if _stop_signal is not None and _free.is_set():
+    if _stop_signal is not None and _not_deferring.is_set():
         raise Stopped
 
 
 def leave(number: int) -> None:
     """End this process from any of its threads: at once, or when work that defers a stop has written its checkpoint."""
     request_stop(number)
-    _free.wait(GRACE)
+    _not_deferring.wait(GRACE)
     os._exit(128 + number)

@@ -58,7 +58,7 @@ def set_wait_policy(cores_of_others: float, environment: MutableMapping[str, str
     A value that the user has set wins. Where torch is loaded already, nothing is set, as it would not be read.
 
     Args:
-        others: Cores that other programs use.
+        cores_of_others: Cores that other programs use.
         environment: Variables to set.
     """
     if "torch" in sys.modules or any(name in environment for name in VARIABLES):

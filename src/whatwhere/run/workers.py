@@ -1,4 +1,4 @@
-"""Worker processes that tokenise shards of text, and the progress bar over them."""
+"""Worker processes that tokenise shards of text."""
 
 import multiprocessing
 import os
@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from .signals import starting
+from .signals import hold_signals_while_spawning
 
 Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
 Task = tuple[Any, ...]
@@ -83,7 +83,7 @@ class Workers:
             context = multiprocessing.get_context("spawn")
             self.executor = ProcessPoolExecutor(self.children, context, _start_worker, (self.file,))
         try:
-            with starting():
+            with hold_signals_while_spawning():
                 return self.executor.submit(_work, work, task)
         except BrokenProcessPool as error:
             failed: Future[Any] = Future()

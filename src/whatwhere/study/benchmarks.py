@@ -1,8 +1,6 @@
 """`whatwhere evaluate`: the tasks of a benchmark in parallel; finished ones stay.
 
 `evaluate all` runs every benchmark whose data are there, cheapest first, within a budget.
-
-`evaluate all` does every family of tasks whose data are at hand, cheapest first, within a budget.
 """
 
 import time
@@ -58,11 +56,13 @@ def run_evaluation(
         config.save_in(run, benchmark.file)
         run.accept()
         threads = _threads_of_trials(trials)
-        for part in _parts(todo, config.minutes):
+        for round_of_trials in _rounds(todo, config.minutes):
             most = parallel_jobs()
-            jobs = [Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in part]
-            begin = partial(trust_scheme, config.scheme)
-            for _ in run_jobs(jobs, most, progress, fresh=False, what="trials", begin=begin):
+            jobs = [
+                Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
+            ]
+            trust = partial(trust_scheme, config.scheme)
+            for _ in run_jobs(jobs, most, progress, fresh=False, what="trials", in_each_process=trust):
                 pass
         count_left = sum(not trial.is_done(out) for trial in trials)
         records = [replace(record, study=out.name) for record in benchmark.records(config, out)]
@@ -103,20 +103,21 @@ def _leftover_note(trials: int) -> str:
     return f"{trials} trials were left out for lack of time. Run the same command to do them."
 
 
-def _parts(todo: Sequence[Trial], minutes: float | None) -> Iterator[Sequence[Trial]]:
-    """Yield the work in parts: a stage, or with a budget one task a core, until the next would exceed the budget."""
+def _rounds(todo: Sequence[Trial], minutes: float | None) -> Iterator[Sequence[Trial]]:
+    """Yield rounds of trials: a stage, or with a budget one task a core, until the next would exceed the budget."""
     began = time.perf_counter()
     seconds = dict[str, float]()
     for _, group in groupby(todo, key=lambda trial: trial.stage):
         stage = list(group)
         most = len(stage) if minutes is None else max(parallel_jobs(), 1)
         for i in range(0, len(stage), most):
-            part = stage[i : i + most]
+            round_of_trials = stage[i : i + most]
             start = time.perf_counter()
-            if minutes and start - began + max(seconds.get(trial.part, 0.0) for trial in part) > 60 * minutes:
+            longest = max(seconds.get(trial.part, 0.0) for trial in round_of_trials)
+            if minutes and start - began + longest > 60 * minutes:
                 return
-            yield part
-            for trial in part:
+            yield round_of_trials
+            for trial in round_of_trials:
                 seconds[trial.part] = time.perf_counter() - start
 
 
@@ -236,7 +237,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
             run.done(benchmark.name)
             inner = RunFolder.at(folder)
             records += [replace(record, study=out.name) for record in inner.read(RECORDS)]
-            if result["done"]:  # of the others nothing is to be told but that
+            if result["done"]:  # a benchmark without a finished trial gets only the line below
                 notes += inner.read(FACTS)["notes"]
         started = [name for name, result in results.items() if result["done"]]
         notes += [f"Not begun for lack of time: {name}." for name in results if name not in started]

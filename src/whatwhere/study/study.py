@@ -1,8 +1,6 @@
 """One command from a corpus to a report: windows → models on the same batches → probes → spectra → records → report.
 
 Every part is a step of the study's folder and is skipped where it is done, so a killed study resumes at its last step.
-
-Every part is a step of the study's folder and is skipped where it is done, so a killed study resumes at its last step.
 """
 
 import os
@@ -380,7 +378,7 @@ def _say_passes(study: Study, steps: int) -> None:
 
 
 def _say_damage(study: Study, model: ModelOfSeed) -> None:
-    why = study.run.problem(model.step)
+    why = study.run.reason_to_redo(model.step)
     if why:
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.say("measured again", words, model=model.name, seed=model.seed, why=why)

@@ -2,9 +2,6 @@
 
 Batches, masks and their order are a pure function of (seed, step, row), so a resumed training needs no state of a
 loader.
-
-Batches, masks and their order are a pure function of (seed, step, row), so a resumed training needs no state of a
-loader.
 """
 
 import contextlib
@@ -20,7 +17,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from ..models.tensors import not_finite, whole
 from ..run.progress import Show, training_bar
-from ..run.signals import Stopped, deferring
+from ..run.signals import Stopped, defer_stop
 from .checkpointer import Checkpointer
 from .divergence import NotFinite, step_message
 from .environment import warn_of_single_process
@@ -51,7 +48,7 @@ class Trainer(TrainingState):
         a resumed run equals that of an uninterrupted one. All processes have the same weights after every step.
 
         Args:
-            batch_at: returns this process's rows of a part of a step's batch.
+            batch_at: returns this process's rows of a micro-batch of a step.
             tokens_per_step: tokens of all processes, padding included.
             label: name of the training in messages and on the progress bar.
 
@@ -81,15 +78,15 @@ class Trainer(TrainingState):
 
         show_progress = progress if self.accelerator.is_main_process else False
         prefetched = contextlib.closing(self._prefetch(batch_at, start))
-        with deferring(), training_bar(label, start, show_progress) as show, prefetched as batches:
+        with defer_stop(), training_bar(label, start, show_progress) as show, prefetched as batches:
             for step in range(start + 1, self.steps + 1):
                 # Step
                 with logger.waiting():
-                    parts = next(batches)
+                    micro_batches = next(batches)
                 try:
-                    loss, gradient_norm = self.step(step - 1, parts)
+                    loss, gradient_norm = self.step(step - 1, micro_batches)
                 except NotFinite as error:
-                    file = logger.write_batch(parts)
+                    file = logger.write_batch(micro_batches)
                     message = step_message(error, step, label, self.config, file, checkpointer.newest_folder())
                     raise ValueError(message) from None
                 logger.add_loss(loss)
@@ -122,30 +119,30 @@ class Trainer(TrainingState):
         with ThreadPoolExecutor(1) as thread:
             upcoming = thread.submit(self.micro_batches, batch_at, start)
             for step in range(start + 1, self.steps + 1):
-                parts = upcoming.result()
+                micro_batches = upcoming.result()
                 if step < self.steps:
                     upcoming = thread.submit(self.micro_batches, batch_at, step)
-                yield parts
+                yield micro_batches
 
     def micro_batches(self, batch_at: BatchAt, step: int) -> list[Batch]:
-        """Return this process's parts of the batch of `step`, counted from 0.
+        """Return this process's micro-batches of the batch of `step`, counted from 0.
 
-        Together, in all processes, the parts are always the same windows.
+        Together, in all processes, they are always the same windows.
         """
         world = self.accelerator.num_processes
         rank = self.accelerator.process_index
         first = step * self.config.accumulate
         return [batch_at(first + i, self.part_rows * world, rank, world) for i in range(self.config.accumulate)]
 
-    def step(self, step: int, parts: list[Batch]) -> tuple[float, float]:
+    def step(self, step: int, micro_batches: list[Batch]) -> tuple[float, float]:
         """Take one optimizer step; return the mean loss over the batch's labels and the norm of its gradient.
 
-        Each part's mean loss is weighted by its number of labels (of rows, where it has no `labels`: spans), so that
-        neither accumulation nor the number of processes changes the gradient.
+        Each micro-batch's mean loss is weighted by its number of labels (of rows, where it has no `labels`: spans), so
+        that neither accumulation nor the number of processes changes the gradient.
 
         Args:
             step: counted from 0; the learning rate depends on it.
-            parts: this process's, as of `micro_batches`.
+            micro_batches: this process's, as of `micro_batches`.
 
         Returns:
             The loss in nats, and the norm before clipping.
@@ -153,7 +150,7 @@ class Trainer(TrainingState):
         Raises:
             NotFinite: the loss or the gradient is not finite; the weights are as before.
         """
-        loss = self._compute_gradient(parts)
+        loss = self._compute_gradient(micro_batches)
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         gradient_norm = float(whole(norm))
@@ -170,24 +167,26 @@ class Trainer(TrainingState):
             trim_heap()
         return loss, gradient_norm
 
-    def _compute_gradient(self, parts: list[Batch]) -> float:
+    def _compute_gradient(self, micro_batches: list[Batch]) -> float:
         """Add the gradient of a batch to the parameters; return its mean loss over all processes."""
         accelerator = self.accelerator
         self.wrapped.train()
-        parts = [{key: value.to(accelerator.device) for key, value in part.items()} for part in parts]
-        counts = [_count_targets(part) for part in parts]
+        micro_batches = [
+            {key: value.to(accelerator.device) for key, value in micro_batch.items()} for micro_batch in micro_batches
+        ]
+        counts = [_count_targets(micro_batch) for micro_batch in micro_batches]
         total = accelerator.reduce(torch.stack(counts).sum(), reduction="sum").clamp(min=1)
         loss_sum = torch.zeros((), device=accelerator.device)
-        for i, (part, count) in enumerate(zip(parts, counts, strict=True)):
-            with self._gradients_summed(is_last=i == len(parts) - 1):
+        for i, (micro_batch, count) in enumerate(zip(micro_batches, counts, strict=True)):
+            with self._gradients_summed(is_last=i == len(micro_batches) - 1):
                 with accelerator.autocast():
-                    loss = self.wrapped(**part).loss
+                    loss = self.wrapped(**micro_batch).loss
                 accelerator.backward(loss * (count * accelerator.num_processes / total))
             loss_sum += loss.detach() * count
         return float(accelerator.reduce(loss_sum, reduction="sum") / total)
 
     def _gradients_summed(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Return a block in which processes sum their gradients only if it is of the batch's last part."""
+        """Return a block in which processes sum their gradients only if it is of the batch's last micro-batch."""
         if self.is_shared:
             cast(FSDPModule, self.wrapped).set_requires_gradient_sync(is_last)
         if is_last or self.is_shared:
@@ -195,8 +194,8 @@ class Trainer(TrainingState):
         return self.accelerator.no_sync(self.wrapped)
 
 
-def _count_targets(part: Batch) -> Tensor:
-    """Count the targets that the loss of a part averages over: its labels, or its rows where it has no `labels`."""
-    if "labels" in part:
-        return (part["labels"] != -100).sum()
-    return torch.tensor(len(part["input_ids"])).to(part["input_ids"])
+def _count_targets(micro_batch: Batch) -> Tensor:
+    """Count the targets that the loss of a micro-batch averages over: its labels, or its rows where it has none."""
+    if "labels" in micro_batch:
+        return (micro_batch["labels"] != -100).sum()
+    return torch.tensor(len(micro_batch["input_ids"])).to(micro_batch["input_ids"])

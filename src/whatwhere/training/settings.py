@@ -1,4 +1,4 @@
-"""Settings of the training loop, and of runs that may name a position scheme of the user's."""
+"""Settings of runs that may name a position scheme of the user's; its code runs only where the user gave it."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from ..encoder.carry import relative_imports
 from ..encoder.registry import load_scheme
-from ..run.errors import UnknownProgram
+from ..run.errors import UntrustedScheme
 from ..run.folder import RunFolder
 from .training_keys import SchemeKeys
 
@@ -35,10 +35,10 @@ def check_trusted(path: Path, named_by: Path) -> None:
     """Refuse a scheme that only a file names, which may have come from elsewhere.
 
     Raises:
-        UnknownProgram: this process was given no scheme of the same text.
+        UntrustedScheme: this process was given no scheme of the same text.
     """
     if _text_of(path) not in _named:
-        raise UnknownProgram(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
+        raise UntrustedScheme(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
 
 
 def use_scheme(path: Any) -> None:
@@ -85,7 +85,7 @@ class SchemeConfig(SchemeKeys):
         """Merge a file, values and settings; the user must have given a scheme that the file names (`check_trusted`).
 
         Raises:
-            ValueError: the user has not.
+            ValueError: the user gave no scheme of that text.
         """
         trust_scheme(values.get("scheme"))
         merged = super().merged(path, settings, **values)
@@ -122,7 +122,7 @@ class SchemeConfig(SchemeKeys):
 
         Raises:
             ValueError: as every configuration.
-            UnknownProgram: this process was not given the scheme of the folder.
+            UntrustedScheme: this process was not given the scheme of the folder.
         """
         run.check(SCHEME, name)
         if (run.path / name).is_file():
@@ -131,7 +131,10 @@ class SchemeConfig(SchemeKeys):
 
     @classmethod
     def load_run(cls, path: Path) -> Self:
-        """Return what `save_in` wrote, after loading the scheme of the folder; a worker process starts with this."""
+        """Return what `save_in` wrote, after loading the scheme of the folder.
+
+        A worker process starts with this: unlike `of_run` it compares no hash, as its parent has done so.
+        """
         merged = cls.merged(path)
         use_scheme(merged.get("scheme"))
         return cls.parse(merged, path=path)

@@ -95,7 +95,7 @@ def begin(config: SchemeConfig, run: RunFolder, name: str) -> None:
     """Write the settings of a training whose input is good; from now on the run stays, whatever happens."""
     config.save_in(run, name)
     if LOG in run.names():  # of a finished training whose weights are gone; lines are added again
-        run.forget(LOG)
+        run.drop_entries(LOG)
     run.accept()
 
 
