@@ -12,7 +12,7 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler that tracks memo
 
 import time  # noqa: E402
 
-from whatwhere.run.waiting import core_times, cores_used_by_others, set_wait_policy, wait_policy  # noqa: E402
+from whatwhere.run.thread_waiting import core_times, cores_used_by_others, set_wait_policy, wait_policy  # noqa: E402
 
 begin = core_times()
 time.sleep(0.2)

@@ -17,7 +17,7 @@ from multiprocessing import get_context
 import torch
 
 import whatwhere as ww
-from whatwhere.run.waiting import SLEEP, SPIN, VARIABLES
+from whatwhere.run.thread_waiting import SLEEP, SPIN, VARIABLES
 from whatwhere.training.loop import Trainer
 from whatwhere.training.pretrain_settings import PretrainConfig
 

@@ -11,7 +11,7 @@ from cli_runner import KNOWN, PUBLISHED, sentences
 from fork_server import CONTEXT
 from hypothesis import HealthCheck, settings
 
-from whatwhere.training import settings as config
+from whatwhere.training import scheme_settings as config
 
 # An example may take as long as a busy machine needs for it.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -32,7 +32,7 @@ from whatwhere.report.folder import load_run
 from whatwhere.report.page import Page
 from whatwhere.report.pages import study_page
 from whatwhere.run.folder import MANIFEST
-from whatwhere.study.tables import run_spectra
+from whatwhere.study.spectra_run import run_spectra
 
 HERE = Path(__file__).parent
 KEPT = HERE / "golden.json"

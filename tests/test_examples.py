@@ -11,7 +11,7 @@ from cli_runner import settings, whatwhere
 
 from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.records.record import read_records, select
-from whatwhere.training.settings import use_scheme
+from whatwhere.training.scheme_settings import use_scheme
 
 KERPLE = Path(__file__).parents[1] / "examples/kerple.py"
 STUDY = (

@@ -37,8 +37,8 @@ import whatwhere as ww
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.corpus.labelled import read_labelled
 from whatwhere.evaluation import holmes, ud
+from whatwhere.evaluation.benchmark import Trial
 from whatwhere.evaluation.blimp import read_blimp
-from whatwhere.evaluation.family import Trial
 from whatwhere.evaluation.glue import TASKS, read_task
 from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.local_tasks import LOCAL
@@ -51,7 +51,7 @@ from whatwhere.run.files import write_arrays
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.status import run_status
 from whatwhere.study.settings import StudyConfig
-from whatwhere.study.tables import run_spectra
+from whatwhere.study.spectra_run import run_spectra
 from whatwhere.training import checkpoints
 
 SLOT = {"slot": "people", "valueSpan": {"startIndex": 4, "endIndex": 7}}

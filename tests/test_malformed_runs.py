@@ -15,7 +15,7 @@ from malformed import BOMB, DEEP, HUGE, LONG, array, cases, line_of, npz, parque
 import whatwhere as ww
 from whatwhere.corpus import build_windows, load_tokenizer, open_source
 from whatwhere.corpus.windows import Windows
-from whatwhere.evaluation.family import Trial
+from whatwhere.evaluation.benchmark import Trial
 from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.holmes import HolmesConfig

@@ -16,7 +16,7 @@ from whatwhere.models.sentence import POOLINGS
 from whatwhere.records import task_metrics
 from whatwhere.records.metric import R2, Metric
 from whatwhere.records.metrics import add_metrics, all_metrics, is_shared, methods, metric, range_of
-from whatwhere.study.benchmarks import BENCHMARKS
+from whatwhere.study.evaluation_run import BENCHMARKS
 from whatwhere.study.training_records import COSTS
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

@@ -224,7 +224,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_runs_from_top_to_bottom(page, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("whatwhere.study.benchmarks.parallel_jobs", lambda: 1)  # no process for each of eight
+    monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)  # no process for each of eight
     run = 0
     for kind, about, body, runs in blocks(page):
         if title := re.search(r'title="([\w.]+)"', about):

@@ -21,7 +21,7 @@ from whatwhere.corpus.tokenizer import train_tokenizer
 from whatwhere.models.open import open_model
 from whatwhere.run import reference as reference_model
 from whatwhere.run.folder import MANIFEST, verify
-from whatwhere.study.corpora import GeometryConfig, run_geometry
+from whatwhere.study.geometry_run import GeometryConfig, run_geometry
 from whatwhere.training.finetune import FinetuneConfig, finetune
 from whatwhere.training.pretrain import pretrain
 from whatwhere.training.pretrain_settings import PretrainConfig

@@ -6,7 +6,7 @@ import time
 import pytest
 from cli_runner import whatwhere
 
-from whatwhere.evaluation.family import Trial
+from whatwhere.evaluation.benchmark import Trial
 from whatwhere.run.files import append_line, read_lines, write_text
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.lock import lock

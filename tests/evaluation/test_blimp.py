@@ -81,7 +81,7 @@ def test_the_hub_gives_the_same_pairs(data, tmp_path, monkeypatch):
     (folder / "all.jsonl").write_text(text, encoding="utf-8")
     assert read_blimp(None, 3) == read_blimp(folder, 3)
     assert asked == [("nyu-mll/blimp", p, "train") for p in rows] and read_blimp(None) and len(asked) == 2  # kept
-    monkeypatch.setattr("whatwhere.study.benchmarks.parallel_jobs", lambda: 1)
+    monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
     words = ["evaluate", "linguistic", "reference", "--out", str(tmp_path / "o")]
     done = whatwhere(*words, "--seeds", "1", "--limit", "20")
     assert done.returncode == 0 and "as the Hub has no data of theirs: pos, " in done.stdout, done.stderr
@@ -163,7 +163,7 @@ def test_equal_sentences_are_half_right(monkeypatch):
 
 
 def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("whatwhere.study.benchmarks.parallel_jobs", lambda: 1)
+    monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
     words = ["evaluate", "linguistic", ww.reference(), "--data", str(data), "--out", str(tmp_path / "o")]
     words += ["--tasks", "blimp"]
     done = whatwhere(*words)

@@ -7,8 +7,8 @@ import datasets
 import numpy as np
 import pytest
 
+from whatwhere.evaluation.benchmark import bounded, paired
 from whatwhere.evaluation.evaluation_keys import GLUE_TASKS
-from whatwhere.evaluation.family import bounded, paired
 from whatwhere.evaluation.glue import (
     GLUE,
     HUB,

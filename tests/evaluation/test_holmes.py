@@ -88,7 +88,7 @@ def test_first_and_last_tokens_may_be_read():
 
 
 def test_all_evaluations_have_it_where_its_data_are(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("whatwhere.study.benchmarks.parallel_jobs", lambda: 1)
+    monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
     for name in set(data_sets(data)) - {"flesch", "sentence"}:
         shutil.rmtree(data / name)
     done = whatwhere("evaluate", "all", "reference", "--data", str(data.parent), "--out", str(tmp_path / "o"))
@@ -98,7 +98,7 @@ def test_all_evaluations_have_it_where_its_data_are(data, tmp_path, monkeypatch)
 
 
 def test_layers_and_permuted_labels_are_measured_where_asked(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("whatwhere.study.benchmarks.parallel_jobs", lambda: 1)
+    monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
     out = tmp_path / "o"
     words = ["evaluate", "holmes", "reference", "--data", str(data.parent), "--tasks", "flesch,sentence_tokens"]
     done = whatwhere(*words, "--seeds", "2", "--layers", "all", "--control", "--pooling", "first", "--out", str(out))
@@ -155,7 +155,7 @@ def test_means_of_a_published_table_are_those_of_pandas(tmp_path, model, packed)
 
 def test_published_tables_are_found_as_they_come(data, tmp_path, monkeypatch):
     """They were found in leaderboards/ alone; a data set for which a model has no score was counted all the same."""
-    monkeypatch.setattr("whatwhere.study.benchmarks.parallel_jobs", lambda: 1)
+    monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
     shutil.rmtree(data.parent / "leaderboards")
     (data.parent / "leaderboard-flash-holmes.csv.xz").write_bytes(lzma.compress(BOARD.encode()))
     other = BOARD.replace("discourse", "morphology")  # the table of all of Holmes is not that of this data
@@ -245,7 +245,7 @@ def test_data_sets_that_vary_over_seeds_are_excluded():
 
 
 def test_the_verb_probes_every_data_set(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("whatwhere.study.benchmarks.parallel_jobs", lambda: 1)
+    monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
     out = tmp_path / "o"
     words = ["evaluate", "holmes", "reference", "--data", str(data), "--seeds", "2", "--out", str(out)]
     done = whatwhere(*words, "--tasks", "flesch,sentence_tokens")

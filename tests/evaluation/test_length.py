@@ -26,7 +26,7 @@ from whatwhere.records.record import Record, read_records
 from whatwhere.report.figures import longer
 from whatwhere.report.folder import Run
 from whatwhere.run.folder import RunFolder
-from whatwhere.study import benchmarks as evaluate
+from whatwhere.study import evaluation_run as evaluate
 
 N = 96
 SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}

@@ -14,16 +14,16 @@ import whatwhere as ww
 from whatwhere.analysis.passes import body_of
 from whatwhere.corpus import load_tokenizer
 from whatwhere.evaluation import linguistic, paragraphs
+from whatwhere.evaluation.benchmark import bounded, paired
 from whatwhere.evaluation.examples import Row, examples
-from whatwhere.evaluation.family import bounded, paired
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
 from whatwhere.evaluation.paragraphs import flesch, sentences_of, syllables
 from whatwhere.evaluation.word_states import Slot, parts_of, row_states, slot_states
 from whatwhere.models.lengths import most_tokens
 from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
-from whatwhere.study import benchmarks as evaluate
-from whatwhere.study.benchmarks import run_evaluation
+from whatwhere.study import evaluation_run as evaluate
+from whatwhere.study.evaluation_run import run_evaluation
 
 TEXTS = ["The river is long.", "An uncharacteristically short song", "It rained."]
 

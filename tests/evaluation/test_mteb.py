@@ -26,8 +26,8 @@ from whatwhere.evaluation.mteb import MTEB, MtebConfig, poolings, rank_correlati
 from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
 from whatwhere.run.folder import RunFolder
-from whatwhere.study import benchmarks as evaluate
-from whatwhere.study.benchmarks import evaluation_text, run_evaluation
+from whatwhere.study import evaluation_run as evaluate
+from whatwhere.study.evaluation_run import evaluation_text, run_evaluation
 
 TEXTS = ["The river is long .", "A", "The album was released in 1998 , and it was the first of the band .", ""]
 

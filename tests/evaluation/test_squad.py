@@ -16,7 +16,7 @@ from whatwhere.evaluation.tuning import Recipe, Setting, halves, tune
 from whatwhere.models.open import open_config, open_model
 from whatwhere.papers import SQUAD
 from whatwhere.records.record import read_records, select
-from whatwhere.study import benchmarks as evaluate
+from whatwhere.study import evaluation_run as evaluate
 from whatwhere.training.loop import Trainer
 from whatwhere.training.training_keys import LoopConfig
 

@@ -7,7 +7,7 @@ import pytest
 from cli_runner import whatwhere
 from made_tasks import write_pairs
 
-from whatwhere.evaluation.family import Trial
+from whatwhere.evaluation.benchmark import Trial
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
 from whatwhere.run.files import _hash_of_state
 from whatwhere.run.folder import RunFolder

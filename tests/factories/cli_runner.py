@@ -14,7 +14,7 @@ import torch
 
 from whatwhere.cli import main
 from whatwhere.encoder import registry
-from whatwhere.training import settings as config
+from whatwhere.training import scheme_settings as config
 
 KNOWN = (registry.TABLES, registry.BIASES, registry.ROTATIONS, registry.PRESETS, registry.SOURCES, registry._loaded)
 PUBLISHED = [dict(names) for names in KNOWN]

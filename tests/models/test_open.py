@@ -22,7 +22,7 @@ from transformers import (
 )
 
 import whatwhere as ww
-from whatwhere.evaluation.family import identity
+from whatwhere.evaluation.benchmark import identity
 from whatwhere.models.open import WeightsMisfit, open_config, open_model
 from whatwhere.run.folder import RunFolder
 

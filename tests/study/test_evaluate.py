@@ -14,7 +14,7 @@ from fork_server import LONGEST
 from scipy.stats import rankdata
 
 import whatwhere as ww
-from whatwhere.evaluation.family import Trial, averages, bounded, differences, model_names, of_studies, paired
+from whatwhere.evaluation.benchmark import Trial, averages, bounded, differences, model_names, of_studies, paired
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
 from whatwhere.evaluation.grid import GridResult, chosen, of_both, one_after_the_other, trials
 from whatwhere.evaluation.tuning import halves
@@ -22,8 +22,8 @@ from whatwhere.length.benchmark import LENGTH
 from whatwhere.records.record import read_records, select
 from whatwhere.records.table import Point
 from whatwhere.run.files import read_object, temporary_folder
-from whatwhere.study import benchmarks as evaluate
-from whatwhere.study.benchmarks import _threads_of_trials, evaluation_text, run_evaluation
+from whatwhere.study import evaluation_run as evaluate
+from whatwhere.study.evaluation_run import _threads_of_trials, evaluation_text, run_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -421,7 +421,7 @@ def test_a_studys_model_list_is_checked(listed, tmp_path):
 
 def test_threads_of_a_trial_are_those_of_its_stage(monkeypatch):
     """Threads were planned over what was left: a resumed evaluation computed with others, to other last bits."""
-    monkeypatch.setattr("whatwhere.study.benchmarks.parallel_jobs", lambda: 2)
+    monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 2)
     planned = [Trial("m", "m", untrained=False, part="rte", seed=seed) for seed in range(3)]
     planned += [Trial("m", "m", untrained=False, part="rte", stage=1)]
     assert [_threads_of_trials(planned)[id(trial)] for trial in planned] == [1, 1, 2, None]

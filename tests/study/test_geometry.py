@@ -15,7 +15,7 @@ from whatwhere.geometry import hellinger, positional_distributions, stress
 from whatwhere.geometry.counts import Counts
 from whatwhere.records.record import read_records, select
 from whatwhere.report import write_report
-from whatwhere.study.corpora import GeometryConfig, run_geometry
+from whatwhere.study.geometry_run import GeometryConfig, run_geometry
 
 THREE = "synthetic:three-regimes:documents=1500,vocabulary=80,n=16"
 FEW = ("--set", "splits=2", "--set", "groups=8", "--set", "dims=[16, 64]", "--set", "ranks=[1, 2]", "--set", "width=64")

@@ -11,7 +11,7 @@ from whatwhere.analysis.position_tables import noise_records, table_records
 from whatwhere.analysis.who import RecordContext
 from whatwhere.records.record import read_records
 from whatwhere.run.folder import verify
-from whatwhere.study.tables import measure_tables, run_spectra, spectra_text
+from whatwhere.study.spectra_run import measure_tables, run_spectra, spectra_text
 
 
 @pytest.fixture

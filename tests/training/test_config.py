@@ -14,7 +14,7 @@ from whatwhere.run.folder import RunFolder
 from whatwhere.study.settings import StudyConfig
 from whatwhere.training.pretrain_settings import PretrainConfig, curriculum
 from whatwhere.training.recipes import RECIPES, SCHEMES, defaults_of
-from whatwhere.training.settings import trust_scheme
+from whatwhere.training.scheme_settings import trust_scheme
 from whatwhere.training.training_keys import LoopConfig
 
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from ..run.signals import Stopped, handle_signals, stop_signal
-from ..run.waiting import core_times, cores_used_by_others, set_wait_policy
+from ..run.thread_waiting import core_times, cores_used_by_others, set_wait_policy
 
 
 def main() -> None:

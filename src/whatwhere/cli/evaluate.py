@@ -25,9 +25,9 @@ def _opened(context: typer.Context, seeds: bool = False) -> list[str]:
         seeds: True takes all seeds of a study, False the first of each model.
     """
     from ..corpus.tokenizer import check_tokenizer
-    from ..evaluation.family import of_studies
+    from ..evaluation.benchmark import of_studies
     from ..models.open import open_model
-    from ..training.settings import use_scheme
+    from ..training.scheme_settings import use_scheme
 
     use_scheme(context.params["scheme"])
     models = of_studies(context.params["models"], seeds)
@@ -38,7 +38,7 @@ def _opened(context: typer.Context, seeds: bool = False) -> list[str]:
 
 def _run(context: typer.Context, family: Any, seeds: bool = False) -> None:
     """Run a family of tasks for several models, with the options of the verb as settings."""
-    from ..study.benchmarks import evaluation_text, run_evaluation
+    from ..study.evaluation_run import evaluation_text, run_evaluation
 
     config = configured(context, family.config, models=_opened(context, seeds))
     found = run_evaluation(family, config, context.params["out"])
@@ -129,8 +129,8 @@ def everything(context: typer.Context, models: Models, out: Out, *, as_json: Jso
 
     OUT holds records.parquet and a page of all, and a folder for each family of tasks.
     """
-    from ..evaluation.family import EvaluationConfig
-    from ..study.benchmarks import all_text, run_all
+    from ..evaluation.benchmark import EvaluationConfig
+    from ..study.evaluation_run import all_text, run_all
 
     found = run_all(configured(context, EvaluationConfig, models=_opened(context)), out)
     emit(found, as_json, all_text(found))

@@ -34,7 +34,7 @@ def probe(
     from ..analysis.who import RecordContext
     from ..models.open import open_model
     from ..study.model_windows import model_windows
-    from ..training.settings import use_scheme
+    from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
     opened = open_model(model, attention="eager")
@@ -95,8 +95,8 @@ def spectra(
 ) -> None:
     """Measure the shape of any position table: components, frequencies, rotations, translation equivariance, outliers
     (LOWDIM; DSTG section 4)."""
-    from ..study.tables import run_spectra, spectra_text
-    from ..training.settings import use_scheme
+    from ..study.spectra_run import run_spectra, spectra_text
+    from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
     run, page = run_spectra(sources, out, words)
@@ -123,7 +123,7 @@ def geometry(
         out: Folder of the results, new or of a geometry run of the same corpora, whose counts are used again and whose
             results are replaced.
     """
-    from ..study.corpora import GeometryConfig, run_geometry
+    from ..study.geometry_run import GeometryConfig, run_geometry
 
     result = run_geometry(configured(context, GeometryConfig, config, settings), out)
     if result["report"] is None:
@@ -153,7 +153,7 @@ def heads(
     """Measure what drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth."""
     from ..models.open import open_config, open_model
     from ..study.heads import heads_text, run_heads
-    from ..training.settings import use_scheme
+    from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
     if ablate and (kind := open_config(model).model_type) != "whatwhere":
@@ -197,7 +197,7 @@ def attention(
     from ..report.pages import write_attention_page
     from ..study.machine import versions
     from ..study.training_records import learning_records, not_learned
-    from ..training.settings import use_scheme
+    from ..training.scheme_settings import use_scheme
 
     check_utf8(text or (), "--text")
     texts = _texts(text or [], file or [])

@@ -149,7 +149,7 @@ def configured(
     Raises:
         ValueError: the first wrong key or value, by the name of its option where it has one.
     """
-    from ..training.settings import use_scheme
+    from ..training.scheme_settings import use_scheme
 
     values = {key: value for key, value in values.items() if value is not None}
     here = given(context, kind)

@@ -140,7 +140,7 @@ def presets(size: str = "paper", *, scheme: str | None, as_json: Json = False) -
     rows = kept_rows(size) if scheme is None else []
     if not rows:  # presets of one's own, or a size that is not
         from ..models.explain import preset_rows
-        from ..training.settings import use_scheme
+        from ..training.scheme_settings import use_scheme
 
         use_scheme(scheme)
         rows = preset_rows(size)
@@ -166,7 +166,7 @@ def explain(
     from ..models.explain import explain as facts_of
     from ..models.tables import check_table_files
     from ..training.pretrain_settings import PretrainConfig
-    from ..training.settings import use_scheme
+    from ..training.scheme_settings import use_scheme
 
     path = Path(model_source(what))
     scheme = context.params["scheme"]

@@ -16,7 +16,7 @@ from ..training.training_keys import CorpusKeys, FinetuneKeys, PretrainKeys
 from .options import ConfigFile, Json, Setting, configured, emit, given, next_line, report_line, verb
 
 if TYPE_CHECKING:
-    from ..training.settings import SchemeConfig
+    from ..training.scheme_settings import SchemeConfig
 
 
 def _settings_file(

@@ -49,7 +49,7 @@ def predict(
     """
     from ..models.predict import opened
     from ..run.progress import make_bars
-    from ..training.settings import use_scheme
+    from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
     texts, pairs = _texts(text, pair, file, field, pair_field)
@@ -103,7 +103,7 @@ def export(
     """
     from ..models.export import MODEL
     from ..models.export import export as write
-    from ..training.settings import use_scheme
+    from ..training.scheme_settings import use_scheme
 
     if format != "onnx":
         raise ValueError(f"--format must be onnx; got {format!r}.")

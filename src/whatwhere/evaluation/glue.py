@@ -16,10 +16,10 @@ from ..corpus.text_files import some_names
 from ..models.open import open_model
 from ..records.record import Record
 from ..run.progress import Show
-from ..training.settings import use_scheme
+from ..training.scheme_settings import use_scheme
 from .agreement import METRICS
+from .benchmark import Benchmark, Trial, averages, differences
 from .evaluation_keys import GlueKeys
-from .family import Benchmark, Trial, averages, differences
 from .grid import GridConfig, by_seed, chosen, medians, of_both, one_after_the_other, trials, unfinished, weights
 from .tuning import Recipe, Setting, tune
 

@@ -13,8 +13,8 @@ from ..records.record import Record
 from ..run.reference import model_source
 from ..training.checkpoints import checkpoint
 from .agreement import Score
+from .benchmark import EvaluationConfig, Trial, check_known, each_model
 from .evaluation_keys import GridKeys
-from .family import EvaluationConfig, Trial, check_known, each_model
 from .tuning import Recipe, Setting, halves
 
 

@@ -22,11 +22,11 @@ from ..records.metrics import range_of
 from ..records.record import Record
 from ..run.files import read_yaml
 from ..run.progress import Show
-from ..training.settings import use_scheme
+from ..training.scheme_settings import use_scheme
 from .agreement import macro_f1, pearson
+from .benchmark import Benchmark, EvaluationConfig, Trial, check_known, differences, each_model
 from .evaluation_keys import HolmesKeys
 from .examples import SPLITS, Examples
-from .family import Benchmark, EvaluationConfig, Trial, check_known, differences, each_model
 from .probe_fits import OF_HOLMES
 from .probing import probe_rows
 from .word_states import LAYERS, POOLINGS

@@ -15,13 +15,13 @@ from ..records.intervals import seed_interval
 from ..records.metrics import range_of
 from ..records.record import Record
 from ..run.progress import Show, show_counts
-from ..training.settings import use_scheme
+from ..training.scheme_settings import use_scheme
 from . import paragraphs, ud
 from .agreement import METRICS, macro_f1, pearson
+from .benchmark import Benchmark, EvaluationConfig, Trial, check_known, differences, each_model
 from .blimp import Acceptability, blimp_records, paradigm_mean, paradigm_numbers, read_blimp, right
 from .evaluation_keys import LinguisticKeys
 from .examples import SPLITS, Examples, Task, numbered
-from .family import Benchmark, EvaluationConfig, Trial, check_known, differences, each_model
 from .probe_fits import PLAIN, codelength, commonest_by, control_labels
 from .probing import probe_rows
 from .word_states import LAYERS, POOLINGS

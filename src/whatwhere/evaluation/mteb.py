@@ -24,9 +24,19 @@ from ..records.record import Record
 from ..run.files import read_json, read_object
 from ..run.progress import Show
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
-from ..training.settings import use_scheme
+from ..training.scheme_settings import use_scheme
+from .benchmark import (
+    UNTRAINED,
+    Benchmark,
+    EvaluationConfig,
+    Trial,
+    bounded,
+    check_known,
+    differences,
+    each_model,
+    paired,
+)
 from .evaluation_keys import ENGLISH, MtebKeys
-from .family import UNTRAINED, Benchmark, EvaluationConfig, Trial, bounded, check_known, differences, each_model, paired
 from .local_tasks import LOCAL, local_task
 
 SIMCSE = "simcse"

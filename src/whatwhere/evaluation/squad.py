@@ -17,9 +17,9 @@ from ..corpus.text_files import data_lines
 from ..models.open import open_config, open_model
 from ..records.record import Record
 from ..run.progress import Show
-from ..training.settings import use_scheme
+from ..training.scheme_settings import use_scheme
+from .benchmark import Benchmark, Trial, averages, differences
 from .evaluation_keys import SquadKeys
-from .family import Benchmark, Trial, averages, differences
 from .grid import GridConfig, GridResult, by_seed, chosen, trials, unfinished, weights
 from .spans import Question, Questions, SpanBatches, answers, best_f1, best_texts, settled, threshold
 from .tuning import Recipe, Setting, halves, tune

@@ -17,7 +17,7 @@ from ..analysis.who import RecordContext, document_mean
 from ..corpus import open_source
 from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
-from ..evaluation.family import Benchmark, EvaluationConfig, Trial, check_known, model_names
+from ..evaluation.benchmark import Benchmark, EvaluationConfig, Trial, check_known, model_names
 from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
 from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
@@ -30,7 +30,7 @@ from ..run.folder import RunFolder
 from ..run.progress import Show
 from ..run.reference import model_source
 from ..training.pretrain import CONFIG
-from ..training.settings import use_scheme
+from ..training.scheme_settings import use_scheme
 from .extension import (
     ADAPTED,
     SCALINGS,

@@ -10,7 +10,7 @@ from ..analysis.who import RecordContext
 from ..corpus import Windows, count_windows
 from ..records.record import Record
 from ..run.folder import RunFolder
-from .corpora import geometry_arrays, geometry_records
+from .geometry_run import geometry_arrays, geometry_records
 
 CORPUS = "corpus"  # `model` of the records of a study's own corpus
 # Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.

@@ -14,7 +14,7 @@ import torch
 
 from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
-from ..run.waiting import wait_policy
+from ..run.thread_waiting import wait_policy
 from ..training.environment import bf16_pays
 
 PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy scikit-learn plotly pyarrow".split()

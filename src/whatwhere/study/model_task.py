@@ -14,7 +14,7 @@ from ..run.folder import RunFolder
 from ..run.progress import Show
 from ..training.pretrain import pretrain
 from ..training.pretrain_settings import PretrainConfig
-from ..training.settings import use_scheme
+from ..training.scheme_settings import use_scheme
 from .corpus_step import corpus_distances
 from .heads import measure
 from .plan import ModelOfSeed

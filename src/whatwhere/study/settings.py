@@ -17,7 +17,7 @@ from ..records.terms import unequal
 from ..training.corpus_settings import CorpusConfig
 from ..training.pretrain_settings import PretrainConfig
 from ..training.recipes import defaults_of, family_of
-from ..training.settings import SchemeConfig
+from ..training.scheme_settings import SchemeConfig
 from .study_keys import GeometryKeys, StudyKeys
 
 ALL = "all"

@@ -25,7 +25,7 @@ from ..run.lock import LOCK, InUse, is_unlocked
 from ..run.status import STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_step
 from ..training.corpus_settings import check_one_batch, prepare_windows
-from ..training.settings import SCHEME
+from ..training.scheme_settings import SCHEME
 from .comparisons import compare_models, explore_texts
 from .corpus_step import corpus_records
 from .model_task import ModelTask, can_probe, train_and_measure

@@ -26,7 +26,7 @@ from ..run.files import read_object, sha256
 from ..run.folder import RunFolder
 from .environment import join_processes
 from .loop import Trainer
-from .settings import SchemeConfig
+from .scheme_settings import SchemeConfig
 from .training_folder import begin, finish, finished_summary, open_training, settle_settings
 from .training_keys import FinetuneKeys
 from .validator import Validator

@@ -15,7 +15,7 @@ from ..models.tables import check_table_files
 from .corpus_settings import CorpusConfig
 from .environment import check_trackers
 from .recipes import SCHEMES, defaults_of, family_of
-from .settings import SchemeConfig
+from .scheme_settings import SchemeConfig
 from .sharding import check_launcher
 from .state import Batch, BatchAt
 from .training_keys import PretrainKeys

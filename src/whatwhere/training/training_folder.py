@@ -17,7 +17,7 @@ from ..run.status import TRAINED
 from .checkpoints import CHECKPOINTS, WEIGHTS
 from .environment import join_processes
 from .model_folder import save_model
-from .settings import SCHEME, SchemeConfig
+from .scheme_settings import SCHEME, SchemeConfig
 
 SUMMARY = "training.json"
 C = TypeVar("C", bound=SchemeConfig)

@@ -1,6 +1,6 @@
 """Shape of every evaluation: settings, trials with files of their own, records of the finished ones.
 
-A `Benchmark` describes a group of tasks; `study.benchmarks` runs its trials in parallel and writes the page.
+A `Benchmark` describes a group of tasks; `study.evaluation_run` runs its trials in parallel and writes the page.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from ..run.files import Arrays, read_object
 from ..run.folder import RunFolder
 from ..run.progress import Show
 from ..run.reference import OPENED
-from ..training.settings import SchemeConfig
+from ..training.scheme_settings import SchemeConfig
 from .evaluation_keys import EvaluationKeys
 
 UNTRAINED = "untrained"

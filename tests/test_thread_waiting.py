@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runner import environment
 
-from whatwhere.run.waiting import (
+from whatwhere.run.thread_waiting import (
     MOST_USED,
     SLEEP,
     SPIN,

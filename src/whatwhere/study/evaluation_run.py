@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..claims import evaluate
-from ..evaluation.family import UNTRAINED, Benchmark, EvaluationConfig, Trial
+from ..evaluation.benchmark import UNTRAINED, Benchmark, EvaluationConfig, Trial
 from ..evaluation.glue import GLUE
 from ..evaluation.holmes import HOLMES
 from ..evaluation.linguistic import LINGUISTIC
@@ -25,7 +25,7 @@ from ..records.table import Point, Table
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
-from ..training.settings import trust_scheme
+from ..training.scheme_settings import trust_scheme
 from .machine import machine
 from .results import FACTS, RECORDS, STEP, columns, save_results
 
