@@ -91,7 +91,8 @@ def test_p_m_p_is_the_scores_of_one_head():
     model = build("ap", num_attention_heads=1, hidden_size=16).double()
     p = torch.randn(1, 9, 16, dtype=torch.float64)
     attention = model.encoder.layers[1].attention
-    products, _, _ = attention.terms((p,), model.encoder.attention_inputs(torch.full((1, 9), 7), None, None, None))
+    inputs = model.encoder.attention_inputs(torch.full((1, 9), 7), None, None, None)
+    products, _, _ = attention.projections((p,), inputs)
     (scores,) = products[0].terms(1.0).values()
     m = score_matrices(model).blocks[1]
     np.testing.assert_allclose(p[0].numpy() @ m @ p[0].numpy().T, scores[0, 0].detach().numpy(), atol=1e-12)

@@ -91,7 +91,7 @@ def test_outputs_and_gradients_are_those_of_the_definition(
     expected = [plain.detach(), *gradients(plain, arguments)]
     for piece, keep in itertools.product(PIECES, (0, N)):
         monkeypatch.setattr(biased, "PIECE", piece)
-        monkeypatch.setattr(biased, "KEEP", keep)
+        monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", keep)
         ours = biased_attention(*arguments, mask(allowed), SCALE, 0.0)
         for ours_, plain_ in zip([ours.detach(), *gradients(ours, arguments)], expected, strict=True):
             torch.testing.assert_close(
@@ -114,7 +114,7 @@ def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, s
 @pytest.mark.parametrize("kinds", VALUES[1:])
 def test_special_tokens_that_stand_alike_are_given_once(base, allowed, kinds, b, piece, monkeypatch) -> None:
     monkeypatch.setattr(biased, "PIECE", piece)
-    monkeypatch.setattr(biased, "KEEP", N if piece % 2 else 0)
+    monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", N if piece % 2 else 0)
     q, k, v, *bias, special = inputs(base, kinds)
     assert special is not None
     arguments = [q[:b], k[:b], v[:b], *bias]
@@ -137,7 +137,7 @@ def test_dropout_draws_the_same_factors_forward_and_backward(
     base: str, values: int, piece: int, keep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(biased, "PIECE", piece)
-    monkeypatch.setattr(biased, "KEEP", keep)
+    monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", keep)
     arguments = inputs(base, values)
     factors = dropout_factors(arguments[2], arguments, 0.3, seed=7)
     assert set(factors.flatten().mul(0.7).round(decimals=4).tolist()) == {

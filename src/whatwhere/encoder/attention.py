@@ -286,16 +286,18 @@ class Attention(nn.Module):
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
         added = config.absolute != "none" and config.untied == "none"
-        self.names = ("absolute", "semantic") if len(self.sizes) == 2 else ("mixed" if added else "semantic",)
+        self.term_of_stream = ("absolute", "semantic") if len(self.sizes) == 2 else ("mixed" if added else "semantic",)
         self.inspect: Inspect | None = None
 
-    def terms(self, streams: tuple[Tensor, ...], inputs: AttentionInputs) -> tuple[list[Product], list[Bias], Tensor]:
+    def projections(
+        self, streams: tuple[Tensor, ...], inputs: AttentionInputs
+    ) -> tuple[list[Product], list[Bias], Tensor]:
         """Return products, biases and values (b, h, n, sum of d_stream / heads) of a block's `streams` (b, n,
         d_stream)."""
         queries = {}
         keys = {}
         values = []
-        for name, x, project in zip(self.names, streams, self.qkv, strict=True):
+        for name, x, project in zip(self.term_of_stream, streams, self.qkv, strict=True):
             q, k, v = project(x)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
             if inputs.rotation is not None:
@@ -338,7 +340,7 @@ class Attention(nn.Module):
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
         """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) if it is eager or `inspect` changes the
         terms."""
-        products, biases, values = self.terms(streams, inputs)
+        products, biases, values = self.projections(streams, inputs)
         dropout = self.dropout if self.training else 0.0
         attn = None
         terms = None

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 PIECE = 1 << 20  # scores per piece: 4 MiB of float32
-KEEP = 512  # tokens up to which the weights are kept for the backward pass: they are then about as large as q, k and v
+# Tokens; the weights are then about as large as q, k and v. Above, the backward pass computes them again.
+KEEP_WEIGHTS_UP_TO = 512
 LEVELS = 1 << 16  # dropout compares 16 random bits per weight: torch's own bernoulli_ takes six times as long
 
 
@@ -85,7 +86,7 @@ class _Weights:
         self.allowed = allowed
         self.scale = scale
         self.drop = min(round(dropout * LEVELS), LEVELS - 1)
-        self.keep = 1 - self.drop / LEVELS
+        self.kept_share = 1 - self.drop / LEVELS
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.dtype = torch.promote_types(q.dtype, torch.float32)
         self.special: Tensor = q.new_zeros(1, n, dtype=torch.long) if values is None else special
@@ -220,7 +221,10 @@ class _Weights:
         return scores
 
     def apply_dropout(self, signed: Tensor, memory: Tensor) -> Tensor:
-        """Return the weights after dropout without the factor 1 / keep, in the type of q; `memory` is overwritten."""
+        """Return the weights after dropout without the factor 1 / `kept_share`, in the type of q.
+
+        `memory` is overwritten.
+        """
         return self.to_narrow(torch.clamp(signed, min=0, out=_part(memory, *signed.shape)) if self.drop else signed)
 
     def to_wide(self, narrow: Tensor) -> Tensor:
@@ -269,7 +273,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, memory: Tensor | None =
             else:
                 p = work.apply_dropout(signed, work.scores)
             torch.bmm(p, piece.of_keys(v), out=piece.of_queries(out))
-    return out.div_(work.keep) if work.drop else out
+    return out.div_(work.kept_share) if work.drop else out
 
 
 class _BiasedAttention(torch.autograd.Function):
@@ -278,7 +282,7 @@ class _BiasedAttention(torch.autograd.Function):
         q = q.contiguous()
         k = k.contiguous()
         v = v.to(q.dtype).contiguous()
-        memory = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP else None
+        memory = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP_WEIGHTS_UP_TO else None
         base, values, special, allowed, *ctx.rest = rest
         ctx.save_for_backward(q, k, v, base, values, special, allowed, memory)
         return _attend(q, k, v, *rest, memory=memory)
@@ -291,7 +295,7 @@ class _BiasedAttention(torch.autograd.Function):
         n = work.n
         dtype = work.dtype
         d_out = gradients[0].contiguous()
-        d_out = d_out / work.keep if work.drop else d_out
+        d_out = d_out / work.kept_share if work.drop else d_out
         is_split = n * n > PIECE  # then queries of several pieces add to the gradient of a key
         d_q = torch.empty_like(q)
         d_k, d_v = (torch.zeros_like(x, dtype=dtype) if is_split else torch.empty_like(x) for x in (k, v))
