@@ -60,8 +60,8 @@ def test_a_loss_without_end_is_told_as_trouble(tmp_path):
     assert run_status(tmp_path / "run")[0]["trouble"][0] == "its loss is inf"
 
 
-def test_status_counts_models_and_pieces(tmp_path):
-    """A study counts its models and an evaluation its pieces."""
+def test_status_counts_models_and_trials(tmp_path):
+    """A study counts its models and an evaluation its trials."""
     write_text(tmp_path / "s/study.yaml", "models: [dstg, ap]\nseeds: 2\nsteps: 5\n")
     begun(tmp_path / "s/models/dstg/seed-0")
     done = begun(tmp_path / "s/models/ap/seed-0")

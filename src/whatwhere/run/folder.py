@@ -454,7 +454,7 @@ def verify(folder: Path) -> tuple[int, list[str]]:
 
 
 def accept_file(folder: Path, name: str) -> None:
-    """Record a file of a run as it is now, where a user has changed it on purpose.
+    """Add a file of a run to its manifest as it is now, where a user has changed it on purpose.
 
     Args:
         folder: The run's own folder.

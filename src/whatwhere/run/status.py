@@ -16,7 +16,7 @@ TRAINED = "trained"  # the step of a finished training
 RESULTS = "results"  # the step of records and page
 _LARGEST = 10**300  # of a whole number in a log
 _FINISHED = ("training.json", "model.safetensors")  # of a training
-_PIECE = "done runs/"  # what the steps of an evaluation begin with
+_TRIAL = "done runs/"  # what the steps of an evaluation begin with
 QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
 
 
@@ -89,7 +89,7 @@ def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
 def _run_of_other_kind(run: RunFolder) -> dict[str, Any]:
     facts = _state_of_run(run, str(run.kind), run.step(RESULTS) is not None)
     if (run.path / "runs").is_dir():
-        facts["pieces"] = sum(step.startswith(_PIECE) for step in run.steps())
+        facts["pieces"] = sum(step.startswith(_TRIAL) for step in run.steps())
     return facts
 
 
@@ -173,7 +173,7 @@ def status_text(statuses: list[dict[str, Any]]) -> str:
         if "models" in status:
             words.append(f"{status['finished']} of {status['models']} models finished")
         if "pieces" in status:
-            words.append(f"{status['pieces']} pieces finished")
+            words.append(f"{status['pieces']} trials finished")
         if "step" in status:
             words.append(f"step {status['step']:,}" + (f" of {status['steps']:,}" if status["steps"] else ""))
         words += [f"loss {status['loss']:.3f}"] if status.get("loss") else []
