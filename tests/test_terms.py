@@ -5,7 +5,7 @@ import pytest
 from whatwhere.encoder import PRESETS, preset
 from whatwhere.records.terms import rates, unequal
 from whatwhere.training.pretrain_settings import PretrainConfig
-from whatwhere.training.recipes import SCHEMES
+from whatwhere.training.recipes import PRESET_RATES
 
 
 def entry(name, kind=None, parameters=1_400_000, own=None, **settings):
@@ -21,7 +21,7 @@ def test_presets_of_a_block_differ_in_scheme_alone(monkeypatch):
     """Presets of a block differ in their position schemes and rates alone."""
     names = [name for name in PRESETS if preset(name).block == "neobert"]
     assert unequal([entry(name) for name in names]) == "The models differ in more than their position schemes: rates."
-    monkeypatch.setitem(SCHEMES, "tiny", {})
+    monkeypatch.setitem(PRESET_RATES, "tiny", {})
     assert unequal([entry(name) for name in names]) == ""
     assert rates([entry(name) for name in names]).startswith("Rates: one recipe for all models")
 
@@ -69,7 +69,7 @@ def test_another_block_and_recipe_are_one_sentence():
 
 def test_rates_are_said_of_each_scheme(monkeypatch):
     """Rates are said of each and where they are the schemes own."""
-    monkeypatch.setitem(SCHEMES, "tiny", {})
+    monkeypatch.setitem(PRESET_RATES, "tiny", {})
     slow = {"bias_learning_rate_scale": 3.0}
     by_hand = rates([entry("dstg", **slow), entry("rp"), entry("mine", "rp")])
     assert by_hand == "Rates: T5 tables × (`dstg` 3, others 1)."

@@ -13,7 +13,7 @@ from whatwhere.run.files import plain_yaml
 from whatwhere.run.folder import RunFolder
 from whatwhere.study.settings import StudyConfig
 from whatwhere.training.pretrain_settings import PretrainConfig, curriculum
-from whatwhere.training.recipes import RECIPES, SCHEMES, defaults_of
+from whatwhere.training.recipes import PRESET_RATES, RECIPES, defaults_of
 from whatwhere.training.scheme_settings import trust_scheme
 from whatwhere.training.training_keys import LoopConfig
 
@@ -54,19 +54,19 @@ def test_settings_override_values_override_the_file(tmp_path):
 def own_rates(monkeypatch):
     """A recipe of `rp` at size tiny."""
     own = {"bias_learning_rate_scale": 3.0, "matrix_learning_rate_scale": 1.5}
-    monkeypatch.setitem(SCHEMES, "tiny", {"rp": own})
+    monkeypatch.setitem(PRESET_RATES, "tiny", {"rp": own})
     return own
 
 
 def test_presets_train_at_their_own_rates(own_rates):
     """A preset trains at the rates of its own unless others are given."""
     plain = PretrainConfig.load(None, preset="ap")
-    assert plain.scheme_recipe == {} and plain.bias_learning_rate_scale == 1.0
+    assert plain.preset_rates == {} and plain.bias_learning_rate_scale == 1.0
     own = PretrainConfig.load(None, preset="rp")
-    assert {key: getattr(own, key) for key in own_rates} == own.scheme_recipe == own_rates
+    assert {key: getattr(own, key) for key in own_rates} == own.preset_rates == own_rates
     given = PretrainConfig.load(None, ["matrix_learning_rate_scale=2"], preset="rp")
-    assert given.scheme_recipe == {"bias_learning_rate_scale": 3.0} and given.matrix_learning_rate_scale == 2.0
-    assert PretrainConfig.load(None, preset="rp", size="small").scheme_recipe == {}
+    assert given.preset_rates == {"bias_learning_rate_scale": 3.0} and given.matrix_learning_rate_scale == 2.0
+    assert PretrainConfig.load(None, preset="rp", size="small").preset_rates == {}
     assert own.model_dump(mode="json")["bias_learning_rate_scale"] == 3.0
 
 
@@ -83,13 +83,13 @@ def test_variants_get_their_presets_recipe(own_rates):
     for_all = StudyConfig.parse({**own, "training": {"bias_learning_rate_scale": 5}})
     assert {for_all.pretraining(m, 0, 1).bias_learning_rate_scale for m in study.models} == {5.0}
     saved = study.pretraining("rp", 0, 1).model_dump()
-    SCHEMES["tiny"]["rp"] = {"bias_learning_rate_scale": 9.0}
+    PRESET_RATES["tiny"]["rp"] = {"bias_learning_rate_scale": 9.0}
     assert PretrainConfig.parse(saved).bias_learning_rate_scale == 3.0
 
 
-def test_scheme_recipes_name_real_presets_and_keys():
+def test_preset_rates_name_real_presets_and_keys():
     """Recipes of schemes name presets and keys that there are."""
-    for size, presets in SCHEMES.items():
+    for size, presets in PRESET_RATES.items():
         assert size in RECIPES
         for name, own in presets.items():
             assert name in PRESETS and set(own) <= set(LoopConfig.model_fields)

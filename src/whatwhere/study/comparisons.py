@@ -19,7 +19,7 @@ from .model_task import can_probe
 from .plan import ModelOfSeed
 from .settings import StudyConfig
 
-REFERENCE = "dstg"  # whose streams the others' states are regressed onto
+REGRESSED_ONTO = "dstg"  # whose streams the others' states are regressed onto
 MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing
 
 
@@ -34,21 +34,21 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
 
     There are none without `dstg`, another model, and enough held-out windows.
     """
-    if REFERENCE not in config.models or len(config.models) < 2 or not can_probe(windows):
+    if REGRESSED_ONTO not in config.models or len(config.models) < 2 or not can_probe(windows):
         return []
     step = f"compared models of seed {seed}"
     file = f"between-seed-{seed}.parquet"
     inputs = {"models": config.models}
     if not run.is_done(step, inputs=inputs):
         models = open_models(run, config, seed)
-        reference = models.pop(REFERENCE)
+        reference = models.pop(REGRESSED_ONTO)
         with show_progress("between models", progress) as show:
             measured = regression_records(
                 reference,
                 models,
                 choose_documents(windows["held_out"], config.probe_documents),
                 study=run.path.name,
-                reference=REFERENCE,
+                reference=REGRESSED_ONTO,
                 seed=seed,
                 splits=config.probe_splits,
                 progress=partial(show, "regression"),

@@ -24,10 +24,10 @@ _ARRAYS = f"arrays/geometry-{CORPUS}.npz"
 _log = logging.getLogger(__name__)
 
 
-def corpus_records(
+def measure_corpus(
     run: RunFolder, windows: Windows, study: str, progress: Callable[[str, int, int], None] | None = None
 ) -> list[Record]:
-    """Return records of the positions in the training documents, whose model is "corpus"; measure them if not done yet.
+    """Measure the positions in the training documents if not done yet; return their records, whose model is "corpus".
 
     Positions count from the start of a document, as in GEOM; later pieces of a document are left out. Where nothing can
     be measured there are no records, and the log says why.

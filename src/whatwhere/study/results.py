@@ -97,7 +97,7 @@ def _entry(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) 
         "source": SOURCES[config.preset(model.name)],
         "config": facts["config"],
         "training": training.model_dump(mode="json"),
-        "scheme_recipe": training.scheme_recipe,
+        "scheme_recipe": training.preset_rates,
         "summary": facts["summary"],
         "left_out": facts["left_out"],
     }

@@ -1,6 +1,6 @@
 """Settings of a study (models, corpus, budget) and of a geometry run.
 
-Those of a look into heads and of table spectra have no checks of their own: they stand in `study_keys`.
+Those of a look into heads and of table spectra have no checks of their own and stand in `study_keys`.
 """
 
 import re
@@ -107,7 +107,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
         sentences = []
         for name, training in trainings.items():
-            rates = ", ".join(f"{key}={value}" for key, value in training.scheme_recipe.items())
+            rates = ", ".join(f"{key}={value}" for key, value in training.preset_rates.items())
             sentences += [f"{name} trains by the recipe of {training.preset}: {rates}"] if rates else []
         entries = [
             {"name": n, "config": t.encoder_config().to_dict(), "training": t.model_dump(mode="json")}

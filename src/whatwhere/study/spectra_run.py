@@ -25,7 +25,7 @@ from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
 CONFIG = "spectra.yaml"
-STUDY = "spectra"
+SPECTRA = "spectra"
 COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
 
 
@@ -61,7 +61,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     for table in tables:
         measure = table_records if table.kind == POSITIONS else word_records
         try:
-            who = RecordContext(table.name, table.seed, STUDY)
+            who = RecordContext(table.name, table.seed, SPECTRA)
             noise = noise_records(table.rows, who) if table.kind == POSITIONS else []
             records.append(measure(table.rows, who)[0] + noise)
         except ValueError as error:
@@ -85,12 +85,12 @@ def run_spectra(
     if out is None:
         return measure_tables(sources, words), None
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
-    with RunFolder.open(out, STUDY) as run:
+    with RunFolder.open(out, SPECTRA) as run:
         config.bind(run, CONFIG)
         measured = measure_tables(sources, words)
         facts = measured.facts()
         for table, entry in zip(measured.tables, facts["tables"], strict=True):
-            who = RecordContext(table.name, table.seed, STUDY)
+            who = RecordContext(table.name, table.seed, SPECTRA)
             kind = "table" if table.kind == POSITIONS else "words"
             arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
             file = f"arrays/{kind}-{who.stem}.npz"

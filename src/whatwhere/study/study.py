@@ -27,7 +27,7 @@ from ..training.budget import shortage_message, steps_to_learn, time_step
 from ..training.corpus_settings import check_one_batch, prepare_windows
 from ..training.scheme_settings import SCHEME
 from .comparisons import compare_models, explore_texts
-from .corpus_step import corpus_records
+from .corpus_step import measure_corpus
 from .model_task import ModelTask, can_probe, train_and_measure
 from .plan import (
     FEWEST_STEPS,
@@ -186,7 +186,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     _say_windows(windows, log)
     if config.inside:
         with show_progress("corpus", log.progress) as show:
-            corpus_records(run, windows, run.path.name, show)
+            measure_corpus(run, windows, run.path.name, show)
     return Study(run, config, windows, log)
 
 
@@ -258,7 +258,7 @@ def steps_of(study: Study) -> int:
 def complete(study: Study) -> Path:
     """Do what a prepared study lacks: train, measure and compare models, write the report; return its path."""
     config = study.config
-    records = records_of_corpus(study)
+    records = records_without_model(study)
     steps = steps_of(study)
     _say_passes(study, steps)
     models = models_of(config)
@@ -286,7 +286,7 @@ def complete(study: Study) -> Path:
     return report
 
 
-def records_of_corpus(study: Study) -> list[Record]:
+def records_without_model(study: Study) -> list[Record]:
     """Return the records that need no model: sizes of the text, ceilings of the probes, geometry of its positions."""
     config = study.config
     name = study.run.path.name
@@ -295,7 +295,7 @@ def records_of_corpus(study: Study) -> list[Record]:
         held_out = study.windows["held_out"]
         records += ceiling_records(held_out, study=name, documents=config.probe_documents, splits=config.probe_splits)
     if config.inside:
-        records += corpus_records(study.run, study.windows, name)
+        records += measure_corpus(study.run, study.windows, name)
     return records
 
 

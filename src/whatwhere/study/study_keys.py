@@ -1,6 +1,7 @@
 """The configuration keys of studies, geometry runs and looks into models: type, range, default and help of each.
 
-Nothing here loads torch: the command line makes its options of these classes.
+Nothing here loads torch: the command line makes its options of these classes. `StudyConfig` and `GeometryConfig` extend
+them with their checks; `HeadsConfig` and `SpectraConfig` have none of their own, so they are whole here.
 """
 
 from typing import Any, Literal

@@ -14,7 +14,7 @@ from ..models.explain import try_scheme
 from ..models.tables import check_table_files
 from .corpus_settings import CorpusConfig
 from .environment import check_trackers
-from .recipes import SCHEMES, defaults_of, family_of
+from .recipes import PRESET_RATES, defaults_of, family_of
 from .scheme_settings import SchemeConfig
 from .sharding import check_launcher
 from .state import Batch, BatchAt
@@ -24,8 +24,10 @@ BUDGET = ("steps", "tokens", "minutes")
 
 
 class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
-    """Settings of a pretraining. Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, SCHEMES) may be given,
-    too."""
+    """Settings of a pretraining.
+
+    Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, PRESET_RATES) may be given, too.
+    """
 
     FREE: ClassVar[tuple[str, ...]] = ("workers", "sharding")
 
@@ -68,9 +70,9 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         return self.model_copy(update={"steps": steps, "tokens": None})
 
     @property
-    def scheme_recipe(self) -> dict[str, Any]:
-        """Keys whose value is the one that `SCHEMES` has for the preset."""
-        rates = SCHEMES.get(self.size, {}).get(self.preset, {})
+    def preset_rates(self) -> dict[str, Any]:
+        """Keys whose value is the one that `PRESET_RATES` has for the preset."""
+        rates = PRESET_RATES.get(self.size, {}).get(self.preset, {})
         return {key: value for key, value in rates.items() if getattr(self, key) == value}
 
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:

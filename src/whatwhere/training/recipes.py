@@ -57,7 +57,7 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
 
 # What a preset changes in them at a size: its rates, by the search that docs/method.md "Training" describes. A preset
 # that is not here trains by the recipe of its size.
-SCHEMES: dict[str, dict[str, dict[str, Any]]] = {
+PRESET_RATES: dict[str, dict[str, dict[str, Any]]] = {
     # T5 tables at ten times the rate: the lowest loss of the tries so far (docs/log.md, 2026-11-25; some are open).
     "tiny": {"dstg": {"bias_learning_rate_scale": 10.0}, "rp": {"bias_learning_rate_scale": 10.0}},
     "small": {},
@@ -72,5 +72,5 @@ def family_of(preset: str) -> str:
 def defaults_of(family: str, size: str, preset: str | None = None) -> dict[str, Any]:
     """Return the training keys that a family sets at a size, overridden by the preset's; unknown names set none."""
     changes = FAMILIES.get(family, {})
-    rates = SCHEMES.get(size, {}).get(preset or "", {})
+    rates = PRESET_RATES.get(size, {}).get(preset or "", {})
     return {**RECIPES.get(size, {}), **changes.get("always", {}), **changes.get(size, {}), **rates}

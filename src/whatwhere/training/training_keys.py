@@ -1,6 +1,7 @@
 """The configuration keys of trainings: name, type, range, default and help of each, read without loading torch.
 
 The command line makes its options of these classes; the settings that a training uses extend them with their checks.
+`LoopConfig` has none of its own, so it is both.
 """
 
 from typing import Annotated, Any, Literal
