@@ -106,18 +106,18 @@ class Product:
 class AttentionInputs:
     """Inputs that all layers share in one forward pass.
 
-    special: (b, n), the kind of each token as a whole number, 0 outside of S = {cls, sep}, 1 in it, and with
-    relative_special=each 2 at [SEP]. cls: (b, n), 1 at [CLS], else 0. Both are (1, n) where special tokens stand alike
-    in all examples, so that a bias that is equal over the batch exists once. position_ids: (b, n). distance: key
-    position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive, or the `places` of a bias
-    that has any (T5's buckets); None if unused. allowed: (b, 1, 1 or n, n), True where a query may look at a key, or
-    None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions
+    token_kinds: (b, n), the kind of each token as a whole number, 0 outside of S = {cls, sep}, 1 in it, and with
+    relative_special=each 2 at [SEP]. is_cls: (b, n), 1 at [CLS], else 0. Both are (1, n) where special tokens stand
+    alike in all examples, so that a bias that is equal over the batch exists once. position_ids: (b, n). distance:
+    key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive, or the `places` of a
+    bias that has any (T5's buckets); None if unused. allowed: (b, 1, 1 or n, n), True where a query may look at a key,
+    or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions
     that join the words' (BERT-A^d). biases: those that are the same for all layers, computed once. bias_sum: their
     sum, or None.
     """
 
-    special: Tensor
-    cls: Tensor
+    token_kinds: Tensor
+    is_cls: Tensor
     position_ids: Tensor
     distance: Tensor | None = None
     allowed: Tensor | None = None
@@ -160,7 +160,7 @@ def sdpa(
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
         if bias is None:
             return biased_attention(q, k, values, None, None, None, allowed, scale, dropout)
-        return biased_attention(q, k, values, bias.base, bias.values, bias.special, allowed, scale, dropout)
+        return biased_attention(q, k, values, bias.base, bias.special_values, bias.token_kinds, allowed, scale, dropout)
     width = values.shape[-1]
     if width < q.shape[-1]:
         values = F.pad(values, (0, q.shape[-1] - width))  # equal widths keep the fast kernel
@@ -194,11 +194,11 @@ def flex(
         if bias is not None:
             example = b if bias.base.shape[0] > 1 else 0
             value = bias.base[h, j - i + n - 1] if bias.base.ndim == 2 else bias.base[example, h, i, j]
-            if bias.values is not None:
-                row = b if bias.special.shape[0] > 1 else 0
-                query = bias.special[row, i]
-                key = bias.special[row, j]
-                value = torch.where((query > 0) | (key > 0), bias.values[query, key, h], value)
+            if bias.special_values is not None:
+                row = b if bias.token_kinds.shape[0] > 1 else 0
+                query = bias.token_kinds[row, i]
+                key = bias.token_kinds[row, j]
+                value = torch.where((query > 0) | (key > 0), bias.special_values[query, key, h], value)
             score = score + value
         if allowed is not None:
             score = torch.where(allowed[b, 0, i if allowed.shape[2] > 1 else 0, j], score, lowest)
@@ -304,7 +304,8 @@ class Attention(nn.Module):
                 q = rotate(q, *inputs.rotation)
                 k = rotate(k, *inputs.rotation)
             if name == "absolute" and self.absolute_special:
-                regular = inputs.special[:, None, :, None] == 0  # zero rows give zero scores: the indicator of eq. 2
+                # Zero rows give zero scores: the indicator of eq. 2.
+                regular = inputs.token_kinds[:, None, :, None] == 0
                 q = q * regular
                 k = k * regular
             queries[name] = q
@@ -318,7 +319,7 @@ class Attention(nn.Module):
         biases = list(inputs.biases)
         if self.relative is not None:
             assert inputs.distance is not None
-            biases.append(self.relative(inputs.distance, inputs.special, inputs.cls))
+            biases.append(self.relative(inputs.distance, inputs.token_kinds, inputs.is_cls))
         return products, biases, self._over_heads(values)
 
     def _over_heads(self, values: list[Tensor]) -> Tensor:

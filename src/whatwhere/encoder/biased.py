@@ -25,8 +25,8 @@ def biased_attention(
     k: Tensor,
     v: Tensor,
     base: Tensor | None,
-    values: Tensor | None,
-    special: Tensor | None,
+    special_values: Tensor | None,
+    token_kinds: Tensor | None,
     allowed: Tensor | None,
     scale: float,
     dropout: float,
@@ -35,9 +35,9 @@ def biased_attention(
 
     Args:
         q, k: (b, h, n, d_qk). v: (b, h, n, d_v), any width.
-        base, values: as in a `Bias` ((b or 1, h, n, n) or (h, 2n - 1); (kinds, kinds, h)), or None.
-        special: (b, n), the kind of each token, 0 if it is not special, or (1, n) where they stand alike in all; needed
-            with `values`.
+        base, special_values: as in a `Bias` ((b or 1, h, n, n) or (h, 2n - 1); (kinds, kinds, h)), or None.
+        token_kinds: (b, n), the kind of each token, 0 if it is not special, or (1, n) where they stand alike in all;
+            needed with `special_values`.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
             everywhere alike, as in the eager computation.
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
@@ -45,8 +45,8 @@ def biased_attention(
     seed = int(torch.randint(1 << 62, ())) if dropout else 0
     if allowed is not None and len(allowed) != len(q):
         allowed = allowed.expand(len(q), -1, -1, -1)
-    rest = base, values, special, allowed, scale, dropout, seed
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, base, values)):
+    rest = base, special_values, token_kinds, allowed, scale, dropout, seed
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, base, special_values)):
         return _BiasedAttention.apply(q, k, v, *rest)  # type: ignore[no-any-return]
     return _attend(q, k, v, *rest)
 
@@ -78,22 +78,23 @@ class _Weights:
     """Attention weights piece by piece, in memory allocated once: fresh pages cost more than the arithmetic."""
 
     def __init__(self, q: Tensor, k: Tensor, *rest: Any) -> None:
-        base, values, special, allowed, scale, dropout, seed = rest  # as of `biased_attention`, and the seed
+        # As of `biased_attention`, and the seed.
+        base, special_values, token_kinds, allowed, scale, dropout, seed = rest
         self.q = q
         self.k = k
         self.base = base
-        self.values = values
+        self.special_values = special_values
         self.allowed = allowed
         self.scale = scale
         self.drop = min(round(dropout * LEVELS), LEVELS - 1)
         self.kept_share = 1 - self.drop / LEVELS
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.dtype = torch.promote_types(q.dtype, torch.float32)
-        self.special: Tensor = q.new_zeros(1, n, dtype=torch.long) if values is None else special
+        self.token_kinds: Tensor = q.new_zeros(1, n, dtype=torch.long) if special_values is None else token_kinds
         # Where special tokens stand alike in all examples, their values are written into the shared map.
-        self.kinds = self.special.expand(b, -1)
+        self.kinds = self.token_kinds.expand(b, -1)
         self.by_distance = base is not None and base.dim() == 2
-        self.shares_special = self.by_distance and len(self.special) == 1
+        self.shares_special = self.by_distance and len(self.token_kinds) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(PIECE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.dtype)
@@ -144,13 +145,13 @@ class _Weights:
         if not self.by_distance:
             return self.base[0, piece.heads, piece.queries].to(self.dtype)
         pairs = self.base[piece.heads, self.distances(piece)].to(self.dtype).unfold(-1, self.n, 1).flip(-2).contiguous()
-        if self.shares_special and self.values is not None:
-            values = self.values[:, :, piece.heads].to(self.dtype)
-            keys = self.special[0]
-            queries = self.special[0, piece.queries]
-            pairs[:, :, keys > 0] = values[0, keys[keys > 0]].t()[:, None]
-            for kind in range(1, len(values)):
-                pairs[:, queries == kind] = values[kind, keys].t()[:, None]
+        if self.shares_special and self.special_values is not None:
+            special_values = self.special_values[:, :, piece.heads].to(self.dtype)
+            keys = self.token_kinds[0]
+            queries = self.token_kinds[0, piece.queries]
+            pairs[:, :, keys > 0] = special_values[0, keys[keys > 0]].t()[:, None]
+            for kind in range(1, len(special_values)):
+                pairs[:, queries == kind] = special_values[kind, keys].t()[:, None]
         return pairs
 
     def product(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
@@ -181,8 +182,10 @@ class _Weights:
         k = piece.of_keys(self.k)
         heads = piece.heads.stop - piece.heads.start
         base = self.base[piece].to(self.dtype) if self.base is not None and self.by_example else shared
-        values = None if self.shares_special or self.values is None or not len(self.places[0]) else self.values
-        if base is not None and values is None and self.narrow is None:
+        special_values = self.special_values
+        if special_values is not None and (self.shares_special or not len(self.places[0])):
+            special_values = None
+        if base is not None and special_values is None and self.narrow is None:
             if self.b == 1 and self.by_distance:  # the map was made for this piece alone
                 scores = base[None]
             else:
@@ -190,20 +193,20 @@ class _Weights:
             scores.flatten(0, 1).baddbmm_(q, k.transpose(1, 2), alpha=self.scale)
             return self._softmax(scores, piece)
         scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
-        if values is not None:
-            values = values[:, :, piece.heads].to(self.dtype)
+        if special_values is not None:
+            special_values = special_values[:, :, piece.heads].to(self.dtype)
             (examples, keys), (owners, queries) = self._special_in(piece)
             kinds = self.kinds[piece.examples]
-            of_keys = values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
+            of_keys = special_values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
             columns = torch.add(of_keys, scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
             query_kinds = kinds[:, piece.queries][owners, queries]
-            of_queries = values[query_kinds[:, None], kinds[owners]].transpose(1, 2)  # (m, heads, n)
+            of_queries = special_values[query_kinds[:, None], kinds[owners]].transpose(1, 2)  # (m, heads, n)
             rows = torch.add(of_queries, scores[owners, :, queries], alpha=self.scale)
         if base is None:
             scores *= self.scale
         else:
             torch.add(base, scores, alpha=self.scale, out=scores)
-        if values is not None:
+        if special_values is not None:
             scores[examples, :, :, keys] = columns
             scores[owners, :, queries] = rows
         return self._softmax(scores, piece)
@@ -234,10 +237,10 @@ class _Weights:
     def take_special(self, d_scores: Tensor, piece: _Piece) -> Tensor:
         """Return the gradient (kinds, kinds, heads) of the special values; their pairs are set to zero in
         `d_scores`."""
-        assert self.values is not None
+        assert self.special_values is not None
         (examples, keys), (owners, queries) = self._special_in(piece)
         kinds = self.kinds[piece.examples]
-        gradient = d_scores.new_zeros(*self.values.shape[:2], d_scores.shape[1])
+        gradient = d_scores.new_zeros(*self.special_values.shape[:2], d_scores.shape[1])
         rows = d_scores[owners, :, queries]  # (m, heads, n or queries)
         columns = d_scores[examples, :, :, keys]
         query_kinds = kinds[:, piece.queries][owners, queries]
@@ -283,8 +286,8 @@ class _BiasedAttention(torch.autograd.Function):
         k = k.contiguous()
         v = v.to(q.dtype).contiguous()
         memory = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP_WEIGHTS_UP_TO else None
-        base, values, special, allowed, *ctx.rest = rest
-        ctx.save_for_backward(q, k, v, base, values, special, allowed, memory)
+        base, special_values, token_kinds, allowed, *ctx.rest = rest
+        ctx.save_for_backward(q, k, v, base, special_values, token_kinds, allowed, memory)
         return _attend(q, k, v, *rest, memory=memory)
 
     @staticmethod

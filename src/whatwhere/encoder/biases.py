@@ -24,15 +24,15 @@ class Bias:
     instead of it.
 
     base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in
-    column j - i + n - 1. values: (kinds, kinds, h), by the kind of the query and of the key, for pairs of which one at
-    least is special; None if special tokens are treated like all others. special: (b, n), the kind of a token as a
-    whole number, 0 for those that are not special, or (1, n) where they stand alike in all examples.
+    column j - i + n - 1. special_values: (kinds, kinds, h), by the kind of the query and of the key, for pairs of which
+    one at least is special; None if special tokens are treated like all others. token_kinds: (b, n), the kind of a
+    token as a whole number, 0 for those that are not special, or (1, n) where they stand alike in all examples.
     """
 
     name: str
     base: Tensor
-    values: Tensor | None
-    special: Tensor
+    special_values: Tensor | None
+    token_kinds: Tensor
 
     def map(self) -> Tensor:
         """Return the base as (b or 1, h, n, n)."""
@@ -40,11 +40,11 @@ class Bias:
 
     def dense(self) -> Tensor:
         """Return the whole term (b or 1, h, n, n), with the values at special tokens, as the specification has it."""
-        if self.values is None:
+        if self.special_values is None:
             return self.map()
-        of_kinds = self.values[:, self.special].transpose(-1, -2)[..., None, :]  # (kinds, b or 1, h, 1, n)
-        query = self.special[:, None, :, None]
-        key = self.special[:, None, None, :]
+        of_kinds = self.special_values[:, self.token_kinds].transpose(-1, -2)[..., None, :]  # (kinds, b or 1, h, 1, n)
+        query = self.token_kinds[:, None, :, None]
+        key = self.token_kinds[:, None, None, :]
         dense = torch.where(key > 0, of_kinds[0], self.map())
         for kind in range(1, len(of_kinds)):
             dense = torch.where(query == kind, of_kinds[kind], dense)
@@ -72,18 +72,20 @@ def total(biases: list[Bias]) -> Bias | None:
     if len(biases) == 1:
         return first_bias
     name = " + ".join(b.name for b in biases)
-    if any((b.values is None) != (first_bias.values is None) or b.special is not first_bias.special for b in biases):
+    token_kinds = first_bias.token_kinds
+    is_plain = first_bias.special_values is None
+    if any((b.special_values is None) != is_plain or b.token_kinds is not token_kinds for b in biases):
         dense = torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0)
-        return Bias(name, dense, None, first_bias.special)
+        return Bias(name, dense, None, token_kinds)
     is_same_form = all(b.base.ndim == first_bias.base.ndim for b in biases)
     base = sum(
         (b.base if is_same_form else b.map() for b in biases[1:]),
         start=first_bias.base if is_same_form else first_bias.map(),
     )
-    values = (
-        None if first_bias.values is None else torch.stack([b.values for b in biases if b.values is not None]).sum(0)
-    )
-    return Bias(name, base, values, first_bias.special)
+    special_values = None
+    if not is_plain:
+        special_values = torch.stack([b.special_values for b in biases if b.special_values is not None]).sum(0)
+    return Bias(name, base, special_values, token_kinds)
 
 
 def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> Tensor:
@@ -194,8 +196,9 @@ class ProductBias(nn.Module):
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
-# Index of a pair's value: [kind of the query][kind of the key], kinds as in `special` and `cls` of `AttentionInputs`.
-# The first entry stands for two words, which have none. The query is i (DSTG eq. 2; the text around eq. 1 reverses it).
+# Index of a pair's value: [kind of the query][kind of the key], kinds as in `token_kinds` and `is_cls` of
+# `AttentionInputs`. The first entry stands for two words, which have none. The query is i (DSTG eq. 2; the text around
+# eq. 1 reverses it).
 SPECIAL = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
 RESET = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
 START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors
@@ -229,10 +232,10 @@ class RelativeBias(nn.Module):
         if self.cls is not None:
             init.zeros_(self.cls)
 
-    def forward(self, distance: Tensor, special: Tensor, cls: Tensor) -> Bias:
+    def forward(self, distance: Tensor, token_kinds: Tensor, is_cls: Tensor) -> Bias:
         """Return the bias for `AttentionInputs.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
-        special, cls: (b or 1, n), as in `AttentionInputs`.
+        token_kinds, is_cls: (b or 1, n), as in `AttentionInputs`.
         """
         by_distance = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
         if by_distance.shape != (*distance.shape, self.heads):
@@ -243,10 +246,10 @@ class RelativeBias(nn.Module):
         # Contiguous, because the map of pairs takes its order from it; else it is copied again, over large strides.
         base = by_distance.t().contiguous() if distance.ndim == 1 else by_distance.permute(0, 3, 1, 2)
         if not self.reset:
-            values = None if self.special is None else by_kinds(self.special, SPECIAL[self.kind])
-            return Bias("relative", base, values, special)
+            special_values = None if self.special is None else by_kinds(self.special, SPECIAL[self.kind])
+            return Bias("relative", base, special_values, token_kinds)
         theta = base.new_zeros(2, self.heads) if self.cls is None else self.cls
-        return Bias("relative", base, by_kinds(theta, RESET), cls)
+        return Bias("relative", base, by_kinds(theta, RESET), is_cls)
 
 
 class UntiedPositions(nn.Module):
@@ -290,8 +293,8 @@ class UntiedPositions(nn.Module):
         q, k = (project(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for project in (self.query, self.key))
         return q, k
 
-    def forward(self, table: Tensor | None, position_ids: Tensor, cls: Tensor) -> Bias:
-        """Return the positional correlation of `position_ids` (b or 1, n); cls (b or 1, n) is 1 at [CLS], else 0."""
+    def forward(self, table: Tensor | None, position_ids: Tensor, is_cls: Tensor) -> Bias:
+        """Return the positional correlation of `position_ids` (b or 1, n); is_cls (b or 1, n) is 1 at [CLS], else 0."""
         theta: Tensor | None = self.theta
         if self.free is not None:
             base = self.free[:, position_ids[:, :, None], position_ids[:, None, :]].transpose(0, 1)
@@ -303,7 +306,7 @@ class UntiedPositions(nn.Module):
                 if self.cls is not None:
                     q, k = self.project(self.cls[None])
                     theta = self.scale * (q * k).sum(-1)[0].t()  # (2, h)
-        return Bias("absolute", base, None if theta is None else by_kinds(theta, RESET), cls)
+        return Bias("absolute", base, None if theta is None else by_kinds(theta, RESET), is_cls)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:

@@ -281,12 +281,12 @@ class Encoder(EncoderPreTrainedModel):
         config = self.config
         n = input_ids.shape[1]
         device = input_ids.device
-        cls = (input_ids == config.cls_token_id).long()
+        is_cls = (input_ids == config.cls_token_id).long()
         sep = (input_ids == config.sep_token_id).long()
-        special = torch.where(cls > 0, cls, 2 * sep if config.relative_special == "each" else sep)
+        token_kinds = torch.where(is_cls > 0, is_cls, 2 * sep if config.relative_special == "each" else sep)
         readable = not torch.compiler.is_compiling() and device.type != "meta"  # values may choose a faster computation
         if readable:
-            special, cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (special, cls))
+            token_kinds, is_cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (token_kinds, is_cls))
         is_counted = (
             position_ids is None and attention_mask is None and document_ids is None
         )  # 0, 1, 2, ... in every row
@@ -331,13 +331,13 @@ class Encoder(EncoderPreTrainedModel):
                 assert table is not None
                 positions = self.untied.project(table[rows])
             else:
-                biases.append(self.untied(table, rows, cls))
+                biases.append(self.untied(table, rows, is_cls))
         if self.relative is not None:
             assert distance is not None
-            biases.append(self.relative(distance, special, cls))
+            biases.append(self.relative(distance, token_kinds, is_cls))
         cos_sin = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
         return AttentionInputs(
-            special, cls, position_ids, distance, allowed, cos_sin, positions, tuple(biases), total(biases)
+            token_kinds, is_cls, position_ids, distance, allowed, cos_sin, positions, tuple(biases), total(biases)
         )
 
     def embed(self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None) -> Streams:

@@ -91,7 +91,7 @@ def _meta_model(config: EncoderConfig) -> EncoderForMaskedLM:
     model.set_attn_implementation("sdpa" if config.stream_qk == "joint" or config.untied == "crossed" else "eager")
     for part in (model.encoder.untied, model.encoder.relative):
         if part is not None:  # special tokens are looked up: no product, and where they are a shape cannot tell
-            part.register_forward_hook(lambda module, inputs, bias: replace(bias, values=None))
+            part.register_forward_hook(lambda module, inputs, bias: replace(bias, special_values=None))
     return model.eval()
 
 
