@@ -1,31 +1,25 @@
-"""Analyses of a trained model, each where the model has its inputs, many in one pass of the documents.
-
-A study calls `measure` for every model; `whatwhere heads` is `run_heads`, for one model alone.
-"""
+"""`whatwhere heads`: a look into one model, from its text to records, arrays and a page."""
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..analysis import INSIDE, Analysis, AnalysisInput, analyses_of
-from ..analysis.passes import choose_documents, read
+from ..analysis import INSIDE, AnalysisInput, analyses_of
+from ..analysis.passes import choose_documents
 from ..analysis.texts import repeated_text, save_texts
 from ..analysis.who import RecordContext
 from ..models.lengths import most_tokens
 from ..records.gates import NOTHING, labels
 from ..records.record import Record
 from ..records.table import Table
-from ..run.files import Arrays
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from .machine import machine
+from .measure import measure
 from .model_windows import model_windows
 from .results import FACTS, columns, save_results
 from .study_keys import HeadsConfig
@@ -37,54 +31,6 @@ SHARE = "kl.share."
 LOOKS = "attention."
 SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
 MOST_SHOWN = 128  # tokens of a text in the explorer
-
-
-@dataclass
-class Measurements:
-    """Records, arrays by the stem of their file, and reasons for what could not be measured."""
-
-    records: list[Record] = field(default_factory=list)
-    arrays: dict[str, Arrays] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-
-    def attempt(self, analysis: Analysis, measure: Callable[[], Any]) -> Any:
-        """Return what `measure` returns; None, with the reason in `left_out`, where the model lacks what it
-        measures."""
-        try:
-            return measure()
-        except ValueError as error:
-            if not analysis.optional:
-                raise
-            self.left_out[analysis.name] = str(error)
-            return None
-
-
-def measure(subject: AnalysisInput, analyses: Iterable[Analysis]) -> Measurements:
-    """Run every analysis that the subject has the inputs for; those with a reader share one pass of its documents."""
-    measured = Measurements()
-    possible = [analysis for analysis in analyses if subject.has(analysis.needs)]
-    readers = {
-        a: measured.attempt(a, partial(a.reader, subject.model))
-        for a in possible
-        if a.reader is not None and (subject.terms or a.measure is None)
-    }
-    readers = {a: reader for a, reader in readers.items() if reader is not None}
-    if readers:
-        show = subject.show("heads" if subject.terms else "sentences")
-        read(subject.model, subject.some(), list(readers.values()), progress=show)
-    for analysis in possible:
-        result: Any = None
-        if analysis in readers:
-            result = readers[analysis].records(subject.who), readers[analysis].arrays()
-        elif analysis.measure is not None:
-            result = measured.attempt(analysis, partial(analysis.measure, subject))
-        records, arrays = result if isinstance(result, tuple) else (result or [], {})
-        measured.records += records
-        if arrays and analysis.arrays:
-            measured.arrays[f"{analysis.arrays}-{subject.who.stem}"] = arrays
-    # Two analyses may say the same: the shares of the table of step 0 are of "position table" and of "separation".
-    measured.records = list(dict.fromkeys(measured.records))
-    return measured
 
 
 def run_heads(

@@ -16,7 +16,7 @@ from ..training.pretrain import pretrain
 from ..training.pretrain_settings import PretrainConfig
 from ..training.scheme_settings import use_scheme
 from .corpus_step import corpus_distances
-from .heads import measure
+from .measure import measure
 from .plan import ModelOfSeed
 from .results import RECORDS
 from .settings import advice_of_trainings

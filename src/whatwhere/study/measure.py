@@ -1,0 +1,59 @@
+"""Analyses of one model: each where the model has its inputs, many in one pass of the documents."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from ..analysis import Analysis, AnalysisInput
+from ..analysis.passes import read
+from ..records.record import Record
+from ..run.files import Arrays
+
+
+@dataclass
+class Measurements:
+    """Records, arrays by the stem of their file, and reasons for what could not be measured."""
+
+    records: list[Record] = field(default_factory=list)
+    arrays: dict[str, Arrays] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def attempt(self, analysis: Analysis, measure: Callable[[], Any]) -> Any:
+        """Return what `measure` returns; None, with the reason in `left_out`, where the model lacks what it
+        measures."""
+        try:
+            return measure()
+        except ValueError as error:
+            if not analysis.optional:
+                raise
+            self.left_out[analysis.name] = str(error)
+            return None
+
+
+def measure(subject: AnalysisInput, analyses: Iterable[Analysis]) -> Measurements:
+    """Run every analysis that the subject has the inputs for; those with a reader share one pass of its documents."""
+    measured = Measurements()
+    possible = [analysis for analysis in analyses if subject.has(analysis.needs)]
+    readers = {
+        a: measured.attempt(a, partial(a.reader, subject.model))
+        for a in possible
+        if a.reader is not None and (subject.terms or a.measure is None)
+    }
+    readers = {a: reader for a, reader in readers.items() if reader is not None}
+    if readers:
+        show = subject.show("heads" if subject.terms else "sentences")
+        read(subject.model, subject.some(), list(readers.values()), progress=show)
+    for analysis in possible:
+        result: Any = None
+        if analysis in readers:
+            result = readers[analysis].records(subject.who), readers[analysis].arrays()
+        elif analysis.measure is not None:
+            result = measured.attempt(analysis, partial(analysis.measure, subject))
+        records, arrays = result if isinstance(result, tuple) else (result or [], {})
+        measured.records += records
+        if arrays and analysis.arrays:
+            measured.arrays[f"{analysis.arrays}-{subject.who.stem}"] = arrays
+    # Two analyses may say the same: the shares of the table of step 0 are of "position table" and of "separation".
+    measured.records = list(dict.fromkeys(measured.records))
+    return measured
