@@ -114,7 +114,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 def _training(folder: Path, file: str) -> dict[str, Any]:
     settings = _settings(folder / file)
-    holder = writer_of(folder)
+    writer = writer_of(folder)
     log = folder / LOG
     lines = step_lines(log)
     of_steps = [line for line in lines if "tokens_per_second" in line]
@@ -126,11 +126,11 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
         raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
     is_done = is_finished(folder)
     steps_saved = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
-    state = "running" if holder else "stopped"
+    state = "running" if writer else "stopped"
     status: dict[str, Any] = {
         "folder": str(folder),
         "what": file.removesuffix(".yaml"),
-        "holder": holder,
+        "holder": writer,
         "state": "finished" if is_done else state,
         "step": step,
         "steps": steps,
