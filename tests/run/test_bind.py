@@ -36,10 +36,16 @@ def test_the_first_settings_bind(tmp_path):
     with pytest.raises(ValueError) as error:
         bound(out)
     assert str(error.value) == (
-        f"{out} was started with steps=625, this command has steps=300 (default). Run it with only `--out {out}` to "
-        "resume, or choose another `--out`."
+        f"{out} was started with steps=625, this command has steps=300 (default). Give steps=625 to resume, or choose "
+        "another `--out`."
     )
-    with pytest.raises(ValueError, match="started with title='', this command has title='x'\\. Run it"):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(ValueError, match=f"Run it with only `--out {out}` to resume, or choose another `--out`"),
+    ):
+        patch.setattr(Counting, "ALONE", True)  # heads and geometry, whose folder is no answer, said so, too
+        bound(out)
+    with pytest.raises(ValueError, match="started with title='', this command has title='x'\\. Give title=''"):
         bound(out, title="x")  # the key that was given is named before the default one
     assert Counting.of_run(RunFolder.at(out), NAME).steps == 625
 

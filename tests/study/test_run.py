@@ -548,3 +548,31 @@ def test_seconds_of_commands_side_by_side_count_once_each():
     assert total_seconds(lines, pid=3, current=2.0) == 10.0 + 7.0 + 2.0
     assert total_seconds(lines, pid=2, current=8.0) == 10.0 + 8.0
     assert total_seconds([*lines, {"pid": 1, "seconds": 0.5}, {"seconds": "?"}], pid=3, current=0.0) == 10.5 + 7.0
+
+
+def test_a_model_that_is_refused_leaves_the_study(arguments, tmp_path):
+    """study.yaml listed the model for good, so that the study could neither resume nor lose it again."""
+    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["rope"]}
+    out = tmp_path / "s"
+    run_study(StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values), out, progress=False)
+    before = (out / "study.yaml").read_bytes()
+    big = "variants.big={preset: ap, trackers: [nothere]}"
+    done = whatwhere("study", "--out", str(out), "--models", "rope,big", "--set", big)
+    assert done.returncode == 2 and "nothere" in done.stderr
+    assert (out / "study.yaml").read_bytes() == before
+    done = whatwhere("study", "--out", str(out), "--set", "widths={rope: 64}")
+    assert done.returncode == 2 and "was started with widths.rope=None, this command has 64" in done.stderr
+    assert (out / "study.yaml").read_bytes() == before
+    assert whatwhere("study", "--out", str(out)).returncode == 0
+
+
+def test_a_width_that_is_given_is_not_matched(arguments, tmp_path):
+    """The first command took the matched width, the same command again wrote the given one beside the model."""
+    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["dstg", "ap", "rope"], "match": "parameters"}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values | {"widths": {"ap": 96}})
+    out = tmp_path / "s"
+    for _ in range(2):
+        run_study(config, out, progress=False)
+        widths = StudyConfig.of_run(RunFolder.at(out), "study.yaml").widths
+        assert widths["ap"] == 96 and widths.keys() == {"ap", "rope"}
+        assert read_json(out / "models/ap/seed-0/config.json")["intermediate_size"] == 96

@@ -154,10 +154,10 @@ class RunFolder:
                 continue
             if path.is_dir() and not is_free(path):  # a run in it that another process begins
                 continue
-            if (self.path / "hashes.json").is_file() or any(self.path.glob("*.yaml")):
+            if (self.path / "hashes.json").is_file() or (self.path / f"{kind}.yaml").is_file():
                 raise ValueError(
-                    f"{self.path} was written by version 0.1.0, whose runs this version cannot resume. Choose "
-                    "another --out and start again."
+                    f"{self.path} was written before runs had a {MANIFEST} (an earlier 0.1.0), which this version "
+                    "cannot resume. Choose another --out and start again."
                 )
             raise ValueError(
                 f"{self.path} is not empty and holds no {kind} run ({MANIFEST} is missing). Choose another --out."

@@ -35,6 +35,7 @@ class StrictConfig(BaseModel):
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
     FREE: ClassVar[tuple[str, ...]] = ()  # keys that may have other values when a run goes on
+    ALONE: ClassVar[bool] = False  # the verb with `--out` alone resumes with the settings of the folder
 
     @classmethod
     def parse(
@@ -170,10 +171,11 @@ class StrictConfig(BaseModel):
                 continue
             if not self.same_content(key, run.path):
                 default = "" if key in self.given_keys() else " (default)"
-                raise ValueError(
-                    f"{run.path} was started with {key}={before[key]!r}, this command has {key}={value!r}{default}. "
-                    f"Run it with only `--out {run.path}` to resume, or choose another `--out`."
-                )
+                hint = f"Give {key}={before[key]!r} to resume, or choose another `--out`."
+                if self.ALONE:
+                    hint = f"Run it with only `--out {run.path}` to resume, or choose another `--out`."
+                started = f"{run.path} was started with {key}={before[key]!r}"
+                raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")
             free_keys.add(key)
         return saved.model_copy(update={key: getattr(self, key) for key in free_keys})
 

@@ -165,7 +165,8 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
         for name in config.models:
             config.pretraining(name, 0, 1).check()
         open_source(config.corpus, config.field, config.document)  # what is not there takes no folder
-    config.save_in(run, CONFIG)
+        config.save_in(run, CONFIG)
+    settings = config  # what study.yaml will hold, once no model is refused
     if config.scheme is not None:
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
     event = "study resumed" if is_resumed else "study"
@@ -176,12 +177,12 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     with advice_of_trainings():
         check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
     if config.match is not None and not set(config.models[1:]) <= set(config.widths):
-        widths = matched_widths(config, windows)
-        config = config.model_copy(update={"widths": {**config.widths, **widths}})
-        config.save_in(run, CONFIG)
+        widths = {**matched_widths(config, windows), **config.widths}
+        config = config.model_copy(update={"widths": widths})
         first_model = config.models[0]
         words = f"{config.match} matched to those of {first_model} by feed-forward widths: {widths}"
         log.say("matched", words, match=config.match, widths=widths)
+    settings.model_copy(update={"widths": config.widths}).save_in(run, CONFIG)
     run.accept()
     _say_windows(windows, log)
     if config.inside:
@@ -200,6 +201,9 @@ def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
     config.check_scheme(run.path)
     saved = StudyConfig.of_run(run, CONFIG)
     _refuse_losses(run, saved, config)
+    for name in config.models:
+        if name not in saved.models:
+            config.pretraining(name, 0, 1).check()
     _check_finished(run)
     grown = {
         "models": [*saved.models, *(name for name in config.models if name not in saved.models)],
@@ -226,6 +230,11 @@ def _refuse_losses(run: RunFolder, saved: StudyConfig, now: StudyConfig) -> None
             raise ValueError(
                 f"{run.path} was started with variants.{name}={saved.variants.get(name)}, this command has "
                 f"{now.variants.get(name)}. Give the variant another name."
+            )
+        if now.widths.get(name, saved.widths.get(name)) != saved.widths.get(name):
+            raise ValueError(
+                f"{run.path} was started with widths.{name}={saved.widths.get(name)}, this command has "
+                f"{now.widths[name]}. Give a variant of that width another name."
             )
 
 

@@ -63,6 +63,7 @@ def default_rate(start: str, from_scratch: bool) -> float:
 class FinetuneConfig(FinetuneKeys, SchemeConfig):
     """Settings of a fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
 
+    ALONE: ClassVar[bool] = True
     FREE: ClassVar[tuple[str, ...]] = ("sharding",)
 
     def same_content(self, key: str, out: Path) -> bool:
