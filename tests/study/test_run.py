@@ -10,9 +10,9 @@ from threading import Timer
 import fork_server
 import pytest
 import torch
-import yaml
 from cli_runner import sentences, whatwhere
 from run_files import logged, missing, unexplained
+from small_study import TRAINING, VALUES
 
 from whatwhere.encoder import PRESETS
 from whatwhere.records.record import read_records, select
@@ -23,35 +23,6 @@ from whatwhere.study.model_task import train_and_measure
 from whatwhere.study.results import save_results, total_seconds
 from whatwhere.study.settings import StudyConfig
 from whatwhere.study.study import PREPARING, run_models, run_study
-
-VALUES = {
-    "length": 32,
-    "vocab_size": 300,
-    "workers": 1,
-    "probe_documents": 20,
-    "probe_splits": 2,
-    "held_out": 0.2,
-    "ablation_documents": 8,
-    "texts": 1,
-}
-TRAINING = {
-    "batch_size": 8,
-    "precision": "fp32",
-    "model": {"num_hidden_layers": 2},
-    "warmup_steps": 5,
-    "checkpoint_every": 10,
-}
-
-
-@pytest.fixture(scope="module")
-def arguments(tmp_path_factory):
-    path = tmp_path_factory.mktemp("study-text") / "corpus.txt"
-    path.write_text(sentences(600), encoding="utf-8")
-    config = StudyConfig.parse(
-        {**VALUES, "corpus": str(path), "steps": 20, "models": ["dstg", "rope"], "training": TRAINING}
-    )
-    path.with_suffix(".yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")), encoding="utf-8")
-    return ("study", "--config", str(path.with_suffix(".yaml")), "--json")
 
 
 @pytest.fixture(scope="module")
@@ -311,52 +282,6 @@ def test_weights_that_are_not_as_trained_are_not_measured(arguments, finished, t
     assert not verify(out)[1]
 
 
-def test_a_study_gains_seeds_and_loses_none(arguments, tmp_path):
-    """A study gains seeds even without its weights and loses none."""
-    values = {"steps": 4, "inside": False, "at_once": 1, "models": ["rope"]}
-    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
-    run_study(config.model_copy(update={"seeds": 2}), tmp_path / "whole/s", progress=False)
-    run_study(config, tmp_path / "grown/s", progress=False)
-    for weights in (tmp_path / "grown/s").rglob("model.safetensors"):  # what a folder that was sent without them lacks
-        weights.unlink()
-    done = whatwhere("study", "--out", str(tmp_path / "grown/s"), "--seeds", "2")
-    assert done.returncode == 0, done.stderr[-2000:]
-    timed = {"seconds", "tokens_per_second", "memory.peak"}
-    ours, theirs = (
-        [r for r in read_records(tmp_path / d / "s/records.parquet") if r.metric not in timed]
-        for d in ("whole", "grown")
-    )
-    assert ours == theirs and {r.seed for r in ours} >= {0, 1}
-    done = whatwhere("study", "--out", str(tmp_path / "grown/s"), "--seeds", "1")
-    assert (
-        done.returncode == 2
-        and "was started with seeds=2, this command has seeds=1. Give seeds=2 or more" in done.stderr
-    )
-
-
-def test_a_study_gains_models_and_changes_none(arguments, tmp_path):
-    """A reference study is measured as its models end; one more rival must not cost the others' trainings."""
-    own = {"narrow": {"preset": "rope", "model": {"intermediate_size": 64}}}
-    values = {"steps": 4, "inside": False, "at_once": 1, "models": ["dstg", "narrow"], "variants": own}
-    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
-    run_study(config, tmp_path / "whole/s", progress=False)
-    run_study(config.model_copy(update={"models": ["dstg"], "variants": {}}), tmp_path / "grown/s", progress=False)
-    grown = str(tmp_path / "grown/s")
-    variant = "variants.narrow={preset: rope, model: {intermediate_size: %d}}"
-    done = whatwhere("study", "--out", grown, "--models", "dstg,narrow", "--set", variant % 64)
-    assert done.returncode == 0, done.stderr[-2000:]
-    timed = {"seconds", "tokens_per_second", "memory.peak"}
-    ours, theirs = (
-        [r for r in read_records(tmp_path / d / "s/records.parquet") if r.metric not in timed]
-        for d in ("whole", "grown")
-    )
-    assert ours == theirs and {r.model for r in ours} >= {"dstg", "narrow"}
-    done = whatwhere("study", "--out", grown, "--models", "narrow")
-    assert done.returncode == 2 and "this command lacks dstg. Give all its models" in done.stderr
-    done = whatwhere("study", "--out", grown, "--set", variant % 32)
-    assert done.returncode == 2 and "was started with variants.narrow=" in done.stderr, done.stderr
-
-
 def test_another_recipe_is_refused(arguments, tmp_path):
     """A run of another recipe is refused and left alone."""
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "inside": False})
@@ -548,31 +473,3 @@ def test_seconds_of_commands_side_by_side_count_once_each():
     assert total_seconds(lines, pid=3, current=2.0) == 10.0 + 7.0 + 2.0
     assert total_seconds(lines, pid=2, current=8.0) == 10.0 + 8.0
     assert total_seconds([*lines, {"pid": 1, "seconds": 0.5}, {"seconds": "?"}], pid=3, current=0.0) == 10.5 + 7.0
-
-
-def test_a_model_that_is_refused_leaves_the_study(arguments, tmp_path):
-    """study.yaml listed the model for good, so that the study could neither resume nor lose it again."""
-    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["rope"]}
-    out = tmp_path / "s"
-    run_study(StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values), out, progress=False)
-    before = (out / "study.yaml").read_bytes()
-    big = "variants.big={preset: ap, trackers: [nothere]}"
-    done = whatwhere("study", "--out", str(out), "--models", "rope,big", "--set", big)
-    assert done.returncode == 2 and "nothere" in done.stderr
-    assert (out / "study.yaml").read_bytes() == before
-    done = whatwhere("study", "--out", str(out), "--set", "widths={rope: 64}")
-    assert done.returncode == 2 and "was started with widths.rope=None, this command has 64" in done.stderr
-    assert (out / "study.yaml").read_bytes() == before
-    assert whatwhere("study", "--out", str(out)).returncode == 0
-
-
-def test_a_width_that_is_given_is_not_matched(arguments, tmp_path):
-    """The first command took the matched width, the same command again wrote the given one beside the model."""
-    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["dstg", "ap", "rope"], "match": "parameters"}
-    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values | {"widths": {"ap": 96}})
-    out = tmp_path / "s"
-    for _ in range(2):
-        run_study(config, out, progress=False)
-        widths = StudyConfig.of_run(RunFolder.at(out), "study.yaml").widths
-        assert widths["ap"] == 96 and widths.keys() == {"ap", "rope"}
-        assert read_json(out / "models/ap/seed-0/config.json")["intermediate_size"] == 96
