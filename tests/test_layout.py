@@ -154,6 +154,16 @@ def test_claims_and_the_maths_of_geometry_know_no_run():
             assert "run" not in needed, place(path)
 
 
+# Modules that are imported by their name: the lazy parts of the package, the files of analyses, and, the one arrow that
+# points upwards, the analyses whose rows stand in their files (records/metrics.py says why).
+BY_NAME = {"__init__.py", "auto_classes.py", "analysis/__init__.py", "records/metrics.py"}
+
+
+def test_modules_are_imported_by_name_in_few_files():
+    found = {place(path) for path in FILES if "import_module(" in path.read_text(encoding="utf-8")}
+    assert {name.removeprefix("src/whatwhere/") for name in found} == BY_NAME
+
+
 def test_geometry_knows_no_torch():
     files = [path for path in FILES if path.parent.name == "geometry"]
     assert files and not [path.name for path in files if "import torch" in path.read_text(encoding="utf-8")]
