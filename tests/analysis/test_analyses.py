@@ -95,3 +95,11 @@ def test_some_documents_are_evenly_spaced():
     subject = AnalysisInput(ME, None, documents(10))
     assert np.array_equal(subject.some(4).input_ids, documents(10).input_ids[[0, 2, 5, 7]])
     assert len(subject.some(50)) == len(subject.some()) == 10
+
+
+def test_a_table_of_zeros_is_left_out():
+    """A control without its table ended its study: such a table has no components."""
+    model = encoder()
+    torch.nn.init.zeros_(model.position_table())
+    measured = measure(AnalysisInput(ME, model), analyses_of(PLAIN))
+    assert measured.records == [] and "rows of the table are equal" in measured.left_out["position table"]

@@ -370,7 +370,11 @@ def _curves(records: Sequence[Record]) -> dict[tuple[str, int | None], list[tupl
 AT_CHECKPOINTS = 16  # documents that the model of every checkpoint reads
 ANALYSES = (
     Analysis(
-        "separation", TRAINING, lambda s: separation_records(s.run, s.who, corpus=s.corpus), needs=("run", "table")
+        "separation",
+        TRAINING,
+        lambda s: separation_records(s.run, s.who, corpus=s.corpus),
+        needs=("run", "table"),
+        optional=True,
     ),
     Analysis(
         "neighbours",
@@ -378,5 +382,11 @@ ANALYSES = (
         lambda s: local_records(s.run, s.some(AT_CHECKPOINTS), s.who),
         needs=("run", "documents"),
     ),
-    Analysis("low rank", TRAINING, lambda s: low_rank_records(s.table, s.corpus, s.who), needs=("corpus", "table")),
+    Analysis(
+        "low rank",
+        TRAINING,
+        lambda s: low_rank_records(s.table, s.corpus, s.who),
+        needs=("corpus", "table"),
+        optional=True,
+    ),
 )

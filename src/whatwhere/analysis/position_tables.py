@@ -393,4 +393,5 @@ def _tables(s: AnalysisInput) -> tuple[list[Record], Arrays]:
     return start + records + noise_records(s.table, s.who, first, s.run if plain else None), arrays
 
 
-ANALYSES = (Analysis("position table", PLAIN, _tables, needs=("table",), arrays="table"),)
+# Optional: a table whose rows are all equal (a control that is held at zeros) has no components.
+ANALYSES = (Analysis("position table", PLAIN, _tables, needs=("table",), arrays="table", optional=True),)
