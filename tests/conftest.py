@@ -23,7 +23,8 @@ huggingface_hub.constants.HF_HUB_OFFLINE = True
 
 # Files that take ten seconds or more: first, so that no process is left alone with one at the end.
 LONG = [
-    *("test_golden.py", "study/test_run.py", "training/test_resume.py", "test_benchmarks.py"),
+    *("test_golden.py", "study/test_run.py", "training/test_sharding.py", "test_faults.py"),
+    *("training/test_resume.py", "study/test_growth.py", "training/test_begun.py", "test_benchmarks.py"),
     *("encoder/test_schemes.py", "report/test_browser.py", "encoder/test_compile.py", "training/test_loop.py"),
     *("test_start.py", "encoder/test_carry.py", "encoder/test_attention.py", "analysis/test_geometry.py"),
 ]
