@@ -148,3 +148,12 @@ def test_a_half_turn_of_the_reference_is_said():
     assert "hold 100\u202f% before training and 61\u202f% [" in told and told.endswith(
         "after 10M tokens of Wikipedia, 3 seeds."
     )
+
+
+@pytest.mark.parametrize(("written", "kept"), [(0.9, True), (0.1, False)])
+def test_position_that_is_carried_along_is_not_kept(written, kept):
+    """The headline asked what the stream holds, and not what the blocks write: a table reaches the end by itself."""
+    run = run_of({"dstg": 3.0, "ap": 4.0}, positions={"dstg": 0.9})
+    update = Record("s", "dstg", "r2.update.token", written, seed=0, layer=1, part="position")
+    told = pick(Run("s", run.facts, [*run.records, update])).sentence
+    assert ("keeps position in a stream of its own" in told) == kept

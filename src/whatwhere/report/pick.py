@@ -274,6 +274,12 @@ def _kept(run: Run, model: str) -> Point | None:
     return _end({layer: p for layer, p in layers.items() if 0 < layer <= run.trained_until(model, part)})
 
 
+def _written(run: Run, model: str) -> Point | None:
+    """Return R² of position in what the last trained block writes into the position stream; None if not probed."""
+    layers = run.curve("r2.update.token", model, "position")
+    return _end({layer: p for layer, p in layers.items() if 0 < layer <= run.trained_until(model, "position")})
+
+
 def _part(run: Run, model: str) -> str:
     """Return the part whose position is read: the position stream of a model with streams, whether probed or not."""
     return "position" if schemes.family(run, model) == "streams" else "all"
@@ -320,6 +326,7 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
             pieces.append(f"`{cheap}` needs {less}" + " and has no length limit" * limits)
     positions = {m: p for m in order if "position" in run.parts("r2.token", m) and (p := _kept(run, m))}
     positions = {m: p for m, p in positions.items() if (worth := use(run.table, m)) is None or worth >= USED}
+    positions = {m: p for m, p in positions.items() if (added := _written(run, m)) is None or added.value >= PRESENT}
     keepers = [f"`{m}` (R² {fixed(p.value, 2)})" for m, p in positions.items() if p.value >= READ]
     if keepers:
         only = "only " if len(keepers) < len(order) else ""
