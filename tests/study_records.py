@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from cli_runner import sentences
 from golden import digest, parts
+from small_study import TRAINING, VALUES
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from whatwhere.encoder import EncoderForMaskedLM
@@ -29,22 +30,6 @@ from whatwhere.study.spectra_run import run_spectra
 from whatwhere.study.study import run_study
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}
-VALUES = {
-    "length": 32,
-    "vocab_size": 300,
-    "workers": 1,
-    "probe_documents": 20,
-    "held_out": 0.2,
-    "ablation_documents": 8,
-    "texts": 1,
-}
-TRAINING = {
-    "batch_size": 8,
-    "precision": "fp32",
-    "model": {"num_hidden_layers": 2},
-    "warmup_steps": 5,
-    "checkpoint_every": 10,
-}
 MODELS = ["dstg", "ap", "tupe-r"]
 
 

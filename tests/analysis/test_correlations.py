@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from encoder_models import build
+from encoder_models import build, random_weights
 from small_documents import documents
 from transformers import (
     AlbertConfig,
@@ -31,17 +31,6 @@ from whatwhere.analysis.who import RecordContext
 WHO = RecordContext("m", 0, "s")
 SIZES = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 ADDED = ["ap", "sinusoidal", "low-rank", "fourier", "bert-a", "bert-r"]
-
-
-def random_weights(model):
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            spread = 0.4 if parameter.ndim < 2 else 1.2 / math.sqrt(parameter.shape[-1])
-            parameter.copy_(
-                spread * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) + (parameter.ndim < 2)
-            )
-    return model
 
 
 FOREIGN = {
@@ -72,7 +61,7 @@ FOREIGN = {
 
 def foreign(kind):
     torch.manual_seed(0)
-    return random_weights(FOREIGN[kind]().double().eval())
+    return random_weights(FOREIGN[kind]().double().eval(), seed=3)
 
 
 @pytest.mark.parametrize("case", [*ADDED, "ap/rope", "ap/bert", "bert-a/neobert"])

@@ -31,7 +31,7 @@ def distances(p, chosen, b):
 @pytest.mark.parametrize("kind", ["plain", "inner", "padded", "packed"])
 def test_reach_is_that_of_the_loops(case, kind):
     model, chosen = build(case), documents(4, n=20, **({} if kind == "plain" else {kind: True}))
-    reader = ReachReader(model)
+    reader = ReachReader()
     read(model, chosen, [reader], batch_size=3)
     records = reader.records(WHO)
     everyone = range(len(chosen))

@@ -53,17 +53,21 @@ def config(case: str, **fields) -> ww.EncoderConfig:
     return ww.preset(name, "tiny", vocab_size=VOCAB, **(sizes | own | fields))
 
 
-def build(case: str, **fields) -> ww.EncoderForMaskedLM:
+def random_weights(model, seed):
     """Random weights everywhere: the zeros that biases start with would hide mistakes, and so would equal thetas."""
-    model = ww.EncoderForMaskedLM(config(case, **fields)).double().eval()
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             spread = 0.4 if parameter.ndim < 2 else 1.2 / math.sqrt(parameter.shape[-1])
             parameter.copy_(
-                spread * torch.randn(parameter.shape, generator=generator, dtype=torch.float64) + (parameter.ndim < 2)
+                spread * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype) + (parameter.ndim < 2)
             )
     return model
+
+
+def build(case: str, **fields) -> ww.EncoderForMaskedLM:
+    """A model in float64 with random weights."""
+    return random_weights(ww.EncoderForMaskedLM(config(case, **fields)).double().eval(), seed=1)
 
 
 def inputs(kind: str) -> dict[str, torch.Tensor]:

@@ -28,15 +28,14 @@ from ..records.metric import (
     BASELINE,
     CORRECTED,
     CORRELATION,
-    GROUPS,
     NOT_NEGATIVE,
     PAIRS,
     ROWS,
     SCALES,
     SHARE,
-    TABLE,
     TERM,
     Metric,
+    stress_of,
     with_endings,
 )
 from ..records.metrics import add_metrics
@@ -83,15 +82,7 @@ add_metrics(
         **with_endings(
             "low_rank.stress.",
             SCALES,
-            Metric(
-                name="stress at a rank",
-                part=TABLE,
-                index="rank or dimensions of the table",
-                counts=PAIRS,
-                over=GROUPS,
-                method="geometry",
-                range=NOT_NEGATIVE,
-            ),
+            stress_of("stress at a rank"),
         ),
         **with_endings(
             "low_rank.closed",

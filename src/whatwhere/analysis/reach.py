@@ -13,7 +13,7 @@ from torch import Tensor
 from ..records.metric import NOT_NEGATIVE, TERM, Metric
 from ..records.metrics import add_metrics
 from ..records.record import Record
-from .analyses import INSIDE, Analysis
+from .analyses import INSIDE, SCORED, TRAINING, Analysis, AnalysisInput
 from .attention_weights import TOTAL, WeightReader, Weights
 from .passes import Batch, Documents, Progress, read
 from .who import RecordContext
@@ -47,10 +47,6 @@ class ReachReader(WeightReader):
     weight on regular keys is 0 in float32 are left out.
     """
 
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.heads = int(model.config.num_attention_heads)
-
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         regular = batch.regular
         self.keep((block, part), batch, mean_distance(weights.values, regular))
@@ -67,7 +63,7 @@ class ReachReader(WeightReader):
         means = np.stack([values[:, np.equal(of_places, part)].mean((1, 2)) for part in parts], axis=1)
         even = self.values[EVEN]
         return [
-            *who.records("reach", self.mean(values), {**places, "head": range(self.heads)}, n=self.count(values)),
+            *who.records("reach", self.mean(values), {**places, "head": range(values.shape[-1])}, n=self.count(values)),
             *who.records("reach.mean", self.mean(means), {"part": parts}, n=self.count(means)),
             *who.records("reach.even", self.mean(even), {}, n=self.count(even)),
         ]
@@ -82,25 +78,27 @@ def mean_distance(weights: Tensor, regular: Tensor) -> Tensor:
     n = regular.shape[1]
     places = torch.arange(n, device=weights.device, dtype=weights.dtype)
     distance = (places[:, None] - places).abs()
-    keys = regular.to(weights.dtype)
-    of_query = []
-    for values in (weights * distance, weights):
-        of_query.append(torch.einsum("bhij,bj->bhi", values.expand(len(keys), -1, -1, -1), keys))
-    summed, whole = of_query
+    on_regular = weights * regular[:, None, None, :]  # (b, h, n, n)
+    whole = on_regular.sum(-1)
     counts = regular[:, None] & (whole > 0)
-    ratio = torch.where(counts, summed / whole, 0.0)
+    ratio = torch.where(counts, (on_regular * distance).sum(-1) / whole, 0.0)
     return ratio.sum(-1).double() / counts.sum(-1)
 
 
 def reach_records(model: Any, documents: Documents, who: RecordContext, progress: Progress = None) -> list[Record]:
-    """Measure the reach of every head by every term (see `ReachReader`) on up to `READ_DOCUMENTS` documents.
+    """Measure the reach of every head by every term (see `ReachReader`) on these documents.
 
     Raises:
         ValueError: the model's scores are no sum of named terms.
     """
-    reader = ReachReader(model)
+    reader = ReachReader()
     read(model, documents, [reader], progress=progress)
     return reader.records(who)
+
+
+def _untrained(s: AnalysisInput) -> list[Record]:
+    # A T5 bias begins with zeros, as far as equal attention: a control of the claim that it looks near.
+    return reach_records(s.untrained, s.some(SCORED), s.who.at(0))
 
 
 ANALYSES = (
@@ -110,4 +108,5 @@ ANALYSES = (
         lambda s: reach_records(s.model, s.some(READ_DOCUMENTS), s.who, s.show("reach")),
         needs=("documents", "terms"),
     ),
+    Analysis("untrained reach", TRAINING, _untrained, needs=("documents", "untrained", "terms")),
 )

@@ -58,3 +58,16 @@ class Metric:
 def with_endings(stem: str, endings: Iterable[str], row: Metric) -> dict[str, Metric]:
     """Return `row` for several metrics, the names that begin with `stem` and have one of the endings."""
     return {f"{stem}{ending}": row for ending in endings}
+
+
+def stress_of(name: str) -> Metric:
+    """Return the row of a stress of a position table, by the rank or the dimensions of the table."""
+    return Metric(
+        name=name,
+        part=TABLE,
+        index="rank or dimensions of the table",
+        counts=PAIRS,
+        over=GROUPS,
+        method="geometry",
+        range=NOT_NEGATIVE,
+    )

@@ -26,6 +26,7 @@ from .metric import (
     UNBOUNDED,
     UNIT,
     Metric,
+    stress_of,
     with_endings,
 )
 from .task_metrics import TASKS
@@ -33,18 +34,6 @@ from .task_metrics import TASKS
 _RANGES = {SHARE: UNIT, R2: READ, "%": (0.0, 100.0)}
 # Intervals over draws that every seed makes for itself, so that the spread of the seeds contains them.
 _BY_SEED = {PROBE_SEEDS, "random halves", "random orders of the rows", "rows and seeds", "heads"}
-
-
-def _stress(name: str) -> Metric:
-    return Metric(
-        name=name,
-        part=TABLE,
-        index="rank or dimensions of the table",
-        counts=PAIRS,
-        over=GROUPS,
-        method="geometry",
-        range=NOT_NEGATIVE,
-    )
 
 
 METRICS: dict[str, Metric] = {
@@ -87,11 +76,11 @@ METRICS: dict[str, Metric] = {
         method="geometry",
         range=NOT_NEGATIVE,
     ),
-    "stress.raw": _stress("raw stress"),
-    "stress.optimal": _stress("stress at the best scale"),
-    "stress.held_out": _stress("stress on other documents"),
-    **with_endings("stress.ratio.", SCALES, _stress("stress of one table over that of another")),
-    **with_endings("stress.", [f"{scale}.corrected" for scale in ("raw", "optimal")], _stress("stress")),
+    "stress.raw": stress_of("raw stress"),
+    "stress.optimal": stress_of("stress at the best scale"),
+    "stress.held_out": stress_of("stress on other documents"),
+    **with_endings("stress.ratio.", SCALES, stress_of("stress of one table over that of another")),
+    **with_endings("stress.", [f"{scale}.corrected" for scale in ("raw", "optimal")], stress_of("stress")),
     **with_endings(
         "violations",
         CORRECTED,

@@ -173,8 +173,8 @@ def _ordered(run: Run, rows: Sequence[Row]) -> str:
     levels={0.5: "chance: 50\u202f%"},
 )
 def violations(run: Run) -> Iterator[Row]:
-    """Of all triples of positions in which one neighbour is nearer than the other, the share in which the nearer one
-    has the larger distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance gives.
+    """Share of the triples of positions, one neighbour nearer than the other, in which the nearer one has the larger
+    distance. 0\u202f% is a distance that only grows with the lag; dashed: 50\u202f%, which chance gives.
     Corrected squares that came out negative take part with their sign, so chance gives 50\u202f% there too."""
     for c in run.corpora:
         values = values_of(run, "violations", c)

@@ -140,8 +140,8 @@ def probes(run: Run) -> list[Figure]:
     width=250,
 )
 def variance(run: Run) -> Sequence[Line]:
-    """Of the variance of a layer's states over tokens, the share that lies between positions, without what chance adds:
-    1 where the states are a function of position, straight or not. Dashed: R² of position, read by a line."""
+    """Share of the variance of a layer's states over tokens that lies between positions, without what chance adds: 1
+    where the states are a function of position, straight or not. Dashed: R² of position, read by a line."""
     lines = of_models(run, "variance.position", streams=True, apart=True)
     many = schemes.many(run)
     read = []
