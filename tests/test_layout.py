@@ -147,9 +147,11 @@ def test_encoder_imports_nothing_of_ours_but_itself():
         }, path.name
 
 
-def test_claims_and_the_maths_of_geometry_know_no_run():
+def test_analyses_claims_and_geometry_know_no_run():
+    """What measures and judges takes arrays and models, and leaves files, folders and locks to its callers."""
     for path in FILES:
-        if (folder := path.parent.name) in ("claims", "geometry") and path.name != "counts.py":  # which has a file
+        folder = path.parent.name
+        if folder in ("analysis", "claims", "geometry") and path.name != "counts.py":  # which has a file
             needed = {module[0] for module, _ in imports(path.read_text(encoding="utf-8"), (folder,)) if module}
             assert "run" not in needed, place(path)
 

@@ -15,10 +15,10 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertCon
 
 import whatwhere as ww
 from whatwhere import cli
-from whatwhere.analysis.position_tables import load_tables
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.tokenizer import train_tokenizer
 from whatwhere.models.open import open_model
+from whatwhere.models.table_sources import load_tables
 from whatwhere.run import reference as reference_model
 from whatwhere.run.folder import MANIFEST, verify
 from whatwhere.study.geometry_run import GeometryConfig, run_geometry

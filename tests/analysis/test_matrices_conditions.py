@@ -9,8 +9,9 @@ from scipy import sparse
 from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
 
 import whatwhere as ww
-from whatwhere.analysis.matrices import Scores, condition_records, scores_of_folder, scores_of_model
+from whatwhere.analysis.matrices import condition_records, scores_of_model
 from whatwhere.analysis.who import RecordContext
+from whatwhere.models.content_weights import Scores, scores_of_folder
 from whatwhere.records.record import select
 
 V, M_POSITIONS = 40, 6
@@ -79,7 +80,7 @@ def test_other_folders_are_refused(tmp_path):
         tmp_path / "bert"
     )
     (tmp_path / "bert/model.safetensors").unlink()
-    with pytest.raises(ValueError, match="no safetensors weights"):
+    with pytest.raises(ValueError, match="no .safetensors file"):
         scores_of_folder(tmp_path / "bert")
 
 

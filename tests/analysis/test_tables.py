@@ -12,7 +12,7 @@ from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.geometry import equivariance, inner_products, spectrum
 from whatwhere.records.record import Record, select
 from whatwhere.training.optimizers import learning_rate_factor, make_optimizers, table_walk
-from whatwhere.training.pretrain import CONFIG
+from whatwhere.training.pretrain import CONFIG, saved_table_walk
 from whatwhere.training.pretrain_settings import PretrainConfig
 
 
@@ -178,7 +178,7 @@ def test_an_idle_walk_is_not_training(tmp_path):
         who = RecordContext("dstg", 0, "s")
         slow = [who.record("dct.low4", 0.95, index=i) for i in (0, 1)]
         change = Record("s", "dstg", "change", 4.4, step=1100, seed=0)
-        found = [*slow, change, *noise_records(table, who, start, tmp_path)]
+        found = [*slow, change, *noise_records(table, who, start, saved_table_walk(tmp_path))]
         return evaluate(found, [c for c in CLAIMS if c.id == "dstg-low-frequency"])[0], found
 
     found, records = row(end)
@@ -200,7 +200,6 @@ def test_tables_of_unknown_start_have_their_own_floor(tmp_path):
         assert [r.metric for r in records] == ["table.rms", "table.floor"] and all(r.part is None for r in records)
         assert records[1].value == pytest.approx(floor, abs=0.1)
     assert [r.metric for r in noise_records(noise[:5], RecordContext("bert"))] == ["table.rms"]
-    still = noise_records(noise, RecordContext("ap", 0), noise, tmp_path)[
-        2:
-    ]  # a table that nothing moved; no settings there
+    # A table that nothing moved, with no settings in the folder of its training.
+    still = noise_records(noise, RecordContext("ap", 0), noise, saved_table_walk(tmp_path))[2:]
     assert [(r.metric, r.part, r.value) for r in still] == [("table.rms", "change", 0), ("table.floor", "change", 1)]

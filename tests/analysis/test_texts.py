@@ -8,9 +8,10 @@ import pytest
 import torch
 from encoder_models import VOCAB, build
 
-from whatwhere.analysis.texts import LEVELS, quantise, repeated_text, save_texts, shown_tokens, text_maps
+from whatwhere.analysis.texts import LEVELS, quantise, repeated_text, shown_tokens, text_maps
 from whatwhere.models.lengths import most_tokens
 from whatwhere.run.folder import RunFolder
+from whatwhere.study.explorer_files import save_texts
 
 IDS = np.array([2, *np.random.default_rng(0).integers(5, VOCAB, 10), 3])
 NAMES = [str(i) for i in range(len(IDS))]

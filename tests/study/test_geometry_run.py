@@ -9,10 +9,10 @@ from cli_runner import sentences, whatwhere
 from run_files import missing, unexplained
 
 import whatwhere as ww
-from whatwhere.analysis.position_tables import load_tables
 from whatwhere.corpus import counting
 from whatwhere.geometry import hellinger, positional_distributions, stress
 from whatwhere.geometry.counts import Counts
+from whatwhere.models.table_sources import load_tables
 from whatwhere.records.record import read_records, select
 from whatwhere.report import write_report
 from whatwhere.study.geometry_run import GeometryConfig, run_geometry

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..records.record import Record
-from ..run.files import Arrays
+from ..records.record import Arrays, Record
 from .passes import Documents, Reader, as_float64
 from .who import RecordContext
 

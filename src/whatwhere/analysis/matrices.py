@@ -10,25 +10,21 @@ documents at the same position.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from ..encoder import Encoder
 from ..geometry import sinusoidal
 from ..geometry.distances import distances
+from ..models.content_weights import Scores, split_heads
 from ..records.metric import NOT_NEGATIVE, SCALES, TABLE, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
-from ..run.files import read_object
 from .analyses import TRAINING, Analysis
 from .corpus_geometry import CorpusDistances, rows_of
 from .passes import as_float64, body_of, first_position
 from .who import RecordContext
-
-BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model types whose weights have BERT's names
 
 add_metrics(
     {
@@ -145,80 +141,11 @@ def projection_records(model: Any, corpus: CorpusDistances, who: RecordContext) 
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Weights of the content term of attention scores, in float64.
-
-    words: word embeddings (V, d). query, key: matrices (layers, heads, d_head, d) that turn a vector into a head's
-    query or key.
-    """
-
-    words: np.ndarray
-    query: np.ndarray
-    key: np.ndarray
-
-
-def _scores(words: np.ndarray, weights: list[tuple[np.ndarray, np.ndarray]], heads: int) -> Scores:
-    query, key = (np.stack([w.reshape(heads, -1, w.shape[1]) for w in kind]) for kind in zip(*weights, strict=True))
-    return Scores(words, query, key)
-
-
 def scores_of_model(model: Any) -> Scores:
     """Return the content weights of one of our models; with two streams, of the semantic stream."""
     encoder = body_of(model)
     words = as_float64(encoder.word_embeddings.weight)
-    return _scores(words, _query_key(encoder, -1), encoder.config.num_attention_heads)
-
-
-def bert_like(folder: str | Path) -> dict[str, Any]:
-    """Read the configuration of a transformers folder in BERT's form, whose words are as wide as its attention.
-
-    Raises:
-        ValueError: no such folder, or another kind of model.
-    """
-    folder = Path(folder)
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"No model at {folder}: config.json is missing. Give a transformers folder.")
-    config: dict[str, Any] = read_object(folder / "config.json", hint="Use a complete copy of the model.")
-    if (kind := config.get("model_type")) not in BERT_LIKE:
-        raise ValueError(f"{folder} is of type {kind!r}. Read here are {', '.join(BERT_LIKE)}, and models of ours.")
-    words = config.get("embedding_size", config.get("hidden_size"))
-    width = config.get("hidden_size")
-    if words != width:
-        raise ValueError(
-            f"The words of {folder} are {words} wide, its attention {width}: a map stands between them, as in "
-            "ELECTRA-small. Give a model without one, for example ELECTRA-base."
-        )
-    return config
-
-
-def scores_of_folder(folder: str | Path) -> Scores:
-    """Read the content weights of a transformers folder in BERT's form by name from its safetensors; builds
-    no model.
-
-    Raises:
-        ValueError: see `bert_like`; weights that are missing, pickled or damaged.
-    """
-    folder = Path(folder)
-    config = bert_like(folder)
-    blocks = [f"encoder.layer.{i}.attention.self" for i in range(int(config["num_hidden_layers"]))]
-    pairs = [(f"{block}.query.weight", f"{block}.key.weight") for block in blocks]
-    names = ["embeddings.word_embeddings.weight", *(name for pair in pairs for name in pair)]
-    tensors: dict[str, np.ndarray] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(path, framework="pt") as weights:
-                for stored in weights.keys():  # noqa: SIM118  (safe_open is no dict)
-                    for name in (n for n in names if stored == n or stored.endswith(f".{n}")):
-                        tensors[name] = as_float64(weights.get_tensor(stored))
-        except SafetensorError as error:
-            raise ValueError(f"{path} does not open ({error}). Use a complete copy of the model.") from None
-    missing = [name for name in names if name not in tensors]
-    if missing:
-        raise ValueError(
-            f"{folder} has no safetensors weights named {missing[0]}. Save the whole model with safetensors."
-        )
-    return _scores(tensors[names[0]], [(tensors[q], tensors[k]) for q, k in pairs], int(config["num_attention_heads"]))
+    return split_heads(words, _query_key(encoder, -1), encoder.config.num_attention_heads)
 
 
 def condition_records(

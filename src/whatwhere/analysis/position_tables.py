@@ -1,14 +1,8 @@
-"""Position and word tables: their sources, and their shape as records and as arrays for figures.
+"""Shape of position and word tables, as records and as arrays for figures.
 
-The shape is that of DSTG section 4 (1) and LOWDIM table 1, figures 1-7. A table is a .npy file or that of a model,
-shipped or in a folder, of all models of a study, or of the Hub.
+The shape is that of DSTG section 4 (1) and LOWDIM table 1, figures 1-7. `models.table_sources` reads the tables.
 """
 
-import json
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,16 +21,11 @@ from ..geometry import (
     white_floor,
 )
 from ..geometry.spectra import FEWEST_ROWS
-from ..models.tables import read_table
 from ..records.gates import CHANGED
 from ..records.metric import CHANGE, NOT_NEGATIVE, SHARE, Metric, with_endings
 from ..records.metrics import add_metrics
-from ..records.record import Record
-from ..run.files import Arrays, read_yaml
-from ..run.reference import model_source
-from ..training.optimizers import table_walk
-from ..training.pretrain import CONFIG
-from ..training.training_keys import LoopConfig
+from ..records.record import Arrays, Record
+from ..training.pretrain import saved_table_walk
 from .analyses import PLAIN, Analysis, AnalysisInput
 from .passes import as_float64
 from .who import RecordContext
@@ -52,10 +41,6 @@ SCORES = 128
 CURVES = 10
 PRODUCTS = 96
 PRODUCTS_OF = (2, 5, 10)  # components of the pictured approximations of E·Eᵀ, before all of them
-POSITIONS = "positions"
-WORDS = "words"
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_SEED = re.compile(r"seed-(\d+)")
 
 add_metrics(
     {
@@ -185,16 +170,17 @@ def table_records(table: Any, who: RecordContext) -> tuple[list[Record], dict[st
     return records, arrays
 
 
-def noise_records(table: Any, who: RecordContext, start: Any = None, run: str | Path | None = None) -> list[Record]:
+def noise_records(table: Any, who: RecordContext, start: Any = None, walk: float | None = None) -> list[Record]:
     """Measure a position table (rows, width) against the noise that would look like it; n is the number of rows.
 
     `table.rms`: root mean square of the entries about the mean row; `table.floor`: share of that power which the white
     floor holds (`geometry.white_floor`). With part "change" the same of what training added to `start`, the table of
-    step 0, about 0; and `table.walk`, the root mean square that AdamW's random walk at the rates of the training in the
-    folder `run` gives a table whose gradient is noise (`training.optimizers.table_walk`). No intervals.
+    step 0, about 0; and `table.walk`, which is `walk` if that is given. No intervals. A table of fewer than 8 rows has
+    no floor.
 
-    A folder without settings of a pretraining, or a table that is no parameter of its own (`run` None), has no walk; a
-    table of fewer than 8 rows has no floor.
+    Args:
+        walk: Root mean square that AdamW's random walk at the rates of the training gives a table whose gradient is
+            noise (`training.optimizers.table_walk`); None where it is not known.
     """
     table = as_float64(table)
     place: dict[str, Any] = {"n": len(table)}
@@ -210,19 +196,9 @@ def noise_records(table: Any, who: RecordContext, start: Any = None, run: str | 
     records.append(who.record("table.rms", np.sqrt(np.mean(added**2)), **place))
     if floored:
         records.append(who.record("table.floor", white_floor(added), **place))
-    walk = None if run is None else _walk(Path(run) / CONFIG)
     if walk is not None:
         records.append(who.record("table.walk", walk, **place))
     return records
-
-
-def _walk(settings: Path) -> float | None:
-    """Return the random walk of the table of a pretraining, by its saved settings; None where there are none."""
-    if not settings.is_file():
-        return None
-    saved = {key: value for key, value in read_yaml(settings).items() if key in LoopConfig.model_fields}
-    config = LoopConfig.parse(saved, path=settings)
-    return None if config.steps is None else table_walk(config, config.steps)
 
 
 def word_records(table: Any, who: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
@@ -269,128 +245,14 @@ def _share_records(who: RecordContext, shares: np.ndarray, total: int, **columns
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class SourceTable:
-    """Table with its source.
-
-    name: name of its model, unique in a call. kind: "positions" or "words". rows: (rows, width) float64, row i is
-    position i (or token id i). seed: training seed of a model of a study, else None. source: as given, with the model
-    where it holds several. config: the model's config.json; empty for a file.
-    """
-
-    name: str
-    kind: str
-    rows: np.ndarray
-    seed: int | None
-    source: str
-    config: dict[str, Any] = field(default_factory=dict)
-
-
-def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[list[SourceTable], list[str]]:
-    """Load the position tables of all sources in their order, with `words` each followed by the word table of its
-    model.
-
-    A source is a .npy file (one table); a folder of transformers or of ours (safetensors only, one tensor read by name,
-    no model built, no code run); a study folder (all its models and seeds); the name of a model on the Hub, whose
-    configuration and safetensors are fetched into the Hub's own cache; or the text `reference`, the model that comes
-    with the package.
-
-    Returns:
-        The tables, and the names of models of a study that have no position table (`rope`, `rp`), which are left out.
-
-    Raises:
-        ValueError: no source, nothing there, a model that keeps no position table or no word table, a study without any
-            table, pickle weights, a damaged file, or numbers that are not finite.
-    """
-    if not sources:
-        raise ValueError("No source of a table. Give a .npy file, a model folder, a study folder or a name on the Hub.")
-    of_each = [_tables_of(source, words) for source in sources]
-    tables = [table for tables, _ in of_each for table in tables]
-    return _named_apart(tables), [name for _, missing in of_each for name in missing]
-
-
-def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
-    source = str(given)
-    path = Path(model_source(given))
-    if path.is_dir():
-        models = [m.parent for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)]
-        if models:
-            # Seed 10 after seed 9.
-            in_order = sorted(models, key=lambda m: (str(m.parent), int(m.name.removeprefix("seed-"))))
-            return _tables_of_study(source, in_order, words)
-        return _tables_of_model(path, source, words), []
-    if path.exists() or path.suffix == ".npy" or not _HUB_NAME.fullmatch(source):
-        rows = read_table(path).numpy()
-        if words:
-            read_table(path, words=True)  # refuses, and says why
-        return [SourceTable(path.stem, POSITIONS, rows, None, source)], []
-    return _tables_of_model(_fetched(source), source, words, name=source.rpartition("/")[2]), []
-
-
-def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[list[SourceTable], list[str]]:
-    without = [folder for folder in folders if _config(folder).get("absolute") == "none"]
-    missing = list(dict.fromkeys(folder.parent.name for folder in without))
-    tables = [table for m in folders if m not in without for table in _tables_of_model(m, str(m), words)]
-    if not tables:
-        raise ValueError(
-            f"No model of {source} has a position table: {', '.join(missing)}. Train dstg or ap beside them."
-        )
-    return tables, missing
-
-
-def _tables_of_model(folder: Path, source: str, words: bool, name: str | None = None) -> list[SourceTable]:
-    place = folder.resolve()
-    seed = _SEED.fullmatch(place.name)
-    name = name or (place.parent.name if seed else place.name)
-    rows = read_table(folder).numpy()
-    positions = SourceTable(name, POSITIONS, rows, int(seed[1]) if seed else None, source, _config(folder))
-    if not words:
-        return [positions]
-    return [positions, replace(positions, kind=WORDS, rows=read_table(folder, words=True).numpy())]
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return values if isinstance(values, dict) else {}
-
-
-def _fetched(name: str) -> Path:
-    """Fetch a model's configuration and weights into the Hub's cache and return the folder: no code, no pickle, no
-    subfolders."""
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=["config.json", "*.safetensors"], ignore_patterns=["*/*"]))
-    except Exception as error:  # the network and the Hub raise classes of several libraries
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"{name!r} is no file or folder here, and the Hub gives no such model ({reason[:160]}). Check the name and "
-            "the network."
-        ) from None
-
-
-def _named_apart(tables: list[SourceTable]) -> list[SourceTable]:
-    """Rename tables so that different models differ in name: the second model of a name is `name (2)`; seeds of one
-    model share it."""
-
-    def model(table: SourceTable) -> tuple[str, str]:
-        return table.name, str(Path(table.source).parent) if table.seed is not None else table.source
-
-    named: dict[tuple[str, str], str] = {}
-    for table in tables:
-        same = sum(name == table.name for name, _ in named)
-        named.setdefault(model(table), f"{table.name} ({same + 1})" if same else table.name)
-    return [replace(table, name=named[model(table)]) for table in tables]
-
-
 def _tables(s: AnalysisInput) -> tuple[list[Record], Arrays]:
     first = None if s.untrained is None else s.untrained.position_table()
     start = [] if first is None else table_records(first, s.who.at(0))[0]
     records, arrays = table_records(s.table, s.who)
     # The table is a parameter that AdamW's steps change directly.
     plain = s.model.config.absolute == "learned" and s.model.config.table_width is None
-    return start + records + noise_records(s.table, s.who, first, s.run if plain else None), arrays
+    walk = saved_table_walk(s.run) if plain and s.run is not None else None
+    return start + records + noise_records(s.table, s.who, first, walk), arrays
 
 
 # Optional: a table whose rows are all equal (a control that is held at zeros) has no components.

@@ -14,12 +14,9 @@ import numpy as np
 
 from ..corpus.synthetic import RepeatedDocuments
 from ..models.lengths import most_tokens
-from ..run.folder import RunFolder
 from .attention_weights import TOTAL, WeightReader, Weights, attention_weights
 from .passes import Batch, Documents, read
-from .who import RecordContext
 
-INDEX = "explorer.json"
 STEPS = 255
 LEVELS = ((np.arange(STEPS + 1) / STEPS) ** 2).astype(np.float32)  # the weight that each byte stands for
 _ORDER = ("semantic", "mixed", "absolute", "semantic_to_absolute", "absolute_to_semantic", "relative")
@@ -125,42 +122,3 @@ class _Maps(WeightReader):
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
         self.maps[part].append(weights.values[0].float().cpu().numpy())
-
-
-def save_texts(
-    run: RunFolder,
-    model: Any,
-    tokenizer: Any,
-    texts: Sequence[tuple[str, np.ndarray]],
-    *,
-    name: str,
-    seed: int | None,
-) -> str:
-    """Write the attention of a model in each text to a run, with an entry in explorer.json; return the arrays' name.
-
-    The arrays `arrays/explorer-NAME-seed-K.npz` are `levels` (256,), the weight of each byte, and `I.TERM` (L, h, n, n)
-    uint8 of text I. An entry of explorer.json has name, seed, file, terms, missing, and of each text title and tokens;
-    one of the same name and seed is replaced. The index is written last.
-
-    Args:
-        texts: Title and token ids (n,) of each, special tokens included.
-
-    Raises:
-        ValueError: as `text_maps`, or explorer.json is damaged.
-    """
-    if not texts:
-        raise ValueError("There is no text to save. Give at least one title with token ids.")
-    arrays = {"levels": LEVELS}
-    shown = []
-    for number, (title, ids) in enumerate(texts):
-        maps = text_maps(model, ids, shown_tokens(tokenizer, ids), title)
-        arrays |= {f"{number}.{term}": levels for term, levels in maps.levels().items()}
-        shown.append({"title": title, "tokens": maps.tokens})
-    entries = run.read(INDEX) if run.has(INDEX) else []
-    file = f"arrays/explorer-{RecordContext(name.replace('/', '_'), seed).stem}.npz"
-    run.write(file, arrays)
-    about = {"file": file, "terms": list(maps.weights), "missing": maps.missing, "texts": shown}
-    by_model = {(entry["name"], entry["seed"]): entry for entry in entries}
-    by_model[name, seed] = {"name": name, "seed": seed, **about}
-    run.write(INDEX, list(by_model.values()))
-    return file

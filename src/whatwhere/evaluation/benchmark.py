@@ -17,8 +17,8 @@ from scipy.stats import rankdata
 
 from ..analysis.who import RecordContext
 from ..models.open import model_folder
-from ..records.record import Record
-from ..run.files import Arrays, read_object
+from ..records.record import Arrays, Record
+from ..run.files import read_object
 from ..run.folder import RunFolder
 from ..run.progress import Show
 from ..run.reference import OPENED

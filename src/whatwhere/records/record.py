@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..run.files import new_file, page_bytes, unpacking_problem
 from ..run.formats import register_format
 
+Arrays = dict[str, np.ndarray]  # by name, as in an .npz file: what is measured beside the records
 FORMAT = "whatwhere-records-1"
 
 

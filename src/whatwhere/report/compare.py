@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..records.metrics import unit
-from ..records.record import Record
-from ..run.files import Arrays
+from ..records.record import Arrays, Record
 from . import how, ledger, pages
 from .figure import Table, row
 from .folder import CORPUS, ArrayFiles, Run, Tables, kind_of, load_run

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..records.gates import plateau, unlearned
-from ..records.record import Record, read_records
+from ..records.record import Arrays, Record, read_records
 from ..records.table import Point, Table, summary
-from ..run.files import Arrays, open_arrays, read_json
+from ..run.files import open_arrays, read_json
 from ..run.folder import RunFolder
 from .references import Beside, beside
 

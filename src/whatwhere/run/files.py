@@ -24,7 +24,6 @@ import numpy as np
 import psutil
 import yaml
 
-Arrays = dict[str, np.ndarray]  # by name, as in an .npz file
 # A temporary name: of what, on which machine, by which process, and what stood there before.
 TEMPORARY = re.compile(r"^\.(.+?)\.(?:([0-9a-f]{8})-)?(\d+)(\.before)?$")
 _MOST_VALUES = 100_000  # of a YAML file

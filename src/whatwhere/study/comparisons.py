@@ -8,12 +8,13 @@ import numpy as np
 from ..analysis.head_labels import term_names
 from ..analysis.passes import choose_documents
 from ..analysis.regressions import regression_records
-from ..analysis.texts import INDEX, repeated_text, save_texts
+from ..analysis.texts import repeated_text
 from ..corpus import Windows, load_tokenizer
 from ..models.open import open_model
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
+from .explorer_files import INDEX, save_texts
 from .heads import MOST_SHOWN
 from .model_task import can_probe
 from .plan import ModelOfSeed

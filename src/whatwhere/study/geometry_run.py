@@ -28,16 +28,17 @@ from ..analysis.corpus_geometry import (
     stands_out,
 )
 from ..analysis.course import separation_records
-from ..analysis.matrices import bert_like, condition_records, scores_of_folder, scores_of_model
-from ..analysis.position_tables import load_tables
+from ..analysis.matrices import condition_records, scores_of_model
 from ..analysis.who import RecordContext
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..models.config import is_ours, own_config
+from ..models.content_weights import bert_like, scores_of_folder
 from ..models.open import open_model
+from ..models.table_sources import load_tables
 from ..models.tables import WITHOUT_CLS
-from ..records.record import Record
-from ..run.files import Arrays, remove_folder
+from ..records.record import Arrays, Record
+from ..run.files import remove_folder
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from ..run.reference import model_source

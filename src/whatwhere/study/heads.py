@@ -10,7 +10,7 @@ import numpy as np
 
 from ..analysis import INSIDE, AnalysisInput, analyses_of
 from ..analysis.passes import choose_documents
-from ..analysis.texts import repeated_text, save_texts
+from ..analysis.texts import repeated_text
 from ..analysis.who import RecordContext
 from ..models.lengths import most_tokens
 from ..records.gates import NOTHING, labels
@@ -18,6 +18,7 @@ from ..records.record import Record
 from ..records.table import Table
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
+from .explorer_files import save_texts
 from .machine import machine
 from .measure import measure
 from .model_windows import model_windows

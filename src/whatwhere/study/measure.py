@@ -7,8 +7,7 @@ from typing import Any
 
 from ..analysis import Analysis, AnalysisInput
 from ..analysis.passes import read
-from ..records.record import Record
-from ..run.files import Arrays
+from ..records.record import Arrays, Record
 
 
 @dataclass

@@ -8,16 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.position_tables import (
-    POSITIONS,
-    SourceTable,
-    load_tables,
-    noise_records,
-    table_arrays,
-    table_records,
-    word_records,
-)
+from ..analysis.position_tables import noise_records, table_arrays, table_records, word_records
 from ..analysis.who import RecordContext
+from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
 from .results import save_results

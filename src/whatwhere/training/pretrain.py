@@ -11,14 +11,17 @@ from ..corpus import Windows
 from ..encoder import EncoderConfig, EncoderForMaskedLM
 from ..models.card import model_card
 from ..models.explain import costs
+from ..run.files import read_yaml
 from ..run.folder import RunFolder
 from ..run.progress import Show
 from .budget import budget_steps
 from .corpus_settings import check_one_batch, prepare_windows
 from .environment import join_processes
 from .loop import Trainer
+from .optimizers import table_walk
 from .pretrain_settings import PretrainConfig, curriculum, make_batches
 from .training_folder import begin, finish, finished_summary, has_steps, open_training, settle_settings
+from .training_keys import LoopConfig
 from .validator import Validator
 
 CONFIG = "pretrain.yaml"
@@ -141,3 +144,20 @@ def _count_operations(config: PretrainConfig, model_config: EncoderConfig) -> fl
     except ValueError as error:
         print(error, file=sys.stderr)
         return None
+
+
+def saved_table_walk(folder: str | Path) -> float | None:
+    """Return `table_walk` of the position table of a pretraining, by the settings in its folder.
+
+    Returns:
+        None for a folder without settings of a pretraining, or settings without a number of steps.
+
+    Raises:
+        ValueError: the settings are damaged or refused.
+    """
+    settings = Path(folder) / CONFIG
+    if not settings.is_file():
+        return None
+    saved = {key: value for key, value in read_yaml(settings).items() if key in LoopConfig.model_fields}
+    config = LoopConfig.parse(saved, path=settings)
+    return None if config.steps is None else table_walk(config, config.steps)

@@ -10,7 +10,7 @@ from encoder_models import config
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel
 
 import whatwhere as ww
-from whatwhere.analysis.position_tables import POSITIONS, WORDS, load_tables
+from whatwhere.models.table_sources import POSITIONS, WORDS, load_tables
 
 SIZES = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
 

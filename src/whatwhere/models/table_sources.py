@@ -1,0 +1,134 @@
+"""Sources of position and word tables: a .npy file, a model that is shipped or in a folder, all models of a study, or a
+model of the Hub."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..run.reference import model_source
+from .tables import read_table
+
+POSITIONS = "positions"
+WORDS = "words"
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_SEED = re.compile(r"seed-(\d+)")
+
+
+@dataclass(frozen=True, eq=False)
+class SourceTable:
+    """Table with its source.
+
+    name: name of its model, unique in a call. kind: "positions" or "words". rows: (rows, width) float64, row i is
+    position i (or token id i). seed: training seed of a model of a study, else None. source: as given, with the model
+    where it holds several. config: the model's config.json; empty for a file.
+    """
+
+    name: str
+    kind: str
+    rows: np.ndarray
+    seed: int | None
+    source: str
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[list[SourceTable], list[str]]:
+    """Load the position tables of all sources in their order, with `words` each followed by the word table of its
+    model.
+
+    A source is a .npy file (one table); a folder of transformers or of ours (safetensors only, one tensor read by name,
+    no model built, no code run); a study folder (all its models and seeds); the name of a model on the Hub, whose
+    configuration and safetensors are fetched into the Hub's own cache; or the text `reference`, the model that comes
+    with the package.
+
+    Returns:
+        The tables, and the names of models of a study that have no position table (`rope`, `rp`), which are left out.
+
+    Raises:
+        ValueError: no source, nothing there, a model that keeps no position table or no word table, a study without any
+            table, pickle weights, a damaged file, or numbers that are not finite.
+    """
+    if not sources:
+        raise ValueError("No source of a table. Give a .npy file, a model folder, a study folder or a name on the Hub.")
+    of_each = [_tables_of(source, words) for source in sources]
+    tables = [table for tables, _ in of_each for table in tables]
+    return _named_apart(tables), [name for _, missing in of_each for name in missing]
+
+
+def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
+    source = str(given)
+    path = Path(model_source(given))
+    if path.is_dir():
+        models = [m.parent for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)]
+        if models:
+            # Seed 10 after seed 9.
+            in_order = sorted(models, key=lambda m: (str(m.parent), int(m.name.removeprefix("seed-"))))
+            return _tables_of_study(source, in_order, words)
+        return _tables_of_model(path, source, words), []
+    if path.exists() or path.suffix == ".npy" or not _HUB_NAME.fullmatch(source):
+        rows = read_table(path).numpy()
+        if words:
+            read_table(path, words=True)  # refuses, and says why
+        return [SourceTable(path.stem, POSITIONS, rows, None, source)], []
+    return _tables_of_model(_fetched(source), source, words, name=source.rpartition("/")[2]), []
+
+
+def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[list[SourceTable], list[str]]:
+    without = [folder for folder in folders if _config(folder).get("absolute") == "none"]
+    missing = list(dict.fromkeys(folder.parent.name for folder in without))
+    tables = [table for m in folders if m not in without for table in _tables_of_model(m, str(m), words)]
+    if not tables:
+        raise ValueError(
+            f"No model of {source} has a position table: {', '.join(missing)}. Train dstg or ap beside them."
+        )
+    return tables, missing
+
+
+def _tables_of_model(folder: Path, source: str, words: bool, name: str | None = None) -> list[SourceTable]:
+    place = folder.resolve()
+    seed = _SEED.fullmatch(place.name)
+    name = name or (place.parent.name if seed else place.name)
+    rows = read_table(folder).numpy()
+    positions = SourceTable(name, POSITIONS, rows, int(seed[1]) if seed else None, source, _config(folder))
+    if not words:
+        return [positions]
+    return [positions, replace(positions, kind=WORDS, rows=read_table(folder, words=True).numpy())]
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return values if isinstance(values, dict) else {}
+
+
+def _fetched(name: str) -> Path:
+    """Fetch a model's configuration and weights into the Hub's cache and return the folder: no code, no pickle, no
+    subfolders."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["config.json", "*.safetensors"], ignore_patterns=["*/*"]))
+    except Exception as error:  # the network and the Hub raise classes of several libraries
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"{name!r} is no file or folder here, and the Hub gives no such model ({reason[:160]}). Check the name and "
+            "the network."
+        ) from None
+
+
+def _named_apart(tables: list[SourceTable]) -> list[SourceTable]:
+    """Rename tables so that different models differ in name: the second model of a name is `name (2)`; seeds of one
+    model share it."""
+
+    def model(table: SourceTable) -> tuple[str, str]:
+        return table.name, str(Path(table.source).parent) if table.seed is not None else table.source
+
+    named: dict[tuple[str, str], str] = {}
+    for table in tables:
+        same = sum(name == table.name for name, _ in named)
+        named.setdefault(model(table), f"{table.name} ({same + 1})" if same else table.name)
+    return [replace(table, name=named[model(table)]) for table in tables]
