@@ -19,8 +19,8 @@ import whatwhere as ww
 from whatwhere.encoder import PRESETS
 from whatwhere.encoder.attention import BACKENDS
 from whatwhere.records.record import Record, write_records
-from whatwhere.study.settings import StudyConfig
 from whatwhere.study.study import run_study
+from whatwhere.study.study_settings import StudyConfig
 
 from .models import masked_batch, ours, theirs, training_step
 from .timing import DEVICE, clock

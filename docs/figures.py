@@ -21,9 +21,9 @@ import whatwhere as ww
 from whatwhere.records.record import read_records, select, write_records
 from whatwhere.records.table import Point
 from whatwhere.report.figure import Figure
-from whatwhere.report.folder import Run
 from whatwhere.report.forms.axes import Axis
 from whatwhere.report.forms.rows import PAPER, Row, Rows
+from whatwhere.report.loaded_run import Run
 from whatwhere.report.notebook import composed
 from whatwhere.report.style import FONT, PALETTES
 

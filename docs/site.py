@@ -135,7 +135,7 @@ def python() -> str:
         "whatwhere.training.corpus_settings": ["CorpusConfig", "prepare_windows"],
         "whatwhere.training.finetune": ["FinetuneConfig", "finetune"],
         "whatwhere.models.open": ["OpenModel", "open_config", "open_model"],
-        "whatwhere.models.tables": ["read_table"],
+        "whatwhere.models.model_tables": ["read_table"],
     }
     lines = ["# Python\n", "`import whatwhere as ww` gives these names; each is imported when it is first used.\n"]
     names = [name for name in whatwhere.__all__ if name not in ("__version__", "encoder", "geometry")]

@@ -28,7 +28,7 @@ from whatwhere.claims import evaluate
 from whatwhere.encoder import PRESETS
 from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.report import comparison_page, open_runs, page_of, references
-from whatwhere.report.folder import load_run
+from whatwhere.report.loaded_run import load_run
 from whatwhere.report.page import Page
 from whatwhere.report.pages import study_page
 from whatwhere.run.folder import MANIFEST

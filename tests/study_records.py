@@ -24,10 +24,10 @@ from whatwhere.encoder import EncoderForMaskedLM
 from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.report import page_of
 from whatwhere.study.geometry_run import GeometryConfig, run_geometry
-from whatwhere.study.heads import run_heads
-from whatwhere.study.settings import StudyConfig
+from whatwhere.study.heads_run import run_heads
 from whatwhere.study.spectra_run import run_spectra
 from whatwhere.study.study import run_study
+from whatwhere.study.study_settings import StudyConfig
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}
 MODELS = ["dstg", "ap", "tupe-r"]

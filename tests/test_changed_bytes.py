@@ -11,7 +11,7 @@ from made_study import make_study
 from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.run.folder import MANIFEST, RunFolder
-from whatwhere.study.settings import StudyConfig
+from whatwhere.study.study_settings import StudyConfig
 
 
 def flipped(data: bytes, draw: random.Random) -> bytes:

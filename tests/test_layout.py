@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -122,6 +123,16 @@ def test_no_circle_in_a_folder():
             list(TopologicalSorter(needs).static_order())
         except CycleError as error:
             pytest.fail(f"{place(folder)}: {' → '.join(error.args[1])}")
+
+
+# Names to which Python gives a meaning: the package of a folder, and what `python -m` runs (the package, the claims).
+SHARED_NAMES = {"__init__.py", "__main__.py"}
+
+
+def test_no_file_name_occurs_twice():
+    """A file is found by its name alone, whatever its folder."""
+    names = Counter(path.name for path in FILES)
+    assert {name for name, count in names.items() if count > 1} == SHARED_NAMES
 
 
 def test_encoder_imports_nothing_of_ours_but_itself():

@@ -42,16 +42,16 @@ from whatwhere.evaluation.blimp import read_blimp
 from whatwhere.evaluation.glue import TASKS, read_task
 from whatwhere.evaluation.grid import by_seed
 from whatwhere.evaluation.local_tasks import LOCAL
+from whatwhere.models.model_tables import read_table
 from whatwhere.models.open import open_model
-from whatwhere.models.tables import read_table
 from whatwhere.records.record import read_records
 from whatwhere.report import page_of
 from whatwhere.report.explorer import load_explorer
 from whatwhere.run.files import write_arrays
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.status import run_status
-from whatwhere.study.settings import StudyConfig
 from whatwhere.study.spectra_run import run_spectra
+from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training import checkpoints
 
 SLOT = {"slot": "people", "valueSpan": {"startIndex": 4, "endIndex": 7}}

@@ -17,8 +17,8 @@ import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
 from whatwhere.corpus.tokenizer import open_tokenizer
 from whatwhere.geometry.counts import Counts
+from whatwhere.models.model_tables import read_table
 from whatwhere.models.open import open_model
-from whatwhere.models.tables import read_table
 from whatwhere.run.folder import FORMAT, MANIFEST, RunFolder
 from whatwhere.training import checkpoints
 

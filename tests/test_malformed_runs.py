@@ -22,12 +22,12 @@ from whatwhere.evaluation.holmes import HolmesConfig
 from whatwhere.evaluation.linguistic import LinguisticConfig
 from whatwhere.evaluation.mteb import MtebConfig
 from whatwhere.evaluation.squad import SquadConfig
-from whatwhere.length.benchmark import LengthConfig
+from whatwhere.length.longer_texts import LengthConfig
 from whatwhere.report import page_of
 from whatwhere.run.files import describe_os_error
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.status import run_status
-from whatwhere.study.settings import GeometryConfig, StudyConfig
+from whatwhere.study.study_settings import GeometryConfig, StudyConfig
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.pretrain_settings import PretrainConfig
 

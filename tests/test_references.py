@@ -17,8 +17,8 @@ from whatwhere.records.record import FORMAT, Record, read_records, write_records
 from whatwhere.records.table import Table
 from whatwhere.report import references
 from whatwhere.report.figures.hidden_states import variance
-from whatwhere.report.folder import Run, load_run
 from whatwhere.report.ledger import row
+from whatwhere.report.loaded_run import Run, load_run
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import study_page
 from whatwhere.report.references import DOCSTRINGS, WIKIPEDIA, beside, kind_of_text, settings_of, studies

@@ -22,7 +22,7 @@ from whatwhere.records.table import Table
 from whatwhere.report import references
 from whatwhere.report.references import kind_of_text, rows_of, settings_of
 from whatwhere.run.files import read_json, write_json
-from whatwhere.study.settings import StudyConfig
+from whatwhere.study.study_settings import StudyConfig
 
 MOST_BYTES = 2_000_000  # of all reference studies together
 # Metrics that figures and tables of a page draw beside a run, whether or not a claim reads them.

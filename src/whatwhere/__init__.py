@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:
         return import_module(".run.reference", __name__).reference
     if name in __all__:
         encoder = import_module(".encoder", __name__)
-        import_module(".models.tables", __name__)  # so that a new model's table may start from another model's
+        import_module(".models.model_tables", __name__)  # so that a new model's table may start from another model's
         return encoder if name == "encoder" else getattr(encoder, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

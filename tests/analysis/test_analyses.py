@@ -9,7 +9,7 @@ import whatwhere as ww
 from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, TRAINING, Analysis, AnalysisInput, analyses_of
 from whatwhere.analysis.passes import Reader
 from whatwhere.analysis.who import RecordContext
-from whatwhere.study.measure import measure
+from whatwhere.study.measurements import measure
 
 ME = RecordContext("m", 0, "s")
 

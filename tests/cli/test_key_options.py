@@ -18,10 +18,11 @@ from whatwhere.encoder import SIZES
 from whatwhere.evaluation import evaluation_keys, glue, holmes, linguistic, mteb, spans, squad
 from whatwhere.evaluation.local_tasks import LOCAL
 from whatwhere.geometry import MIN_SUPPORT
-from whatwhere.length import benchmark, length_keys
+from whatwhere.length import length_keys
+from whatwhere.length import longer_texts as benchmark
 from whatwhere.run.settings import StrictConfig
 from whatwhere.study import study_keys
-from whatwhere.study.settings import GeometryConfig, StudyConfig
+from whatwhere.study.study_settings import GeometryConfig, StudyConfig
 from whatwhere.training import training_keys
 from whatwhere.training.corpus_settings import CorpusConfig
 from whatwhere.training.finetune import FinetuneConfig

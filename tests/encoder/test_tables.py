@@ -24,7 +24,7 @@ from transformers import (
 
 import whatwhere as ww
 from whatwhere.encoder import registry
-from whatwhere.models.tables import read_table
+from whatwhere.models.model_tables import read_table
 from whatwhere.training.optimizers import make_optimizers
 from whatwhere.training.pretrain_settings import PretrainConfig
 
@@ -484,6 +484,6 @@ def test_without_a_reader_of_folders_a_start_is_refused(tmp_path, monkeypatch):
     """A model that was saved carries no reader: its weights hold the table."""
     ww.EncoderForMaskedLM(config("ap")).save_pretrained(tmp_path)
     monkeypatch.setattr(registry, "_folder_readers", [])
-    with pytest.raises(ValueError, match="is a model's folder. Import whatwhere.models.tables to read it"):
+    with pytest.raises(ValueError, match="is a model's folder. Import whatwhere.models.model_tables to read it"):
         build("ap", table_start=str(tmp_path))
     assert ww.EncoderForMaskedLM.from_pretrained(tmp_path).position_table().shape == (ROWS, 24)

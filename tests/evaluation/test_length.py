@@ -18,13 +18,13 @@ from whatwhere.analysis.passes import Documents
 from whatwhere.analysis.who import RecordContext
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.length import measures as length
-from whatwhere.length.benchmark import LENGTH, LengthConfig, _trials, about, chosen_gains, length_records
 from whatwhere.length.extension import Continued, adapt, extend
-from whatwhere.length.texts import long_texts
+from whatwhere.length.long_documents import long_texts
+from whatwhere.length.longer_texts import LENGTH, LengthConfig, _trials, about, chosen_gains, length_records
 from whatwhere.models.open import open_model
 from whatwhere.records.record import Record, read_records
 from whatwhere.report.figures import longer
-from whatwhere.report.folder import Run
+from whatwhere.report.loaded_run import Run
 from whatwhere.run.folder import RunFolder
 from whatwhere.study import evaluation_run as evaluate
 

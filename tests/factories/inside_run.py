@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from whatwhere.records.record import Record
-from whatwhere.report.folder import Run
+from whatwhere.report.loaded_run import Run
 
 TERMS = {
     "dstg": ("semantic", "absolute", "relative"),

@@ -9,7 +9,7 @@ from geometry_run import make_run
 from inside_run import inside
 
 from whatwhere.records.record import Record, read_records, write_records
-from whatwhere.report.folder import load_run
+from whatwhere.report.loaded_run import load_run
 
 
 def between(study: str, models: list[str], layers: int, steps: int) -> list[Record]:

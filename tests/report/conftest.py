@@ -12,7 +12,7 @@ from page_view import ARGUMENTS
 from whatwhere.encoder import PRESETS
 from whatwhere.records.record import Record
 from whatwhere.report import references
-from whatwhere.report.folder import Run
+from whatwhere.report.loaded_run import Run
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from whatwhere.records.record import read_records
 from whatwhere.report import write_report
 from whatwhere.report.compare import comparison_page, open_runs
 from whatwhere.report.explorer import load_explorer
-from whatwhere.report.folder import load_run, visible
+from whatwhere.report.loaded_run import load_run, visible
 from whatwhere.report.page import write_page
 from whatwhere.report.pages import study_page
 

@@ -29,12 +29,12 @@ from whatwhere.report.figures import (
 from whatwhere.report.figures import (
     table_shapes as spectra,
 )
-from whatwhere.report.folder import Run, load_run
 from whatwhere.report.forms.axes import Axis, round_numbers
 from whatwhere.report.forms.curves import ASIDE, BEFORE, LEVEL, MANY, Curves, Line, of_models, paper_curve
 from whatwhere.report.forms.dots import Cloud
 from whatwhere.report.forms.maps import Maps
 from whatwhere.report.forms.rows import Row, Rows
+from whatwhere.report.loaded_run import Run, load_run
 
 
 def figures_of(folder):

@@ -13,7 +13,7 @@ from page_view import View
 
 from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.report import write_report
-from whatwhere.report.folder import Corpus, Run, load_run
+from whatwhere.report.loaded_run import Corpus, Run, load_run
 from whatwhere.report.page import render_page, write_page
 from whatwhere.report.pages import geometry_page
 

@@ -10,7 +10,7 @@ from page_view import View
 from whatwhere.records.record import Record
 from whatwhere.report.figures import buys, corpus, fits, shape
 from whatwhere.report.figures import hidden_states as states
-from whatwhere.report.folder import load_run
+from whatwhere.report.loaded_run import load_run
 from whatwhere.report.page import Page, Section, write_page
 
 

@@ -9,7 +9,7 @@ from geometry_run import make_run
 
 import whatwhere as ww
 from whatwhere.records.record import Record, read_records
-from whatwhere.report.folder import load_run
+from whatwhere.report.loaded_run import load_run
 from whatwhere.report.notebook import _figures, composed
 from whatwhere.report.page import page_figures
 from whatwhere.report.pages import study_page

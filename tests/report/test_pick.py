@@ -3,7 +3,7 @@
 import pytest
 
 from whatwhere.records.record import Record
-from whatwhere.report.folder import Run
+from whatwhere.report.loaded_run import Run
 from whatwhere.report.pick import pick
 from whatwhere.report.references import Beside, ReferenceStudy
 

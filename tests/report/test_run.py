@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from whatwhere.records.record import Record, read_records, write_records
-from whatwhere.report.folder import Corpus, Run, load_run, visible
 from whatwhere.report.how import summary
+from whatwhere.report.loaded_run import Corpus, Run, load_run, visible
 
 
 def r2(value, layer=1):

@@ -8,7 +8,7 @@ import pytest
 from whatwhere.encoder import PRESETS, preset
 from whatwhere.records.record import Record
 from whatwhere.report import schemes
-from whatwhere.report.folder import Run, load_run
+from whatwhere.report.loaded_run import Run, load_run
 from whatwhere.report.pages import study_page
 from whatwhere.report.titles import caveats
 

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertModel, ViTConfig, ViTModel
 
 from whatwhere.records.record import write_records
 from whatwhere.report import write_report
-from whatwhere.report.folder import load_run
+from whatwhere.report.loaded_run import load_run
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import spectra_page
 from whatwhere.run.folder import MANIFEST

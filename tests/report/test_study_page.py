@@ -15,7 +15,7 @@ from page_parser import Parsed
 
 from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.report import how, write_report
-from whatwhere.report.folder import Run, load_run
+from whatwhere.report.loaded_run import Run, load_run
 from whatwhere.report.page import render_page
 from whatwhere.report.pages import study_page
 

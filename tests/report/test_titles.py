@@ -4,7 +4,7 @@ import pytest
 
 from whatwhere.records.record import Record
 from whatwhere.records.table import Point
-from whatwhere.report.folder import Run, load_run
+from whatwhere.report.loaded_run import Run, load_run
 from whatwhere.report.titles import (
     ABOVE,
     BELOW,

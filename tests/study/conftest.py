@@ -5,7 +5,7 @@ import yaml
 from cli_runner import sentences
 from small_study import TRAINING, VALUES
 
-from whatwhere.study.settings import StudyConfig
+from whatwhere.study.study_settings import StudyConfig
 
 
 @pytest.fixture(scope="module")

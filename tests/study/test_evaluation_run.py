@@ -18,7 +18,7 @@ from whatwhere.evaluation.benchmark import Trial, averages, bounded, differences
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
 from whatwhere.evaluation.grid import GridResult, chosen, of_both, one_after_the_other, trials
 from whatwhere.evaluation.tuning import halves
-from whatwhere.length.benchmark import LENGTH
+from whatwhere.length.longer_texts import LENGTH
 from whatwhere.records.record import read_records, select
 from whatwhere.records.table import Point
 from whatwhere.run.files import read_object, temporary_folder

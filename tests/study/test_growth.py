@@ -5,8 +5,8 @@ from cli_runner import whatwhere
 from whatwhere.records.record import read_records
 from whatwhere.run.files import read_json
 from whatwhere.run.folder import RunFolder
-from whatwhere.study.settings import StudyConfig
 from whatwhere.study.study import run_study
+from whatwhere.study.study_settings import StudyConfig
 
 
 def test_a_study_gains_seeds_and_loses_none(arguments, tmp_path):

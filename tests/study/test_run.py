@@ -21,8 +21,8 @@ from whatwhere.run.folder import RunFolder, verify
 from whatwhere.run.lock import lock
 from whatwhere.study.model_task import train_and_measure
 from whatwhere.study.results import save_results, total_seconds
-from whatwhere.study.settings import StudyConfig
 from whatwhere.study.study import PREPARING, run_models, run_study
+from whatwhere.study.study_settings import StudyConfig
 
 
 @pytest.fixture(scope="module")

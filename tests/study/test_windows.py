@@ -8,7 +8,7 @@ from transformers import BertConfig, BertModel
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.python_docs import PythonDocs
 from whatwhere.corpus.tokenizer import open_tokenizer, train_tokenizer
-from whatwhere.study.heads import run_heads
+from whatwhere.study.heads_run import run_heads
 from whatwhere.study.model_windows import model_windows
 
 

@@ -11,7 +11,7 @@ from cli_runner import whatwhere
 from whatwhere.encoder import PRESETS
 from whatwhere.run.files import plain_yaml
 from whatwhere.run.folder import RunFolder
-from whatwhere.study.settings import StudyConfig
+from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training.pretrain_settings import PretrainConfig, curriculum
 from whatwhere.training.recipes import PRESET_RATES, RECIPES, defaults_of
 from whatwhere.training.scheme_settings import trust_scheme

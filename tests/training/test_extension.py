@@ -26,7 +26,7 @@ from whatwhere import geometry
 from whatwhere.geometry import extrapolate
 from whatwhere.length.extension import SCALINGS, extend
 from whatwhere.models.lengths import trained_on
-from whatwhere.models.tables import read_table
+from whatwhere.models.model_tables import read_table
 from whatwhere.run.folder import RunFolder, verify
 from whatwhere.run.reference import model_source
 

@@ -21,8 +21,8 @@ import torch
 from ..geometry import classical_mds, distance_correlation, monotonicity_interval, spectrum, stress
 from ..geometry.distances import distances
 from ..geometry.encodings import random_table
+from ..models.model_tables import read_table
 from ..models.open import open_model
-from ..models.tables import read_table
 from ..records.metric import (
     AT_MOST_ONE,
     BASELINE,

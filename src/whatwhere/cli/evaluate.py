@@ -118,7 +118,7 @@ def length(context: typer.Context, models: Models, out: Out, *, as_json: Json = 
     study all seeds are read. What a model does not have, such as a way or a window, is left out, and said. A call on a
     folder that is there goes on with all its models, ways, windows and parts to adapt beside those named now.
     """
-    from ..length.benchmark import LENGTH
+    from ..length.longer_texts import LENGTH
 
     _run(context, LENGTH, seeds=True)
 

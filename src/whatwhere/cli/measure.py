@@ -152,7 +152,7 @@ def heads(
 ) -> None:
     """Measure what drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth."""
     from ..models.open import open_config, open_model
-    from ..study.heads import heads_text, run_heads
+    from ..study.heads_run import heads_text, run_heads
     from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)

@@ -161,10 +161,10 @@ def explain(
     Args:
         what: A preset, a YAML file of a training, the folder of a trained model, or `reference`.
     """
-    from ..models.config import own_config
     from ..models.explain import as_text, stops
     from ..models.explain import explain as facts_of
-    from ..models.tables import check_table_files
+    from ..models.model_tables import check_table_files
+    from ..models.own_config import own_config
     from ..training.pretrain_settings import PretrainConfig
     from ..training.scheme_settings import use_scheme
 
@@ -204,7 +204,7 @@ def explain(
 
 def _one_encoder(context: typer.Context, path: Path) -> None:
     """Refuse the configuration of a study: it has several encoders."""
-    from ..study.settings import StudyConfig
+    from ..study.study_settings import StudyConfig
 
     try:
         models = configured(context, StudyConfig, path).models

@@ -82,8 +82,8 @@ def study(
         only: Train and measure NAME/SEED alone, for example dstg/0; may be given again. Several processes or machines
             that share OUT do a model each; the last of them writes the report.
     """
-    from ..study.settings import StudyConfig
     from ..study.study import CONFIG, run_models, run_study
+    from ..study.study_settings import StudyConfig
 
     file = _settings_file(context, StudyConfig, out, CONFIG, config)
     resolved = configured(context, StudyConfig, file, settings)
@@ -252,7 +252,7 @@ def extrapolate(
             of this package. [default: all]
     """
     from ..length.extension import extend
-    from ..models.tables import read_table
+    from ..models.model_tables import read_table
 
     held = None if points is None else read_table(points).numpy()
     how: dict[str, Any] = {"components": components, "points": held, "as_written": as_written, "window": window}

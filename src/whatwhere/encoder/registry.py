@@ -116,7 +116,7 @@ def table_of_folder(folder: Path) -> Tensor:
     """
     if not _folder_readers:
         raise ValueError(
-            f"{folder} is a model's folder. Import whatwhere.models.tables to read it, or give a .npy file."
+            f"{folder} is a model's folder. Import whatwhere.models.model_tables to read it, or give a .npy file."
         )
     return _folder_readers[0](folder)
 

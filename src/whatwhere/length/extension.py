@@ -20,8 +20,8 @@ from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
 from ..models.lengths import EXTENSION, LENGTHS, reads, rows_of_no_position, trained_on
+from ..models.model_tables import WITHOUT_CLS, table_key
 from ..models.open import check_folder
-from ..models.tables import WITHOUT_CLS, table_key
 from ..models.tensors import named_tensors
 from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
 from ..run.folder import LOG, MANIFEST, RunFolder

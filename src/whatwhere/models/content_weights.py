@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..run.files import read_object
-from .config import COPY
+from .own_config import COPY
 from .tensors import named_tensors, read_tensor
 
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra")  # model types whose weights have BERT's names

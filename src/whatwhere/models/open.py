@@ -32,8 +32,8 @@ from ..run.errors import one_line, opening
 from ..run.files import check_inside, read_json
 from ..run.hub import check_hub, is_offline
 from ..run.reference import model_source
-from .config import COPY, check_sizes, is_ours, own_config
 from .lengths import most_tokens
+from .own_config import COPY, check_sizes, is_ours, own_config
 
 HEADS: dict[str | None, Any] = {
     None: AutoModel,

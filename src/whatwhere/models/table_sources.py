@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..run.reference import model_source
-from .tables import read_table
+from .model_tables import read_table
 
 POSITIONS = "positions"
 WORDS = "words"

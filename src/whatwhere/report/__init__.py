@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from .compare import comparison_page, open_runs
-from .folder import kind_of, load_run
+from .loaded_run import kind_of, load_run
 from .page import Page, write_page, write_tables
 from .pages import geometry_page, open_page, spectra_page
 

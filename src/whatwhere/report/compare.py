@@ -14,7 +14,7 @@ from ..records.metrics import unit
 from ..records.record import Arrays, Record
 from . import how, ledger, pages
 from .figure import Table, row
-from .folder import CORPUS, ArrayFiles, Run, Tables, kind_of, load_run
+from .loaded_run import CORPUS, ArrayFiles, Run, Tables, kind_of, load_run
 from .numbers import compact, count, number
 from .page import How, Page, Section
 from .titles import caveats, listed, named, totals

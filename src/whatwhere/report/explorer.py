@@ -19,7 +19,7 @@ import numpy as np
 from scipy.stats import entropy
 
 from ..run.files import open_arrays
-from .folder import read_arrays, visible, visible_json
+from .loaded_run import read_arrays, visible, visible_json
 
 ATTENTION_BUDGET = 9_600_000  # bytes of packed maps in a page without plotly
 STUDY_BUDGET = 4_600_000  # and in one with plotly and the figures of a study

@@ -11,7 +11,7 @@ from ..records.metrics import methods, metric
 from ..records.table import Point, effects, smallest_difference
 from . import schemes
 from .figure import Table, row
-from .folder import Run, finite
+from .loaded_run import Run, finite
 from .numbers import compact, count, duration, fixed, memory, number, percent, span
 from .page import How
 from .titles import PAPER_TOKENS, listed, totals

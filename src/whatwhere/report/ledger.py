@@ -9,7 +9,7 @@ from typing import Any
 from ..claims import FAILS, HOLDS, JUDGED, OPEN, ORIGINS, UNSETTLED, UNTESTABLE, UNTRAINED, VERDICTS
 from ..records.gates import FALLING
 from .figure import MOST_DIGITS, Table, text
-from .folder import finite
+from .loaded_run import finite
 from .numbers import THIN, interval, number, printed
 
 NONE = "–"  # where there is no value

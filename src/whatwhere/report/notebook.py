@@ -11,7 +11,7 @@ from ..records.record import read_records
 from ..run.errors import as_list
 from .compare import comparison_page, open_runs
 from .figure import Figure, Panel
-from .folder import kind_of, load_run
+from .loaded_run import kind_of, load_run
 from .page import Page, page_figures
 from .pages import geometry_page, spectra_page, study_page
 from .style import FONT, MAPS, PALETTES, TEXT_SIZE, plain

@@ -25,7 +25,7 @@ from ..run.files import new_folder, write_text
 from . import ledger
 from .explorer import Explorer
 from .figure import MOST_ROWS, Figure, Table, csv_text
-from .folder import visible
+from .loaded_run import visible
 from .pick import Pick
 from .style import FONT, MAPS, PALETTES
 

@@ -12,7 +12,7 @@ from .explorer import ATTENTION_BUDGET, STUDY_BUDGET, ExplorerModel, load_explor
 from .figures import buys, corpus, shape
 from .figures import hidden_states as states
 from .figures import table_shapes as spectra
-from .folder import Run, load_run
+from .loaded_run import Run, load_run
 from .numbers import count, number
 from .page import How, Page, Section, render_page, write_page
 from .pick import pick

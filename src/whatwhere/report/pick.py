@@ -11,9 +11,9 @@ from ..records.table import Point
 from ..records.terms import APART, rates
 from . import ledger, schemes
 from .figure import Cell, Table, row, value
-from .folder import Run
 from .forms.curves import paper_curve, reference_curve
 from .ledger import doubt
+from .loaded_run import Run
 from .numbers import compact, fine_percent, fixed, interval, number, percent
 from .titles import PAPER_TOKENS, SMALL, listed, named, totals
 

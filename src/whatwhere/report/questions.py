@@ -21,7 +21,7 @@ from .figures import (
     shape,
     table_shapes,
 )
-from .folder import Run
+from .loaded_run import Run
 from .page import Section
 
 Draw = Callable[[Run], Any]  # -> a figure or table, several, or None

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..records.terms import unequal
 from .figure import Table, row, value
-from .folder import Run
+from .loaded_run import Run
 from .numbers import compact
 from .style import MODEL_COLOURS, model_styles
 

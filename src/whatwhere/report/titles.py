@@ -12,7 +12,7 @@ from ..records.gates import unsettled
 from ..records.table import Point
 from . import ledger, schemes
 from .figure import MOST_DIGITS
-from .folder import Run, finite
+from .loaded_run import Run, finite
 from .numbers import compact, count, fine_percent, fixed, number, percent, span
 
 ABOVE = "above"

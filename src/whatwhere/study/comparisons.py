@@ -15,10 +15,10 @@ from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from .explorer_files import INDEX, save_texts
-from .heads import MOST_SHOWN
+from .heads_run import MOST_SHOWN
 from .model_task import can_probe
 from .plan import ModelOfSeed
-from .settings import StudyConfig
+from .study_settings import StudyConfig
 
 REGRESSED_ONTO = "dstg"  # whose streams the others' states are regressed onto
 MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing

@@ -18,7 +18,7 @@ from ..evaluation.holmes import HOLMES
 from ..evaluation.linguistic import LINGUISTIC
 from ..evaluation.mteb import MTEB
 from ..evaluation.squad import SQUAD
-from ..length.benchmark import LENGTH
+from ..length.longer_texts import LENGTH
 from ..models.open import model_folder
 from ..records.record import Record
 from ..records.table import Point, Table

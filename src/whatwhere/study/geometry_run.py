@@ -32,11 +32,11 @@ from ..analysis.matrices import condition_records, scores_of_model
 from ..analysis.who import RecordContext
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
-from ..models.config import is_ours, own_config
 from ..models.content_weights import bert_like, scores_of_folder
+from ..models.model_tables import WITHOUT_CLS
 from ..models.open import open_model
+from ..models.own_config import is_ours, own_config
 from ..models.table_sources import load_tables
-from ..models.tables import WITHOUT_CLS
 from ..records.record import Arrays, Record
 from ..run.files import remove_folder
 from ..run.folder import RunFolder
@@ -44,7 +44,7 @@ from ..run.jobs import show_progress
 from ..run.reference import model_source
 from .machine import machine
 from .results import STEP, save_results
-from .settings import GeometryConfig
+from .study_settings import GeometryConfig
 
 CONFIG = "geometry.yaml"
 FACTS = "geometry.json"

@@ -16,10 +16,10 @@ from ..training.pretrain import pretrain
 from ..training.pretrain_settings import PretrainConfig
 from ..training.scheme_settings import use_scheme
 from .corpus_step import corpus_distances
-from .measure import measure
+from .measurements import measure
 from .plan import ModelOfSeed
 from .results import RECORDS
-from .settings import advice_of_trainings
+from .study_settings import advice_of_trainings
 from .training_records import training_records
 
 COMPONENTS = (2, 8)  # principal components that are probed alone

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..corpus import Windows
 from ..models.explain import costs, matched_width
 from ..run.jobs import parallel_jobs, threads_of_jobs
-from .settings import StudyConfig
+from .study_settings import StudyConfig
 
 # Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
 RESERVE_SHARE = 0.06

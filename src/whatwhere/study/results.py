@@ -15,7 +15,7 @@ from ..run.status import RESULTS
 from ..training.recipes import LEAVES_PLATEAU
 from .machine import machine, versions
 from .plan import ModelOfSeed, models_at_once, models_of
-from .settings import StudyConfig
+from .study_settings import StudyConfig
 
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"

@@ -39,7 +39,7 @@ from .plan import (
     threads_while_timed,
 )
 from .results import STEP, save_study, total_seconds
-from .settings import StudyConfig, advice_of_trainings
+from .study_settings import StudyConfig, advice_of_trainings
 from .training_records import text_records
 
 CONFIG = STUDY

@@ -8,7 +8,7 @@ from ..analysis.course import separation_records
 from ..analysis.who import RecordContext
 from ..corpus import Windows
 from ..corpus.windows import own_windows
-from ..models.tables import has_table
+from ..models.model_tables import has_table
 from ..records.gates import plateau, unlearned
 from ..records.record import Record
 from ..records.table import Table

@@ -11,7 +11,7 @@ from ..corpus.batches import in_pieces
 from ..encoder import EncoderConfig, preset
 from ..encoder.attention import check_backend
 from ..models.explain import try_scheme
-from ..models.tables import check_table_files
+from ..models.model_tables import check_table_files
 from .corpus_settings import CorpusConfig
 from .environment import check_trackers
 from .recipes import PRESET_RATES, defaults_of, family_of

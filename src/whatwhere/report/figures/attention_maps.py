@@ -9,12 +9,12 @@ from ...records.metrics import metric
 from ...records.table import ANY, Point, curve
 from .. import schemes
 from ..figure import Cell, Panel, row
-from ..folder import Run
 from ..forms.axes import SMALLEST, Axis
 from ..forms.curves import LEVEL, MOST, Curves, Line
 from ..forms.form import drawn, sample
 from ..forms.maps import Maps, heatmap, thinned
 from ..forms.rows import Row, Rows
+from ..loaded_run import Run
 from ..numbers import number
 from ..titles import best, claimed, mark, of_story, share, story
 from .head_map import TOTAL, colour, heads, in_order, parts_of, seeds_of, short, where

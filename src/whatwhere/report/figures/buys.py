@@ -9,12 +9,12 @@ import numpy as np
 from ...records.table import Point
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, measured, row, text, value
-from ..folder import Run
 from ..forms.axes import Axis
 from ..forms.curves import EVERYWHERE, LEVEL, OURS, Curves, Line, in_families, line_of
 from ..forms.form import INTERVAL
 from ..forms.maps import Maps, heatmap
 from ..forms.rows import PAPER, Row, Rows
+from ..loaded_run import Run
 from ..numbers import compact, duration, memory
 from ..style import CHARACTER, LABEL_LIMIT, plain
 from ..titles import best, claimed, losses, mark, per_cent, rounded, totals

@@ -12,11 +12,11 @@ import numpy as np
 
 from ...records.table import Point, curve
 from ..figure import Cell, Figure, Panel, Table, measured, row, value
-from ..folder import CORPUS, Corpus, Run
 from ..forms.axes import Axis
 from ..forms.curves import LEVEL, Curves, Line
 from ..forms.dots import path
 from ..forms.maps import Maps, heatmap, thinned
+from ..loaded_run import CORPUS, Corpus, Run
 from ..numbers import count
 from ..titles import best, coded, digits, each, rounded
 from .shape import CORRECTED, separation

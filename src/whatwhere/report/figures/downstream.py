@@ -8,10 +8,10 @@ from typing import Any
 from ...papers import FLASH_HOLMES, GLUE, GLUE_MID, HOLMES_BEST, HOLMES_PHENOMENA, MTEB_TYPES, SQUAD
 from ...records.table import Point, average
 from .. import schemes
-from ..folder import Run
 from ..forms.axes import Axis
 from ..forms.curves import Curves, Line, line_of
 from ..forms.rows import BEST, PAPER, UNTRAINED, Row, Rows
+from ..loaded_run import Run
 from ..titles import best, claimed, coded, digits, rounded
 
 SCORE = Axis("score", include=(0.0, 1.0))

@@ -8,12 +8,12 @@ import numpy as np
 
 from ...records.table import Point
 from ..figure import MOST_DIGITS, Cell, Figure, Panel, Table, row
-from ..folder import CORPUS, Corpus, Run
 from ..forms.axes import SMALLEST, Axis
 from ..forms.curves import LEVEL, Curves, Line
 from ..forms.form import note, reference, shaded, symbols
 from ..forms.maps import rounded, thinned
 from ..forms.rows import Row, Rows
+from ..loaded_run import CORPUS, Corpus, Run
 from ..numbers import count, interval, number
 from ..style import axis, layout, model_styles
 from ..titles import against, best, digits, each, per_cent

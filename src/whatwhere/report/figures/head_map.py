@@ -9,12 +9,12 @@ from ...records.gates import NOTHING, labels
 from ...records.table import Point
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, measured, row, value
-from ..folder import Run
 from ..forms.axes import Axis
 from ..forms.curves import LEVEL, Curves, Line
 from ..forms.dots import Cloud, Dot
 from ..forms.form import dots, drawn, errors, note, sample, segments, shaded, symbols
 from ..forms.rows import Row, Rows
+from ..loaded_run import Run
 from ..numbers import interval, number, percent
 from ..style import TEXT_SIZE, axis, layout, plain
 from ..titles import best, claimed, mark, of_story, rise, story

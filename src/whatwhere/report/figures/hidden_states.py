@@ -9,11 +9,11 @@ import numpy as np
 from ...records.table import Point, highest
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, row
-from ..folder import Run
 from ..forms.axes import EMBEDDED, R2, Axis
 from ..forms.curves import ASIDE, EVERYWHERE, FULL, LEVEL, MOST_LINES, OURS, Curves, Line, in_families, of_models
 from ..forms.form import Draw, beside, drawn, line, shaded, symbols
 from ..forms.maps import rounded
+from ..loaded_run import Run
 from ..numbers import count
 from ..style import axis, layout
 from ..titles import best, claimed, finding, listed, mark, share, story

@@ -8,10 +8,10 @@ from typing import Any
 
 from ...records.table import Point
 from .. import schemes
-from ..folder import Run
 from ..forms.axes import Axis
 from ..forms.curves import EVERYWHERE, LEVEL, UPRIGHT, Curves, Line
 from ..forms.rows import Row, Rows
+from ..loaded_run import Run
 from ..style import MODEL_COLOURS, model_styles
 from ..titles import ABOVE, BELOW, UNCLEAR, against, best, claimed, coded, listed, nats
 

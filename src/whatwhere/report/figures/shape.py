@@ -12,7 +12,6 @@ from ...records.metric import UNIT
 from ...records.table import Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row
-from ..folder import CORPUS, Run
 from ..forms.axes import LAYER, SMALLEST, Axis
 from ..forms.curves import (
     ASIDE,
@@ -30,6 +29,7 @@ from ..forms.curves import (
 )
 from ..forms.dots import path
 from ..forms.form import drawn
+from ..loaded_run import CORPUS, Run
 from ..numbers import percent
 from ..titles import best, claimed, coded, digits, finding, mark, per_cent, share, two_numbers
 

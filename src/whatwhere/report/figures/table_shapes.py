@@ -11,13 +11,13 @@ from ...records.metric import Metric
 from ...records.table import Point, curve
 from .. import schemes
 from ..figure import Cell, Figure, Panel, Table, row, value
-from ..folder import Run
 from ..forms.axes import Axis
 from ..forms.curves import Curves, Line
 from ..forms.dots import path
 from ..forms.form import Draw, drawn
 from ..forms.maps import Maps, heatmap, thinned
 from ..forms.rows import Row, Rows
+from ..loaded_run import Run
 from ..numbers import count, fixed, percent
 from ..style import model_styles
 from ..titles import at, best, each, per_cent, rounded

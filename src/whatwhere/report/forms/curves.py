@@ -9,7 +9,7 @@ from ...papers import DSTG_LAYERS, DSTG_R2
 from ...records.table import Point
 from .. import schemes
 from ..figure import Figure, Panel, Table, Trace, measured, row, value
-from ..folder import Run
+from ..loaded_run import Run
 from ..numbers import number
 from ..references import ReferenceStudy
 from ..style import LABEL_GAP, LABEL_LIMIT, label_margin, layout, line_end_labels

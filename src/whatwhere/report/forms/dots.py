@@ -7,7 +7,7 @@ import numpy as np
 
 from ...records.table import Point
 from ..figure import Cell, Figure, Panel, Table, Trace
-from ..folder import Run
+from ..loaded_run import Run
 from ..numbers import count
 from ..style import axis, layout
 from .axes import Axis, Scale, ends_of

@@ -10,7 +10,7 @@ from ...records.metric import Metric
 from ...records.metrics import metric
 from ...records.table import Point
 from ..figure import MOST_DIGITS, Figure, Panel, Table, Trace
-from ..folder import Run
+from ..loaded_run import Run
 from ..numbers import count, interval, number
 from ..style import TEXT_SIZE, plain, sequential
 from .axes import Axis

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..figure import Figure, Panel, Table, Trace
-from ..folder import Run
+from ..loaded_run import Run
 from ..style import TEXT_SIZE, axis, diverging, layout, sequential
 from .form import Form
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...records.table import Point
 from ..figure import Cell, Figure, Panel, Table, Trace, measured, row
-from ..folder import Run
+from ..loaded_run import Run
 from ..numbers import fixed, number
 from ..style import CHARACTER, LABEL_LIMIT, TEXT_SIZE, axis, layout, plain
 from .axes import Axis, Scale, fitted

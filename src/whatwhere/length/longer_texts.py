@@ -21,8 +21,8 @@ from ..evaluation.benchmark import Benchmark, EvaluationConfig, Trial, check_kno
 from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
 from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
+from ..models.model_tables import read_table, table_key
 from ..models.open import open_model
-from ..models.tables import read_table, table_key
 from ..models.tensors import named_tensors
 from ..records.record import Record
 from ..run.files import read_object, read_yaml, temporary_folder, write_json
@@ -43,6 +43,7 @@ from .extension import (
     say_in_card,
 )
 from .length_keys import LengthKeys
+from .long_documents import LongTexts, long_texts
 from .measures import (
     alone_in,
     beyond_records,
@@ -55,7 +56,6 @@ from .measures import (
     token_losses,
     whole,
 )
-from .texts import LongTexts, long_texts
 
 AS_IT_IS = "as-it-is"  # a model that needs nothing; texts read in pieces as long as trained
 PIECES = "in-pieces"

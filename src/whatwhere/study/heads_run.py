@@ -20,7 +20,7 @@ from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from .explorer_files import save_texts
 from .machine import machine
-from .measure import measure
+from .measurements import measure
 from .model_windows import model_windows
 from .results import FACTS, columns, save_results
 from .study_keys import HeadsConfig

@@ -10,8 +10,8 @@ from ..encoder.config import STARTS
 from ..encoder.registry import register_folder_reader
 from ..encoder.tables import PositionTable, check_table, read_array, starting_table
 from ..run.files import read_object
-from .config import COPY, is_ours, own_config
 from .lengths import rows_of_no_position
+from .own_config import COPY, is_ours, own_config
 from .tensors import named_tensors, read_tensor
 
 WITHOUT_CLS = ("gpt2", "opt", "gpt_neo", "gpt_bigcode", "gptj", "openai-gpt", "vit_mae")  # read text from row 0 on
