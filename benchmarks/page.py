@@ -99,21 +99,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def medians(row: dict[str, Any]) -> str:
-    """Write the medians of both sides of a row with their unit, as "134/108 ms"."""
-    sides = [figure for figure in (row["first"], row["second"]) if figure is not None]
-    unit = sides[0]["unit"]
-    scale = 1.0
-    if unit == "s" and all(figure["median"] < 10 for figure in sides):
-        unit = "ms"
-        scale = 1e3
-    return "/".join(number(scale * figure["median"]) for figure in sides) + f" {unit}"
-
-
 def spread(row: dict[str, Any]) -> str:
-    """Write the ratio of a row with the smallest and largest of a round, as "**1.24** (0.76–1.95)"."""
+    """Write the ratio of a row with the smallest and largest of a round, as "**1.24** (0.76–1.95)", or the median of a
+    row without a peer."""
     if not row["second"]:
-        return ""
+        return f"**{number(row['first']['median'])}** {row['first']['unit']}"
     ratio = f"**{row['ratio']:.2f}**" if row["ratio"] >= 0.1 else f"**{row['ratio']:.3f}**"
     if row["first"]["repeats"] > 1:
         ratio += f" ({row['ratio_min']:.3g}–{row['ratio_max']:.3g})"
@@ -125,27 +115,34 @@ def limit(row: dict[str, Any]) -> str:
     return budget(row).partition(":")[0]
 
 
+def ratio_of(row: dict[str, Any]) -> float:
+    """The ratio of a row, or the median of a row without a peer."""
+    return float(row["ratio"] if row["second"] else row["first"]["median"])
+
+
 def summary(parts: dict[str, Any]) -> list[str]:
-    """Write a row for each ratio that has a budget or another package as its peer, over all shapes."""
+    """Write a row for each ratio that has a budget or another package as its peer, over all shapes: first those that
+    miss a budget, each with the shapes that do."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, part in parts.items():
         for row in part["rows"]:
             if row["met"] is not None or name in PEERS:
                 groups.setdefault(row["what"], []).append(row)
     lines = ["| first / second | shapes | ratio | budget |", "| --- | --- | --- | --- |"]
-    for what, rows in groups.items():
-        values = [row["ratio"] if row["second"] else row["first"]["median"] for row in rows]
+    for what, rows in sorted(groups.items(), key=lambda group: all(row["met"] is not False for row in group[1])):
+        values = [ratio_of(row) for row in rows]
         ends = list(dict.fromkeys(number(value) for value in (min(values), max(values))))
         judged = [row for row in rows if row["met"] is not None]
-        met = sum(row["met"] for row in judged)
-        verdict = {len(judged): "met", 0: "missed"}.get(met, f"met in {met}")
-        judgement = f"{', '.join(dict.fromkeys(map(limit, judged)))}: {verdict}" if judged else ""
-        lines.append(f"| {what} | {len(rows)} | {' to '.join(ends)} | {judgement} |")
+        missed = [f"{row['shape']} ({ratio_of(row):.2f}, {limit(row)})" for row in judged if not row["met"]]
+        verdict = f"{', '.join(dict.fromkeys(map(limit, judged)))}: met" if judged else ""
+        if missed:
+            verdict = f"met in {len(judged) - len(missed)} of {len(judged)}, **missed**: {'; '.join(missed)}"
+        lines.append(f"| {what} | {len(rows)} | {' to '.join(ends)} | {verdict} |")
     return lines
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """Write the rows of a part: a column a shape, in each cell the ratio, its budget and the medians of both sides."""
+    """Write the rows of a part: a column a shape, in each cell the ratio and its budget."""
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
     measured = Counter((row["what"], row["shape"]) for row in rows)
     notes: dict[str, set[str]] = {}
@@ -156,7 +153,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         what = row["what"]
         shape = row["shape"]
         head = [what]
-        cell = [" ".join(filter(None, (spread(row), limit(row)))), medians(row)]
+        cell = [" ".join(filter(None, (spread(row), limit(row))))]
         by_shape = len(notes[what]) > 1 and measured[what, shape] == 1  # the note belongs to the shape, not to the row
         (cell if by_shape else head).append(row["note"])
         cells.setdefault("; ".join(filter(None, head)), {})[shape] = "<br>".join(filter(None, cell))
@@ -211,31 +208,29 @@ def page(whole: dict[str, Any]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench` (`python -m benchmarks`) from `benchmarks.json`, which holds every repeat. A ratio is "
-        "median over median",
-        "of alternating runs in one process after a warm-up; below 1 the first is faster, or larger where it says so. "
-        "No time alone is compared.",
+        "Written by `make bench` (`python -m benchmarks`) from `benchmarks.json`, which holds the times of every",
+        "repeat. A ratio is median over median of alternating runs in one process after a warm-up; below 1 the first",
+        "is faster, or larger where it says so.",
     ]
     parts = whole["parts"]
+    versions = {
+        name: "torch {torch}, transformers {transformers}".format(**part["versions"]) for name, part in parts.items()
+    }
+    common = set(versions.values()) if len(set(versions.values())) == 1 else set()
     judged = [r for part in parts.values() for r in part["rows"] if r["met"] is not None]
-    missed = [r for r in judged if not r["met"]]
-    lines += ["", f"Budgets kept: {len(judged) - len(missed)} of {len(judged)}." + (" Missed:" if missed else ""), ""]
-    lines += [
-        f"- {r['what']} ({r['shape']}): {r['ratio'] if r['second'] else r['first']['median']:.2f}, {limit(r)}"
-        for r in missed
-    ]
-    lines += ["", *summary(parts), "", "Below, each part with its command. In a table: ratio (smallest to largest of "]
-    lines[-1] += "a round), budget, medians of first/second."
+    met = sum(row["met"] for row in judged)
+    lines += ["", f"Budgets kept: {met} of {len(judged)}; rows with a missed one come first.", "", *summary(parts), ""]
+    lines.append("Below, each part with its command. In a table: ratio (smallest to largest of a round), budget.")
+    lines[-1] += "".join(f" All parts: {words}." for words in common)
     for name, part in parts.items():
         m = part["machine"]
-        v = part["versions"]
         where = m["accelerator"] or f"{m['cpu']}, {m['threads']} threads of {m['cores']} cores"
         lines += ["", f"## {TITLES[name]}", "", ABOUT[name].strip(), "", '<details markdown="1">']
         lines.append(f"<summary>{part['date']}, {where}: {len(part['rows'])} ratios</summary>")
         lines += [
             "",
-            f"`{part['command']}`, {part['scale']}, torch {v['torch']}, transformers {v['transformers']}; "
-            f"{part['seconds']:.0f} s, load {part['load'][0]} before and {part['load'][1]} after.",
+            ", ".join([f"`{part['command']}`", part["scale"], *({versions[name]} - common)])
+            + f"; {part['seconds']:.0f} s, load {part['load'][0]} before and {part['load'][1]} after.",
             "",
             *table(part["rows"]),
         ]
