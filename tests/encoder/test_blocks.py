@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForMaskedLM, BertModel
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 import whatwhere as ww
-from whatwhere.encoder.model import RMSNorm
+from whatwhere.encoder.blocks import RMSNorm
 
 KEYS = {"neobert": {"stream", "normalized"}, "bert": {"stream"}}
 

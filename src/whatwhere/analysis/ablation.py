@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..encoder.model import Streams
+from ..encoder.blocks import Streams
 from ..models.tensors import device_of
 from ..records.intervals import LOSS_ROUNDING, share_interval
 from ..records.metric import NATS, SHARE, TERM, Metric, with_endings

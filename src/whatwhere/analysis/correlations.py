@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..encoder.attention import rotate, rotation
-from ..encoder.model import RMSNorm
+from ..encoder.blocks import RMSNorm
 from ..records.metric import NOT_NEGATIVE, PRODUCT, SHARE, Metric
 from ..records.metrics import add_metrics
 from ..records.record import Record

@@ -1,7 +1,6 @@
-"""The encoder as a transformers model, and its blocks over streams.
+"""The encoder as a transformers model.
 
-embedding → blocks → norm per stream (BERT's block: embedding → norm per stream → blocks). Blocks are NeoBERT's
-(pre-RMSNorm, SwiGLU, no biases; DSTG 3.1-3.2) or BERT's (post-LayerNorm, GELU, biases). A hidden state is [position;
+embedding → blocks → norm per stream (BERT's block: embedding → norm per stream → blocks). A hidden state is [position;
 semantic] along the last axis; `hidden_states[l]` is the output of block l before the final norm, `hidden_states[0]` the
 embedding.
 """
@@ -17,132 +16,13 @@ from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 
-from .attention import Attention, AttentionInputs, StackedLinear, check_backend, rotation
+from .attention import AttentionInputs, check_backend, rotation
 from .biases import Bias, RelativeBias, UntiedPositions, total
+from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
 from .config import EncoderConfig
 from .registry import BIASES
 from .tables import PositionTable, draw
-
-Streams = tuple[Tensor, ...]
-
-
-class RMSNorm(nn.Module):
-    """Root-mean-square normalisation x / sqrt(mean(x²) + eps) · weight over the last axis, in at least float32 (Zhang
-    and Sennrich 2019)."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise x (..., width) over its last axis, in its own type."""
-        if x.dtype.itemsize < 4:
-            return F.rms_norm(x.float(), self.weight.shape, self.weight.float(), self.eps).to(x.dtype)
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-
-
-class StreamNorm(nn.Module):
-    """Separate norm of each stream, RMSNorm or LayerNorm as the block has it, so that no stream depends on the other
-    (DSTG 3.1)."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        norm = RMSNorm if config.block == "neobert" else nn.LayerNorm
-        self.norms = nn.ModuleList(norm(d, config.norm_eps) for d in config.stream_sizes)
-
-    def forward(self, streams: Streams) -> Streams:
-        """Normalise each stream (b, n, d_stream) by itself."""
-        return tuple(norm(x) for norm, x in zip(self.norms, streams, strict=True))
-
-
-class FeedForward(nn.Module):
-    """Feed-forward layer: W_down(swish(W_gate x) · W_up x) in NeoBERT's block, W_down gelu(W_up x) in BERT's.
-
-    Each stream has its own W_down. "shared": gate and up see all streams (DSTG eq. 3); "separate": their own (SPLIT).
-    """
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        assert config.intermediate_size is not None
-        self.gated = config.block == "neobert"
-        biased = config.block == "bert"
-        self.separate = config.stream_feed_forward == "separate"
-        self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
-        widths = list(zip(config.stream_sizes, self.inner, strict=True))
-        inputs = widths if self.separate else [(config.hidden_size, config.intermediate_size)]
-        self.up = nn.ModuleList(StackedLinear(d, (inner,) * (1 + self.gated), biased) for d, inner in inputs)
-        self.down = nn.ModuleList(nn.Linear(inner, d, bias=biased) for d, inner in widths)
-
-    def _activate(self, x: Tensor, *up: Tensor) -> Tensor:
-        if not self.gated:
-            return F.gelu(x)
-        gate = F.silu(x)
-        # Without a gradient the product overwrites the gate: allocating a new block costs more than the product.
-        return gate * up[0] if torch.is_grad_enabled() else gate.mul_(up[0])
-
-    def forward(self, streams: Streams) -> Streams:
-        """Compute the update (b, n, d_stream) of each stream."""
-        if self.separate:
-            inner: Streams = tuple(self._activate(*up(x)) for up, x in zip(self.up, streams, strict=True))
-        else:
-            inner = self._activate(*self.up[0](torch.cat(streams, dim=-1))).split_with_sizes(self.inner, dim=-1)
-        return tuple(down(h) for down, h in zip(self.down, inner, strict=True))
-
-
-class _Block(nn.Module):
-    """Parts that both blocks share: attention and feed-forward, each with a norm."""
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.normalized_residual = config.residual == "normalized"
-        self.attention_norm = StreamNorm(config)
-        self.attention = Attention(config)
-        self.feed_forward_norm = StreamNorm(config)
-        self.feed_forward = FeedForward(config)
-        self.dropout = nn.Dropout(config.dropout)
-
-    def _add(self, base: Streams, update: Streams) -> Streams:
-        if self.training:
-            update = tuple(self.dropout(y) for y in update)
-        return tuple(x + y for x, y in zip(base, update, strict=True))
-
-
-class NeoBertBlock(_Block):
-    """NeoBERT's pre-norm block: streams + attention(norm(streams)), then streams + feed-forward(norm(streams))."""
-
-    def attention_input(self, streams: Streams) -> Streams:
-        """Return the streams that the attention reads, each (b, n, d_stream): the normalised ones."""
-        return self.attention_norm(streams)
-
-    def forward(self, streams: Streams, inputs: AttentionInputs, backend: str) -> tuple[Streams, Tensor | None]:
-        """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
-        has them."""
-        normed = self.attention_norm(streams)
-        update, attn = self.attention(normed, inputs, backend)
-        streams = self._add(normed if self.normalized_residual else streams, update)
-        normed = self.feed_forward_norm(streams)
-        return self._add(normed if self.normalized_residual else streams, self.feed_forward(normed)), attn
-
-
-class BertBlock(_Block):
-    """BERT's post-norm block: norm(streams + attention(streams)), then norm(streams + feed-forward(streams)) (Devlin et
-    al. 2019)."""
-
-    def attention_input(self, streams: Streams) -> Streams:
-        """Return the streams that the attention reads, each (b, n, d_stream): the block's input unchanged."""
-        return streams
-
-    def forward(self, streams: Streams, inputs: AttentionInputs, backend: str) -> tuple[Streams, Tensor | None]:
-        """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
-        has them."""
-        update, attn = self.attention(streams, inputs, backend)
-        streams = self.attention_norm(self._add(streams, update))
-        return self.feed_forward_norm(self._add(streams, self.feed_forward(streams))), attn
-
-
-BLOCKS: dict[str, type[NeoBertBlock] | type[BertBlock]] = {"neobert": NeoBertBlock, "bert": BertBlock}
 
 
 class EncoderPreTrainedModel(CarriedModel):
