@@ -31,6 +31,7 @@ from whatwhere.training.pretrain_settings import PretrainConfig
 CONFIGURATIONS: dict[str, type[StrictConfig]] = {
     "study": StudyConfig,
     "windows": CorpusConfig,
+    "extrapolate": length_keys.CopyConfig,
     "pretrain": PretrainConfig,
     "finetune": FinetuneConfig,
     "spectra": study_keys.SpectraConfig,

@@ -5,10 +5,11 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..length.length_keys import CopyConfig
 from ..records.terms import unequal
 from ..run.files import read_json, read_object
 from ..study.study_keys import StudyKeys
@@ -224,40 +225,37 @@ def finetune(
         emit({"out": str(out), **summary}, as_json, text + then)
 
 
-@verb()
+@verb(options={CopyConfig: "length method components points as_written window"})
 def extrapolate(
+    context: typer.Context,
     model: Annotated[str, typer.Argument()],
-    length: Annotated[int, typer.Option(min=2)],
     out: Annotated[Path, typer.Option()],
-    method: str | None = None,
-    components: Annotated[int | None, typer.Option(min=1)] = None,
-    points: Path | None = None,
-    as_written: bool = False,
-    window: Annotated[int | None, typer.Option(min=1)] = None,
+    *,
     as_json: Json = False,
 ) -> None:
     """Make a copy of a model that reads longer texts: its position table goes on (SPLIT notes, equations 2-6, and
     others), or its rotations become slower.
 
     Args:
-        model: Folder of a model: of ours, BERT, RoBERTa, GPT-2 ...; or `reference`.
-        length: Tokens that the copy reads, special ones included.
         out: Folder of the copy.
-        method: Of a learned table: sinusoidal, fourier, cyclic, learned, decay (the notes'), rotation, linear, nearest,
-            mds. Of RoPE: linear, ntk, yarn. [default: cyclic; RoPE needs nothing]
-        components: Frequencies of fourier and rotation. [default: a sixteenth of the positions, at most 16]
-        points: Of mds: .npy file with a row of coordinates for each of LENGTH positions (of a longer corpus).
-        as_written: The equation for the rows of the model, too, which otherwise stay as they are.
-        window: Tokens on each side that a token looks at in the copy, for example half of the trained length; of models
-            of this package. [default: all]
     """
     from ..length.extension import extend
     from ..models.model_tables import read_table
 
-    held = None if points is None else read_table(points).numpy()
-    how: dict[str, Any] = {"components": components, "points": held, "as_written": as_written, "window": window}
-    facts = extend(model, out, length, method, **how)
+    copy = configured(context, CopyConfig)
+    points = None if copy.points is None else read_table(copy.points).numpy()
+    facts = extend(
+        copy.model,
+        out,
+        copy.length,
+        copy.method,
+        components=copy.components,
+        points=points,
+        as_written=copy.as_written,
+        window=copy.window,
+    )
     ways = [f"by the method {facts['method']}"] if facts.get("method") else []
-    ways += [f"each token looks at {window:,} on each side"] if window else []
-    said = facts.get("reason") or f"{out} reads {length:,} tokens, {facts['before']:,} before, {', '.join(ways)}."
-    emit(facts, as_json, said)
+    ways += [f"each token looks at {copy.window:,} on each side"] if copy.window else []
+    longer = f"{out} reads {copy.length:,} tokens"
+    text = facts.get("reason") or f"{longer}, {facts['before']:,} before, {', '.join(ways)}."
+    emit(facts, as_json, text)

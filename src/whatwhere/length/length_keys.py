@@ -1,8 +1,9 @@
-"""The configuration keys of reading longer texts, read without loading torch."""
+"""The configuration keys of reading longer texts and of copies of models that do, read without loading torch."""
 
 from pydantic import Field
 
 from ..evaluation.evaluation_keys import EvaluationKeys
+from ..run.settings import StrictConfig
 from ..training.training_keys import CorpusKeys
 
 
@@ -45,4 +46,38 @@ class LengthKeys(EvaluationKeys):
         ge=10,
         description="Steps of that training, of 8 texts each; its rate is 0.001 (table, network: 0.004) for 128 "
         "columns, less for more.",
+    )
+
+
+class CopyConfig(StrictConfig):
+    """Settings of a copy of a model that reads longer texts."""
+
+    model: str = Field(description="Folder of a model: of ours, BERT, RoBERTa, GPT-2 ...; or `reference`.")
+    length: int = Field(ge=2, description="Tokens that the copy reads, special ones included.")
+    method: str | None = Field(
+        None,
+        description="Of a learned table: sinusoidal, fourier, cyclic, learned, decay (the notes'), rotation, linear, "
+        "nearest, mds. Of RoPE: linear, ntk, yarn.",
+        json_schema_extra={"default": "cyclic; RoPE needs nothing"},
+    )
+    components: int | None = Field(
+        None,
+        ge=1,
+        description="Frequencies of fourier and rotation.",
+        json_schema_extra={"default": "a sixteenth of the positions, at most 16"},
+    )
+    points: str | None = Field(
+        None,
+        description="Of mds: .npy file with a row of coordinates for each of LENGTH positions (of a longer corpus).",
+        json_schema_extra={"metavar": "<path>"},
+    )
+    as_written: bool = Field(
+        False, description="The equation for the rows of the model, too, which otherwise stay as they are."
+    )
+    window: int | None = Field(
+        None,
+        ge=1,
+        description="Tokens on each side that a token looks at in the copy, for example half of the trained length; of "
+        "models of this package.",
+        json_schema_extra={"default": "all"},
     )
