@@ -148,17 +148,25 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     notes: dict[str, set[str]] = {}
     for row in rows:
         notes.setdefault(row["what"], set()).add(row["note"])
-    cells: dict[str, dict[str, str]] = {}
+    cells: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         what = row["what"]
         shape = row["shape"]
-        head = [what]
         cell = [" ".join(filter(None, (spread(row), limit(row))))]
         by_shape = len(notes[what]) > 1 and measured[what, shape] == 1  # the note belongs to the shape, not to the row
-        (cell if by_shape else head).append(row["note"])
-        cells.setdefault("; ".join(filter(None, head)), {})[shape] = "<br>".join(filter(None, cell))
+        if by_shape:
+            cell.append(row["note"])
+        cells.setdefault((what, "" if by_shape else row["note"]), {})[shape] = "<br>".join(filter(None, cell))
     lines = [f"| | {' | '.join(shapes)} |", "| --- " * (len(shapes) + 1) + "|"]
-    return lines + [f"| {head} | {' | '.join(of.get(shape, '') for shape in shapes)} |" for head, of in cells.items()]
+    grouped = len({note for _, note in cells}) < len(cells) and all(note for _, note in cells)
+    above = ""
+    for (what, note), of_shape in cells.items():
+        if grouped and note != above:  # once over all rows that have it
+            lines.append(f"| *{note}* |{' |' * len(shapes)}")
+            above = note
+        head = f"{what}; {note}" if note and not grouped else what
+        lines.append(f"| {head} | {' | '.join(of_shape.get(shape, '') for shape in shapes)} |")
+    return lines
 
 
 def memory_table(curves: list[dict[str, Any]]) -> list[str]:
@@ -230,7 +238,7 @@ def page(whole: dict[str, Any]) -> str:
         lines += [
             "",
             ", ".join([f"`{part['command']}`", part["scale"], *({versions[name]} - common)])
-            + f"; {part['seconds']:.0f} s, load {part['load'][0]} before and {part['load'][1]} after.",
+            + f"; {part['seconds']:.0f} s, load {part['load'][0]} before, {part['load'][1]} after.",
             "",
             *table(part["rows"]),
         ]
