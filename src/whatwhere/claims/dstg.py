@@ -126,16 +126,16 @@ def ap_loses_position(e: Evidence) -> Measured:
 @claim(_TABLE_2, "rope", paper=DSTG_R2["r2.token", "rope", "all", 3])
 def rope_no_position(e: Evidence) -> Measured:
     """RoPE hardly encodes absolute position.
-    R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more;
-    that is at least {READ}; otherwise the claim is not testable."""
+    R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more,
+    which is at least {READ}, else not testable."""
     return _hardly(e, e.peak("rope", "token"), "token", READ)
 
 
 @claim(_TABLE_2, "rp", paper=DSTG_R2["r2.token", "rp", "all", 2])
 def rp_no_position(e: Evidence) -> Measured:
     """Relative bias hardly encodes absolute position.
-    R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more;
-    that is at least {READ}; otherwise the claim is not testable."""
+    R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more,
+    which is at least {READ}, else not testable."""
     return _hardly(e, e.peak("rp", "token"), "token", READ)
 
 
@@ -143,7 +143,7 @@ def rp_no_position(e: Evidence) -> Measured:
 def semantic_stream_little_position(e: Evidence) -> Measured:
     """The semantic stream holds little position.
     R² (token) of the semantic stream at its best layer is at most {HARDLY} of that of the position stream, or of ap if
-    that has more; it is at least {READ}; otherwise the claim is not testable."""
+    that has more; it is at least {READ}, else not testable."""
     return _hardly(e, e.peak("dstg", "token", "semantic"), "token", READ)
 
 
@@ -174,7 +174,7 @@ def dstg_low_frequency(e: Evidence) -> Measured:
 def dstg_third_component_fast(e: Evidence) -> Measured:
     """The separate table's third component is a fast wave.
     The third component of dstg's table, which stands above its noise, has at most {LOST} of its power in the first four
-    DCT bins, and less than each of the first two, which have at least as much; otherwise the claim is not testable."""
+    DCT bins, and less than each of the first two, which have at least as much, else not testable."""
     e.moved()
     *slow, low = (e.value("dct.low4", index=i) for i in range(3))
     e.require(smallest(slow), LOST, "a share of slow waves in both of the first two components")
@@ -246,8 +246,8 @@ def ap_loses_segments(e: Evidence) -> Measured:
 def relative_little_segment(e: Evidence) -> Measured:
     """Relative encodings hardly encode the segment index.
     R² (segment) of rope and of rp at their best layers is at most {HARDLY} of that of ap or of dstg's position stream,
-    whichever has more; that is at least {LOST} of what position alone explains in these texts; otherwise the claim is
-    not testable. The higher of the two is shown."""
+    whichever has more, which is at least {LOST} of what position alone explains in these texts, else not testable. The
+    higher of the two is shown."""
     return _hardly(e, largest([e.peak(model, "segment") for model in e.models]), "segment", _least(e, "segment"))
 
 
@@ -259,7 +259,7 @@ def relative_little_segment(e: Evidence) -> Measured:
 def intra_in_semantics(e: Evidence) -> Measured:
     """Progress inside a segment lives in the semantics.
     R² (intra) after the last block but one: semantic less position stream is at least {PRESENT}, position stream at
-    most {PRESENT}; either has at least {PRESENT}; otherwise the claim is not testable."""
+    most {PRESENT}; either has at least {PRESENT}, else not testable."""
     semantic, position = (e.r2("dstg", "intra", part, e.late()) for part in ("semantic", "position"))
     e.require(largest([semantic, position]), PRESENT, "R² (intra) in a stream of dstg")
     return semantic - position, semantic - position >= PRESENT, position <= PRESENT
@@ -269,7 +269,7 @@ def intra_in_semantics(e: Evidence) -> Measured:
 def intra_in_all_models(e: Evidence) -> Measured:
     """All four models encode progress inside a segment.
     R² (intra) at the best layer is at least {LOST} in dstg, ap, rp and rope; the lowest is shown. One of them at least
-    has {LOST}; otherwise the claim is not testable."""
+    has {LOST}, else not testable."""
     peaks = [e.peak(model, "intra") for model in FOUR]
     e.require(largest(peaks), LOST, "R² (intra) in one of the four models")
     return smallest(peaks) >= LOST
@@ -279,7 +279,7 @@ def intra_in_all_models(e: Evidence) -> Measured:
 def intra_better_with_absolute(e: Evidence) -> Measured:
     """Absolute position helps to know progress inside segments.
     R² (intra) at the best layer: the lower of ap and dstg is not below the higher of rope and rp; the gap is shown. One
-    of them has at least {LOST}; otherwise the claim is not testable."""
+    of them has at least {LOST}, else not testable."""
     absolute, relative = ([e.peak(model, "intra") for model in pair] for pair in (("ap", "dstg"), ("rope", "rp")))
     e.require(largest([*absolute, *relative]), LOST, "R² (intra) in one of the four models")
     return smallest(absolute) - largest(relative) >= 0
@@ -306,8 +306,8 @@ def dstg_hidden_two_dimensional(e: Evidence) -> Measured:
 def dstg_sentences_separate(e: Evidence) -> Measured:
     """Sentences move apart in the deeper position states.
     Log of the separation of sentences in the position stream over that of cuts of the same lengths in random order:
-    larger after the last block but one than after the first, there above 0, and more so than in the untrained model
-    (half-widths in quadrature); the growth is shown."""
+    larger after the last block but one than after the first, there above 0, and more so than in the untrained model;
+    the growth is shown."""
     (first, late), (start, end) = (
         [of.value("sentences.excess", layer=layer, part="position") for layer in (1, e.late())]
         for of in (e, e.untrained())
@@ -321,8 +321,8 @@ def dstg_sentences_separate(e: Evidence) -> Measured:
 @claim("DSTG section 4 (2), figure 4 (without this control)", "dstg", origin=OURS)
 def dstg_sentences_beyond_contiguity(e: Evidence) -> Measured:
     """Sentences separate more than random contiguous stretches.
-    After every block up to the last but one the same logarithm is above 0, and above that of the untrained model
-    (half-widths in quadrature), whose words alone make some; the smallest gain over it is shown."""
+    After every block up to the last but one the same logarithm is above 0, and above that of the untrained model, whose
+    words alone make some; the smallest gain over it is shown."""
     layers = _of_blocks(e, "sentences.excess")
     start = e.untrained()
     gains = (v - start.value("sentences.excess", layer=at, part="position") for at, v in layers.items())
@@ -346,7 +346,7 @@ def only_ap_predicts_position(e: Evidence) -> Measured:
     """Only entangled position predicts the position stream.
     R² of predicting dstg's position stream from another model's states, at the best layer: at least {LOST} from ap, at
     most {LOST} from rp and rope; the gap is shown. The stream itself holds position (R² of {PRESENT} after the last
-    block but one); otherwise the claim is not testable."""
+    block but one), else not testable."""
     in_stream = e.r2("dstg", "token", "position", e.late("dstg"))
     e.require(in_stream, PRESENT, "R² (token) in dstg's position stream")
     ap = _regression(e, "ap", "position")
@@ -358,7 +358,7 @@ def only_ap_predicts_position(e: Evidence) -> Measured:
 def baselines_predict_semantics_alike(e: Evidence) -> Measured:
     """All three baselines predict the semantic stream alike.
     R² of predicting dstg's semantic stream at the best layer differs by at most {COMPARABLE} between ap, rp and rope;
-    one of them has at least {PRESENT}; otherwise the claim is not testable."""
+    one of them has at least {PRESENT}, else not testable."""
     shares = [_regression(e, model, "semantic") for model in BASELINES]
     e.require(largest(shares), PRESENT, "R² of the regression from one of the three")
     return largest(shares) - smallest(shares) <= COMPARABLE
@@ -433,7 +433,7 @@ def dstg_most_heads_absolute(e: Evidence) -> Measured:
     """Most heads are strongly affected by absolute position.
     In at least {LOST} of the labelled heads the absolute term has at least an even share, a third, of the divergence
     that leaving out one term makes. A head is labelled by the term with at least half, and only where the loss rises
-    without that term in that head alone; the claim is not testable where fewer than {LABELLED} of the heads are."""
+    without that term in that head alone; not testable where fewer than {LABELLED} of the heads are."""
     return _of_labelled(e, _at_least(_heads(e, "kl.share.absolute"), AFFECTED)) >= LOST
 
 
@@ -441,7 +441,7 @@ def dstg_most_heads_absolute(e: Evidence) -> Measured:
 def dstg_no_relative_heads(e: Evidence) -> Measured:
     """No head lives by relative position alone.
     Share of the labelled heads in which the relative term makes at least {PURELY} of the divergence is at most {SOME},
-    less than one head; the claim is not testable where fewer than {LABELLED} of the heads are labelled."""
+    less than one head; not testable where fewer than {LABELLED} of the heads are labelled."""
     return _of_labelled(e, _at_least(_heads(e, "kl.share.relative"), PURELY)) <= SOME
 
 
@@ -449,8 +449,7 @@ def dstg_no_relative_heads(e: Evidence) -> Measured:
 def dstg_few_semantic_heads(e: Evidence) -> Measured:
     """A minority of the heads specialises in semantics.
     Share of the labelled heads that are labelled semantic is at most an even share of three terms, a third, and at
-    least {GROUP}, from which there is a group; the claim is not testable where fewer than {LABELLED} of the heads are
-    labelled."""
+    least {GROUP}, from which there is a group; not testable where fewer than {LABELLED} of the heads are labelled."""
     _content(e)
     share = _of_labelled(e, e.labelled() == "semantic")
     return share <= AFFECTED, share >= GROUP
@@ -460,8 +459,8 @@ def dstg_few_semantic_heads(e: Evidence) -> Measured:
 def dstg_heads_cluster(e: Evidence) -> Measured:
     """Heads are either absolute or semantic, hardly mixed.
     In at least {MOST} of the labelled heads one of the semantic and the absolute term makes at least {CLEAR} of the
-    divergence of the two, and each of the two does in at least {GROUP} of them; the share of such heads is shown. The
-    claim is not testable where fewer than {LABELLED} of the heads are labelled."""
+    divergence of the two, and each of the two does in at least {GROUP} of them; the share of such heads is shown. Not
+    testable where fewer than {LABELLED} of the heads are labelled."""
     both = list(zip(_heads(e, "kl.semantic"), _heads(e, "kl.absolute"), strict=True))
     semantic = _at_least([portion(s, a) for s, a in both], CLEAR)
     absolute = _at_least([portion(a, s) for s, a in both], CLEAR)

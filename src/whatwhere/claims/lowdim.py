@@ -116,8 +116,8 @@ def _words(e: Evidence) -> Point:
 @of_words("LOWDIM section 3, Table 1b (19.3 to 30.5 %)", paper=19.3)
 def lowdim_words_high_dimensional(e: Evidence) -> Measured:
     """Word tables need far more of their dimensions.
-    At least {UNDER:g} % of the components hold half of the variance of a word table, and at most {SHAPED:g} %;
-    otherwise the claim is not testable: in a table without training it is nearly half of them."""
+    At least {UNDER:g} % of the components hold half of the variance of a word table, and at most {SHAPED:g} %, else not
+    testable: in a table without training it is nearly half of them."""
     return _words(e) >= UNDER
 
 
@@ -125,8 +125,8 @@ def lowdim_words_high_dimensional(e: Evidence) -> Measured:
 def lowdim_words_above_positions(e: Evidence) -> Measured:
     """Words need more dimensions than their model's positions.
     The share of components that hold half of the variance is larger in the word table than in the position table; the
-    gap is shown. Of the words it is at most {SHAPED:g} %; otherwise the claim is not testable, as a table without
-    training has as much."""
+    gap is shown. Of the words it is at most {SHAPED:g} %, else not testable, as a table without training has as
+    much."""
     return _words(e) - e.value("n50") >= 0
 
 

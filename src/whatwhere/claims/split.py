@@ -50,7 +50,7 @@ def split_semantics_without_position(e: Evidence) -> Measured:
 def split_position_without_semantics(e: Evidence) -> Measured:
     """Positions of split know nothing of sentences.
     R² (intra) of the position stream of split at its best layer is at most {PRESENT}; words can reach it through the
-    weights alone. Of the semantic stream it is at least as much; otherwise the claim is not testable."""
+    weights alone. Of the semantic stream it is at least as much, else not testable."""
     e.require(e.peak("split", "intra", "semantic"), PRESENT, "R² (intra) in the semantic stream of split")
     return e.peak("split", "intra", "position") <= PRESENT
 
@@ -89,7 +89,7 @@ def split_extends_by_table(e: Evidence) -> Measured:
     """Only the position table of split needs extending.
     By the best way to continue its table, all else unchanged, the loss of split at positions that the training did not
     have is at most {MARGINAL} nats above that of the same tokens read in pieces as long as those of the training. In
-    pieces it is {READS} nats below that of token frequencies; otherwise the claim is not testable."""
+    pieces it is {READS} nats below that of token frequencies, else not testable."""
     return _gain(e, "split") >= -MARGINAL
 
 
@@ -98,7 +98,7 @@ def dstg_extends_by_table(e: Evidence) -> Measured:
     """Only the position table of dstg needs extending.
     The rule of the claim on split, for DSTG's encoder, whose streams are separate, too, and whose bias by distance
     continues by itself: at most {MARGINAL} nats above reading in pieces, by the best way to continue its table. In
-    pieces it is {READS} nats below token frequencies; otherwise the claim is not testable."""
+    pieces it is {READS} nats below token frequencies, else not testable."""
     return _gain(e, "dstg") >= -MARGINAL
 
 
@@ -108,5 +108,5 @@ def separate_tables_extend_better(e: Evidence) -> Measured:
     The gain of split over reading in pieces, by the best way to continue its table, is larger than that of ap, whose
     table is added to the words; each model has its own best way. (dstg is no fair comparison: it has a bias by
     distance, too. Nor is ap in all: its block is NeoBERT's, that of split BERT's with dropout.) In pieces both are
-    {READS} nats below token frequencies; otherwise the claim is not testable."""
+    {READS} nats below token frequencies, else not testable."""
     return _gain(e, "split") >= _gain(e, "ap")

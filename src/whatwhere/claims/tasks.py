@@ -87,8 +87,8 @@ def dstg_costs_no_glue(e: Evidence) -> Measured:
 def dstg_costs_no_squad(e: Evidence) -> Measured:
     """Separating the streams costs nothing in finding answers.
     The F1 of dstg on SQuAD 1.1 is at most {COMPARABLE} below that of the best of ap, rope and, where it is there, rp;
-    the gap is shown, paired by questions. Each of them is {TAUGHT} above its untrained self, with an interval above 0;
-    otherwise the claim is not testable."""
+    the gap is shown, paired by questions. Each of them is {TAUGHT} above its untrained self, with an interval above 0,
+    else not testable."""
     return _lead(e, "squad", "squad") >= -COMPARABLE
 
 
@@ -172,8 +172,8 @@ def dstg_keeps_more_syntax(e: Evidence) -> Measured:
     Linear probes of dstg, both streams together, each after the last block that trains it (position: the last but one),
     have more parts of speech and sequences of top constituents right than those of ap, rope and, where it is there, rp;
     the smaller of the two leads over the best of them is shown, paired by sentences. Each of them is {TAUGHT} above its
-    untrained self on both, with an interval above 0; otherwise the claim is not testable. Accuracy on UD English-EWT
-    here, F1 on Flash-Holmes there."""
+    untrained self on both, with an interval above 0, else not testable. Accuracy on UD English-EWT here, F1 on
+    Flash-Holmes there."""
     return _both(e, *_SYNTAX)
 
 
@@ -183,8 +183,7 @@ def dstg_keeps_more_structure(e: Evidence) -> Measured:
     Linear probes of dstg, both streams together, each after the last block that trains it (position: the last but one),
     tell the order of sentences and readability better than those of ap, rope and, where it is there, rp; the smaller of
     the two leads over the best of them is shown, paired by rows. Each of them is {TAUGHT} above its untrained self on
-    both, with an interval above 0; otherwise the claim is not testable. Paragraphs of a corpus here, Flash-Holmes
-    there."""
+    both, with an interval above 0, else not testable. Paragraphs of a corpus here, Flash-Holmes there."""
     return _both(e, *_STRUCTURE)
 
 
@@ -211,6 +210,5 @@ def dstg_better_in_all_fields(e: Evidence) -> Measured:
     """Separate streams know more in all five fields.
     Mean score of dstg on Flash-Holmes, less that of the best of ap, rope and, where it is there, rp, is at least
     {BETTER} in each of morphology, reasoning, semantics, discourse and syntax; the smallest lead is shown. Each of them
-    is {TAUGHT} above its untrained self in each field; otherwise the claim is not testable. Means of fields have no
-    interval."""
+    is {TAUGHT} above its untrained self in each field, else not testable. Means of fields have no interval."""
     return smallest([_field_lead(e, field) for field in FIELDS]) >= BETTER
