@@ -28,13 +28,12 @@ TITLES = {
 PEERS = ("peers", "inference", "long", "counts")  # parts whose every row is held against another package
 ABOUT = {
     "study": """
-The same tokens for `dstg`, `ap`, `rp` and `rope` by the recipe of size tiny: one model after the other with all threads
-and batches of 16, against as many models at once as there are cores, a thread each, with the recipe's batches.
+The same tokens for `dstg`, `ap`, `rp` and `rope`: one model after the other with all threads and batches of 16, against
+as many models at once as there are cores, a thread each, with the recipe's batches.
 """,
     "busy": """
-Steps of `dstg` by the recipe of size tiny, by how torch's threads wait for each other. A command sleeps where other
-programs use more than a quarter of a core as it begins, else it spins 10,000 times ([how to](how-to/machine.md)).
-Ratios of minima: other programs can only add to a time.
+Steps of `dstg`, size tiny, by how torch's threads wait for each other ([which way a command
+takes](how-to/machine.md)). Ratios of minima: other programs can only add to a time.
 """,
     "long": """
 A forward pass over one text, without gradients, at paper size, fused attention, a process for each point. Memory is
@@ -45,9 +44,9 @@ Each preset against `nope` on the same block: what its scheme costs. At paper si
 NeoBERT's 6 of 720 (`dstg`: 768). A process for each preset.
 """,
     "peers": """
-Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied embeddings, 15 % masked, one optimizer,
-sdpa. Ours projects the masked tokens alone on the vocabulary, as ModernBERT does with `sparse_prediction`. ModernBERT
-has a prediction head and a norm after the embedding that `rope` lacks.
+Equal shapes: hidden 768, 12 heads, feed-forward 3,072, vocabulary 30,522, tied embeddings, 15 % masked, sdpa. Ours
+projects the masked tokens alone on the vocabulary, as ModernBERT does with `sparse_prediction`; `rope` lacks its
+prediction head and its norm after the embedding.
 """,
     "inference": """
 One thread, float32, encoders without heads, nothing padded. The budget is what the products alone cost (the number of
@@ -60,9 +59,9 @@ One module forward and backward with its biases. Eager is the specification: eve
 The correlation with θ1 and θ2 is computed once in a pass for all layers.
 """,
     "memory": """
-Tracked allocations without weights and their gradients, float32, CPU, a process for each point; resident is the growth
-of the process's peak at the longest row, the exponent that of the tracked peak over the three longest. Maps: how many
-(h, n, n) tensors the part that grows with n² makes up, for one row, and held by each further row.
+Tracked allocations without weights and their gradients, float32, a process for each point; resident is the growth of
+the process's peak at the longest row, the exponent that of the tracked peak over the three longest. Maps: how many (h,
+n, n) tensors the part that grows with n² makes up, for one row, and held by each further row.
 """,
     "packing": """
 Real tokens a second. Padded: one piece of a document in each row. Packed: several, isolated. Run-on: full rows.
