@@ -25,6 +25,7 @@ TITLES = {
     "counts": "Counts by position",
     "mds": "Multidimensional scaling of positions",
 }
+FOLDED = 10  # ratios of a part: more are folded, as the first table has their ranges
 PEERS = ("peers", "inference", "long", "counts")  # parts whose every row is held against another package
 ABOUT = {
     "study": """
@@ -120,8 +121,8 @@ def ratio_of(row: dict[str, Any]) -> float:
 
 
 def summary(parts: dict[str, Any]) -> list[str]:
-    """Write a row for each ratio that has a budget or another package as its peer, over all shapes: first those that
-    miss a budget, each with the shapes that do."""
+    """Write a row for each ratio that has a budget or another package as its peer, and several shapes: their range, and
+    first the ratios that miss a budget, each with the shapes that do."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, part in parts.items():
         for row in part["rows"]:
@@ -133,6 +134,8 @@ def summary(parts: dict[str, Any]) -> list[str]:
         ends = list(dict.fromkeys(number(value) for value in (min(values), max(values))))
         judged = [row for row in rows if row["met"] is not None]
         missed = [f"{row['shape']} ({ratio_of(row):.2f}, {limit(row)})" for row in judged if not row["met"]]
+        if len(rows) == 1 and not missed:
+            continue  # its part has it, unfolded
         verdict = f"{', '.join(dict.fromkeys(map(limit, judged)))}: met" if judged else ""
         if missed:
             verdict = f"met in {len(judged) - len(missed)} of {len(judged)}, **missed**: {'; '.join(missed)}"
@@ -226,13 +229,21 @@ def page(whole: dict[str, Any]) -> str:
     common = set(versions.values()) if len(set(versions.values())) == 1 else set()
     judged = [r for part in parts.values() for r in part["rows"] if r["met"] is not None]
     met = sum(row["met"] for row in judged)
-    lines += ["", f"Budgets kept: {met} of {len(judged)}; rows with a missed one come first.", "", *summary(parts), ""]
+    lines += [
+        "",
+        f"Budgets kept: {met} of {len(judged)}. The missed ones, and ratios over several shapes:",
+        "",
+        *summary(parts),
+        "",
+    ]
     lines.append("Below, each part with its command. In a table: ratio (smallest to largest of a round), budget.")
     lines[-1] += "".join(f" All parts: {words}." for words in common)
     for name, part in parts.items():
         m = part["machine"]
         where = m["accelerator"] or f"{m['cpu']}, {m['threads']} threads of {m['cores']} cores"
-        lines += ["", f"## {TITLES[name]}", "", ABOUT[name].strip(), "", '<details markdown="1">']
+        lines += ["", f"## {TITLES[name]}", "", ABOUT[name].strip(), ""]
+        shown = " open" if len(part["rows"]) <= FOLDED else ""
+        lines.append(f'<details markdown="1"{shown}>')
         lines.append(f"<summary>{part['date']}, {where}: {len(part['rows'])} ratios</summary>")
         lines += [
             "",
