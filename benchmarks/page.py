@@ -62,7 +62,8 @@ The correlation with θ1 and θ2 is computed once in a pass for all layers.
     "memory": """
 Tracked allocations without weights and their gradients, float32, a process for each point; resident is the growth of
 the process's peak at the longest row, the exponent that of the tracked peak over the three longest. Maps: how many (h,
-n, n) tensors the part that grows with n² makes up, for one row, and held by each further row.
+n, n) tensors the part that grows with n² makes up, for one row, and held by each further row; by example: held for each
+example by a fused path.
 """,
     "packing": """
 Real tokens a second. Padded: one piece of a document in each row. Packed: several, isolated. Run-on: full rows.
@@ -174,29 +175,24 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
 def memory_table(curves: list[dict[str, Any]]) -> list[str]:
     """Peaks at the shortest and longest row, growth, and the maps that are held."""
     n = curves[0]["n"]
+    modules = {c["module"] for c in curves}
+    what = "what" if len(modules) > 1 else curves[0]["module"]
     lines = [
         "",
-        f"| what | backend | peak, n = {n[0]:,} | peak, n = {n[-1]:,} | resident | exponent | maps, peak | maps, held "
-        "| by example |",
+        f"| {what} | backend | peak, n = {n[0]:,} | peak, n = {n[-1]:,} | resident | exponent | maps, peak "
+        "| maps, held | by example |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for c in curves:
         mib = [f"{value / 2**20:,.1f} MiB" for value in (c["peak"][0], c["peak"][-1], c["resident"][-1])]
+        name = f"{c['preset']}, {c['module']}" if len(modules) > 1 else c["preset"]
         own = ", ".join(f"{maps:.2f} at {length:,}" for length, maps in c.get("maps_by_example", []))
         lines.append(
-            f"| {c['preset']}, {c['module']} | {c['backend']} | {mib[0]} | {mib[1]} | {mib[2]} | "
+            f"| {name} | {c['backend']} | {mib[0]} | {mib[1]} | {mib[2]} | "
             f"{c['exponent_peak']:.2f} "
             f"| {c['maps_peak']:.2f} | {c['maps_held']:.2f} | {own} |"
         )
-    fused = [c for c in curves if "maps_by_example" in c]
-    verdict = []
-    for length in dict.fromkeys(length for c in fused for length, _ in c["maps_by_example"]):
-        held = [f"{c['preset']} ({c['module']})" for c in fused if dict(c["maps_by_example"]).get(length, 0) >= 0.01]
-        found = "no fused path holds an (h, n, n) tensor for each example."
-        if held:
-            found = f"these fused paths hold (h, n, n) tensors for each example: {', '.join(held)}."
-        verdict += ["", f"At {length:,} tokens {found}"]
-    return [*lines, *verdict, "", "![Peak memory over length](memory.svg)"]
+    return [*lines, "", "![Peak memory over length](memory.svg)"]
 
 
 def long_table(curves: list[dict[str, Any]]) -> list[str]:

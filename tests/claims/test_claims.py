@@ -476,7 +476,8 @@ def fact_rows():
         row = found[place][fact.id] if place else None
         measured = f"{row['value']:.3g} ({place}): {row['verdict']}" if row else "in no result here"
         printed = "-" if fact.paper_value is None else f"{fact.paper_value:.6g} {fact.unit}".strip()
-        yield f"| `{fact.id}` | {fact.claim} | {fact.source} | {printed} | {fact.always} | {measured} |"
+        source = re.sub(r" \(no number printed\)|no number printed; |[;,:]? ?no number printed(?=\))", "", fact.source)
+        yield f"| `{fact.id}` | {fact.claim} | {source} | {printed} | {fact.always} | {measured} |"
 
 
 def test_what_arithmetic_decides_stands_in_theory_with_its_numbers():
