@@ -139,7 +139,8 @@ def summary(parts: dict[str, Any]) -> list[str]:
             continue  # its part has it, unfolded
         verdict = f"{', '.join(dict.fromkeys(map(limit, judged)))}: met" if judged else ""
         if missed:
-            verdict = f"met in {len(judged) - len(missed)} of {len(judged)}, **missed**: {'; '.join(missed)}"
+            kept = f"met in {len(judged) - len(missed)} of {len(judged)}, " if len(judged) > len(missed) else ""
+            verdict = f"{kept}**missed**: {'; '.join(missed)}"
         lines.append(f"| {what} | {len(rows)} | {' to '.join(ends)} | {verdict} |")
     return lines
 
