@@ -197,7 +197,7 @@ def with_terms(model, chosen, edit):
     def see(block, terms, allowed):
         return edit({k: t.clone() for k, t in terms.items()}) if block == 0 else terms
 
-    with torch.no_grad(), model.inspecting(see):
+    with torch.no_grad(), model.inspect_terms(see):
         logits = model(torch.from_numpy(ids), **given).logits
     each = torch.nn.functional.cross_entropy(logits.transpose(1, 2), torch.from_numpy(labels), reduction="none")
     return (each.sum(1) / torch.from_numpy(labels != -100).sum(1)).numpy()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from encoder_models import CASES, build, inputs, real
 
-from whatwhere.encoder.attention import BACKENDS, Product, eager, fused, term_scores
+from whatwhere.encoder.attention import BACKENDS, Product, attend_eagerly, attend_fused, term_scores
 from whatwhere.encoder.biases import Bias
 from whatwhere.encoder.model import Encoder
 
@@ -73,8 +73,8 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
     ):
         found = []
         for function in (
-            lambda products, made, v, scale, *rest: eager(term_scores(products, made, scale), v, *rest)[0],
-            fused,
+            lambda products, made, v, scale, *rest: attend_eagerly(term_scores(products, made, scale), v, *rest)[0],
+            attend_fused,
         ):
             made, leaves = biases(bias)
             leaves = [q, k, v, *leaves]
@@ -111,7 +111,9 @@ def test_softmax_runs_in_float32_at_least(dtype):
     base = torch.tensor([[[[30.0, 30.1], [0.0, 0.0]]]])
     special = torch.zeros(1, 2, dtype=torch.long)
     v = torch.eye(2, dtype=dtype)[None, None]
-    out = eager(term_scores([Product({"a": q}, {"a": q})], [Bias("b", base, None, special)], 1.0), v, None, 0.0)[0]
+    out = attend_eagerly(
+        term_scores([Product({"a": q}, {"a": q})], [Bias("b", base, None, special)], 1.0), v, None, 0.0
+    )[0]
     assert out.dtype == dtype
     torch.testing.assert_close(float(out[0, 0, 0, 1]), 1 / (1 + math.exp(-0.1)), rtol=0, atol=4e-3)
 
@@ -209,7 +211,7 @@ def test_inspecting_sees_and_changes_all_terms(backend):
     def see(block, terms, allowed):
         seen.append((block, terms, allowed))
 
-    with model.inspecting(see):
+    with model.inspect_terms(see):
         torch.testing.assert_close(model(**given).last_hidden_state, before, rtol=0, atol=0)
     assert [block for block, _, _ in seen] == list(range(model.config.num_hidden_layers))
     for block, terms, allowed in seen:
@@ -220,7 +222,7 @@ def test_inspecting_sees_and_changes_all_terms(backend):
     def double(block, terms, allowed):
         return {name: term + term for name, term in terms.items()} if block == 1 else None
 
-    with model.inspecting(double):
+    with model.inspect_terms(double):
         changed = model(**given).last_hidden_state
     doubled = build("dstg", attn_implementation=backend).encoder
     attention = doubled.layers[1].attention

@@ -158,10 +158,10 @@ def test_toeplitz_bias_is_the_same_map_as_its_distances():
     special = torch.tensor([[1, 0, 0, 2, 0], [0] * 5])
     short = Bias("relative", values, None, special)
     distance = torch.arange(5)[None, :] - torch.arange(5)[:, None]
-    assert torch.equal(short.dense(), values[:, distance + 4][None])
+    assert torch.equal(short.to_dense(), values[:, distance + 4][None])
     rho = torch.randn(3, 3, 2, generator=generator)
     for base in (values, values[:, distance + 4][None]):
-        dense = Bias("relative", base, rho, special).dense()
+        dense = Bias("relative", base, rho, special).to_dense()
         assert dense.shape == (2, 2, 5, 5)
         assert (
             torch.equal(dense[0, :, 0, 3], rho[1, 2])

@@ -19,7 +19,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttenti
 from transformers.models.bert.modeling_bert import BertLMPredictionHead
 
 import whatwhere as ww
-from whatwhere.encoder.config import last_trained
+from whatwhere.encoder.config import last_trained_layer
 from whatwhere.encoder.heads import MaskedLMHead
 
 HEADS = {
@@ -173,7 +173,7 @@ def test_mlm_heads_read_their_streams(block):
 @pytest.mark.parametrize("head", ["semantic", "full"])
 @pytest.mark.parametrize("residual", ["stream", "normalized"])
 def test_only_full_heads_train_the_last_position_output(head, residual):
-    """DSTG 3.3; `last_trained` says so of every reader of hidden states."""
+    """DSTG 3.3; `last_trained_layer` says so of every reader of hidden states."""
     torch.manual_seed(0)
     config = ww.preset("dstg", "tiny", vocab_size=40, num_hidden_layers=3, mlm_head=head, residual=residual)
     model = ww.EncoderForMaskedLM(config)
@@ -181,9 +181,9 @@ def test_only_full_heads_train_the_last_position_output(head, residual):
     model(input_ids=ids, labels=ids).loss.backward()
     gradients = [layer.feed_forward.down[0].weight.grad for layer in model.encoder.layers]
     assert [g is not None and bool(g.any()) for g in gradients] == [True, True, head == "full"]
-    assert last_trained(config, "position") == (2 if head == "semantic" else 3)
-    assert last_trained(config, "semantic") == last_trained(config) == 3
+    assert last_trained_layer(config, "position") == (2 if head == "semantic" else 3)
+    assert last_trained_layer(config, "semantic") == last_trained_layer(config) == 3
     # A classifier reads both streams, a model of one stream has nothing to leave out.
     config.architectures = ["EncoderForSequenceClassification"]
-    assert last_trained(config, "position") == 3
-    assert last_trained(ww.preset("rope", "tiny", vocab_size=40), "position") == 4
+    assert last_trained_layer(config, "position") == 3
+    assert last_trained_layer(ww.preset("rope", "tiny", vocab_size=40), "position") == 4

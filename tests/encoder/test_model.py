@@ -63,7 +63,7 @@ def test_a_window_is_attention_to_near_tokens_alone(name, kind):
         return {**terms, first: terms[first].masked_fill((apart > 2) & (apart > 0), -1e12)}
 
     tokens = given.get("attention_mask", torch.ones_like(given["input_ids"])).bool()
-    with torch.no_grad(), whole.encoder.inspecting(cut):
+    with torch.no_grad(), whole.encoder.inspect_terms(cut):
         expected = whole.encoder(**given).last_hidden_state[tokens]
     for backend in ("eager", "sdpa", "flex_attention"):
         near.set_attn_implementation(backend)
@@ -280,7 +280,7 @@ def test_positional_correlations_stay_float32_under_autocast(name, block, ids):
         exact = model.double().attention_inputs(ids, None, None, None).biases
     for bias, expected in zip(biases, exact, strict=True):
         assert bias.base.dtype == torch.float32
-        torch.testing.assert_close(bias.dense().double(), expected.dense(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(bias.to_dense().double(), expected.to_dense(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", PRESETS)

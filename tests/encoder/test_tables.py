@@ -189,7 +189,7 @@ def test_a_saved_model_keeps_its_table_without_the_file(table_file, tmp_path):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.zeros((40, 10)), r"is 10 wide, but 24 is needed"),
+        (np.zeros((40, 10)), r"is 10 wide, and the model needs 24"),
         (np.zeros((31, 24)), r"has 31 rows for 32 positions"),
         (np.full((40, 24), np.nan), r"NaN or infinity, first in row 0"),
         (np.where(np.arange(40)[:, None] == 7, np.inf, np.ones((40, 24))), r"NaN or infinity, first in row 7"),

@@ -131,7 +131,7 @@ def ablation_records(
     with passes.evaluating(model), torch.inference_mode():
         for number, rows in enumerate(groups):
             batch = _Batch(model, documents, rows, ids, labels, order)
-            with model.encoder.inspecting(batch.see):
+            with model.encoder.inspect_terms(batch.see):
                 values[rows, 0] = batch.start()
                 for k, rise in enumerate(batch.rises(ablations), 1):
                     values[rows, k] = rise

@@ -48,7 +48,7 @@ class AnalysisInput:
     @property
     def terms(self) -> bool:
         """True if the scores of the model are a sum of named terms, as in the encoders of this package."""
-        return hasattr(self.model, "inspecting")
+        return hasattr(self.model, "inspect_terms")
 
     @property
     def loss(self) -> bool:

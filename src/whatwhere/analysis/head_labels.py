@@ -87,7 +87,7 @@ def term_names(model: Any) -> list[str]:
         raise _Seen
 
     ids = torch.tensor([[model.config.cls_token_id, model.config.sep_token_id]], device=device_of(model))
-    with evaluating(model), suppress(_Seen), torch.inference_mode(), model.inspecting(see):
+    with evaluating(model), suppress(_Seen), torch.inference_mode(), model.inspect_terms(see):
         body_of(model)(ids)
     return names
 

@@ -149,7 +149,7 @@ def check_terms(model: Any) -> None:
     Raises:
         ValueError: the model is not one of ours.
     """
-    if not hasattr(model, "inspecting"):
+    if not hasattr(model, "inspect_terms"):
         raise ValueError(
             f"{type(model).__name__} does not say which part of its attention scores comes from position. Give an "
             "encoder of this package (whatwhere presets); hidden states and whole attention weights can be analysed in "
@@ -163,7 +163,7 @@ def check_masked_lm(model: Any, what: str) -> None:
     Raises:
         ValueError: the model is no `EncoderForMaskedLM`.
     """
-    if not all(hasattr(model, part) for part in ("encoder", "head", "inspecting")):
+    if not all(hasattr(model, part) for part in ("encoder", "head", "inspect_terms")):
         raise ValueError(
             f"{what} needs a masked-language model of this package (EncoderForMaskedLM): its terms and its loss. Got "
             f"{type(model).__name__}."
@@ -385,8 +385,10 @@ class Reader:
         self.document_numbers: np.ndarray | None = None
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
-        """Read the terms of block 0 ... L - 1 of a batch: see `Encoder.inspecting`. Called before `hidden` of the same
-        batch."""
+        """Read the terms of block 0 ... L - 1 of a batch, see `Encoder.inspect_terms`.
+
+        It is called before `hidden` of the same batch.
+        """
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
         """Read the L + 1 hidden states (b, n, hidden_size) of a batch."""
@@ -475,7 +477,7 @@ def read(
 
     if of_terms:
         check_terms(model)
-    watching = model.inspecting(see) if of_terms else nullcontext()
+    watching = model.inspect_terms(see) if of_terms else nullcontext()
     with watching, closing(hidden_states(model, documents, order, batch_size)) as passing:
         for rows in batches(order, batch_size, progress):
             now = Batch.of(documents, rows, device)  # before the model reads it

@@ -258,7 +258,7 @@ def probe_records(
     config: Any = model.config
     size = 2 * SplitSums.size(config.hidden_size, len(targets.columns))
     places = [(STATE, layer) for layer in range(config.num_hidden_layers + 1)]
-    if getattr(config, "position_size", 0) and hasattr(model, "inspecting"):
+    if getattr(config, "position_size", 0) and hasattr(model, "inspect_terms"):
         places += [(UPDATE, block) for block in range(1, config.num_hidden_layers + 1)]
     for some in chunks_of(dict.fromkeys(places, size), splits):
         for (metric, layer), sums in _probe_sums(model, chosen, targets, test, some, batch_size, progress).items():

@@ -88,7 +88,7 @@ def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: s
         raise ValueError(f"The model has {most} positions; the text {title!r} has {len(input_ids)} tokens. Shorten it.")
     ids = input_ids[None]
     text = Documents(ids, np.arange(len(input_ids))[None], None, np.ones(ids.shape, dtype=bool), {})
-    if not hasattr(model, "inspecting"):
+    if not hasattr(model, "inspect_terms"):
         ((_, attentions),) = attention_weights(model, text)
         missing = (
             f"{type(model).__name__} does not say which part of its scores comes from position, so only the attention "

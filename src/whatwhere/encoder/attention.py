@@ -1,8 +1,8 @@
 """Attention of every scheme: scores are a declared sum of terms, products of two projections or additive biases.
 
-`eager` is the specification; the other backends compute the same in one call on the concatenated projections. DSTG eq.
-2: the indicator [i, j not in S], S = {[CLS], [SEP]}, factorises, so q_pos and k_pos are set to zero at special tokens
-and [q_pos; q_sem]·[k_pos; k_sem] is the sum of both products.
+The backend `eager` is the specification; the others compute the same in one call on the concatenated projections. The
+indicator of DSTG eq. 2, [i, j not in S] with S = {[CLS], [SEP]}, factorises: with q_pos and k_pos set to zero at special
+tokens, [q_pos; q_sem]·[k_pos; k_sem] is the sum of both products.
 """
 
 import functools
@@ -17,9 +17,9 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
 from .biased import biased_attention
-from .biases import Bias, RelativeBias, total
+from .biases import Bias, RelativeBias, sum_biases
 from .config import EncoderConfig
-from .registry import ROTATIONS, nearest, register_rotation
+from .registry import ROTATIONS, register_rotation, suggest_name
 
 
 @register_rotation("rope")
@@ -47,9 +47,9 @@ def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, dev
         return frequency / s
     if config.rotation_scaling != "yarn":
         return frequency
-    trained = config.max_position_embeddings / s
+    trained_length = config.max_position_embeddings / s
     pair_of_32_turns, pair_of_one_turn = (
-        d_head * math.log(trained / (2 * math.pi * turns)) / (2 * math.log(theta)) for turns in (32, 1)
+        d_head * math.log(trained_length / (2 * math.pi * turns)) / (2 * math.log(theta)) for turns in (32, 1)
     )
     low = max(math.floor(pair_of_32_turns), 0)
     high = min(math.ceil(pair_of_one_turn), d_head - 1)
@@ -61,21 +61,22 @@ def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, dev
 def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return cos and sin (b, 1, n, d_head) of the configured rotation's angles, in at least float32.
 
-    With "yarn" they are 0.1 ln s + 1 times as large, which keeps the scores as sharp as before (its eq. 22).
+    With "yarn" cos and sin are multiplied by 0.1 ln s + 1, which keeps the scores as sharp as before (Peng et al. 2024,
+    eq. 22).
 
     Raises:
         ValueError: a registered rotation gives angles of another shape.
     """
     dtype = torch.promote_types(dtype, torch.float32)
     angle = ROTATIONS[config.rotation](position_ids, config.d_head, config, dtype)
-    if angle.shape != (needed := (*position_ids.shape, config.d_head // 2)):
+    if angle.shape != (expected_shape := (*position_ids.shape, config.d_head // 2)):
         raise ValueError(
             f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}. Return (b, n, d_head / 2) = "
-            f"{needed}."
+            f"{expected_shape}."
         )
     angle = torch.cat([angle, angle], dim=-1)[:, None]
-    size = 0.1 * math.log(config.rotation_factor) + 1 if config.rotation_scaling == "yarn" else 1.0
-    return size * angle.cos(), size * angle.sin()
+    factor = 0.1 * math.log(config.rotation_factor) + 1 if config.rotation_scaling == "yarn" else 1.0
+    return factor * angle.cos(), factor * angle.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -90,7 +91,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class Product:
     """Terms scale · q_a·k_b of all pairs of named queries and keys (b or 1, h, n, d_head); their sum is (Σq)·(Σk).
 
-    A pair of equal names is the term of that name, another "a_to_b" with query a.
+    A query and a key of the same name a give the term "a"; a query a and a key b give the term "a_to_b".
     """
 
     q: dict[str, Tensor]
@@ -109,11 +110,10 @@ class AttentionInputs:
     token_kinds: (b, n), the kind of each token as a whole number, 0 outside of S = {cls, sep}, 1 in it, and with
     relative_special=each 2 at [SEP]. is_cls: (b, n), 1 at [CLS], else 0. Both are (1, n) where special tokens stand
     alike in all examples, so that a bias that is equal over the batch exists once. position_ids: (b, n). distance:
-    key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive, or the `places` of a
-    bias that has any (T5's buckets); None if unused. allowed: (b, 1, 1 or n, n), True where a query may look at a key,
-    or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions
-    that join the words' (BERT-A^d). biases: those that are the same for all layers, computed once. bias_sum: their
-    sum, or None.
+    key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. A bias
+    with `places` (T5's buckets) gets those instead. allowed: (b, 1, 1 or n, n), True where a query may look at a key, or
+    None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions,
+    which join the words' (BERT-A^d). biases: those that all layers share, computed once. bias_sum: their sum, or None.
     """
 
     token_kinds: Tensor
@@ -127,7 +127,7 @@ class AttentionInputs:
     bias_sum: Bias | None = None
 
 
-# Function that `Encoder.inspecting` calls in every block: (named terms, allowed) -> terms to use instead, or None.
+# Function that `Encoder.inspect_terms` calls in every block: (named terms, allowed) -> terms to use instead, or None.
 Inspect = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
 
 
@@ -135,10 +135,12 @@ def term_scores(products: list[Product], biases: list[Bias], scale: float) -> di
     """Return the named terms of the scores, each (b or 1, h, n, n), before the padding mask; softmax reads
     their sum."""
     terms = {name: term for product in products for name, term in product.terms(scale).items()}
-    return terms | {b.name: b.dense() for b in biases}
+    return terms | {b.name: b.to_dense() for b in biases}
 
 
-def eager(terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
+def attend_eagerly(
+    terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, dropout: float
+) -> tuple[Tensor, Tensor]:
     """Compute outputs (b, h, n, d_v) and weights (b, h, n, n), softmax in at least float32: the specification of
     attention."""
     scores = functools.reduce(torch.add, (t.to(torch.promote_types(t.dtype, torch.float32)) for t in terms.values()))
@@ -148,13 +150,13 @@ def eager(terms: dict[str, Tensor], values: Tensor, allowed: Tensor | None, drop
     return F.dropout(attn, dropout) @ values, attn
 
 
-def sdpa(
+def attend_by_sdpa(
     q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
     """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `biased_attention` where that is
     faster.
 
-    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are those of `eager`.
+    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are those of `attend_eagerly`.
     """
     slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
@@ -166,7 +168,7 @@ def sdpa(
         values = F.pad(values, (0, q.shape[-1] - width))  # equal widths keep the fast kernel
     mask = allowed
     if bias is not None:
-        mask = bias.dense()
+        mask = bias.to_dense()
         mask = mask.to(torch.promote_types(q.dtype, torch.float32) if q.device.type == "cpu" else q.dtype)
         if allowed is not None:
             mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
@@ -179,11 +181,12 @@ def _compiled() -> Callable[..., Tensor]:
     return torch.compile(flex_attention)
 
 
-def flex(
+def attend_by_flex(
     q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
 ) -> Tensor:
-    """Compute the outputs by torch's FlexAttention, which looks the bias up inside the kernel: no example needs an (h,
-    n, n) map.
+    """Compute the outputs by torch's FlexAttention, which looks the bias up inside the kernel.
+
+    No example needs an (h, n, n) map.
 
     On a CPU it runs without compilation, for comparisons only, and has no backward pass.
     """
@@ -211,7 +214,7 @@ def flex(
         return flex_attention(q, k, values, score_mod=score_mod, scale=scale)
 
 
-FUSED: dict[str, Callable[..., Tensor]] = {"sdpa": sdpa, "flex_attention": flex}
+FUSED: dict[str, Callable[..., Tensor]] = {"sdpa": attend_by_sdpa, "flex_attention": attend_by_flex}
 BACKENDS = ("eager", *FUSED)
 
 
@@ -222,7 +225,9 @@ def check_backend(name: str, device: torch.device, training: bool, dropout: floa
         ValueError: the backend, with the backends that work.
     """
     if name not in BACKENDS:
-        raise ValueError(f"No attention backend {name!r}.{nearest(name, BACKENDS)} Backends: {', '.join(BACKENDS)}.")
+        raise ValueError(
+            f"No attention backend {name!r}.{suggest_name(name, BACKENDS)} Backends: {', '.join(BACKENDS)}."
+        )
     if name == "flex_attention" and device.type == "cpu" and training:
         raise ValueError("flex_attention has no backward pass on a CPU. Train there with sdpa or eager.")
     if name == "flex_attention" and dropout:
@@ -232,12 +237,15 @@ def check_backend(name: str, device: torch.device, training: bool, dropout: floa
 
 
 def _concatenate(parts: list[dict[str, Tensor]], b: int) -> Tensor:
-    """Return one query (or key) (b, h, n, products · d_head): the sum of each product's, products side by side."""
+    """Join the queries (or keys) of all products along the last axis, (b, h, n, products · d_head).
+
+    The queries (or keys) of one product are summed: (Σq)·(Σk) is the sum of its terms.
+    """
     sums = [functools.reduce(torch.add, part.values()) for part in parts]
     return torch.cat([s.expand(b, -1, -1, -1) for s in sums], dim=-1) if len(sums) > 1 else sums[0]
 
 
-def fused(
+def attend_fused(
     products: list[Product],
     biases: list[Bias],
     values: Tensor,
@@ -246,10 +254,10 @@ def fused(
     dropout: float,
     backend: str = "sdpa",
 ) -> Tensor:
-    """Compute the outputs (b, h, n, d_v) of `eager` in one call of a fused backend."""
+    """Compute the outputs (b, h, n, d_v) of `attend_eagerly` in one call of a fused backend."""
     q = _concatenate([p.q for p in products], values.shape[0])
     k = _concatenate([p.k for p in products], values.shape[0])
-    return FUSED[backend](q, k, values, total(biases), allowed, scale, dropout)
+    return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout)
 
 
 class StackedLinear(nn.Linear):
@@ -349,9 +357,9 @@ class Attention(nn.Module):
             terms = self.inspect(term_scores(products, biases, self.scale), inputs.allowed)
         if backend == "eager" or terms is not None:
             terms = term_scores(products, biases, self.scale) if terms is None else terms
-            mixed, attn = eager(terms, values, inputs.allowed, dropout)
+            mixed, attn = attend_eagerly(terms, values, inputs.allowed, dropout)
         else:
             shared = [] if inputs.bias_sum is None else [inputs.bias_sum]
             biases = [*shared, *biases[len(inputs.biases) :]]
-            mixed = fused(products, biases, values, self.scale, inputs.allowed, dropout, backend)
+            mixed = attend_fused(products, biases, values, self.scale, inputs.allowed, dropout, backend)
         return tuple(out(part) for out, part in zip(self.out, self._over_streams(mixed), strict=True)), attn

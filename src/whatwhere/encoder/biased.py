@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-PIECE = 1 << 20  # scores per piece: 4 MiB of float32
-# Tokens; the weights are then about as large as q, k and v. Above, the backward pass computes them again.
+SCORES_PER_PIECE = 1 << 20  # 4 MiB of float32
+# Tokens of the longest rows whose weights the forward pass keeps: up to here they are about as large as q, k and v. For
+# longer rows the backward pass computes them again.
 KEEP_WEIGHTS_UP_TO = 512
 LEVELS = 1 << 16  # dropout compares 16 random bits per weight: torch's own bernoulli_ takes six times as long
 
@@ -52,6 +53,8 @@ def biased_attention(
 
 
 class _Piece(NamedTuple):
+    """Examples, heads and queries whose weights are computed at once."""
+
     examples: slice
     heads: slice
     queries: slice
@@ -78,7 +81,7 @@ class _Weights:
     """Attention weights piece by piece, in memory allocated once: fresh pages cost more than the arithmetic."""
 
     def __init__(self, q: Tensor, k: Tensor, *rest: Any) -> None:
-        # As of `biased_attention`, and the seed.
+        """rest: base, special_values, token_kinds, allowed, scale and dropout of `biased_attention`, then the seed."""
         base, special_values, token_kinds, allowed, scale, dropout, seed = rest
         self.q = q
         self.k = k
@@ -96,7 +99,7 @@ class _Weights:
         self.by_distance = base is not None and base.dim() == 2
         self.shares_special = self.by_distance and len(self.token_kinds) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
-        size = min(max(PIECE, n), b * h * n * n)
+        size = min(max(SCORES_PER_PIECE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.dtype)
         self.narrow = torch.empty(size, dtype=q.dtype) if q.dtype != self.dtype else None
         self.noise = torch.empty(size if dropout else 0, dtype=self.dtype)
@@ -104,12 +107,14 @@ class _Weights:
         self.generator = torch.Generator().manual_seed(seed) if dropout else None
 
     def groups(self) -> Iterator[list[_Piece]]:
-        """Yield pieces of as many examples as fit, else of heads, else of queries; a group has all examples
-        of a part."""
+        """Yield groups of pieces: a group has the same heads and queries of all examples.
+
+        A piece has at most SCORES_PER_PIECE scores: some whole examples, else some heads of one, else some queries.
+        """
         b = self.b
         h = self.h
         n = self.n
-        examples, heads, rows = (max(1, PIECE // max(1, size)) for size in (h * n * n, n * n, n))
+        examples, heads, rows = (max(1, SCORES_PER_PIECE // max(1, size)) for size in (h * n * n, n * n, n))
         for head in range(0, h if b else 0, heads):
             for row in range(0, n, rows):
                 part = slice(head, min(head + heads, h))
@@ -117,17 +122,16 @@ class _Weights:
                 yield [_Piece(slice(i, min(i + examples, b)), part, queries) for i in range(0, b, examples)]
 
     @cached_property
-    def places(self) -> tuple[Tensor, Tensor, list[int]]:
-        """Every special token as example and place, and the bounds of each example among them."""
+    def special_tokens(self) -> tuple[Tensor, Tensor, list[int]]:
+        """Special tokens of all examples: their example, their index in it, and where each example's tokens begin."""
         examples, tokens = torch.where(self.kinds)
         return examples, tokens, [0, *(self.kinds > 0).sum(-1).cumsum(0).tolist()]
 
-    def slant(self, memory: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
-        """Return the memory as (heads, queries, distances) and as (heads, queries, n): row i has distance j - i at key
-        j.
+    def skewed_views(self, memory: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
+        """Return two views of the memory: (heads, queries, distances) and (heads, queries, n).
 
-        So values per distance, copied into each row of the first, give the map of pairs, and a map of pairs written to
-        the second is summed over equal distances by the columns of the first.
+        Entry (i, j) of the second is the entry of the first at row i and distance j - i. A map of pairs that is written
+        to the second is summed over equal distances by summing the columns of the first.
         """
         h = piece.heads.stop - piece.heads.start
         r = piece.queries.stop - piece.queries.start
@@ -166,7 +170,7 @@ class _Weights:
 
     def _special_in(self, piece: _Piece) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return special keys and special queries of the piece as (examples, tokens), counted from its start."""
-        examples, tokens, bounds = self.places
+        examples, tokens, bounds = self.special_tokens
         token_range = slice(bounds[piece.examples.start], bounds[piece.examples.stop])
         examples = examples[token_range] - piece.examples.start
         tokens = tokens[token_range]
@@ -176,14 +180,16 @@ class _Weights:
         return (examples, tokens), (examples[is_in_piece], tokens[is_in_piece] - piece.queries.start)
 
     def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
-        """Compute the attention weights (examples, heads, queries, n), negative where dropout removes them; they may be
-        written into `shared`."""
+        """Compute the attention weights (examples, heads, queries, n); a weight that dropout removes is negative.
+
+        They may overwrite `shared`, the bias of the piece's group.
+        """
         q = piece.of_queries(self.q)
         k = piece.of_keys(self.k)
         heads = piece.heads.stop - piece.heads.start
         base = self.base[piece].to(self.dtype) if self.base is not None and self.by_example else shared
         special_values = self.special_values
-        if special_values is not None and (self.shares_special or not len(self.places[0])):
+        if special_values is not None and (self.shares_special or not len(self.special_tokens[0])):
             special_values = None
         if base is not None and special_values is None and self.narrow is None:
             if self.b == 1 and self.by_distance:  # the map was made for this piece alone
@@ -195,25 +201,25 @@ class _Weights:
         scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
         if special_values is not None:
             special_values = special_values[:, :, piece.heads].to(self.dtype)
-            (examples, keys), (owners, queries) = self._special_in(piece)
+            (examples, keys), (query_examples, queries) = self._special_in(piece)
             kinds = self.kinds[piece.examples]
-            of_keys = special_values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
-            columns = torch.add(of_keys, scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
-            query_kinds = kinds[:, piece.queries][owners, queries]
-            of_queries = special_values[query_kinds[:, None], kinds[owners]].transpose(1, 2)  # (m, heads, n)
-            rows = torch.add(of_queries, scores[owners, :, queries], alpha=self.scale)
+            key_values = special_values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
+            columns = torch.add(key_values, scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
+            query_kinds = kinds[:, piece.queries][query_examples, queries]
+            query_values = special_values[query_kinds[:, None], kinds[query_examples]].transpose(1, 2)  # (m, heads, n)
+            rows = torch.add(query_values, scores[query_examples, :, queries], alpha=self.scale)
         if base is None:
             scores *= self.scale
         else:
             torch.add(base, scores, alpha=self.scale, out=scores)
         if special_values is not None:
             scores[examples, :, :, keys] = columns
-            scores[owners, :, queries] = rows
+            scores[query_examples, :, queries] = rows
         return self._softmax(scores, piece)
 
     def _softmax(self, scores: Tensor, piece: _Piece) -> Tensor:
         """Compute the weights from scores, in their memory."""
-        if self.allowed is not None:  # the least number absorbs the score; filling a mask in is slower than adding
+        if self.allowed is not None:  # adding the least number is faster than filling a mask in
             scores += (~piece.of_mask(self.allowed)).to(self.dtype).mul_(torch.finfo(self.dtype).min)
         torch.softmax(scores, dim=-1, out=scores)
         if self.drop:
@@ -234,26 +240,25 @@ class _Weights:
         """Return weights of the forward pass in at least float32."""
         return narrow if self.narrow is None else _part(self.scores, *narrow.shape).copy_(narrow)
 
-    def take_special(self, d_scores: Tensor, piece: _Piece) -> Tensor:
-        """Return the gradient (kinds, kinds, heads) of the special values; their pairs are set to zero in
-        `d_scores`."""
+    def pop_special_gradient(self, d_scores: Tensor, piece: _Piece) -> Tensor:
+        """Return the gradient (kinds, kinds, heads) of the special values; set their pairs to zero in `d_scores`."""
         assert self.special_values is not None
-        (examples, keys), (owners, queries) = self._special_in(piece)
+        (examples, keys), (query_examples, queries) = self._special_in(piece)
         kinds = self.kinds[piece.examples]
         gradient = d_scores.new_zeros(*self.special_values.shape[:2], d_scores.shape[1])
-        rows = d_scores[owners, :, queries]  # (m, heads, n or queries)
+        rows = d_scores[query_examples, :, queries]  # (m, heads, n or queries)
         columns = d_scores[examples, :, :, keys]
-        query_kinds = kinds[:, piece.queries][owners, queries]
-        key_kinds = kinds[owners]
+        query_kinds = kinds[:, piece.queries][query_examples, queries]
+        key_kinds = kinds[query_examples]
         for query in range(1, len(gradient)):
-            of_query = rows[query_kinds == query]
-            key_kinds_of_query = key_kinds[query_kinds == query]
+            rows_of_kind = rows[query_kinds == query]
+            key_kinds_of_rows = key_kinds[query_kinds == query]
             for key in range(1, len(gradient)):
-                gradient[query, key] = (of_query * (key_kinds_of_query == key)[:, None]).sum((0, 2))
-            gradient[query, 0] = of_query.sum((0, 2)) - gradient[query, 1:].sum(0)
+                gradient[query, key] = (rows_of_kind * (key_kinds_of_rows == key)[:, None]).sum((0, 2))
+            gradient[query, 0] = rows_of_kind.sum((0, 2)) - gradient[query, 1:].sum(0)
         for key in range(1, len(gradient)):
             gradient[0, key] = columns[kinds[examples, keys] == key].sum((0, 2)) - gradient[1:, key].sum(0)
-        d_scores[owners, :, queries] = 0
+        d_scores[query_examples, :, queries] = 0
         d_scores[examples, :, :, keys] = 0
         return gradient
 
@@ -299,20 +304,22 @@ class _BiasedAttention(torch.autograd.Function):
         dtype = work.dtype
         d_out = gradients[0].contiguous()
         d_out = d_out / work.kept_share if work.drop else d_out
-        is_split = n * n > PIECE  # then queries of several pieces add to the gradient of a key
+        is_split = n * n > SCORES_PER_PIECE  # then queries of several pieces add to the gradient of a key
         d_q = torch.empty_like(q)
         d_k, d_v = (torch.zeros_like(x, dtype=dtype) if is_split else torch.empty_like(x) for x in (k, v))
         learned = zip(optional[:2], ctx.needs_input_grad[3:5], strict=True)
         d_base, d_values = (torch.zeros_like(x, dtype=dtype) if needed else None for x, needed in learned)
         sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
-        blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)  # uniform for any scores
+        blind_queries = (
+            None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
+        )  # whose weights are uniform for any scores
         blind_queries = blind_queries if blind_queries is not None and bool(blind_queries.any()) else None
         scratch = torch.empty_like(work.scores)
         for group in work.groups():
             shared = work.shared_bias(group[0]) if memory is None else None
             total = None  # gradient of the bias that the group shares
             if sums is not None:
-                columns, total = work.slant(sums, group[0])
+                columns, total = work.skewed_views(sums, group[0])
                 columns.zero_()
             elif d_base is not None and not work.by_example:
                 total = d_base[0, group[0].heads, group[0].queries]
@@ -334,10 +341,10 @@ class _BiasedAttention(torch.autograd.Function):
                 narrow = work.to_narrow(d_scores)
                 torch.bmm(narrow, piece.of_keys(k), out=piece.of_queries(d_q))
                 _store(piece.of_keys(d_k), narrow, piece.of_queries(q), add=is_split)
-                if (d_base is not None or d_values is not None) and len(work.places[0]):
-                    of_values = work.take_special(d_scores, piece)
+                if (d_base is not None or d_values is not None) and len(work.special_tokens[0]):
+                    d_special = work.pop_special_gradient(d_scores, piece)
                     if d_values is not None:
-                        d_values[:, :, piece.heads] += of_values
+                        d_values[:, :, piece.heads] += d_special
                 if total is not None:
                     total += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
                 elif d_base is not None:

@@ -34,18 +34,18 @@ class Bias:
     special_values: Tensor | None
     token_kinds: Tensor
 
-    def map(self) -> Tensor:
+    def base_map(self) -> Tensor:
         """Return the base as (b or 1, h, n, n)."""
         return toeplitz(self.base)[None] if self.base.ndim == 2 else self.base
 
-    def dense(self) -> Tensor:
+    def to_dense(self) -> Tensor:
         """Return the whole term (b or 1, h, n, n), with the values at special tokens, as the specification has it."""
         if self.special_values is None:
-            return self.map()
+            return self.base_map()
         of_kinds = self.special_values[:, self.token_kinds].transpose(-1, -2)[..., None, :]  # (kinds, b or 1, h, 1, n)
         query = self.token_kinds[:, None, :, None]
         key = self.token_kinds[:, None, None, :]
-        dense = torch.where(key > 0, of_kinds[0], self.map())
+        dense = torch.where(key > 0, of_kinds[0], self.base_map())
         for kind in range(1, len(of_kinds)):
             dense = torch.where(query == kind, of_kinds[kind], dense)
         return dense
@@ -64,7 +64,7 @@ def toeplitz(values: Tensor) -> Tensor:
     return values.unfold(-1, n, 1).flip(-2).contiguous()  # contiguous, as sums with it are slow in another order
 
 
-def total(biases: list[Bias]) -> Bias | None:
+def sum_biases(biases: list[Bias]) -> Bias | None:
     """Return the sum of biases in the most compact form that holds it, or None if there are none."""
     if not biases:
         return None
@@ -75,12 +75,12 @@ def total(biases: list[Bias]) -> Bias | None:
     token_kinds = first_bias.token_kinds
     is_plain = first_bias.special_values is None
     if any((b.special_values is None) != is_plain or b.token_kinds is not token_kinds for b in biases):
-        dense = torch.stack(torch.broadcast_tensors(*(b.dense() for b in biases))).sum(0)
+        dense = torch.stack(torch.broadcast_tensors(*(b.to_dense() for b in biases))).sum(0)
         return Bias(name, dense, None, token_kinds)
     is_same_form = all(b.base.ndim == first_bias.base.ndim for b in biases)
     base = sum(
-        (b.base if is_same_form else b.map() for b in biases[1:]),
-        start=first_bias.base if is_same_form else first_bias.map(),
+        (b.base if is_same_form else b.base_map() for b in biases[1:]),
+        start=first_bias.base if is_same_form else first_bias.base_map(),
     )
     special_values = None
     if not is_plain:
@@ -92,7 +92,7 @@ def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> T
     """Return the bucket of each signed distance `key position - query position`, bidirectional (T5; DSTG A.1).
 
     Half of the buckets serve each direction: exact for |distance| < buckets/4, then logarithmic up to `max_distance`,
-    the last one for everything beyond. Any shape of integers in, values in [0, buckets) out.
+    the last one for everything beyond. `distance` holds integers of any shape; buckets have its shape, in [0, buckets).
     """
     half = buckets // 2
     exact = half // 2
@@ -196,21 +196,21 @@ class ProductBias(nn.Module):
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
-# Index of a pair's value: [kind of the query][kind of the key], kinds as in `token_kinds` and `is_cls` of
-# `AttentionInputs`. The first entry stands for two words, which have none. The query is i (DSTG eq. 2; the text around
-# eq. 1 reverses it).
-SPECIAL = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
-RESET = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
-START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors
+# Row of a pair's value in the learned values: [kind of the query][kind of the key], kinds as in `token_kinds` and
+# `is_cls` of `AttentionInputs`. Two words, [0][0], keep the value of their distance. The query is i (DSTG eq. 2; the text
+# around eq. 1 reverses it).
+SPECIAL_INDICES = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
+RESET_INDICES = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
+SPECIAL_START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors
 
 
 class RelativeBias(nn.Module):
     """Configured bias of the distance, with the values that replace it at special tokens.
 
-    `special`, DSTG eq. 1, is (3, h), "shared": values for both, only the query, only the key in S; or (4, h), "each":
-    values for the query [CLS], the query [SEP], the key [CLS], the key [SEP], of which that of the key stands where
-    both are special (the code of DSTG's authors). `cls` (2, h): θ1, θ2 of TUPE eq. 9 where the bias has its own; in a
-    reset together with an absolute correlation θ stands there (TUPE eq. 11).
+    `special` (DSTG eq. 1) depends on `relative_special`. "shared", (3, h): a value for pairs with both tokens in S, one
+    for only the query in S, one for only the key in S. "each", (4, h): values for the query [CLS], the query [SEP], the
+    key [CLS] and the key [SEP]; where both tokens are special, the key's value counts (the code of DSTG's authors).
+    `cls` (2, h): θ1 and θ2 of TUPE eq. 9. It is None where the absolute correlation has θ for both (TUPE eq. 11).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -226,9 +226,9 @@ class RelativeBias(nn.Module):
         self.heads = config.num_attention_heads
 
     def initialize(self, config: EncoderConfig) -> None:
-        """Set the values at special tokens to their start (`START`), and θ to zero."""
+        """Set the values at special tokens to their start (`SPECIAL_START`), and θ to zero."""
         if self.special is not None:
-            init.constant_(self.special, START[self.kind])
+            init.constant_(self.special, SPECIAL_START[self.kind])
         if self.cls is not None:
             init.zeros_(self.cls)
 
@@ -243,20 +243,23 @@ class RelativeBias(nn.Module):
                 f"The bias {self.name} gives shape {tuple(by_distance.shape)} for distances {tuple(distance.shape)}. "
                 f"Return a value for each head on the last axis: {(*distance.shape, self.heads)}."
             )
-        # Contiguous, because the map of pairs takes its order from it; else it is copied again, over large strides.
+        # Contiguous: the map of pairs takes its memory order from the base, and another order costs a copy.
         base = by_distance.t().contiguous() if distance.ndim == 1 else by_distance.permute(0, 3, 1, 2)
         if not self.reset:
-            special_values = None if self.special is None else by_kinds(self.special, SPECIAL[self.kind])
+            special_values = (
+                None if self.special is None else arrange_by_kinds(self.special, SPECIAL_INDICES[self.kind])
+            )
             return Bias("relative", base, special_values, token_kinds)
         theta = base.new_zeros(2, self.heads) if self.cls is None else self.cls
-        return Bias("relative", base, by_kinds(theta, RESET), is_cls)
+        return Bias("relative", base, arrange_by_kinds(theta, RESET_INDICES), is_cls)
 
 
 class UntiedPositions(nn.Module):
     """TUPE's untied absolute positions: correlation of pU_Q and pU_K in each head, equal in all layers (3.1-3.3).
 
-    LayerNorm is on p. With a reset, two more rows of the table, p_θ1 and p_θ2, give θ1 and θ2 as their correlations
-    with themselves. `free`: a parameter (h, n, n) instead (TUPE section 5).
+    LayerNorm normalises p. With a reset, two more rows of the table, p_θ1 and p_θ2, give θ1 and θ2 as their
+    correlations with themselves. With untied=free a parameter `free` (h, n, n) stands for the correlation (TUPE section
+    5).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -306,19 +309,23 @@ class UntiedPositions(nn.Module):
                 if self.cls is not None:
                     q, k = self.project(self.cls[None])
                     theta = self.scale * (q * k).sum(-1)[0].t()  # (2, h)
-        return Bias("absolute", base, None if theta is None else by_kinds(theta, RESET), is_cls)
+        return Bias("absolute", base, None if theta is None else arrange_by_kinds(theta, RESET_INDICES), is_cls)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """Return a context that computes biases in at least float32 if the weights are: bfloat16 would round all layers'
-    scores alike."""
+    """Return a context without autocast, so that biases keep the precision of their weights.
+
+    In bfloat16 the scores of all layers would share one rounding error.
+    """
     if device.type == "meta" or not torch.is_autocast_enabled(device.type):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
 
 
-def by_kinds(values: Tensor, places: tuple[tuple[int, ...], ...]) -> Tensor:
-    """Return values (m, h) as (kinds, kinds, h), as a `Bias` has them; `places` gives the index in m for each pair of
-    kinds."""
+def arrange_by_kinds(values: Tensor, indices: tuple[tuple[int, ...], ...]) -> Tensor:
+    """Arrange values (m, h) as the `special_values` (kinds, kinds, h) of a `Bias`.
+
+    indices: row of `values` for each pair [kind of the query][kind of the key].
+    """
     # No index tensor: an accelerator would receive a copy of it at every call.
-    return torch.stack([values[place] for row in places for place in row]).unflatten(0, (len(places), len(places)))
+    return torch.stack([values[i] for row in indices for i in row]).unflatten(0, (len(indices), len(indices)))

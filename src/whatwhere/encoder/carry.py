@@ -14,7 +14,7 @@ from typing import Any, Self
 from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from .registry import own_schemes
+from .registry import scheme_files
 
 ENTRY = "modeling_whatwhere"
 AUTO_CLASSES = {
@@ -64,7 +64,7 @@ def relative_imports(text: str) -> str:
     them.
 
     Raises:
-        ValueError: it imports anything else of whatwhere, or not on a line of its own.
+        ValueError: the scheme imports anything else of whatwhere, or not on a line of its own.
     """
     lines = text.splitlines()
     nodes = [
@@ -130,13 +130,13 @@ class CarriedModel(PreTrainedModel):
         Raises:
             ValueError: a scheme cannot be carried (see `relative_imports`).
         """
-        # transformers sets it when it opens a carried copy, and would then save the file of this class alone.
+        # transformers sets `_auto_class` when it opens a carried copy, and would then save this class's file alone.
         type(self)._auto_class = type(self.config)._auto_class = None
         if code:
             if kwargs.get("is_main_process", True):
-                carry(save_directory, list(own_schemes(self.config).values()))
+                carry(save_directory, list(scheme_files(self.config).values()))
             self.config.auto_map = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
-        elif hasattr(self.config, "auto_map"):  # of the folder that the model came from
+        elif hasattr(self.config, "auto_map"):  # left from the folder that the model was read from
             del self.config.auto_map
         super().save_pretrained(save_directory, *args, **kwargs)
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 
 from transformers import PretrainedConfig
 
-from .registry import BIASES, ROTATIONS, TABLES, nearest
+from .registry import BIASES, ROTATIONS, TABLES, suggest_name
 
 CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "block": lambda: ("neobert", "bert"),
@@ -149,7 +149,7 @@ class EncoderConfig(PretrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         for key in kwargs:
             if key not in _HF_KEYS:
-                hint = nearest(key, list(type(self).__dataclass_fields__))
+                hint = suggest_name(key, list(type(self).__dataclass_fields__))
                 hint = hint or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
                 raise ValueError(f"EncoderConfig has no field {key!r}.{hint}")
         super().__post_init__(**kwargs)
@@ -183,7 +183,7 @@ class EncoderConfig(PretrainedConfig):
         """Yield a sentence for each single field whose value is wrong."""
         for key, choices in CHOICES.items():
             if (value := getattr(self, key)) not in choices():
-                hint = nearest(str(value), choices())
+                hint = suggest_name(str(value), choices())
                 if key in ("absolute", "relative", "rotation"):
                     hint += " Load a scheme of your own first: --scheme FILE; a saved model carries its own_scheme.py."
                 yield f"{key} must be one of {', '.join(choices())}; got {value!r}.{hint}"
@@ -337,17 +337,17 @@ class EncoderConfig(PretrainedConfig):
         return self.max_position_embeddings if self.absolute != "none" or self.untied == "free" else None
 
 
-def last_trained(config: Any, part: str = "all") -> int:
+def last_trained_layer(config: Any, part: str = "all") -> int:
     """Return the index of the last hidden state in which pretraining trains the given stream.
 
     Where the masked-language head reads the semantic stream alone, the position half of the last block gets no gradient
-    (DSTG 3.3): its matrices stay as they were drawn, so the position stream ends after the last block but one. All else
-    ends after the last block, and so do both streams of a model with another head, or none, which a later training has
-    given a use for all columns.
+    (DSTG 3.3): its matrices stay as they were drawn, and the last trained position stream is that of the block before.
+    In all other cases it is the last block's. A model without a masked-language head counts as such a case: its later
+    training has used all columns.
 
     Args:
         config: of any encoder.
-        part: "position", or any other.
+        part: "position" for the position stream, any other word for the whole state.
     """
     last = int(config.num_hidden_layers)
     if part != "position" or not getattr(config, "position_size", 0) or getattr(config, "mlm_head", "") != "semantic":

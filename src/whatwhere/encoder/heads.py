@@ -41,9 +41,9 @@ class EncoderWithHead(EncoderPreTrainedModel):
         """Compute the attention terms of the encoder: see `Encoder.attention_terms`."""
         return self.encoder.attention_terms(**inputs)
 
-    def inspecting(self, see: Any) -> Any:
-        """Inspect the attention terms of the encoder: see `Encoder.inspecting`."""
-        return self.encoder.inspecting(see)
+    def inspect_terms(self, see: Any) -> Any:
+        """Inspect the attention terms of the encoder: see `Encoder.inspect_terms`."""
+        return self.encoder.inspect_terms(see)
 
     def _encode(
         self, input_ids: Tensor | None, *inputs: Tensor | None, **options: Unpack[OutputOptions]

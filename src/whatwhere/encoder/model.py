@@ -17,12 +17,12 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 
 from .attention import AttentionInputs, check_backend, rotation
-from .biases import Bias, RelativeBias, UntiedPositions, total
+from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
 from .config import EncoderConfig
 from .registry import BIASES
-from .tables import PositionTable, draw
+from .tables import PositionTable, draw_weights
 
 
 class EncoderPreTrainedModel(CarriedModel):
@@ -40,11 +40,11 @@ class EncoderPreTrainedModel(CarriedModel):
         themselves."""
         config = self.config
         if isinstance(module, nn.Linear):
-            draw(module.weight, config.initializer_range, config)
+            draw_weights(module.weight, config.initializer_range, config)
             if module.bias is not None:
                 init.zeros_(module.bias)
         if isinstance(module, nn.Embedding):
-            draw(module.weight, config.embedding_initializer_range, config)
+            draw_weights(module.weight, config.embedding_initializer_range, config)
         if isinstance(module, RMSNorm | nn.LayerNorm):
             init.ones_(module.weight)
         if isinstance(module, nn.LayerNorm):
@@ -80,7 +80,7 @@ def _is_consecutive(position_ids: Tensor, attention_mask: Tensor | None, documen
     if not len(offset):
         return True
     offset_of_group = torch.zeros(int(groups.max()) + 1, dtype=offset.dtype, device=offset.device)
-    offset_of_group[groups] = offset  # some member's offset: all must share it
+    offset_of_group[groups] = offset  # the offset of any one token: all of the group must share it
     return bool((offset_of_group[groups] == offset).all())
 
 
@@ -134,9 +134,11 @@ class Encoder(EncoderPreTrainedModel):
         rows = self.config.longest
         if rows is not None:
             # On an accelerator reading the maximum would stall the queue: only the length is checked there.
-            readable = position_ids.device.type == "cpu" and position_ids.numel() and not torch.compiler.is_compiling()
-            longest = int(position_ids.max()) + 1 if readable else n
-            if readable and (lowest := int(position_ids.min())) < 0:
+            reads_values = (
+                position_ids.device.type == "cpu" and position_ids.numel() and not torch.compiler.is_compiling()
+            )
+            longest = int(position_ids.max()) + 1 if reads_values else n
+            if reads_values and (lowest := int(position_ids.min())) < 0:
                 raise ValueError(
                     f"Positions are counted from 0; position_ids holds {lowest}. Leave it out for 0, 1, 2, ..."
                 )
@@ -150,10 +152,9 @@ class Encoder(EncoderPreTrainedModel):
     def attention_inputs(
         self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None
     ) -> AttentionInputs:
-        """Return the inputs that all layers share: special tokens, allowed pairs, distances, and all terms of positions
-        alone.
+        """Return the inputs that all layers share: special tokens, allowed pairs, distances, terms of positions alone.
 
-        Args: those of `forward`, all (b, n).
+        Args: as `forward`, all (b, n).
 
         Raises:
             ValueError: a position is negative or outside the table.
@@ -162,27 +163,28 @@ class Encoder(EncoderPreTrainedModel):
         n = input_ids.shape[1]
         device = input_ids.device
         is_cls = (input_ids == config.cls_token_id).long()
-        sep = (input_ids == config.sep_token_id).long()
-        token_kinds = torch.where(is_cls > 0, is_cls, 2 * sep if config.relative_special == "each" else sep)
-        readable = not torch.compiler.is_compiling() and device.type != "meta"  # values may choose a faster computation
-        if readable:
-            token_kinds, is_cls = (at[:1] if bool((at == at[:1]).all()) else at for at in (token_kinds, is_cls))
-        is_counted = (
+        is_sep = (input_ids == config.sep_token_id).long()
+        token_kinds = torch.where(is_cls > 0, is_cls, 2 * is_sep if config.relative_special == "each" else is_sep)
+        # Values may choose a faster computation, where the device and the compiler let them be read.
+        reads_values = not torch.compiler.is_compiling() and device.type != "meta"
+        if reads_values:
+            token_kinds, is_cls = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, is_cls))
+        counts_from_zero = (
             position_ids is None and attention_mask is None and document_ids is None
         )  # 0, 1, 2, ... in every row
         position_ids = self._positions(input_ids, attention_mask, position_ids)
         allowed = None
-        if attention_mask is not None and not (readable and device.type == "cpu" and bool(attention_mask.all())):
+        if attention_mask is not None and not (reads_values and device.type == "cpu" and bool(attention_mask.all())):
             tokens = attention_mask.bool()
-            tokens = tokens | ~tokens.any(-1, keepdim=True)  # in a row of padding alone all see all: backends agree
+            tokens = tokens | ~tokens.any(-1, keepdim=True)  # a row of padding alone sees all: backends agree
             allowed = tokens[:, None, None, :]
         if document_ids is not None:
             same_document = document_ids[:, None, :, None] == document_ids[:, None, None, :]
-            itself = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
-            allowed = (same_document if allowed is None else same_document & allowed) | itself
+            diagonal = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
+            allowed = (same_document if allowed is None else same_document & allowed) | diagonal
         if config.attention_window is not None:
-            place = torch.arange(n, device=device)
-            gap = (place[:, None] - place).abs()
+            index = torch.arange(n, device=device)
+            gap = (index[:, None] - index).abs()
             examples = input_ids.shape[0]  # len() would be a constant of an exported graph
             in_window = (gap <= config.attention_window).expand(examples, 1, n, n)
             allowed = in_window if allowed is None else (allowed & in_window) | (gap == 0)  # no row without a key
@@ -191,9 +193,9 @@ class Encoder(EncoderPreTrainedModel):
         biases: list[Bias] = []
         if config.relative != "none":
             if (
-                is_counted
+                counts_from_zero
                 or self.contiguous
-                or (readable and _is_consecutive(position_ids, attention_mask, document_ids))
+                or (reads_values and _is_consecutive(position_ids, attention_mask, document_ids))
             ):
                 distance = torch.arange(1 - n, n, device=device)
             else:
@@ -202,9 +204,9 @@ class Encoder(EncoderPreTrainedModel):
             distance = distance if places is None else places(distance, config)
         if self.untied is not None:
             rows = position_ids
-            if is_counted:
+            if counts_from_zero:
                 rows = position_ids[:1]
-            elif readable:
+            elif reads_values:
                 rows = _common_row(position_ids, attention_mask)
             table = self.position_table()
             if config.untied == "crossed":
@@ -217,7 +219,7 @@ class Encoder(EncoderPreTrainedModel):
             biases.append(self.relative(distance, token_kinds, is_cls))
         cos_sin = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
         return AttentionInputs(
-            token_kinds, is_cls, position_ids, distance, allowed, cos_sin, positions, tuple(biases), total(biases)
+            token_kinds, is_cls, position_ids, distance, allowed, cos_sin, positions, tuple(biases), sum_biases(biases)
         )
 
     def embed(self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None) -> Streams:
@@ -350,21 +352,23 @@ class Encoder(EncoderPreTrainedModel):
         self.eval()  # the terms are those of the model, not of one draw of dropout
         collected: list[dict[str, Tensor]] = []
         try:
-            with self.inspecting(lambda block, terms, allowed: collected.append(terms)):
+            with self.inspect_terms(lambda block, terms, allowed: collected.append(terms)):
                 self(input_ids, attention_mask, position_ids, document_ids, inputs_embeds)
         finally:
             self.train(training)
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}
 
     @contextmanager
-    def inspecting(
+    def inspect_terms(
         self, see: Callable[[int, dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
     ) -> Iterator[None]:
         """Hand the attention terms of every block to `see` during the forward passes inside the `with` statement.
 
-        see: called with (block 0 ... L - 1, named terms, allowed) as in `attention_terms`: each term (b or 1, h, n, n);
-        allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for everywhere. If it returns terms,
-        attention goes on with those instead (in the eager path); None changes nothing. Blocks must not be compiled.
+        see: function of (block 0 ... L - 1, named terms, allowed). Each term is (b or 1, h, n, n), as in
+            `attention_terms`; allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for everywhere.
+            If it returns terms, attention goes on with those instead (in the eager path); None changes nothing.
+
+        Blocks must not be compiled.
         """
         blocks = [layer for layer in self.layers if isinstance(layer, NeoBertBlock | BertBlock)]
         previous = [block.attention.inspect for block in blocks]

@@ -5,7 +5,7 @@ from typing import Any
 
 from . import attention, tables  # noqa: F401  (they register the parts of the presets)
 from .config import EncoderConfig
-from .registry import PRESETS, SOURCES, nearest
+from .registry import PRESETS, SOURCES, suggest_name
 from .registry import register_preset as _add
 
 # `model` is the width of one stream and, in the NeoBERT block, of dstg's semantic stream: hidden_size = model +
@@ -73,11 +73,13 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         ValueError: unknown name, size or field, or a combination that `EncoderConfig` refuses.
     """
     if name not in PRESETS:
-        hint = nearest(name, list(PRESETS))
+        hint = suggest_name(name, list(PRESETS))
         all_names = f"All names: {', '.join(PRESETS)}"
         raise ValueError(f"Unknown preset {str(name)[:60]!r}.{hint} {all_names}. Load your own with --scheme FILE.")
     if size not in SIZES:
-        raise ValueError(f"Unknown size {str(size)[:60]!r}.{nearest(size, list(SIZES))} Sizes: {', '.join(SIZES)}.")
+        raise ValueError(
+            f"Unknown size {str(size)[:60]!r}.{suggest_name(size, list(SIZES))} Sizes: {', '.join(SIZES)}."
+        )
     values = {**PRESETS[name], **fields}
     block = values.get("block", EncoderConfig.block)
     if block not in SIZES[size]:

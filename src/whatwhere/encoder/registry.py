@@ -19,14 +19,14 @@ ROTATIONS: dict[str, Rotation] = {}
 PRESETS: dict[str, dict[str, Any]] = {}
 SOURCES: dict[str, str] = {}  # where a preset is published
 
-_folder_readers: list[Callable[[Path], Tensor]] = []  # at most one: what reads the table of a model's folder
+_folder_readers: list[Callable[[Path], Tensor]] = []  # at most one: reads the position table of a model's folder
 _loaded: dict[Path, tuple[str, set[str]]] = {}  # files that load_scheme ran: their text and the names they registered
 
 _Part = TypeVar("_Part", bound=Callable[..., Any])
 
 
-def nearest(name: str, names: tuple[str, ...] | list[str]) -> str:
-    """Return " Did you mean X or Y?" for a misspelt name, or "" if no known name is close."""
+def suggest_name(name: str, names: tuple[str, ...] | list[str]) -> str:
+    """Return " Did you mean X or Y?" for a misspelt name, or "" if no name of `names` is close."""
     close = difflib.get_close_matches(str(name), names, n=2, cutoff=0.6)
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
@@ -92,8 +92,9 @@ def register_preset(name: str, base: str | None, source: str, **fields: Any) -> 
     if base == name:
         raise ValueError(f"Preset {name!r} is derived from itself. Give it another base, or None.")
     if base is not None and base not in PRESETS:
+        hint = suggest_name(base, list(PRESETS))
         raise ValueError(
-            f"Preset {name!r} is derived from {base!r}, which is not registered (yet).{nearest(base, list(PRESETS))} "
+            f"Preset {name!r} is derived from {base!r}, which is not registered (yet).{hint} "
             "Register a base before what derives from it; presets cannot form a circle."
         )
     PRESETS[name] = {**(PRESETS[base] if base else {}), **fields}
@@ -112,7 +113,7 @@ def table_of_folder(folder: Path) -> Tensor:
     """Read the position table of a model's folder: (rows, width) in float64.
 
     Raises:
-        ValueError: nothing here reads folders, or as the registered reader.
+        ValueError: no reader of folders is registered; or as that reader.
     """
     if not _folder_readers:
         raise ValueError(
@@ -155,7 +156,7 @@ def load_scheme(path: str | Path) -> Path:
     return path
 
 
-def own_schemes(config: Any) -> dict[Path, str]:
+def scheme_files(config: Any) -> dict[Path, str]:
     """Return the loaded files that registered the table, bias or rotation of a configuration, with their texts."""
     used = {config.absolute, config.relative, config.rotation}
     return {path: text for path, (text, added) in _loaded.items() if used & added}

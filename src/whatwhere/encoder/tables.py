@@ -37,7 +37,7 @@ def half_turn(rows: int, width: int) -> Tensor:
     return table
 
 
-def draw(weight: Tensor, spread: float, config: EncoderConfig) -> None:
+def draw_weights(weight: Tensor, spread: float, config: EncoderConfig) -> None:
     """Draw initial values as `config.initializer` asks: normal of this deviation, or uniform on [-spread, spread]."""
     if config.initializer == "uniform":
         init.uniform_(weight, -spread, spread)
@@ -65,7 +65,7 @@ def read_array(path: Path) -> Tensor:
 
 
 def check_table(table: Tensor, source: str | Path) -> None:
-    """Refuse what is no position table.
+    """Refuse a tensor that is no position table.
 
     Raises:
         ValueError: not two dimensions, no number at all, or NaN or infinity; the message names `source`.
@@ -77,7 +77,7 @@ def check_table(table: Tensor, source: str | Path) -> None:
         raise ValueError(f"{source} holds NaN or infinity, first in row {bad}. Leave such positions out, or fill them.")
 
 
-def starting_table(source: str, rows: int, width: int) -> Tensor:
+def read_starting_table(source: str, rows: int, width: int) -> Tensor:
     """Read the rows that a new model starts from: (rows, width) in float64, of a .npy file or a model's folder.
 
     Raises:
@@ -92,7 +92,7 @@ def starting_table(source: str, rows: int, width: int) -> Tensor:
     table = table_of_folder(path) if path.is_dir() else read_array(path)
     if table.shape[1] != width:
         raise ValueError(
-            f"The table {source} is {table.shape[1]} wide, but {width} is needed. "
+            f"The table {source} is {table.shape[1]} wide, and the model needs {width}. "
             f"Set table_width={table.shape[1]}, which adds a learned map, or give another table."
         )
     if (table_rows := len(table)) < rows:
@@ -118,7 +118,7 @@ class LearnedTable(nn.Module):
     """Table with a free row for each position (BERT; DSTG section 3.1), which starts as `table_start` says (LOWDIM 5).
 
     "random" draws it as the word embeddings are drawn, "half-turn" puts `half_turn` into two columns, "sinusoidal"
-    takes `sinusoid`, "zeros" nothing; a .npy file or a model folder gives its own rows (`starting_table`).
+    takes `sinusoid`, "zeros" nothing; a .npy file or a model folder gives its own rows (`read_starting_table`).
     """
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
@@ -130,7 +130,7 @@ class LearnedTable(nn.Module):
         rows, width = self.weight.shape
         assert config.position_initializer_range is not None
         if config.table_start == "random":
-            draw(self.weight, config.position_initializer_range, config)
+            draw_weights(self.weight, config.position_initializer_range, config)
         elif config.table_start == "zeros":
             init.zeros_(self.weight)
         elif config.table_start == "half-turn":
@@ -140,7 +140,7 @@ class LearnedTable(nn.Module):
             waves = sinusoid(rows, width, torch.float64)
             init.copy_(self.weight, _fixed_scale(config, waves) * waves)
         elif not getattr(self.weight, "_is_hf_initialized", False):  # a loaded model needs the file no more
-            init.copy_(self.weight, starting_table(config.table_start, rows, width))
+            init.copy_(self.weight, read_starting_table(config.table_start, rows, width))
 
     def forward(self) -> Tensor:
         """Return the table, (rows, width)."""
@@ -240,7 +240,7 @@ class FileTable(nn.Module):
         """Set the initial values as the configuration says."""
         if not getattr(self.weight, "_is_hf_initialized", False):
             assert config.table_file is not None
-            table = starting_table(config.table_file, *self.weight.shape)
+            table = read_starting_table(config.table_file, *self.weight.shape)
             init.copy_(self.weight, _fixed_scale(config, table) * table)
 
     def forward(self) -> Tensor:
@@ -251,8 +251,8 @@ class FileTable(nn.Module):
 class WidthMap(nn.Linear):
     """Learned map from the width of a table to the width that the model needs; it keeps the spread of the table."""
 
-    def __init__(self, width: int, needed: int) -> None:
-        super().__init__(width, needed, bias=False)
+    def __init__(self, width: int, model_width: int) -> None:
+        super().__init__(width, model_width, bias=False)
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the initial values as the configuration says."""
@@ -275,6 +275,7 @@ class PositionTable(nn.Module):
         """Return the table that the model uses: (max_position_embeddings, position_width)."""
         table = self.table()
         if table.shape != self.shape:
-            seen = f"The table {self.name} gives shape {tuple(table.shape)}"
-            raise ValueError(f"{seen}; needed (positions, width) = {self.shape}.")
+            raise ValueError(
+                f"The table {self.name} gives shape {tuple(table.shape)}. Return (positions, width) = {self.shape}."
+            )
         return table if self.map is None else self.map(table)

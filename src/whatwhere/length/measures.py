@@ -15,7 +15,7 @@ from ..analysis.probes import probe_records, stream_columns
 from ..analysis.who import RecordContext
 from ..corpus.windows import Window, WindowSet
 from ..encoder import EncoderConfig
-from ..encoder.config import last_trained
+from ..encoder.config import last_trained_layer
 from ..models.tensors import device_of
 from ..records.record import Record
 
@@ -167,7 +167,7 @@ def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) ->
     """Return how far hidden states move when the positions of the same tokens are shifted: ||h' - h|| / ||h||.
 
     The states are those of the first half of the trained length, in the last trained layer of each part
-    (`last_trained`).
+    (`last_trained_layer`).
 
     Args:
         by: Shifts in positions.
@@ -177,7 +177,7 @@ def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) ->
     """
     here = documents.first(trained // 2)
     parts = list(stream_columns(model.config))
-    layers = [last_trained(model.config, part) for part in parts]
+    layers = [last_trained_layer(model.config, part) for part in parts]
     moved = [state_changes(model, here, replace(here, position_ids=here.position_ids + k)) for k in by]
     changes = [change[:, layers, range(len(parts))] for change in moved]
     return np.array(changes).reshape(len(by), len(documents), len(parts))

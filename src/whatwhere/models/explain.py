@@ -17,7 +17,7 @@ from transformers.initialization import no_init_weights
 
 from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS, check_backend
-from ..encoder.registry import own_schemes
+from ..encoder.registry import scheme_files
 from ..run.errors import one_line
 from ..run.files import write_text
 from .preset_table import KEPT
@@ -288,7 +288,7 @@ def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
     except MemoryError:
         raise
     except Exception as error:  # a user's program can raise any class
-        if not (files := own_schemes(config)):
+        if not (files := scheme_files(config)):
             raise
         raise ValueError(_blamed(error, files, str(config.preset))) from None
     return {"tokens": tokens, "loss": float(loss.detach()), "not_finite": not_finite(model)}
@@ -311,7 +311,7 @@ def try_scheme(config: EncoderConfig, length: int) -> None:
     Raises:
         ValueError: its program fails, or a number of its first step is not finite.
     """
-    if (files := own_schemes(config)) and (bad := trial(config, length)["not_finite"]):
+    if (files := scheme_files(config)) and (bad := trial(config, length)["not_finite"]):
         raise ValueError(stops(str(config.preset), bad, " and ".join(map(str, files))))
 
 

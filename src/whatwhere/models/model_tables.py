@@ -8,7 +8,7 @@ from torch import Tensor
 from ..encoder import EncoderConfig
 from ..encoder.config import STARTS
 from ..encoder.registry import register_folder_reader
-from ..encoder.tables import PositionTable, check_table, read_array, starting_table
+from ..encoder.tables import PositionTable, check_table, read_array, read_starting_table
 from ..run.files import read_object
 from .lengths import rows_of_no_position
 from .own_config import COPY, is_ours, own_config
@@ -111,7 +111,7 @@ def check_table_files(config: EncoderConfig) -> None:
     width = config.table_width or config.position_width
     for source in (config.table_file, start):
         if source is not None:
-            starting_table(source, config.max_position_embeddings, width)
+            read_starting_table(source, config.max_position_embeddings, width)
 
 
 register_folder_reader(read_table)

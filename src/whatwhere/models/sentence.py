@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..encoder.config import last_trained
+from ..encoder.config import last_trained_layer
 from ..run.files import write_json
 
 POOLINGS = ("mean", "cls", "semantic", "position")
@@ -26,9 +26,9 @@ def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
 
     Args:
         hidden: the num_hidden_layers + 1 hidden states (b, n, hidden_size) of an encoder, before its final norm.
-        config: of that encoder; `last_trained` reads the block of each stream from it.
+        config: of that encoder; `last_trained_layer` reads the block of each stream from it.
     """
-    late = last_trained(config, "position")
+    late = last_trained_layer(config, "position")
     d_pos = getattr(config, "position_size", 0)
     if late == config.num_hidden_layers:
         return hidden[-1]
@@ -37,7 +37,7 @@ def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
 
 def reads_early(config: Any, pooling: str) -> bool:
     """Tell if a pooling needs all hidden states, because it reads one before the output."""
-    return pooling == "position" and last_trained(config, "position") < config.num_hidden_layers
+    return pooling == "position" and last_trained_layer(config, "position") < config.num_hidden_layers
 
 
 def pooled(hidden: Tensor, attention_mask: Tensor, pooling: str, position_size: int = 0) -> Tensor:

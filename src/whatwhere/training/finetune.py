@@ -17,7 +17,7 @@ from ..corpus.labelled import LabelledBatches, label_names, read_labelled
 from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
 from ..encoder.attention import check_backend
-from ..encoder.registry import nearest
+from ..encoder.registry import suggest_name
 from ..models.card import classifier_card, rows_cut
 from ..models.lengths import most_tokens
 from ..models.open import OpenModel, WeightsMisfit, open_config, open_model
@@ -116,7 +116,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
             names = [key for key in config.to_dict() if not key.startswith("_")]
             for key, value in self.model.items():
                 if key not in names:
-                    raise ValueError(f"model.{key} is no field of a {config.model_type}.{nearest(key, names)}")
+                    raise ValueError(f"model.{key} is no field of a {config.model_type}.{suggest_name(key, names)}")
                 setattr(config, key, value)
         config.id2label = classes
         config.label2id = {name: number for number, name in classes.items()}
