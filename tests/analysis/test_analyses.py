@@ -46,7 +46,9 @@ def test_readers_share_one_pass():
     model, calls = encoder(), []
     model.register_forward_hook(lambda *given: calls.append(1))
     told = []
-    subject = AnalysisInput(ME, model, documents(20), progress=lambda *state: told.append(state))
+    subject = AnalysisInput(
+        ME, model, documents(20), progress=lambda done, total, part: told.append((part, done, total))
+    )
     analyses = [
         Analysis("a", INSIDE, reader=Counter),
         Analysis("b", INSIDE, reader=Counter, arrays="counts"),

@@ -26,6 +26,7 @@ from whatwhere.evaluation.tuning import halves
 from whatwhere.records.record import select
 from whatwhere.run.files import write_arrays, write_json
 from whatwhere.run.folder import RunFolder
+from whatwhere.run.progress import ignore_progress
 
 # Header and a row of each table as released; CoLA has no header, MRPC's begins with a byte-order mark.
 RELEASE = {
@@ -272,7 +273,7 @@ def test_a_regression_predicts_scores_and_not_their_mean_alone(tmp_path):
     config = GlueConfig.parse({"models": ["reference"], "tasks": ["sts-b"], "data": str(tmp_path), "rates": [2e-5]})
     config.save_in(RunFolder.at(out), GLUE.file)
     (trial, *_) = trials(config)
-    fine_tune(str(out), trial, lambda *state: None)
+    fine_tune(str(out), trial, ignore_progress)
     said = trial.arrays(out)
     assert said["labels.dev"].tolist() == [2 + i % 4 for i in range(40)]
     assert len(np.unique(said["predicted"][2])) > 20 and abs(said["predicted"][2].mean() - 3.5) < 0.5

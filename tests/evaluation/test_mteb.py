@@ -26,6 +26,7 @@ from whatwhere.evaluation.mteb import MTEB, MtebConfig, poolings, rank_correlati
 from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
 from whatwhere.run.folder import RunFolder
+from whatwhere.run.progress import ignore_progress
 from whatwhere.study import evaluation_run as evaluate
 from whatwhere.study.evaluation_run import evaluation_text, run_evaluation
 
@@ -295,7 +296,7 @@ def test_simcse_reads_the_models_training_windows(data, bert, tmp_path, monkeypa
         (tmp_path / out).mkdir()
         config(data, **more).save_in(RunFolder.at(tmp_path / out), MTEB.file)
         for trial in trials(config(data, **more))[: len(models)]:  # SimCSE comes first
-            run_task(str(tmp_path / out), trial, lambda *state: None)
+            run_task(str(tmp_path / out), trial, ignore_progress)
         return [path.read_bytes() for path in sorted((tmp_path / out).glob("models/*/*/model.safetensors"))]
 
     of_run, of_docs = tuned("unsaid", inside, outside)

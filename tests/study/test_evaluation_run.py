@@ -97,7 +97,7 @@ def test_two_sources_of_one_step_are_refused(data):
         GLUE.check(config(data, untrained=True, checkpoints=[0]))
 
 
-def begin_or_fail(out, trial, show):
+def begin_or_fail(out, trial, progress):
     """The first model's piece is in its middle when the second one's fails."""
     if trial.seed == 0:
         with temporary_folder(trial.file(Path(out), "")) as new:

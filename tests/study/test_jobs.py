@@ -14,33 +14,33 @@ from rich.progress import Progress
 from whatwhere.run.jobs import Job, run_jobs, show_progress, threads_of_jobs
 
 
-def square(value, show):
-    show("squaring", 1, 1, "")
+def square(value, progress):
+    progress(1, 1, "squaring")
     return value * value, torch.get_num_threads(), os.getpid()
 
 
-def refuse(value, show):
+def refuse(value, progress):
     raise ValueError(f"{value} is refused.")
 
 
-def wait_long(folder, show):
+def wait_long(folder, progress):
     (Path(folder) / str(os.getpid())).touch()
     time.sleep(LONGEST)
 
 
-def fail_when_others_wait(folder, show):
+def fail_when_others_wait(folder, progress):
     while not any(Path(folder).iterdir()):
         time.sleep(0.01)
     raise ValueError("one line.")
 
 
-def tune(show):
-    show("reading", 0, 2, "")
+def tune(progress):
+    progress(0, 2, "reading")
     for done in (1, 2):
-        show("fine-tuning", done, 4, "")
+        progress(done, 4, "fine-tuning")
 
 
-def die(show):
+def die(progress):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -76,10 +76,10 @@ def test_results_come_from_processes_with_the_planned_threads(processes, capsys)
     assert last.startswith("all 3 models") and "100%" in last and "left 0:00:00" in last
 
 
-def in_parts(show):
+def in_parts(progress):
     for done in (1, 2):
-        show("training", done, 4, "")
-    show("looking", 0, 1, "")
+        progress(done, 4, "training")
+    progress(0, 1, "looking")
 
 
 def test_bars_that_end_look_complete(capsys, monkeypatch):
@@ -97,8 +97,8 @@ def test_bars_that_end_look_complete(capsys, monkeypatch):
     of_all = {round(value, 3) for value in seen if isinstance(value, float)}
     assert of_all == {0.0, 0.2, 0.4, 1.0, 1.2, 1.4, 2.0}  # what comes before has no share
     assert capsys.readouterr().err.splitlines()[-1].startswith("all 2 pieces of work")
-    with show_progress("model", True) as show:
-        show("documents", 0, 1)
+    with show_progress("model", True) as report:
+        report(0, 1, "documents")
     assert "100%" in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -134,7 +134,7 @@ def test_a_killed_process_is_reported_in_one_line(processes):
         list(run_jobs(jobs, 2, progress=False, fresh=False, what="pieces"))
 
 
-def held(show):
+def held(progress):
     return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 

@@ -204,8 +204,8 @@ def test_the_last_model_leaves_the_report_to_another_process(arguments, tmp_path
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     ends = []
 
-    def trained(task, show):
-        summary = train_and_measure(task, show)
+    def trained(task, progress):
+        summary = train_and_measure(task, progress)
         ends.append(held(tmp_path / "s", "another")[1])
         return summary
 

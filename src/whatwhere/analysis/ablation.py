@@ -432,9 +432,9 @@ def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
 def _ablations(s: AnalysisInput) -> list[Record]:
     measure = partial(ablation_records, s.model, s.some(s.ablated), s.who)
     if s.thorough:
-        return measure(progress=s.show("ablation"))
-    records = measure(kinds=KINDS[:1], progress=s.show("ablation"))
-    at_once = measure(kinds=KINDS[1:], by=("all",), progress=s.show("replacement"))
+        return measure(progress=s.progress_of("ablation"))
+    records = measure(kinds=KINDS[:1], progress=s.progress_of("ablation"))
+    at_once = measure(kinds=KINDS[1:], by=("all",), progress=s.progress_of("replacement"))
     return records + [r for r in at_once if r.metric != "ablation.loss"]
 
 
@@ -444,7 +444,7 @@ ANALYSES = (
     Analysis(
         "swapped rows",
         INSIDE,
-        lambda s: swap_records(s.model, s.some(s.ablated), s.who, progress=s.show("swapped rows")),
+        lambda s: swap_records(s.model, s.some(s.ablated), s.who, progress=s.progress_of("swapped rows")),
         needs=("documents", "loss"),
         optional=True,
     ),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..records.record import Arrays, Record
-from .passes import Documents, Reader, as_float64
+from .passes import Documents, Progress, Reader, as_float64
 from .who import RecordContext
 
 # Stages, in their order: analyses of every model of a study; of a model and documents, in a study or in
@@ -28,7 +28,7 @@ class AnalysisInput:
     probed, splits, components: documents, splits, components of `probe_records`.
     ablated: number of documents whose loss is measured without parts of the model; 0: none.
     thorough: True ablates blocks and heads by all kinds, which takes three times as long as removing alone.
-    progress: function that is called with (name of the analysis, steps done, steps in all).
+    progress: function that is called with (steps done, steps in all, name of the analysis), or None.
     """
 
     who: RecordContext
@@ -43,7 +43,7 @@ class AnalysisInput:
     components: Sequence[int] = ()
     ablated: int = 32
     thorough: bool = False
-    progress: Callable[[str, int, int], None] | None = None
+    progress: Progress = None
 
     @property
     def terms(self) -> bool:
@@ -71,9 +71,9 @@ class AnalysisInput:
         count = len(self.documents) if most is None else min(most, len(self.documents))
         return self.documents.rows(np.arange(count) * len(self.documents) // count)
 
-    def show(self, what: str) -> Callable[[int, int], None] | None:
-        """Return a function by which a part of an analysis reports its progress, or None."""
-        return None if self.progress is None else partial(self.progress, what)
+    def progress_of(self, part: str) -> Progress:
+        """Return the function by which a part of an analysis reports its progress, or None."""
+        return None if self.progress is None else partial(self.progress, part=part)
 
 
 @dataclass(frozen=True)

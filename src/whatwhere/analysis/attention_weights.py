@@ -398,14 +398,14 @@ ANALYSES = (
     Analysis(
         "attention",
         INSIDE,
-        lambda s: foreign_scores(s.model, s.some(), s.who, progress=s.show("attention")),
+        lambda s: foreign_scores(s.model, s.some(), s.who, progress=s.progress_of("attention")),
         reader=AttentionScores,
         arrays="attention",
     ),
     Analysis(
         "retrieval",
         INSIDE,
-        lambda s: retrieval_records(s.model, s.some(REPEATED), s.who, progress=s.show("retrieval")),
+        lambda s: retrieval_records(s.model, s.some(REPEATED), s.who, progress=s.progress_of("retrieval")),
         needs=("documents", "terms"),
         optional=True,
     ),

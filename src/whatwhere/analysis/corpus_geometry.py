@@ -166,14 +166,14 @@ def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
 
 
 def corpus_geometry(
-    counts: Counts, plan: Plan, show: Callable[[str, int, int], None] = lambda what, done, total: None
+    counts: Counts, plan: Plan, progress: Callable[..., None] = lambda done, total, part: None
 ) -> Geometry:
     """Measure distances, MDS, stress, violations and their intervals from the counts of one corpus.
 
     Args:
         counts: in groups of documents; in the paper's protocol one is enough, as nothing is corrected.
         plan: what to measure.
-        show: function that is called with (name of the step, steps done, steps in all).
+        progress: function that is called with (steps done, steps in all, name of the part).
 
     Raises:
         ValueError: no position with enough tokens, fewer than three such positions, or a table too short.
@@ -201,7 +201,7 @@ def corpus_geometry(
             "Give at least two; --set document=line or blank-line cuts a text into documents."
         )
     compared = _Compared(plan, counts.positions, positions)
-    show("distances", 0, 1)
+    progress(0, 1, "distances")
     dist = hellinger(distributions.p)
     corrected = None if plan.paper else corrected_hellinger(groups, positions, plan.splits, plan.seed)
     full = classical_mds(dist)
@@ -218,7 +218,7 @@ def corpus_geometry(
         steps = iter(range(len(groups) + 1))
 
         def measured(left: Sequence[Any]) -> np.ndarray:
-            show("intervals", next(steps), len(groups) + 1)
+            progress(next(steps), len(groups) + 1, "intervals")
             summed = sum(left[1:], start=left[0])[positions]
             apart = hellinger(positional_distributions(summed, smoothing, 0.0).p)
             better = None
@@ -234,7 +234,7 @@ def corpus_geometry(
         halves = [*half[len(keys) :].reshape(-1, m, m), None, None]
     values |= compared.tables_alone(full)
     if not plan.paper and len(groups) >= FEWEST_GROUPS:
-        show("held-out documents", 0, 1)
+        progress(0, 1, "held-out documents")
         values |= compared.held_out(groups)
     statistics = [_statistic(key, value, bounds.get(key)) for key, value in values.items() if np.isfinite(value)]
     return Geometry(distributions, dist, corrected, full, full_corrected, statistics, halves[0], halves[1])

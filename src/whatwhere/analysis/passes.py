@@ -24,7 +24,9 @@ from .who import DRAWS, Axes, Mean, RecordContext, count_documents, document_mea
 TARGETS = ("token", "segment", "intra")
 FEWEST_DOCUMENTS = 10
 
-Progress = Callable[[int, int], None] | None  # function that is called with (steps done, steps in all)
+# Function that is called with (steps done, steps in all, part="", note=""), of the shape of `run.progress.Progress`; or
+# None.
+Progress = Callable[..., None] | None
 
 _log = logging.getLogger(__name__)
 

@@ -105,7 +105,7 @@ ANALYSES = (
     Analysis(
         "reach",
         INSIDE,
-        lambda s: reach_records(s.model, s.some(READ_DOCUMENTS), s.who, s.show("reach")),
+        lambda s: reach_records(s.model, s.some(READ_DOCUMENTS), s.who, s.progress_of("reach")),
         needs=("documents", "terms"),
     ),
     Analysis("untrained reach", TRAINING, _untrained, needs=("documents", "untrained", "terms")),

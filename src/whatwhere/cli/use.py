@@ -48,7 +48,7 @@ def predict(
         out: Vectors: .npy file, a row a text.
     """
     from ..models.predict import opened
-    from ..run.progress import make_bars
+    from ..run.progress import progress_bar
     from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
@@ -57,15 +57,14 @@ def predict(
     if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
         wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
         raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")
-    with make_bars(disable=as_json or len(texts) < 100) as bar:
-        task = bar.add_task("predict", total=None, word="")
+    with progress_bar("predict", not as_json and len(texts) >= 100) as progress:
         found = predictor(
             texts,
             pairs,
             top=top,
             pooling=pooling,
             stride=stride,
-            show=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=progress,
         )
     if predictor.remark:
         print(predictor.remark, file=sys.stderr)

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from ..geometry.counts import in_lists
 from ..run.folder import RunFolder
-from ..run.progress import progress_bar
+from ..run.progress import estimate_total, progress_bar
 from ..run.workers import Workers, check_not_in_worker
 from .segments import SPECIAL
 from .shards import (
@@ -305,13 +305,14 @@ def _build(
     """Build the shards of a part that are not finished yet; return the descriptions of all of them, in order."""
     done: dict[int, dict[str, Any]] = {}
     read = built = 0
-    with progress_bar(progress, "windows") as show:
+    with progress_bar("windows", progress) as report:
 
         def take(description: dict[str, Any]) -> None:
             nonlocal built
             done[int(description["name"])] = description
             built += sum(description["characters"].values())
-            show(built, read, source.share_read())
+            total = estimate_total(built, read, source.share_read())
+            report(built, total, note=f"{built / 1e6:.1f} million characters")
 
         def shards_of(file: Source) -> Iterator[list[Part]]:
             return in_lists(_parts(file), size, lambda part: len(part.text))

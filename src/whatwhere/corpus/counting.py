@@ -28,7 +28,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from ..geometry.counts import Counts, Tally, in_lists
-from ..run.progress import progress_bar
+from ..run.progress import estimate_total, progress_bar
 from ..run.workers import Workers, check_not_in_worker
 from .segments import DOCUMENT, PIECE
 from .shards import SHARD_CHARACTERS, check_part, plain
@@ -124,7 +124,7 @@ def count_source(
             read += sum(map(len, texts))
             yield job, texts, keep and keep / f"{number:05d}.npz"
 
-    with tempfile.TemporaryDirectory() as folder, progress_bar(progress and rank == 0, "counting") as show:
+    with tempfile.TemporaryDirectory() as folder, progress_bar("counting", progress and rank == 0) as report:
         file = Path(folder) / "tokenizer.json"
         tokenizer.backend_tokenizer.save(str(file))
         alone = phrases or (workers is None and world > 1)
@@ -133,7 +133,8 @@ def count_source(
                 tally.add_counts(matrix)
                 documents += counted
                 done += characters
-                show(done, read, source.share_read())
+                total = estimate_total(done, read, source.share_read())
+                report(done, total, note=f"{done / 1e6:.1f} million characters")
     matrix = tally.total()
     if world > 1:
         matrix, documents = _sum_over_processes(matrix, documents, job)

@@ -1,8 +1,8 @@
 """Attention of every scheme: scores are a declared sum of terms, products of two projections or additive biases.
 
 The backend `eager` is the specification; the others compute the same in one call on the concatenated projections. The
-indicator of DSTG eq. 2, [i, j not in S] with S = {[CLS], [SEP]}, factorises: with q_pos and k_pos set to zero at special
-tokens, [q_pos; q_sem]·[k_pos; k_sem] is the sum of both products.
+indicator of DSTG eq. 2, [i, j not in S] with S = {[CLS], [SEP]}, factorises: with q_pos and k_pos set to zero at
+special tokens, [q_pos; q_sem]·[k_pos; k_sem] is the sum of both products.
 """
 
 import functools
@@ -111,9 +111,10 @@ class AttentionInputs:
     relative_special=each 2 at [SEP]. is_cls: (b, n), 1 at [CLS], else 0. Both are (1, n) where special tokens stand
     alike in all examples, so that a bias that is equal over the batch exists once. position_ids: (b, n). distance:
     key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. A bias
-    with `places` (T5's buckets) gets those instead. allowed: (b, 1, 1 or n, n), True where a query may look at a key, or
-    None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the positions,
-    which join the words' (BERT-A^d). biases: those that all layers share, computed once. bias_sum: their sum, or None.
+    with `places` (T5's buckets) gets those instead. allowed: (b, 1, 1 or n, n), True where a query may look at a key,
+    or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the
+    positions, which join the words' (BERT-A^d). biases: those that all layers share, computed
+    once. bias_sum: their sum, or None.
     """
 
     token_kinds: Tensor

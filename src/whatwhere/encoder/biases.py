@@ -197,8 +197,8 @@ class ProductBias(nn.Module):
 
 
 # Row of a pair's value in the learned values: [kind of the query][kind of the key], kinds as in `token_kinds` and
-# `is_cls` of `AttentionInputs`. Two words, [0][0], keep the value of their distance. The query is i (DSTG eq. 2; the text
-# around eq. 1 reverses it).
+# `is_cls` of `AttentionInputs`. Two words, [0][0], keep the value of their distance. The query is i (DSTG eq. 2; the
+# text around eq. 1 reverses it).
 SPECIAL_INDICES = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
 RESET_INDICES = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
 SPECIAL_START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors

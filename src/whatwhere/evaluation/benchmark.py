@@ -20,7 +20,7 @@ from ..models.open import model_folder
 from ..records.record import Arrays, Record
 from ..run.files import read_object
 from ..run.folder import RunFolder
-from ..run.progress import Show
+from ..run.progress import Progress
 from ..run.reference import OPENED
 from ..training.scheme_settings import SchemeConfig
 from .evaluation_keys import EvaluationKeys
@@ -225,7 +225,7 @@ class Benchmark(Generic[C]):
     config: type[C]
     check: Callable[[C], None]
     trials: Callable[[C], list[Trial]]
-    work: Callable[[str, Trial, Show], None]
+    work: Callable[[str, Trial, Progress], None]
     records: Callable[[C, Path], list[Record]]
     notes: Callable[[C, Path], list[str]]
     score: str

@@ -2,7 +2,7 @@
 is right where the good one has the higher pseudo-log-likelihood (Salazar et al. 2020)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..corpus.labelled import json_rows, padded
 from ..corpus.sources import hub_configs, hub_rows
 from ..records.intervals import share_interval
 from ..records.record import Record
+from ..run.progress import Progress, ignore_progress
 from .examples import Examples, Row, examples
 
 ENDINGS = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".jsonl.zst")
@@ -96,7 +97,7 @@ def pseudo_log_likelihoods(
     sentences: Sequence[str],
     *,
     batch_tokens: int = BATCH_TOKENS,
-    show: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = ignore_progress,
 ) -> np.ndarray:
     """Compute the pseudo-log-likelihood of each sentence in nats: (n,), by masking its tokens one at a time.
 
@@ -128,7 +129,7 @@ def pseudo_log_likelihoods(
         logits = _logits(model, inputs, mask, here, targets)
         log_probabilities = torch.log_softmax(logits.double(), -1)[here[0], targets]
         np.add.at(sums, sentence_numbers, log_probabilities.cpu().numpy())
-        show(done, len(rows))
+        progress(done, len(rows), "pairs")
     return sums
 
 

@@ -15,7 +15,7 @@ from ..corpus.sources import hub_rows
 from ..corpus.text_files import some_names
 from ..models.open import open_model
 from ..records.record import Record
-from ..run.progress import Show
+from ..run.progress import Progress
 from ..training.scheme_settings import use_scheme
 from .agreement import METRICS
 from .benchmark import Benchmark, Trial, averages, differences
@@ -242,7 +242,7 @@ def _check(config: GlueConfig) -> None:
         task_texts(TASKS[name], config.folder)
 
 
-def fine_tune(out: str, trial: Trial, show: Show) -> None:
+def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
     """Train one model on one GLUE task, and write the evaluations as .json and the predictions as .npz.
 
     The .json file is written last: it marks the trial of the run in the folder `out` as finished.
@@ -276,7 +276,7 @@ def fine_tune(out: str, trial: Trial, show: Show) -> None:
         METRICS[task.metrics[0]],
         others={split: dev[split] for split in others},
         seed=trial.seed,
-        show=show,
+        progress=progress,
     )
     labels = {f"labels.{split}": rows.labels for split, rows in dev.items()}
     predictions = {"predicted": tuned.predicted, **tuned.others}

@@ -21,7 +21,7 @@ from ..records.intervals import seed_interval
 from ..records.metrics import range_of
 from ..records.record import Record
 from ..run.files import read_yaml
-from ..run.progress import Show
+from ..run.progress import Progress
 from ..training.scheme_settings import use_scheme
 from .agreement import macro_f1, pearson
 from .benchmark import Benchmark, EvaluationConfig, Trial, check_known, differences, each_model
@@ -285,7 +285,7 @@ def _trials(config: HolmesConfig) -> list[Trial]:
     return [Trial(*model, name) for name in _tasks(config) for model in each_model(config)]
 
 
-def work(out: str, trial: Trial, show: Show) -> None:
+def work(out: str, trial: Trial, progress: Progress) -> None:
     """Probe one model on one data set, and write the scores as .json and the predictions as .npz.
 
     The .json file is written last: it marks the trial of the run in the folder `out` as finished.
@@ -302,7 +302,7 @@ def work(out: str, trial: Trial, show: Show) -> None:
     for split, rows in data_set.splits.items():
         given = np.array(rows.labels, kind)
         labels[split] = np.stack([given, *([rng.permutation(given)] if config.control else [])])
-    probed = probe_rows(model, tokenizer, data_set.splits, labels, data_set.classes, OF_HOLMES, config, show)
+    probed = probe_rows(model, tokenizer, data_set.splits, labels, data_set.classes, OF_HOLMES, config, progress)
     score = macro_f1 if data_set.classes else pearson
 
     def scores(layer: int, labelling: int) -> dict[str, list[float]]:

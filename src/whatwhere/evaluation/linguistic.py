@@ -14,7 +14,7 @@ from ..models.open import open_config, open_model
 from ..records.intervals import seed_interval
 from ..records.metrics import range_of
 from ..records.record import Record
-from ..run.progress import Show, show_counts
+from ..run.progress import Progress, ignore_progress
 from ..training.scheme_settings import use_scheme
 from . import paragraphs, ud
 from .agreement import METRICS, macro_f1, pearson
@@ -77,7 +77,7 @@ def _trials(config: LinguisticConfig) -> list[Trial]:
     return [Trial(*model, task) for task in tasks for model in each_model(config)]
 
 
-def work(out: str, trial: Trial, show: Show) -> None:
+def work(out: str, trial: Trial, progress: Progress) -> None:
     """Measure one model on one task, and write the figures as .json and the predictions as .npz.
 
     The .json file is written last: it marks the trial of the run in the folder `out` as finished.
@@ -89,16 +89,16 @@ def work(out: str, trial: Trial, show: Show) -> None:
     tokenizer = opened.tokenizer
     if trial.part == BLIMP:
         pairs = read_blimp(config.folder, config.pairs)
-        judged = right(model, tokenizer, pairs, show=show_counts(show, "pairs"))
+        judged = right(model, tokenizer, pairs, progress=progress)
         arrays = {"right": judged}
         facts = {"pairs": len(pairs)}
     else:
-        arrays, facts = probe(model, tokenizer, TASKS[trial.part], config, show)
+        arrays, facts = probe(model, tokenizer, TASKS[trial.part], config, progress)
     trial.write(Path(out), facts, arrays)
 
 
 def probe(
-    model: Any, tokenizer: Any, task: Task, config: LinguisticConfig, show: Show = lambda *state: None
+    model: Any, tokenizer: Any, task: Task, config: LinguisticConfig, progress: Progress = ignore_progress
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Train and test linear probes of one task on the hidden states of one model.
 
@@ -118,7 +118,7 @@ def probe(
         controls = control_labels([splits[s].keys for s in SPLITS], numbers["train"])
         variants.append(dict(zip(SPLITS, controls, strict=True)))
     labels = {split: np.stack([of_split[split] for of_split in variants]) for split in SPLITS}
-    probed = probe_rows(model, tokenizer, splits, labels, len(classes), PLAIN, config, show)
+    probed = probe_rows(model, tokenizer, splits, labels, len(classes), PLAIN, config, progress)
     score = METRICS["accuracy"] if classes else pearson
     arrays = {
         "score": np.stack([probed.scores(score, variant) for variant in range(len(variants))], axis=-1),

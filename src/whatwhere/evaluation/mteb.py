@@ -22,7 +22,7 @@ from ..models.open import OpenModel, model_folder, open_config, open_model
 from ..models.sentence import OF_STREAMS, POOLINGS, TextVectors
 from ..records.record import Record
 from ..run.files import read_json, read_object
-from ..run.progress import Show
+from ..run.progress import Progress, ignore_progress
 from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
 from ..training.scheme_settings import use_scheme
 from .benchmark import (
@@ -95,7 +95,7 @@ def poolings(config: MtebConfig, source: str) -> list[Pooling]:
     return [Pooling(name) for name in config.pooling if streams or name not in OF_STREAMS]
 
 
-def text_encoder(opened: OpenModel, pooling: str, length: int, show: Show = lambda *state: None) -> Any:
+def text_encoder(opened: OpenModel, pooling: str, length: int, progress: Progress = ignore_progress) -> Any:
     """Build the `SentenceTransformer` of an opened model that mteb measures; its similarity is the cosine.
 
     Args:
@@ -111,7 +111,7 @@ def text_encoder(opened: OpenModel, pooling: str, length: int, show: Show = lamb
         opened.tokenizer,
         pooling,
         min(length, most or length),
-        lambda texts: show("encoding", 0, 1, f"{texts:,} texts"),
+        progress,
     )
     return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
 
@@ -244,7 +244,7 @@ def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
     return windows
 
 
-def _tune(config: MtebConfig, out: Path, trial: Trial, show: Show) -> None:
+def _tune(config: MtebConfig, out: Path, trial: Trial, progress: Progress) -> None:
     """Train one model with SimCSE; leave a folder that transformers and sentence-transformers open, and its facts."""
     changed = open_config(trial.source)
     switched = without_dropout(changed)
@@ -255,26 +255,26 @@ def _tune(config: MtebConfig, out: Path, trial: Trial, show: Show) -> None:
     tokenizer = opened.tokenizer
     assert isinstance(trial.setting, Pooling) and trial.seed is not None
     text = _text(config, tokenizer, str(opened.folder))
-    facts = contrast(body, tokenizer, text, str(trial.setting), config.steps, trial.seed, show)
+    facts = contrast(body, tokenizer, text, str(trial.setting), config.steps, trial.seed, progress)
     for name in switched:  # it was for the training alone
         setattr(body.config, name, 0.0)
     save_tuned(body, tokenizer, _tuned_folder(out, trial), {**facts, "dropout_switched_on": switched})
     trial.write(out, read_object(_tuned_folder(out, trial) / "training.json"))
 
 
-def run_task(out: str, trial: Trial, show: Show) -> None:
+def run_task(out: str, trial: Trial, progress: Progress) -> None:
     """Run one task with one pooling of one model and write mteb's own result, or train one model with SimCSE."""
     config = MtebConfig.load_run(Path(out) / MTEB.file)
     use_scheme(config.scheme)
     if trial.part == SIMCSE:
-        return _tune(config, Path(out), trial, show)
+        return _tune(config, Path(out), trial, progress)
     mteb = _mteb()
     task = _tasks(config, trial.part)[trial.part]
     tuned = trial.name.endswith(f"+{SIMCSE}")
     source = str(_tuned_folder(Path(out), trial)) if tuned else trial.source
     opened = open_model(source, untrained=trial.untrained and not tuned)
     assert isinstance(trial.setting, Pooling)
-    encoder = text_encoder(opened, trial.setting, config.length, show)
+    encoder = text_encoder(opened, trial.setting, config.length, progress)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classifiers that have not converged, and of newer versions of a task
         how = {

@@ -3,11 +3,12 @@
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..run.progress import Show, show_counts
+from ..run.progress import Progress
 from .agreement import Score
 from .examples import SPLITS, Examples
 from .probe_fits import Protocol, Rows, train_probes
@@ -63,7 +64,7 @@ def probe_rows(
     classes: int,
     how: Protocol,
     choice: ProbeChoice,
-    show: Show,
+    progress: Progress,
 ) -> Probed:
     """Train linear probes on the hidden states of the training rows, and let them predict the test rows.
 
@@ -82,8 +83,8 @@ def probe_rows(
     lost = 0
     for split in SPLITS:
         given = splits[split]
-        tell = show_counts(show, split)
-        features, empty = row_states(model, tokenizer, given.texts, given.places, numbers, choice.pooling, tell)
+        report = partial(progress, part=split)
+        features, empty = row_states(model, tokenizer, given.texts, given.places, numbers, choice.pooling, report)
         lost += int(empty.sum())
         rows[split] = Rows(features, labels[split])
     if classes:  # a class that training has not has no loss

@@ -16,7 +16,7 @@ from ..corpus.sources import hub_rows
 from ..corpus.text_files import data_lines
 from ..models.open import open_config, open_model
 from ..records.record import Record
-from ..run.progress import Show
+from ..run.progress import Progress
 from ..training.scheme_settings import use_scheme
 from .benchmark import Benchmark, Trial, averages, differences
 from .evaluation_keys import SquadKeys
@@ -299,7 +299,7 @@ def _check(config: SquadConfig) -> None:
         task_questions(config, name)
 
 
-def fine_tune(out: str, trial: Trial, show: Show) -> None:
+def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
     """Train one model on one task of questions, and write predictions, answers, spans and evaluations.
 
     Predictions are a .npz file; answers, as the official script reads them, and the best five spans are of the best
@@ -318,7 +318,7 @@ def fine_tune(out: str, trial: Trial, show: Show) -> None:
     )
     recipe = RECIPES[config.recipe]
     model = opened.model.float()  # weights are trained in float32
-    tuned = tune(model, train, dev, trial.setting, recipe, best_f1, predict=answers, seed=trial.seed, show=show)
+    tuned = tune(model, train, dev, trial.setting, recipe, best_f1, predict=answers, seed=trial.seed, progress=progress)
     # The threshold of the other half decides which questions of a half stay unanswered.
     parts = (*halves(len(dev.labels)), np.arange(len(dev.labels)))
     most = [threshold(scored[rows], dev.labels[rows]) for scored, rows in zip(tuned.predicted, parts, strict=True)]

@@ -11,7 +11,7 @@ import torch
 
 from ..corpus.batches import Batches
 from ..corpus.labelled import LabelledBatches
-from ..run.progress import Show
+from ..run.progress import Progress, ignore_progress
 from ..training.loop import Trainer
 from ..training.training_keys import LoopConfig
 from .agreement import Score
@@ -118,7 +118,7 @@ def tune(
     others: Mapping[str, Any] = MappingProxyType({}),
     predict: Predict | None = None,
     seed: int = 0,
-    show: Show = lambda *state: None,
+    progress: Progress = ignore_progress,
 ) -> FinetuneResult:
     """Train a model with a head on labelled rows and score it on development rows; its weights are changed.
 
@@ -160,7 +160,7 @@ def tune(
                 predicted[i] = predictions_now
         if not waited[2]:
             further = {name: predict(trainer, rows, config.batch_size) for name, rows in others.items()}
-        show("fine-tuning", step + 1, steps, f"{now[2]:.3f}")
+        progress(step + 1, steps, "fine-tuning", f"{now[2]:.3f}")
         if min(waited) >= recipe.patience:
             break
     scores = np.array([now for _, now in course])

@@ -1,7 +1,7 @@
 """Hidden states of places in texts, of any encoder: the mean of the tokens of a word, of a sentence or of a whole
 text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..analysis.probes import stream_columns
 from ..corpus.labelled import padded
 from ..models.lengths import most_tokens
 from ..models.sentence import trained_states
+from ..run.progress import Progress, ignore_progress
 
 BATCH_TOKENS = 8192  # of a forward pass, padding included
 LAYERS = ("last", "all")
@@ -60,7 +61,7 @@ def slot_states(
     *,
     pooling: str = "mean",
     batch_tokens: int = BATCH_TOKENS,
-    show: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = ignore_progress,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the state of each slot in the hidden states of an encoder, and mark the slots without a token.
 
@@ -91,7 +92,7 @@ def slot_states(
             end += 1
         _read(model, tokenizer, encoded, order[begin:end], wanted, slots, layers, POOLINGS[pooling], states, empty)
         begin = end
-        show(end, len(order))
+        progress(end, len(order))
     return states, empty
 
 
@@ -102,7 +103,7 @@ def row_states(
     places: Sequence[Sequence[Sequence[Slot]]],
     layers: Sequence[int],
     pooling: str = "mean",
-    show: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = ignore_progress,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the states of rows, and mark the rows that lack a token in some place.
 
@@ -118,7 +119,7 @@ def row_states(
     """
     number: dict[Slot, int] = {}
     flat = [number.setdefault(slot, len(number)) for row in places for slots in row for slot in slots]
-    states, empty = slot_states(model, tokenizer, texts, list(number), layers, pooling=pooling, show=show)
+    states, empty = slot_states(model, tokenizer, texts, list(number), layers, pooling=pooling, progress=progress)
     means = states[:, flat]
     sizes = np.array([len(slots) for row in places for slots in row])
     if sizes.max() > 1:

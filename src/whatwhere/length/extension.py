@@ -25,7 +25,7 @@ from ..models.open import check_folder
 from ..models.tensors import named_tensors
 from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
 from ..run.folder import LOG, MANIFEST, RunFolder
-from ..run.progress import Show
+from ..run.progress import Progress, ignore_progress
 from ..run.reference import model_source
 from ..training.loop import Trainer
 from ..training.training_keys import LoopConfig
@@ -308,7 +308,7 @@ def adapt(
     what: str,
     trained: int = 0,
     seed: int = 0,
-    show: Show = lambda *state: None,
+    progress: Progress = ignore_progress,
 ) -> list[float]:
     """Train a masked-language model, whose weights are changed, on windows of the new length; returns each step's loss.
 
@@ -349,7 +349,7 @@ def adapt(
             parts = [{key: rows for key, rows in part.items() if key != "position_ids"} for part in parts]
         loss, _ = trainer.step(step, parts)
         losses.append(loss)
-        show("adapting", step + 1, steps, f"{loss:.3f}")
+        progress(step + 1, steps, "adapting", f"{loss:.3f}")
     if holder is not None:
         remove_parametrizations(holder, kept)
     return losses

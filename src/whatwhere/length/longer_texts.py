@@ -27,7 +27,7 @@ from ..models.tensors import named_tensors
 from ..records.record import Record
 from ..run.files import read_object, read_yaml, temporary_folder, write_json
 from ..run.folder import RunFolder
-from ..run.progress import Show
+from ..run.progress import Progress, ignore_progress
 from ..run.reference import model_source
 from ..training.pretrain import CONFIG
 from ..training.scheme_settings import use_scheme
@@ -262,7 +262,7 @@ def _trials(config: LengthConfig) -> list[Trial]:
     return trials
 
 
-def work(out: str, trial: Trial, show: Show) -> None:
+def work(out: str, trial: Trial, progress: Progress) -> None:
     """Measure one model by one method: write losses as .npz, then its other numbers as .json."""
     config = LengthConfig.load_run(Path(out) / LENGTH.file)
     use_scheme(config.scheme)
@@ -293,7 +293,7 @@ def work(out: str, trial: Trial, show: Show) -> None:
             if extrapolation.adapt != PLAIN:
                 model = model.float()  # what is trained is trained in float32
                 facts["losses"] = adapt(
-                    model, others, config.steps, extrapolation.adapt, known.trained, trial.seed or 0, show
+                    model, others, config.steps, extrapolation.adapt, known.trained, trial.seed or 0, progress
                 )
                 place = Path(out) / "models" / trial.name / extrapolation.name / f"seed-{trial.seed}"
                 with RunFolder.create(place, "model") as keep:
@@ -307,7 +307,7 @@ def work(out: str, trial: Trial, show: Show) -> None:
                     what = "All of it" if extrapolation.adapt == "all" else f"The {extrapolation.adapt} alone"
                     where = f"on further documents of {config.reads()}, {config.to:,} tokens a text"
                     say_in_card(keep, f"{what} was trained on for {config.steps} steps, {where}.")
-        arrays, more = measure(model, tokenizer, texts, known.trained, show)
+        arrays, more = measure(model, tokenizer, texts, known.trained, progress)
         facts |= more
         if extrapolation.adapt != PLAIN:  # what it gained by these texts is no gain of length
             arrays["pieces"] = piece_losses(model, documents, hidden_in(documents), *how)
@@ -315,7 +315,7 @@ def work(out: str, trial: Trial, show: Show) -> None:
 
 
 def measure(
-    model: Any, tokenizer: Any, texts: LongTexts, trained: int, show: Show = lambda *state: None
+    model: Any, tokenizer: Any, texts: LongTexts, trained: int, progress: Progress = ignore_progress
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the measurements of a model that reads long texts.
 
@@ -338,7 +338,7 @@ def measure(
     arrays = {}
     for number, (name, step) in enumerate(steps):
         arrays[name] = step()
-        show("reading", number + 1, len(steps) + 1, name)
+        progress(number + 1, len(steps) + 1, "reading", name)
     probes = [
         r for r in beyond_records(model, texts, trained, RecordContext("")) if r.index is None and r.layer is not None
     ]

@@ -1,7 +1,7 @@
 """Predictions of a trained model for texts of any length: words for masks, labels, or vectors."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from ..corpus.labelled import padded
 from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
 from ..run.errors import as_list
+from ..run.progress import Progress, ignore_progress
 from .lengths import read_at_once
 from .open import open_config, open_model
 from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
@@ -88,7 +89,7 @@ class Predictor:
         top: int = 5,
         pooling: str = "mean",
         stride: int | None = None,
-        show: Callable[[int, int], None] = lambda done, total: None,
+        progress: Progress = ignore_progress,
     ) -> Any:
         """Predict words for masks, labels or vectors of texts, read in overlapping windows where they are long.
 
@@ -127,12 +128,12 @@ class Predictor:
             done = "they are read in windows" if pairs is None else "they are cut"
             print(f"{seen} {self.longest:,} tokens that {self.name} reads at once; {done}.", file=sys.stderr)
         if self.what == "words":
-            return self._words(len(texts), windows, top, show)
+            return self._words(len(texts), windows, top, progress)
         weights = np.zeros(len(texts))
         sums = np.zeros((len(texts), 0))
         config = self.model.config
         early = self.what == "vectors" and reads_early(self.model.config, pooling)
-        for rows, mask, output in self._passes(windows, show, output_hidden_states=early):
+        for rows, mask, output in self._passes(windows, progress, output_hidden_states=early):
             if self.what == "labels":
                 values = output.logits
             else:
@@ -194,7 +195,7 @@ class Predictor:
             yield _Window(int(text), ids, types, np.ones(len(ids), np.int64), np.where(special, -1, starts))
 
     def _passes(
-        self, windows: Sequence[_Window], show: Callable[[int, int], None], **how: Any
+        self, windows: Sequence[_Window], progress: Progress, **how: Any
     ) -> Iterator[tuple[list[_Window], torch.Tensor, Any]]:
         """Yield windows, attention mask and output of batches of windows of nearly one length, the longest first.
 
@@ -213,7 +214,7 @@ class Predictor:
             inputs = {key: torch.from_numpy(value).to(device_of(self.model)) for key, value in batch.items()}
             yield rows, inputs["attention_mask"], self.model(**inputs, **how)
             at += len(rows)
-            show(at, len(order))
+            progress(at, len(order))
 
     def _labels(self, logits: torch.Tensor) -> list[dict[str, float]]:
         config = self.model.config
@@ -223,11 +224,11 @@ class Predictor:
         return [{str(config.id2label[int(i)]): float(row[i]) for i in row.argsort(descending=True)} for row in logits]
 
     def _words(
-        self, texts: int, windows: Sequence[_Window], top: int, show: Callable[[int, int], None]
+        self, texts: int, windows: Sequence[_Window], top: int, progress: Progress
     ) -> list[list[list[dict[str, Any]]]]:
         mask_id = self.tokenizer.mask_token_id
         best: dict[tuple[int, int, int], tuple[int, list[dict[str, Any]]]] = {}  # of a mask: to the nearer end, words
-        for rows, _, output in self._passes(windows, show):
+        for rows, _, output in self._passes(windows, progress):
             for window, logits in zip(rows, output.logits, strict=True):
                 for place in np.flatnonzero(window.ids == mask_id):
                     key = (window.text, int(window.types[place]), int(window.starts[place]))

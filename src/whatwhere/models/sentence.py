@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..encoder.config import last_trained_layer
 from ..run.files import write_json
+from ..run.progress import Progress, ignore_progress
 
 POOLINGS = ("mean", "cls", "semantic", "position")
 OF_STREAMS = ("semantic", "position")  # poolings that need two streams to differ from the mean
@@ -65,8 +66,8 @@ class TextVectors(torch.nn.Module):
     last block that trains it. Prompts are left out: no encoder here was trained with one.
 
     Args:
-        pooling: as `pooled`. length: most tokens of a text; longer texts are cut. show: told the number of texts that
-            were read so far, after every batch.
+        pooling: as `pooled`. length: most tokens of a text; longer texts are cut.
+        progress: called after every batch; its note has the number of texts that were read so far.
     """
 
     def __init__(
@@ -75,14 +76,14 @@ class TextVectors(torch.nn.Module):
         tokenizer: Any,
         pooling: str,
         length: int,
-        show: Callable[[int], None] = lambda texts: None,
+        progress: Progress = ignore_progress,
     ) -> None:
         super().__init__()
         self.model = model
         self.tokenizer = tokenizer
         self.pooling = pooling
         self.max_seq_length = length
-        self.show = show
+        self.progress = progress
         self.texts = 0
 
     def preprocess(self, inputs: Sequence[str], **_: Any) -> dict[str, Tensor]:
@@ -100,7 +101,7 @@ class TextVectors(torch.nn.Module):
         mask = features["attention_mask"]
         vectors = pooled(hidden, mask, self.pooling, getattr(config, "position_size", 0))
         self.texts += len(mask)
-        self.show(self.texts)
+        self.progress(0, 1, "encoding", f"{self.texts:,} texts")  # nobody says how many will come
         return {**features, "sentence_embedding": vectors}
 
 

@@ -15,7 +15,6 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from multiprocessing.connection import Connection
 from threading import Thread
@@ -24,17 +23,19 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
-from .progress import make_bars
+from .progress import Progress, make_bars
 from .signals import Stopped, hold_signals_while_spawning, leave
 from .workers import check_not_in_worker, cores
 
 TRAINING = 0.8  # share of a model's time that its training takes, for the bar of all
 LEARNING = ("training", "fine-tuning")  # parts of a job that are one
 
+Show = Callable[[int, str, int, int, str, str], None]  # (number of the job, its label, done, total, part, note)
+
 
 @dataclass(frozen=True)
 class Job:
-    """Call of a function of a module with `args` and, last, a `Show`; `label` names the call on the screen."""
+    """Call of a function of a module with `args` and, last, a `Progress`; `label` names the call on the screen."""
 
     label: str
     work: Callable[..., Any]
@@ -90,8 +91,8 @@ def run_jobs(
         with _display(progress, len(jobs), what) as show:
             for number, job in enumerate(jobs):
                 with limit_threads(job.threads):
-                    result = job.work(*job.args, partial(show, number, job.label))
-                show(number, job.label, "", 0, 0, "")
+                    result = job.work(*job.args, _progress_of(show, number, job.label))
+                show(number, job.label, 0, 0, "", "")
                 yield job, result
         return
     check_not_in_worker("A study")
@@ -178,25 +179,35 @@ def _leave_at_stop(stop_receiver: Connection) -> None:
 def _work(number: int, job: Job) -> Any:
     last = 0.0
 
-    def show(*state: Any) -> None:
+    def put(*state: Any) -> None:
         nonlocal last
         if (now := time.perf_counter()) - last > 0.2:
             last = now
-            _states.put((number, job.label, *state))
+            _states.put(state)
 
-    result = job.work(*job.args, show)
-    _states.put((number, job.label, "", 0, 0, ""))
+    result = job.work(*job.args, _progress_of(put, number, job.label))
+    _states.put((number, job.label, 0, 0, "", ""))
     return result
 
 
-def _forward(states: Any, show: Callable[..., None]) -> None:
+def _forward(states: Any, show: Show) -> None:
     while (state := states.get()) is not None:
         show(*state)
 
 
+def _progress_of(show: Show, number: int, label: str) -> Progress:
+    """Return the `Progress` of one job."""
+
+    def progress(done: int, total: int, part: str = "", note: str = "") -> None:
+        if total:  # 0 would end the job
+            show(number, label, done, total, part, note)
+
+    return progress
+
+
 @contextmanager
-def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Callable[[int, str, str, int, int, str], None]]:
-    """Yield a function that moves the bar of a job: (number, label, part of the work, done, total, a word).
+def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
+    """Yield a function that moves the bar of a job.
 
     Each running job has a bar on stderr, and all `jobs` one below, with the time left. A total of 0 ends a job. Where
     the block ends well, the bars are shown as complete.
@@ -207,18 +218,18 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Callable
     with make_bars(speed_estimate_period=600) as display:  # of all jobs: stages differ in speed
         running: dict[int, tuple[str, Any]] = {}
         shares: dict[int, float] = {}  # of each job that is done
-        bar_of_all = display.add_task(f"all {jobs} {kind}", total=jobs, word="") if jobs > 1 else None
+        bar_of_all = display.add_task(f"all {jobs} {kind}", total=jobs, note="") if jobs > 1 else None
 
-        def show(number: int, label: str, what: str, done: int, in_all: int, word: str) -> None:
-            if number in running and (running[number][0] != what or not in_all):
+        def show(number: int, label: str, done: int, total: int, part: str, note: str) -> None:
+            if number in running and (running[number][0] != part or not total):
                 display.remove_task(running.pop(number)[1])  # a new part has a bar and a clock of its own
-            if in_all:
+            if total:
                 if number not in running:
-                    running[number] = what, display.add_task(f"{label}: {what}", total=in_all, word="")
-                display.update(running[number][1], completed=done, word=word)
+                    running[number] = part, display.add_task(f"{label}: {part}", total=total, note="")
+                display.update(running[number][1], completed=done, note=note)
             if bar_of_all is not None:
-                learned = done / in_all if in_all and what in LEARNING else float(shares.get(number, 0.0) > 0)
-                shares[number] = max(shares.get(number, 0.0), TRAINING * learned if in_all else 1.0)
+                learned = done / total if total and part in LEARNING else float(shares.get(number, 0.0) > 0)
+                shares[number] = max(shares.get(number, 0.0), TRAINING * learned if total else 1.0)
                 display.update(bar_of_all, completed=sum(shares.values()))
 
         yield show
@@ -227,7 +238,7 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Callable
 
 
 @contextmanager
-def show_progress(name: str, progress: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that moves the bar of one long piece of work: (part of the work, done, total)."""
+def show_progress(name: str, progress: bool) -> Iterator[Progress]:
+    """Yield the `Progress` of one long piece of work, a bar for each of its parts; False shows nothing."""
     with _display(progress) as show:
-        yield lambda what, done, total: show(0, name, what, done, total, "")
+        yield _progress_of(show, 0, name)

@@ -1,53 +1,68 @@
-"""Progress of long work: bars on stderr, and the functions that move them."""
+"""Progress of long work: the function that the work calls, and the bars on stderr that it moves."""
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-Show = Callable[[str, int, int, str], None]  # told how far a long work is: (what, done, in all, a word on it)
 
 
-@contextlib.contextmanager
-def training_bar(label: str, start: int, progress: bool | Show) -> Iterator[Show]:
-    """Yield a function that shows how far a training is: the given one, or a bar on stderr."""
-    if callable(progress):
-        yield progress
-        return
-    with make_bars(disable=not progress) as bar:
-        task = bar.add_task(label, total=None, completed=start, word="")
-        yield lambda what, done, total, word: bar.update(task, completed=done, total=total, word=word)
+class Progress(Protocol):
+    """Function that long work calls to report how far it is: the only shape in which progress is passed around."""
+
+    def __call__(self, done: int, total: int, part: str = "", note: str = "") -> None:
+        """Report the state of the work.
+
+        Args:
+            done, total: steps done and steps in all; a total of 0 is unknown.
+            part: name of the part of the work that counts these steps, such as "training". A new part starts its bar
+                anew.
+            note: words on the last step, such as its loss.
+        """
 
 
-def show_counts(show: Show, what: str) -> Callable[[int, int], None]:
-    """Return a function of (done, total) that tells `show` how far the work named `what` is."""
-    return lambda done, total: show(what, done, total, "")
+def ignore_progress(done: int, total: int, part: str = "", note: str = "") -> None:
+    """Show nothing."""
 
 
-def make_bars(**options: Any) -> Progress:
-    """Return bars on stderr, each with its label, share, a `word`, and the time that it took and still takes."""
-    share = TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()
-    times = TextColumn("{task.fields[word]}"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
-    return Progress(*share, *times, console=Console(stderr=True), **options)
+def make_bars(**options: Any) -> bars.Progress:
+    """Return bars on stderr, each with its label, share, a `note`, and the time that it took and still takes."""
+    share = bars.TextColumn("{task.description}"), bars.BarColumn(bar_width=24), bars.TaskProgressColumn()
+    times = bars.TimeElapsedColumn(), bars.TextColumn("left"), bars.TimeRemainingColumn()
+    note = bars.TextColumn("{task.fields[note]}")
+    return bars.Progress(*share, note, *times, console=Console(stderr=True), **options)
 
 
 @contextmanager
-def progress_bar(progress: bool, what: str) -> Iterator[Callable[[int, int, float | None], None]]:
-    """Yield a function that moves a bar on stderr: (characters done, characters read, share of the text that was
-    read)."""
-    if not progress:
-        yield lambda done, read, share: None
+def progress_bar(label: str, progress: bool | Progress, start: int = 0) -> Iterator[Progress]:
+    """Yield the given function, or for True one that moves a bar on stderr, for False one that shows nothing.
+
+    Where the block ends well, a bar whose total was estimated is shown as complete.
+
+    Args:
+        start: steps that were done before, by a command that this one resumes.
+    """
+    if callable(progress):
+        yield progress
         return
-    columns = TextColumn(what), BarColumn(), TextColumn("{task.fields[said]}"), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=None, said="")
+    if not progress:
+        yield ignore_progress
+        return
+    with make_bars() as display:
+        task = display.add_task(label, total=None, completed=start, note="")
 
-        def show(done: int, read: int, share: float | None) -> None:
-            total = max(done, read / share) if share else None
-            bar.update(task, completed=done, total=total, said=f"{done / 1e6:.1f} million characters")
+        def move(done: int, total: int, part: str = "", note: str = "") -> None:
+            display.update(task, completed=done, total=total or None, note=note)
 
-        yield show
-        bar.update(task, total=bar.tasks[0].completed)  # all was read, whatever was thought to be left
+        yield move
+        display.update(task, total=display.tasks[0].completed)
+
+
+def estimate_total(done: int, read: int, share: float | None) -> int:
+    """Return the characters of a whole text from those read and their share of it; 0 where the share is unknown.
+
+    Args:
+        done: characters that are finished, at least which the text has.
+    """
+    return max(done, round(read / share)) if share else 0

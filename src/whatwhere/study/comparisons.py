@@ -43,7 +43,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
     if not run.is_done(step, inputs=inputs):
         models = open_models(run, config, seed)
         reference = models.pop(REGRESSED_ONTO)
-        with show_progress("between models", progress) as show:
+        with show_progress("between models", progress) as report:
             measured = regression_records(
                 reference,
                 models,
@@ -52,7 +52,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
                 reference=REGRESSED_ONTO,
                 seed=seed,
                 splits=config.probe_splits,
-                progress=partial(show, "regression"),
+                progress=partial(report, part="regression"),
             )
         run.write(file, measured)
         run.done(step, inputs=inputs, files=[file])

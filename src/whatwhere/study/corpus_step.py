@@ -1,7 +1,6 @@
 """Geometry of the positions in a study's training text: measured once, kept in the study's folder."""
 
 import logging
-from collections.abc import Callable
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from ..analysis.who import RecordContext
 from ..corpus import Windows, count_windows
 from ..records.record import Record
 from ..run.folder import RunFolder
+from ..run.progress import Progress, ignore_progress
 from .geometry_run import geometry_arrays, geometry_records
 
 CORPUS = "corpus"  # `model` of the records of a study's own corpus
@@ -24,9 +24,7 @@ _ARRAYS = f"arrays/geometry-{CORPUS}.npz"
 _log = logging.getLogger(__name__)
 
 
-def measure_corpus(
-    run: RunFolder, windows: Windows, study: str, progress: Callable[[str, int, int], None] | None = None
-) -> list[Record]:
+def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progress = ignore_progress) -> list[Record]:
     """Measure the positions in the training documents if not done yet; return their records, whose model is "corpus".
 
     Positions count from the start of a document, as in GEOM; later pieces of a document are left out. Where nothing can
@@ -36,7 +34,7 @@ def measure_corpus(
         positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)
         counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
         try:
-            geometry = corpus_geometry(counts, Plan(splits=SPLITS), progress or (lambda what, done, total: None))
+            geometry = corpus_geometry(counts, Plan(splits=SPLITS), progress)
         except ValueError as error:
             _log.warning("No geometry of the corpus: %s More text would give one.", str(error).split(" Count more")[0])
             run.write(_RECORDS, [])

@@ -94,8 +94,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
                 remove_folder(shards)
         for name, counts in counted.items():
             stem = _stem(name)
-            with show_progress(name, progress) as show:
-                geometry = corpus_geometry(counts, plan, show)
+            with show_progress(name, progress) as progress_of_corpus:
+                geometry = corpus_geometry(counts, plan, progress_of_corpus)
             measured[name] = counts, geometry
             table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
             records += geometry_records(RecordContext(name, study=run.path.name), counts, geometry)

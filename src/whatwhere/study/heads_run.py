@@ -73,9 +73,9 @@ def run_heads(
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
         who = RecordContext(name, seed, out.name if out else "")
-        with show_progress(name, progress) as show:
+        with show_progress(name, progress) as report:
             measured = measure(
-                AnalysisInput(who, model, chosen, ablated=ablated, thorough=True, progress=show), analyses_of(INSIDE)
+                AnalysisInput(who, model, chosen, ablated=ablated, thorough=True, progress=report), analyses_of(INSIDE)
             )
         learning = learning_records(tokenizer, folder, who)
         result = {

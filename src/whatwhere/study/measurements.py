@@ -41,8 +41,8 @@ def measure(subject: AnalysisInput, analyses: Iterable[Analysis]) -> Measurement
     }
     readers = {a: reader for a, reader in readers.items() if reader is not None}
     if readers:
-        show = subject.show("heads" if subject.terms else "sentences")
-        read(subject.model, subject.some(), list(readers.values()), progress=show)
+        progress = subject.progress_of("heads" if subject.terms else "sentences")
+        read(subject.model, subject.some(), list(readers.values()), progress=progress)
     for analysis in possible:
         result: Any = None
         if analysis in readers:

@@ -11,7 +11,7 @@ from ..corpus import Windows
 from ..models.open import open_model
 from ..run.files import read_json
 from ..run.folder import RunFolder
-from ..run.progress import Show
+from ..run.progress import Progress
 from ..training.pretrain import pretrain
 from ..training.pretrain_settings import PretrainConfig
 from ..training.scheme_settings import use_scheme
@@ -49,7 +49,7 @@ def can_probe(windows: Windows) -> bool:
     return int((held_out.lengths() == held_out.length).sum()) >= FEWEST_DOCUMENTS
 
 
-def train_and_measure(task: ModelTask, show: Show) -> dict[str, Any]:
+def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
     """Train one model of a study and measure it, but for what is done; return the training's summary.
 
     Raises:
@@ -59,13 +59,13 @@ def train_and_measure(task: ModelTask, show: Show) -> dict[str, Any]:
     windows = Windows(task.out / "corpus")
     folder = task.out / task.model.folder
     with advice_of_trainings():
-        summary = pretrain(task.training, folder, windows=windows, progress=show)
-    show("looking inside", 0, 1, "")
-    measure_model(task, windows, show)
+        summary = pretrain(task.training, folder, windows=windows, progress=progress)
+    progress(0, 1, "looking inside")
+    measure_model(task, windows, progress)
     return summary
 
 
-def measure_model(task: ModelTask, windows: Windows, show: Show) -> None:
+def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None:
     """Measure a trained model, and write its records and arrays as one step of the study."""
     run = RunFolder.at(task.out)
     folder = run.sub(task.model.folder)
@@ -85,7 +85,7 @@ def measure_model(task: ModelTask, windows: Windows, show: Show) -> None:
         splits=task.probe_splits,
         components=COMPONENTS if task.inside else (),
         ablated=task.ablation_documents,
-        progress=lambda what, done, total: show(what, done, total, ""),
+        progress=progress,
     )
     measured = measure(subject, ANALYSES if task.inside else analyses_of(PLAIN))
     if untrained is None:

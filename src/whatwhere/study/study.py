@@ -137,9 +137,8 @@ def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progre
     for model in models:
         with RunFolder.open(out, KIND, part=model.folder.replace("/", "-")):
             if not study.is_measured(model):
-                with show_progress(f"{model.name} seed {model.seed}", progress) as show:
-                    task = study.task(model, steps)
-                    summary = train_and_measure(task, lambda what, done, total, word: show(what, done, total))
+                with show_progress(f"{model.name} seed {model.seed}", progress) as report:
+                    summary = train_and_measure(study.task(model, steps), report)
                 _say_trained(study, model, summary)
     if not all(map(study.is_measured, models_of(study.config))):
         return None
@@ -186,8 +185,8 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     run.accept()
     _say_windows(windows, log)
     if config.inside:
-        with show_progress("corpus", log.progress) as show:
-            measure_corpus(run, windows, run.path.name, show)
+        with show_progress("corpus", log.progress) as report:
+            measure_corpus(run, windows, run.path.name, report)
     return Study(run, config, windows, log)
 
 

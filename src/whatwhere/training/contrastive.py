@@ -21,7 +21,7 @@ from ..corpus.source import Source
 from ..models.sentence import pooled, write_sentence_transformer
 from ..run.files import write_json
 from ..run.folder import RunFolder
-from ..run.progress import Show
+from ..run.progress import Progress
 from .loop import Trainer
 from .training_keys import LoopConfig
 
@@ -141,7 +141,7 @@ def contrast(
     pooling: str,
     steps: int,
     seed: int,
-    show: Show,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Train an encoder in place for `steps` steps of SENTENCES sentences each, and return the facts of the training.
 
@@ -167,7 +167,7 @@ def contrast(
     began = time.perf_counter()
     for step in range(steps):
         losses.append(trainer.step(step, trainer.micro_batches(data.batch, step))[0])
-        show("contrastive", step + 1, steps, f"loss {losses[-1]:.3f}")
+        progress(step + 1, steps, "contrastive", f"loss {losses[-1]:.3f}")
     tenth = max(1, steps // 10)
     return {
         "pooling": pooling,

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from ..models.tensors import not_finite, whole
-from ..run.progress import Show, training_bar
+from ..run.progress import Progress, progress_bar
 from ..run.signals import Stopped, defer_stop
 from .checkpointer import Checkpointer
 from .divergence import NotFinite, step_message
@@ -40,7 +40,7 @@ class Trainer(TrainingState):
         tokens_per_step: int,
         validator: Validator | None = None,
         label: str = "training",
-        progress: bool | Show = True,
+        progress: bool | Progress = True,
     ) -> dict[str, Any]:
         """Train, log to `out/log.jsonl`, write checkpoints to `out/checkpoints`; return the facts of every summary.
 
@@ -51,6 +51,7 @@ class Trainer(TrainingState):
             batch_at: returns this process's rows of a micro-batch of a step.
             tokens_per_step: tokens of all processes, padding included.
             label: name of the training in messages and on the progress bar.
+            progress: True for a bar on stderr, or a function that is called where a log line is written.
 
         Raises:
             ValueError: the loss, the gradient or the weights are not finite. Checkpoints written before stay.
@@ -76,9 +77,9 @@ class Trainer(TrainingState):
             with logger.pausing():
                 logger.log(0, validator.validate())
 
-        show_progress = progress if self.accelerator.is_main_process else False
+        shown = progress if self.accelerator.is_main_process else False
         prefetched = contextlib.closing(self._prefetch(batch_at, start))
-        with defer_stop(), training_bar(label, start, show_progress) as show, prefetched as batches:
+        with defer_stop(), progress_bar(label, shown, start) as report, prefetched as batches:
             for step in range(start + 1, self.steps + 1):
                 # Step
                 with logger.waiting():
@@ -95,7 +96,7 @@ class Trainer(TrainingState):
                 if logger.is_due(step):
                     line = logger.log_steps(step, gradient_norm)
                     speed = f"{line['tokens_per_second']:,.0f} tokens/s"
-                    show("training", step, self.steps, f"loss {line['loss']:.3f}  {speed}")
+                    report(step, self.steps, "training", f"loss {line['loss']:.3f}  {speed}")
 
                 # Validate
                 if validator and validator.is_due(step):

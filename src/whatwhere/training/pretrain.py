@@ -13,7 +13,7 @@ from ..models.card import model_card
 from ..models.explain import costs
 from ..run.files import read_yaml
 from ..run.folder import RunFolder
-from ..run.progress import Show
+from ..run.progress import Progress
 from .budget import budget_steps
 from .corpus_settings import check_one_batch, prepare_windows
 from .environment import join_processes
@@ -33,7 +33,7 @@ def pretrain(
     out: str | Path,
     *,
     windows: Windows | None = None,
-    progress: bool | Show = True,
+    progress: bool | Progress = True,
     label: str | None = None,
 ) -> dict[str, Any]:
     """Train one encoder and leave a transformers folder at `out`; return its training summary.
@@ -77,7 +77,7 @@ def _settle_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> P
 
 
 def _train(
-    config: PretrainConfig, run: RunFolder, windows: Windows | None, progress: bool | Show, label: str | None
+    config: PretrainConfig, run: RunFolder, windows: Windows | None, progress: bool | Progress, label: str | None
 ) -> dict[str, Any]:
     """Train with settled settings in an open folder; return the summary."""
     processes = join_processes()
