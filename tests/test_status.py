@@ -27,10 +27,10 @@ def begun(folder):
 def test_a_training_that_runs_tells_how_far_it_is(tmp_path):
     run = begun(tmp_path / "run")
     (found,) = run_status(run)
-    assert found["state"] == "stopped" and found["holder"] is None and found["checkpoint"] == 10
+    assert found["state"] == "stopped" and found["writer"] is None and found["checkpoint"] == 10
     with lock(run):
         (found,) = run_status(run)
-    assert found["state"] == "running" and found["holder"]
+    assert found["state"] == "running" and found["writer"]
     assert (found["step"], found["steps"], found["loss"], found["validation_loss"]) == (20, 100, 4.5, 6.0)
     assert found["seconds_left"] == pytest.approx(80 * 100 / 50)
     assert found["trouble"] == ["30% of its time it waits for batches: the disk or the processor is too slow"]
@@ -75,7 +75,7 @@ def test_status_counts_models_and_trials(tmp_path):
         run.write("squad.yaml", {"models": ["a"]})
         Trial("a", "a", False, "squad", seed=0).write(tmp_path / "e", {}, answers={}, spans={})
         (evaluation,) = run_status(tmp_path / "e")
-        assert (evaluation["pieces"], evaluation["state"]) == (1, "running")
+        assert (evaluation["trials"], evaluation["state"]) == (1, "running")
     assert run_status(tmp_path / "e")[0]["state"] == "stopped"
 
 

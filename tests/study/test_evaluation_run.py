@@ -345,7 +345,7 @@ def test_all_benchmarks_share_a_budget(data, tmp_path, monkeypatch):
     first = whatwhere(*words, "--minutes", "1e-9", "--json")
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
-    assert (found["done"], found["left"], list(found["families"])) == (0, 4, ["length", "glue"])
+    assert (found["done"], found["left"], list(found["benchmarks"])) == (0, 4, ["length", "glue"])
     lacking = "\n".join(found["left_out"])
     assert all(
         f"{name}: " in lacking for name in ("linguistic pos", "holmes", "mteb MR-local", "squad squad", "glue cola")

@@ -12,46 +12,46 @@ from .lock import writer_of
 
 TRAININGS = ("pretrain.yaml", "finetune.yaml")
 STUDY = "study.yaml"
-TRAINED = "trained"  # the step of a finished training
-RESULTS = "results"  # the step of records and page
-_LARGEST = 10**300  # of a whole number in a log
-_FINISHED = ("training.json", "model.safetensors")  # of a training
-_TRIAL = "done runs/"  # what the steps of an evaluation begin with
-QUIET = 300.0  # seconds without a line in the log after which a running training is said to be silent
+TRAINED = "trained"  # name of the step that ends a training
+RESULTS = "results"  # name of the step that writes records and page
+_LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
+_FILES_OF_FINISHED = ("training.json", "model.safetensors")  # in the folder of a finished training
+_TRIAL_STEP = "done runs/"  # beginning of the names of an evaluation's steps, one for each trial
+MOST_SILENT = 300.0  # seconds without a line in the log, after which the status of a running training tells the user
 
 
 def step_lines(log: Path) -> list[dict[str, Any]]:
-    """Return the lines of a training's log that tell of a step, without those that a crash cut off.
+    """Return the lines of a training's log that have a step; a line that a crash cut off is left out.
 
     Raises:
-        ValueError: a line whose step is no whole number, or one of whose values is no number.
+        ValueError: the step of a line is no whole number, or another value is no number.
     """
     lines = [line for line in read_lines(log) if "step" in line]
     for line in lines:
         for key, value in line.items():
             kind = int if key == "step" else int | float | None
-            large = isinstance(value, int) and abs(value) >= _LARGEST  # which no float holds
-            if not isinstance(value, kind) or isinstance(value, bool) or large:
-                what = "a whole number" if key == "step" else "a number"
-                raise ValueError(f"{log}: {key} must be {what}; got {str(value)[:60]}. Delete that line.")
+            is_too_large = isinstance(value, int) and abs(value) >= _LARGEST_NUMBER
+            if not isinstance(value, kind) or isinstance(value, bool) or is_too_large:
+                expected = "a whole number" if key == "step" else "a number"
+                raise ValueError(f"{log}: {key} must be {expected}; got {str(value)[:60]}. Delete that line.")
     return lines
 
 
 def is_finished(folder: Path) -> bool:
-    """Return whether the training in a folder is finished; its files are not compared."""
+    """Return whether the training in a folder is finished, without comparing hashes."""
     run = RunFolder.at(folder)
     is_trained = run.kind is None or run.step(TRAINED) is not None
-    return is_trained and all((folder / name).is_file() for name in _FINISHED)
+    return is_trained and all((folder / name).is_file() for name in _FILES_OF_FINISHED)
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:
     """Return the state of a training, or of a study or evaluation and of every training in it.
 
-    Each state has `folder`, `what` (kind of run), `state` ("running", "stopped", "finished"), `holder` (process and
-    machine that write, or None). A training also has step, steps, loss and validation_loss in nats, validation_step,
-    tokens_per_second, seconds_left, waiting (share of the time that it waited for batches), memory_peak_bytes, silent
-    (seconds since its log grew), checkpoint (the newest step), and `trouble`, sentences on what the user should look
-    at.
+    Each state has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"), and `writer` (process and
+    machine, or None). A study also has its numbers of `models` and of those `finished`, an evaluation its number of
+    finished `trials`. A training has step, steps, loss and validation_loss in nats, validation_step, tokens_per_second,
+    seconds_left, waiting (share of the time that it waited for batches), memory_peak_bytes, silent (seconds since its
+    log grew), checkpoint (the newest step), and `trouble`, sentences on problems that the user should look at.
 
     Raises:
         ValueError: there is no run in the folder.
@@ -77,9 +77,9 @@ def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
     settings = _settings(path)
     models = settings.get("models") or []
     seeds = settings.get("seeds") or 1
-    for name, value, kind in (("models", models, list), ("seeds", seeds, int)):
-        if not isinstance(value, kind):
-            raise ValueError(f"{path}: {name} must be a {kind.__name__}; got {str(value)[:60]}.")
+    for name, value, type_ in (("models", models, list), ("seeds", seeds, int)):
+        if not isinstance(value, type_):
+            raise ValueError(f"{path}: {name} must be a {type_.__name__}; got {str(value)[:60]}.")
     count = sum(training["state"] == "finished" for training in trainings)
     results = run.step(RESULTS)
     is_complete = results is not None and len(results["inputs"].get("models", ())) >= len(models) * seeds
@@ -89,17 +89,17 @@ def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
 def _run_of_other_kind(run: RunFolder) -> dict[str, Any]:
     facts = _state_of_run(run, str(run.kind), run.step(RESULTS) is not None)
     if (run.path / "runs").is_dir():
-        facts["pieces"] = sum(step.startswith(_TRIAL) for step in run.steps())
+        facts["trials"] = sum(step.startswith(_TRIAL_STEP) for step in run.steps())
     return facts
 
 
-def _state_of_run(run: RunFolder, what: str, is_finished: bool) -> dict[str, Any]:
+def _state_of_run(run: RunFolder, kind: str, is_finished: bool) -> dict[str, Any]:
     """Return the entries that every run but a training has."""
     writer = writer_of(run.path)
     state = "finished" if is_finished else "stopped"
     if writer is not None:
         state = "running"
-    return {"folder": str(run.path), "what": what, "holder": writer, "state": state}
+    return {"folder": str(run.path), "kind": kind, "writer": writer, "state": state}
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -117,9 +117,9 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
     writer = writer_of(folder)
     log = folder / LOG
     lines = step_lines(log)
-    of_steps = [line for line in lines if "tokens_per_second" in line]
-    validated = [line for line in lines if "validation_loss" in line]
-    last: Mapping[str, Any] = of_steps[-1] if of_steps else {}
+    training_lines = [line for line in lines if "tokens_per_second" in line]
+    validations = [line for line in lines if "validation_loss" in line]
+    last: Mapping[str, Any] = training_lines[-1] if training_lines else {}
     step = int(last.get("step") or 0)
     steps = settings.get("steps")
     if not isinstance(steps, int | None):
@@ -129,14 +129,14 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
     state = "running" if writer else "stopped"
     status: dict[str, Any] = {
         "folder": str(folder),
-        "what": file.removesuffix(".yaml"),
-        "holder": writer,
+        "kind": file.removesuffix(".yaml"),
+        "writer": writer,
         "state": "finished" if is_done else state,
         "step": step,
         "steps": steps,
         "loss": last.get("loss"),
-        "validation_loss": validated[-1]["validation_loss"] if validated else None,
-        "validation_step": validated[-1]["step"] if validated else None,
+        "validation_loss": validations[-1]["validation_loss"] if validations else None,
+        "validation_step": validations[-1]["step"] if validations else None,
         "tokens_per_second": last.get("tokens_per_second"),
         "waiting": last.get("waiting"),
         "memory_peak_bytes": last.get("memory_peak_bytes"),
@@ -144,10 +144,10 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
         "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not is_done else None,
         "seconds_left": None,
     }
-    rate = last.get("tokens_per_second")
+    speed = last.get("tokens_per_second")
     tokens = last.get("tokens")
-    if step and steps and tokens and rate and math.isfinite(rate):
-        status["seconds_left"] = (steps - step) * tokens / step / rate
+    if step and steps and tokens and speed and math.isfinite(speed):
+        status["seconds_left"] = (steps - step) * tokens / step / speed
     if is_done:
         status["seconds"] = read_object(folder / "training.json").get("seconds")
     return status | {"trouble": list(_trouble(status, folder))}
@@ -159,21 +159,21 @@ def _trouble(status: Mapping[str, Any], folder: Path) -> Iterator[str]:
             yield f"its {name.replace('_', ' ')} is {status[name]}"
     for path in sorted(folder.glob("not-finite-*.npz")):
         yield f"a step was not finite; its batch is in {path}"
-    if status["state"] == "running" and (status["silent"] or 0) > QUIET:
+    if status["state"] == "running" and (status["silent"] or 0) > MOST_SILENT:
         yield f"nothing was logged for {status['silent'] / 60:.0f} minutes"
     if (status["waiting"] or 0) > 0.2:
         yield f"{status['waiting']:.0%} of its time it waits for batches: the disk or the processor is too slow"
 
 
 def status_text(statuses: list[dict[str, Any]]) -> str:
-    """Return the text of `whatwhere status`: a line for each run, and below it what the user should look at."""
+    """Return the text of `whatwhere status`: a line for each run, its problems below it."""
     lines = []
     for status in statuses:
-        words = [status["what"], status["state"]]
+        words = [status["kind"], status["state"]]
         if "models" in status:
             words.append(f"{status['finished']} of {status['models']} models finished")
-        if "pieces" in status:
-            words.append(f"{status['pieces']} trials finished")
+        if "trials" in status:
+            words.append(f"{status['trials']} trials finished")
         if "step" in status:
             words.append(f"step {status['step']:,}" + (f" of {status['steps']:,}" if status["steps"] else ""))
         words += [f"loss {status['loss']:.3f}"] if status.get("loss") else []
@@ -185,7 +185,7 @@ def status_text(statuses: list[dict[str, Any]]) -> str:
                 words.append(f"{_time(status['seconds_left'])} left")
         if status.get("checkpoint") is not None and status["state"] != "finished":
             words.append(f"newest checkpoint {status['checkpoint']:,}")
-        words += [f"process {status['holder']}"] * bool(status["holder"])
+        words += [f"process {status['writer']}"] * bool(status["writer"])
         lines.append(f"{status['folder']}: {', '.join(words)}")
         lines += [f"  {sentence}" for sentence in status.get("trouble", ())]
     return "\n".join(lines)

@@ -244,7 +244,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
         notes += [f"Left out: {reason}" for reason in reasons]
         report = _write(run, config, records, "What the encoders are good for", ", ".join(started), notes)
     counts = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
-    return {"out": str(out), **counts, "left_out": reasons, "families": results, "report": report}
+    return {"out": str(out), **counts, "left_out": reasons, "benchmarks": results, "report": report}
 
 
 def _choose_benchmarks(config: EvaluationConfig) -> tuple[list[tuple[Benchmark[Any], Any]], list[str]]:
@@ -277,12 +277,12 @@ def all_text(result: Mapping[str, Any]) -> str:
     of_name = {benchmark.name: benchmark for benchmark in BENCHMARKS}
     parts = [
         "\n".join([of_name[name].title, evaluation_text(of_name[name], result_of_benchmark)])
-        for name, result_of_benchmark in result["families"].items()
+        for name, result_of_benchmark in result["benchmarks"].items()
         if any(Record(**r).metric == of_name[name].score for r in result_of_benchmark["records"])
     ]
     lines_left = [
         f"{name}: {result_of_benchmark['left']} trials left out for lack of time"
-        for name, result_of_benchmark in result["families"].items()
+        for name, result_of_benchmark in result["benchmarks"].items()
     ]
     parts += ["\n".join(line for line in lines_left if ": 0 trials" not in line)] if result["left"] else []
     parts += ["\n".join(f"left out: {reason}" for reason in result["left_out"])] if result["left_out"] else []
