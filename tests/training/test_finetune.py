@@ -30,7 +30,7 @@ from whatwhere.records.record import read_records, select
 from whatwhere.run import hub
 from whatwhere.run.files import read_lines
 from whatwhere.run.folder import RunFolder
-from whatwhere.study.training_records import finetune_records
+from whatwhere.study.finetune_run import finetune_records, run_finetuning
 from whatwhere.training import checkpoints
 from whatwhere.training.finetune import FinetuneConfig, build_classifier, default_rate, finetune
 from whatwhere.training.pretrain import pretrain
@@ -265,6 +265,16 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
         assert {frozenset(line) for line in read_lines(run / "log.jsonl")} == {step, validation | more}
     assert f"Next: whatwhere predict {out} --text 'A text of your own.'" in again.stdout
     assert "is what is trained on" not in done.stderr
+    # The command alone wrote the records: a call of the library left a folder without them.
+    called = tmp_path / "called"
+    config = config_of(encoder, tables, length=32, batch_size=8, precision="fp32", checkpoint_steps=[1, 3], steps=4)
+    run_finetuning(config, called, progress=False)
+    assert RunFolder.at(called).names() == RunFolder.at(out).names()
+    assert {r.metric for r in read_records(called / "records.parquet")} == {r.metric for r in records}
+    assert (
+        select(read_records(called / "records.parquet"), metric="loss")[0].value
+        == select(records, metric="loss")[0].value
+    )
     whole = (out / "records.parquet").read_bytes()  # its footer has no checksum, and it had no hash
     (out / "records.parquet").write_bytes(whole.replace(b"parquet-cpp", b"parquet-cpq"))
     broken = whatwhere("finetune", str(encoder), "--out", str(out), *data, "--steps", "4", *settings)

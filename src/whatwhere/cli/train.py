@@ -194,24 +194,14 @@ def finetune(
         out: Folder of the run; the finished classifier is a transformers folder there.
     """
     from ..models.card import rows_cut
-    from ..records.record import write_records
-    from ..run.folder import RunFolder
-    from ..study.results import RECORDS
-    from ..study.training_records import finetune_records
-    from ..training.finetune import CONFIG, KIND, FinetuneConfig
-    from ..training.finetune import finetune as run_finetuning
+    from ..study.finetune_run import run_finetuning
+    from ..training.finetune import CONFIG, FinetuneConfig
 
     file = _settings_file(context, FinetuneConfig, out, CONFIG, config)
     before = _finished(out)
     resolved = configured(context, FinetuneConfig, file, settings)
     summary = run_finetuning(resolved, out)
     if int(os.environ.get("RANK", "0")) == 0:
-        with RunFolder.open(out, KIND) as run:
-            if run.has(RECORDS):
-                run.check(RECORDS)
-            else:
-                write_records(out / RECORDS, finetune_records(out))
-                run.record(RECORDS)
         low = summary["accuracy_low"]
         high = summary["accuracy_high"]
         done = f"{summary['steps']:,} steps in {summary['seconds']:,.0f} s"

@@ -3,12 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from ..analysis.corpus_geometry import CorpusDistances
-from ..analysis.course import separation_records
 from ..analysis.who import RecordContext
 from ..corpus import Windows
 from ..corpus.windows import own_windows
-from ..models.model_tables import has_table
 from ..records.gates import plateau, unlearned
 from ..records.record import Record
 from ..records.table import Table
@@ -16,7 +13,6 @@ from ..run.files import read_json
 from ..run.folder import LOG, RunFolder
 from ..run.status import step_lines
 from ..training import pretrain
-from ..training.finetune import CONFIG, FinetuneConfig
 from ..training.training_folder import SUMMARY
 
 # Metric and key of the training's summary.
@@ -73,27 +69,6 @@ def training_records(folder: Path, who: RecordContext) -> list[Record]:
     summary = read_json(folder / SUMMARY)
     known = {metric: summary.get(key) for metric, key in COSTS.items()}
     return loss_records(folder, who) + [who.record(metric, v) for metric, v in known.items() if v is not None]
-
-
-def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
-    """Return all records of the finished fine-tuning in the folder `out`, whose name is the model's.
-
-    Args:
-        corpus: Hellinger distances for stress and correlation; see `separation_records`.
-
-    Raises:
-        ValueError: no finished fine-tuning there.
-    """
-    out = Path(out)
-    if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
-        raise ValueError(f"{out} holds no finished fine-tuning. Run the command that began it again.")
-    summary = read_json(out / SUMMARY)
-    who = RecordContext(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
-    records = training_records(out, who)
-    records.append(who.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
-    if has_table(out):
-        records += separation_records(out, who, used=summary["longest"], corpus=corpus)
-    return records
 
 
 def learning_records(tokenizer: Any, folder: Path, who: RecordContext) -> list[Record]:

@@ -151,7 +151,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
 
     As with `pretrain`, the same call resumes a training in `out`. Checkpoints are in `out/checkpoints/step-N`, all of
     them kept, the log in `out/log.jsonl`, settings in `out/finetune.yaml`, the summary in `out/training.json`;
-    `model.safetensors` is written last.
+    `model.safetensors` is written last. `study.finetune_run.run_finetuning` also writes records of it.
 
     Raises:
         ValueError: bad settings or data, other settings or data than `out` was started with, or a loss that is not
