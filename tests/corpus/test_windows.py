@@ -448,7 +448,7 @@ def test_the_manifest_records_what_is_read(list_source, tokenizer, tmp_path, cap
         made = build_windows(list_source(texts), tokenizer, tmp_path / f"{join}-{pieces}", **how)
         (share,) = [r.value for r in text_records(made, "s") if r.metric == "corpus.from_start"]
         assert share == made["train"].from_start()
-        said[join, pieces] = build.said_of_pieces(made), share
+        said[join, pieces] = build.describe_pieces(made), share
         assert capsys.readouterr().err.rstrip().endswith(said[join, pieces][0])
     assert said["none", "first"] == ("the first piece of each document", 1.0)
     for join, told in (("run-on", "documents run on from one to the next"), ("none", "all pieces of documents")):

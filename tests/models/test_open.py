@@ -213,7 +213,7 @@ def with_a_layer_more(folder):
 
 def damaged(folder):
     run = RunFolder.at(folder)
-    run.record(*run.unrecorded())
+    run.record(*run.unrecorded_files())
     with (folder / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\xff")

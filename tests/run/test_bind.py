@@ -18,7 +18,7 @@ class Counting(StrictConfig):
     text: str = "a.txt"
     title: str = ""
 
-    def same_content(self, key: str, out: Path) -> bool:
+    def has_same_content(self, key: str, out: Path) -> bool:
         return key == "text" and self.text == "copy of a.txt"
 
 

@@ -212,8 +212,8 @@ def test_temporary_names_of_killed_processes_go(tmp_path):
     dead = multiprocessing.get_context("fork").Process(target=os.getpid)
     dead.start()
     dead.join()
-    left = out / f".a.txt.{files.this_machine()}-{dead.pid}"
-    alive = out / f".b.txt.{files.this_machine()}-{os.getppid()}"
+    left = out / f".a.txt.{files.machine_id()}-{dead.pid}"
+    alive = out / f".b.txt.{files.machine_id()}-{os.getppid()}"
     other = out / ".c.txt.00000000-17"
     for path in (left, alive, other):
         path.write_text("x")
@@ -349,7 +349,7 @@ def test_files_of_a_library_move_in(tmp_path):
     with RunFolder.open(tmp_path / "run", "pretrain") as run:
         run.move_in(tmp_path / "new", last="model.safetensors")
         assert run.names() == ["1_Pooling/config.json", "model.safetensors"]
-        assert run.unrecorded() == []
+        assert run.unrecorded_files() == []
     assert verify(tmp_path / "run") == (2, [])
 
 
@@ -358,7 +358,7 @@ def test_runs_inside_have_manifests_of_their_own(tmp_path):
         with RunFolder.open(run.sub("models/ap/seed-0"), "pretrain") as model:
             model.write("training.json", {"steps": 1})
         run.write("records.json", [])
-        assert run.unrecorded() == [] and run.names() == ["records.json"]
+        assert run.unrecorded_files() == [] and run.names() == ["records.json"]
     assert verify(tmp_path / "study")[0] == 2
     assert (tmp_path / "study" / LOG).exists() is False
     assert lines(tmp_path / "study")[0] == {"format": "whatwhere-run-1", "kind": "study"}

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 from cli_runner import environment, sentences, whatwhere
 
-from whatwhere.run.files import new_folder, sweep, sweep_beside, this_machine, write_text
+from whatwhere.run.files import machine_id, new_folder, sweep, sweep_beside, write_text
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.lock import LOCK, InUse, is_free, lock, writer_of
 
@@ -149,7 +149,7 @@ def test_leftovers_go_and_old_folders_return(tmp_path):
 def test_files_of_living_processes_stay(tmp_path):
     """What a living process or another machine writes below a folder stays."""
     # A study given again took away what its own `--only` was writing at this moment.
-    here = this_machine()
+    here = machine_id()
     names = f".a.npz.{here}-{os.getppid()}", f".a.npz.{int(here, 16) ^ 1:08x}-4194303", f".b.npz.{here}-4194303"
     for name in names:
         write_text(tmp_path / "arrays" / name, "1")
@@ -181,7 +181,7 @@ def test_a_kill_between_two_renames_loses_nothing(tmp_path, monkeypatch):
 def test_only_leftovers_beside_a_folder_go(tmp_path):
     """What killed processes left beside a folder goes and nothing else."""
     # `export` and `extrapolate` left .NAME.PID beside their folder, which no later call took away.
-    here = this_machine()  # process numbers are below 4194303
+    here = machine_id()  # process numbers are below 4194303
     gone = tmp_path / f".out.{here}-4194303", tmp_path / ".out.4194302.before"
     living = f".out.{here}-{os.getppid()}", f".out.{int(here, 16) ^ 1:08x}-4194303"  # the latter on another machine
     others = [tmp_path / name for name in (*living, f".other.{here}-4194303", ".out.notes", "out")]

@@ -18,11 +18,11 @@ from whatwhere.training.contrastive import (
     SENTENCES,
     Contrastive,
     SentenceBatches,
-    contrast,
     contrastive_loss,
-    save_tuned,
+    save_encoder,
     sentences,
-    without_dropout,
+    train_contrastive,
+    zero_dropout_settings,
 )
 
 
@@ -56,7 +56,7 @@ def test_dropout_makes_two_readings_differ():
     ids = torch.tensor([[2, 50, 60, 70, 3], [2, 80, 90, 3, 0]])
     batch = {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": torch.zeros(2, dtype=torch.long)}
     config = open_config("reference")
-    assert without_dropout(config) == ["dropout"] and config.dropout == 0
+    assert zero_dropout_settings(config) == ["dropout"] and config.dropout == 0
     for dropout, same in ((0.0, True), (DROPOUT, False)):
         config.dropout = dropout
         body = open_model("reference", config=config).model.train()
@@ -68,10 +68,10 @@ def test_dropout_makes_two_readings_differ():
 
 
 def test_dropout_of_other_models_is_found_under_its_names():
-    assert without_dropout(BertConfig()) == []
-    names = without_dropout(BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+    assert zero_dropout_settings(BertConfig()) == []
+    names = zero_dropout_settings(BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
     assert set(names) == {"hidden_dropout_prob", "attention_probs_dropout_prob"}
-    assert set(without_dropout(ModernBertConfig())) >= {"attention_dropout", "embedding_dropout", "mlp_dropout"}
+    assert set(zero_dropout_settings(ModernBertConfig())) >= {"attention_dropout", "embedding_dropout", "mlp_dropout"}
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +123,10 @@ def test_it_tells_sentences_apart_and_leaves_a_folder(kind, corpus_file, tmp_pat
         config.dropout = DROPOUT
     body = open_model(source, config=config).model
     before = body.get_input_embeddings().weight.detach().clone()
-    found = contrast(body, tokenizer, open_source(str(corpus_file)), "cls", 5, 0, lambda *_: None)
+    found = train_contrastive(body, tokenizer, open_source(str(corpus_file)), "cls", 5, 0, lambda *_: None)
     assert found["loss_last"] < found["loss_first"] and found["sentences"] == 5 * SENTENCES
     assert not torch.equal(before, body.get_input_embeddings().weight)
-    save_tuned(body, tokenizer, tmp_path / "tuned", found)
+    save_encoder(body, tokenizer, tmp_path / "tuned", found)
     model = SentenceTransformer(str(tmp_path / "tuned"))
     ids = torch.tensor([tokenizer("ba lo ti .")["input_ids"]])
     with torch.no_grad():

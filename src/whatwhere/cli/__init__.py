@@ -73,10 +73,10 @@ def _refused(error: Any) -> str:
     """Return what is wrong with an option. Newer typer lets pydantic check it."""
     from pydantic import ValidationError
 
-    from ..run.errors import wrong_value
+    from ..run.errors import value_problem
 
     if isinstance(error.__cause__, ValidationError) and error.param is not None:
-        return wrong_value(error.param.opts[0], error.__cause__)
+        return value_problem(error.param.opts[0], error.__cause__)
     return str(error.format_message())
 
 

@@ -10,7 +10,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from ..run.errors import wrong_value
+from ..run.errors import value_problem
 from ..run.settings import StrictConfig
 
 _BOUNDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}  # attributes of constraints
@@ -113,7 +113,7 @@ class Key:
                 numbers = "whole numbers" if get_args(self.kind) == (int,) else "numbers"
                 example = f", for example {','.join(map(str, self.default[:3]))}" if self.default else ""
                 raise WrongOption(f"{self.flag} takes {numbers} with commas{example}; got {text!r}.") from None
-            raise WrongOption(wrong_value(self.flag, error)) from None
+            raise WrongOption(value_problem(self.flag, error)) from None
 
     def parameter(self, in_file: bool) -> inspect.Parameter:
         """Return the parameter of a verb that typer makes the option of; see `help` for `in_file`."""

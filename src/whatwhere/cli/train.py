@@ -123,7 +123,7 @@ def windows(
             or machines that share OUT; the same command without it, or the run itself, puts them together.
         config: YAML file; of a study or a training the keys of its text are read.
     """
-    from ..corpus.build import said_of_pieces
+    from ..corpus.build import describe_pieces
     from ..training.corpus_settings import CorpusConfig, prepare_part, prepare_windows
 
     merged = CorpusConfig.merged(config, settings or (), **given(context, CorpusConfig))
@@ -140,7 +140,7 @@ def windows(
     facts = {key: made.manifest[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}
     facts["from_start"] = made["train"].from_start()
     counted = f"{facts['windows']['train']:,} windows to train on, {facts['windows']['held_out']:,} held out"
-    emit({"out": str(out), **facts}, as_json, f"{out}: {counted}; {said_of_pieces(made)}.")
+    emit({"out": str(out), **facts}, as_json, f"{out}: {counted}; {describe_pieces(made)}.")
 
 
 @verb(options={PretrainKeys: "preset size scheme corpus field length tokenizer minutes steps"})

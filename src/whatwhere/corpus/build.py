@@ -110,7 +110,7 @@ def build_windows(
         facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
         counts = ", ".join(f"{value:,} {key}" for key, value in facts.items())
         sizes = f"{len(windows['train']):,} windows to train on, {len(windows['held_out']):,} held out"
-        print(f"{source.name}: {counts}; {sizes}; {said_of_pieces(windows)}", file=sys.stderr)
+        print(f"{source.name}: {counts}; {sizes}; {describe_pieces(windows)}", file=sys.stderr)
     return windows
 
 
@@ -270,7 +270,7 @@ def _difference(value: Any, other: Any) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def said_of_pieces(windows: Windows) -> str:
+def describe_pieces(windows: Windows) -> str:
     """Say in half a sentence which pieces of documents the windows are, and how many of them begin a document."""
     share = windows["train"].from_start()
     begin = f", {share:.0%} begin with a document" if share is not None else ""

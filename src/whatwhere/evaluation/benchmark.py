@@ -21,7 +21,7 @@ from ..records.record import Arrays, Record
 from ..run.files import read_object
 from ..run.folder import RunFolder
 from ..run.progress import Progress
-from ..run.reference import OPENED
+from ..run.reference import FILES_TO_OPEN
 from ..training.scheme_settings import SchemeConfig
 from .evaluation_keys import EvaluationKeys
 
@@ -256,7 +256,7 @@ def identity(model: str) -> dict[str, str] | None:
     folder = model_folder(model)
     if not folder.is_dir():
         return None
-    files = [path for path in sorted(folder.iterdir()) if path.suffix == ".safetensors" or path.name in OPENED]
+    files = [path for path in sorted(folder.iterdir()) if path.suffix == ".safetensors" or path.name in FILES_TO_OPEN]
     run = RunFolder.at(folder)
     return {path.name: run.hash_of(path.name) for path in files}
 

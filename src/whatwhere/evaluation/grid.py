@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from ..records.record import Record
 from ..run.reference import model_source
-from ..training.checkpoints import checkpoint
+from ..training.checkpoints import checkpoint_folder
 from .agreement import Score
 from .benchmark import EvaluationConfig, Trial, check_known, each_model
 from .evaluation_keys import GridKeys
@@ -65,7 +65,7 @@ class GridConfig(GridKeys, EvaluationConfig):
             raise ValueError("step 0 of --checkpoints and --untrained would both be step 0. Leave one of them out.")
         for model in self.models:
             for step in self.checkpoints:
-                checkpoint(model_source(model), step)
+                checkpoint_folder(model_source(model), step)
 
 
 def trials(config: GridConfig) -> list[Trial]:
@@ -83,7 +83,7 @@ def trials(config: GridConfig) -> list[Trial]:
 def weights(trial: Trial) -> str:
     """Find the weights of a trial's model: its folder or Hub name, or the folder of a checkpoint."""
     source = model_source(trial.source)
-    return source if trial.step is None else str(checkpoint(source, trial.step))
+    return source if trial.step is None else str(checkpoint_folder(source, trial.step))
 
 
 @dataclass(frozen=True)

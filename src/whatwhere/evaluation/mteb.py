@@ -23,7 +23,7 @@ from ..models.sentence import OF_STREAMS, POOLINGS, TextVectors
 from ..records.record import Record
 from ..run.files import read_json, read_object
 from ..run.progress import Progress, ignore_progress
-from ..training.contrastive import DROPOUT, SENTENCES, contrast, save_tuned, without_dropout
+from ..training.contrastive import DROPOUT, SENTENCES, save_encoder, train_contrastive, zero_dropout_settings
 from ..training.scheme_settings import use_scheme
 from .benchmark import (
     UNTRAINED,
@@ -247,7 +247,7 @@ def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
 def _tune(config: MtebConfig, out: Path, trial: Trial, progress: Progress) -> None:
     """Train one model with SimCSE; leave a folder that transformers and sentence-transformers open, and its facts."""
     changed = open_config(trial.source)
-    switched = without_dropout(changed)
+    switched = zero_dropout_settings(changed)
     for name in switched:
         setattr(changed, name, DROPOUT)
     opened = open_model(trial.source, untrained=trial.untrained, config=changed)
@@ -255,10 +255,10 @@ def _tune(config: MtebConfig, out: Path, trial: Trial, progress: Progress) -> No
     tokenizer = opened.tokenizer
     assert isinstance(trial.setting, Pooling) and trial.seed is not None
     text = _text(config, tokenizer, str(opened.folder))
-    facts = contrast(body, tokenizer, text, str(trial.setting), config.steps, trial.seed, progress)
+    facts = train_contrastive(body, tokenizer, text, str(trial.setting), config.steps, trial.seed, progress)
     for name in switched:  # it was for the training alone
         setattr(body.config, name, 0.0)
-    save_tuned(body, tokenizer, _tuned_folder(out, trial), {**facts, "dropout_switched_on": switched})
+    save_encoder(body, tokenizer, _tuned_folder(out, trial), {**facts, "dropout_switched_on": switched})
     trial.write(out, read_object(_tuned_folder(out, trial) / "training.json"))
 
 

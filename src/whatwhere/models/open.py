@@ -28,7 +28,7 @@ from transformers.utils import logging
 
 from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
-from ..run.errors import one_line, opening
+from ..run.errors import name_model_in_errors, one_line
 from ..run.files import check_inside, read_json
 from ..run.hub import check_hub, is_offline
 from ..run.reference import model_source
@@ -130,7 +130,7 @@ def open_model(
     if attention is not None and config.model_type != EncoderConfig.model_type:
         how["attn_implementation"] = attention
     torch.manual_seed(seed)
-    with opening(name), _quiet():
+    with name_model_in_errors(name), _quiet():
         if untrained:
             model = HEADS[head].from_config(config, **how).to(dtype)
             return OpenModel(model.config, model.eval(), Path(name))
@@ -213,7 +213,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _read_config(name: str, local: bool) -> Any:
-    with opening(name):
+    with name_model_in_errors(name):
         if local and is_ours(Path(name)):
             return own_config(Path(name))
         try:

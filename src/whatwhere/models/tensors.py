@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 
-def whole(value: Tensor) -> Tensor:
+def gather_whole(value: Tensor) -> Tensor:
     """Gather the full tensor that several processes share; every process must call it for the same tensor."""
     return value.full_tensor() if isinstance(value, DTensor) else value
 
@@ -21,7 +21,7 @@ def not_finite(model: torch.nn.Module) -> str:
     """
     named = list(model.named_parameters())[::-1]
     for what, tensors in (("", named), ("the gradient of ", [(n, p.grad) for n, p in named if p.grad is not None])):
-        names = [name for name, tensor in tensors if not bool(whole(tensor).isfinite().all())]
+        names = [name for name, tensor in tensors if not bool(gather_whole(tensor).isfinite().all())]
         if names:
             more = f" and of {len(names) - 3} more" if len(names) > 3 else ""
             return f"{what}{', '.join(names[:3])}{more}"

@@ -1,5 +1,4 @@
-"""Errors in our own words: a wrong setting or option, a wrong argument, a text that is not UTF-8, a model that does not
-open."""
+"""Errors in plain words: a wrong setting or argument, a text that is not UTF-8, a model that does not open."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -8,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-_LONGEST = 200  # characters of a value that is shown
-_OURS = {  # pydantic's words -> ours
+_LONGEST = 200  # characters of a value in a message
+_PLAIN_WORDS = {  # pydantic's words -> ours
     r"^Input should be ": "must be ",
     "^Field required$": "must be given",
     r"^(?:List|Tuple|Dictionary) should have (.+) items? after validation.*$": r"must have \1 entries",
@@ -27,14 +26,14 @@ class UntrustedScheme(ValueError):
     """Error for a scheme that a file names and the user has not given on the command line; its code is not run."""
 
 
-def wrong_value(name: str, error: ValidationError) -> str:
+def value_problem(name: str, error: ValidationError) -> str:
     """Return a sentence with what a setting or option must be, and the value seen, from pydantic's first error.
 
-    A sentence of our own validators is returned as it stands.
+    A sentence of a validator of this package is returned unchanged.
     """
     first = error.errors()[0]
     words = first["msg"].removeprefix("Value error, ")
-    for pattern, ours in _OURS.items():
+    for pattern, ours in _PLAIN_WORDS.items():
         words = re.sub(pattern, ours, words)
     value = first["input"]
     text = repr(value)
@@ -50,11 +49,11 @@ def one_line(error: Exception) -> str:
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]} ..."
 
 
-def check_utf8(texts: Iterable[str], what: str) -> None:
+def check_utf8(texts: Iterable[str], name: str) -> None:
     """Refuse texts with bytes that are not UTF-8, which Python keeps as lone surrogates.
 
     Args:
-        what: Name of the texts in the message.
+        name: Name of the texts in the message.
 
     Raises:
         ValueError: the first such text, by its number.
@@ -63,30 +62,30 @@ def check_utf8(texts: Iterable[str], what: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"Text {number} of {what} is not UTF-8. Convert it first: iconv -f latin1.") from None
+            raise ValueError(f"Text {number} of {name} is not UTF-8. Convert it first: iconv -f latin1.") from None
 
 
-def as_list(values: Any, kinds: type | tuple[type, ...], what: str) -> list[Any]:
-    """Return one or several things, given alone or as a list, as a list.
+def as_list(values: Any, kinds: type | tuple[type, ...], expectation: str) -> list[Any]:
+    """Return a list of the values: a single one, or those of a list.
 
     Args:
-        kinds: Types that a thing may have.
-        what: Sentence on how things are given, for the message.
+        kinds: Types that a value may have.
+        expectation: Beginning of the message, which says how to give them.
 
     Raises:
-        ValueError: one of the things has another type.
+        ValueError: a value has another type.
     """
     items = list(values) if isinstance(values, Iterable) and not isinstance(values, kinds) else [values]
     if misfits := [item for item in items if not isinstance(item, kinds)]:
-        raise ValueError(f"{what}; got {misfits[0]!r}.")
+        raise ValueError(f"{expectation}; got {misfits[0]!r}.")
     return items
 
 
 @contextmanager
-def opening(model: str) -> Iterator[None]:
+def name_model_in_errors(model: str) -> Iterator[None]:
     """Turn the errors of libraries that open a model into a ValueError of one line that names the model.
 
-    An error that names the model already stands as it is.
+    An error that names the model already is raised unchanged.
     """
     from safetensors import SafetensorError
 

@@ -24,10 +24,11 @@ import numpy as np
 import psutil
 import yaml
 
-# A temporary name: of what, on which machine, by which process, and what stood there before.
+# Form of a temporary name: the target's name, the machine, the process, and `.before` for a target that was put aside.
 TEMPORARY = re.compile(r"^\.(.+?)\.(?:([0-9a-f]{8})-)?(\d+)(\.before)?$")
 _MOST_VALUES = 100_000  # of a YAML file
-_BOMB_BYTES = 1 << 28  # what is larger than both when it is unpacked is not unpacked
+# A file is not unpacked where that would give more bytes than this, and more than _BOMB_RATIO times its size.
+_BOMB_BYTES = 1 << 28
 _BOMB_RATIO = 1000
 
 
@@ -38,11 +39,11 @@ def new_file(path: str | Path, before_rename: Callable[[Path], None] | None = No
     before_rename: called with the temporary name of the whole file, just before it becomes `path`.
 
     Raises:
-        OSError: the disk is full or not writable; what stood at `path` stands there still.
+        OSError: the disk is full or not writable; the file or folder that was at `path` is still there.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _beside(path)
+    temporary = _temporary_path(path)
     try:
         with temporary.open("wb") as file:
             yield file
@@ -72,8 +73,8 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path` that is removed when the block ends; what is to stay is moved out before."""
-    temporary = _beside(path)
+    """Yield an empty folder beside `path` that is removed when the block ends; move files to keep out of it."""
+    temporary = _temporary_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         temporary.mkdir(parents=True)
@@ -86,10 +87,10 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 def new_folder(path: Path, replace: bool = True) -> Iterator[Path]:
     """Yield an empty folder that becomes `path` when the block ends well, in place of the folder that stands there.
 
-    replace: False where another process may make the same meanwhile: what it has put there stays.
+    replace: False where another process may make the same folder meanwhile: then that process's folder stays.
 
     Raises:
-        OSError: the disk is full or not writable; what stood at `path` stands there still.
+        OSError: the disk is full or not writable; the file or folder that was at `path` is still there.
     """
     with temporary_folder(path) as temporary:
         yield temporary
@@ -110,7 +111,7 @@ def new_folder(path: Path, replace: bool = True) -> Iterator[Path]:
 
 def remove_folder(path: Path) -> None:
     """Remove a folder; a kill leaves all of it or nothing."""
-    hidden = _beside(path)
+    hidden = _temporary_path(path)
     shutil.rmtree(hidden, ignore_errors=True)
     os.replace(path, hidden)
     shutil.rmtree(hidden)
@@ -132,7 +133,7 @@ def flush(folder: Path) -> None:
 
 
 def flush_names(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk: what was renamed is there after a loss of power, too."""
+    """Wait until the names in a folder are on the disk, so that a renamed file survives a loss of power."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -144,11 +145,11 @@ def flush_names(folder: Path) -> None:
 
 
 def describe_os_error(error: OSError) -> str:
-    """Return one line for an error of the system: which file, what is wrong with it, and what to do."""
+    """Return one line for an error of the system: the file, the problem, and what the user can do."""
     name = error.filename2 or error.filename
     if isinstance(name, bytes | str | os.PathLike):
         path = Path(os.fsdecode(name))
-        # Of what is written beside its target, the target.
+        # A temporary file stands for its target.
         name = path.with_name(TEMPORARY.sub(r"\1", path.name))
     what = str(name) if name is not None else "a file"
     match error.errno:
@@ -199,22 +200,22 @@ def read_yaml(path: str | Path, hint: str = "Use a complete copy.") -> Any:
     """Return the plain values of a YAML file.
 
     Raises:
-        ValueError: it is damaged, or holds what `plain_yaml` refuses.
+        ValueError: it is damaged, or holds what `parse_yaml` refuses.
         OSError: it cannot be read.
     """
     try:
-        return plain_yaml(Path(path).read_text(encoding="utf-8"))
+        return parse_yaml(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
         reason = " ".join(str(error).replace("<unicode string>", "it").replace("^", " ").split())
         raise ValueError(f"{path} is not valid YAML: {reason[:300]}. {hint}") from None
 
 
-def plain_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """Return the plain values of a YAML text; no tag makes an object of another kind.
 
     Raises:
-        ValueError: it is no YAML, is nested too deeply, names parts of itself so often that they have no end, or gives
-            one key twice, of which YAML's library would take the last.
+        ValueError: it is no YAML, is nested too deeply, repeats parts of itself without end, or gives one key
+            twice, of which YAML's library would take the last.
     """
     try:
         repeated = _repeated_key(yaml.compose(text, Loader=yaml.SafeLoader))
@@ -237,7 +238,7 @@ def _repeated_key(root: yaml.Node | None) -> str:
     nodes = [root] if root is not None else []
     while nodes:
         node = nodes.pop()
-        if id(node) in seen:  # which is named again, perhaps inside itself
+        if id(node) in seen:  # an alias, perhaps inside its own node
             continue
         seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
@@ -254,7 +255,7 @@ def _repeated_key(root: yaml.Node | None) -> str:
 
 
 def _count_values(value: Any, known: dict[int, float]) -> float:
-    """Count the values in a value, one that is named twice twice; infinite where a value holds itself."""
+    """Count the values inside a value: an alias counts again, a value inside itself is infinite."""
     if isinstance(value, dict):
         inside = [*value, *value.values()]
     elif isinstance(value, list | tuple | set):
@@ -313,7 +314,7 @@ def open_arrays(path: Path, hint: str = "Delete it and run the command again.") 
     """Open an .npz file and yield it; pickles are refused.
 
     Raises:
-        ValueError: the file is damaged, would unpack to far more than it has, or the block fails on its arrays.
+        ValueError: the file is damaged, would unpack to far more bytes than it has, or the block fails on its arrays.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -326,7 +327,7 @@ def open_arrays(path: Path, hint: str = "Delete it and run the command again.") 
 
 
 def append_line(path: Path, line: Mapping[str, Any], flush: bool = False) -> None:
-    """Add an object as a line to a log; after a line that a crash cut off, on a line of its own.
+    """Add an object as a line to a log, on a new line where a crash cut off the last one.
 
     flush: wait until the line is on the disk.
     """
@@ -376,11 +377,11 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{this_machine()}-{os.getpid()}")
+def _temporary_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{machine_id()}-{os.getpid()}")
 
 
-def this_machine() -> str:
+def machine_id() -> str:
     """Return eight hexadecimal digits for this machine.
 
     They keep processes of several machines apart that have the same number and share a folder.
@@ -389,10 +390,10 @@ def this_machine() -> str:
 
 
 def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
-    """Remove the temporary names that killed processes left below a folder, and restore what they had moved aside.
+    """Remove temporary files that killed processes left below a folder, and restore files that they had put aside.
 
-    Names of living processes, of other machines, and everything in folders inside that are not free stay as they are.
-    Only for a folder that is known to be a run's: names that begin with a dot and end in a number may be anybody's.
+    Files of living processes and of other machines stay, and so does everything in a folder inside that is not free.
+    Call it for the folder of a run alone: elsewhere another program may use such names.
     """
     for path in sorted(folder.iterdir()):
         if match := TEMPORARY.match(path.name):
@@ -403,7 +404,7 @@ def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
 
 
 def sweep_beside(path: Path) -> None:
-    """Remove what killed processes of this machine left beside a folder that they were to write."""
+    """Remove temporary files that killed processes of this machine left beside a folder."""
     for path_left in path.parent.glob(f".{glob.escape(path.name)}.*"):
         match = TEMPORARY.match(path_left.name)
         if match and match[1] == path.name and _is_abandoned(match):
@@ -411,7 +412,7 @@ def sweep_beside(path: Path) -> None:
 
 
 def _clear(path: Path, match: re.Match[str]) -> None:
-    """Remove a temporary name, or restore what was put aside."""
+    """Remove a temporary file, or restore the file that was put aside under it."""
     if match[4] and not path.with_name(match[1]).exists():
         os.replace(path, path.with_name(match[1]))
     elif path.is_dir() and not path.is_symlink():
@@ -422,7 +423,7 @@ def _clear(path: Path, match: re.Match[str]) -> None:
 
 def _is_abandoned(match: re.Match[str]) -> bool:
     """Return whether the process of a temporary name has ended, or is this one; never for another machine's."""
-    if match[2] != this_machine():
+    if match[2] != machine_id():
         return match[2] is None
     try:
         return int(match[3]) == os.getpid() or psutil.Process(int(match[3])).status() == psutil.STATUS_ZOMBIE

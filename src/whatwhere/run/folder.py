@@ -2,10 +2,10 @@
 
 Every file with a hash is written through a `RunFolder`; pages and logs have none. `manifest.jsonl` has a line for
 every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
-written under a temporary name, its hash goes into the manifest, then it takes its name. So the last line of a killed
-process may tell of a file that never got its name: its state before is accepted too until the folder is opened for
-writing again. Where several processes write to one folder, each names itself in its lines, and this holds of the last
-line of each.
+written under a temporary name, its hash goes into the manifest, then it takes its name. A process that is killed in
+between leaves a last line about a file that still has its former content; until the folder is opened for writing again,
+the former hash is accepted, too. Where several processes write to one folder, each line names its process, and this
+holds for the last line of each process.
 """
 
 import json
@@ -51,7 +51,7 @@ class RunFolder:
         self.path = path
         self.is_new = not (path / MANIFEST).is_file()
         self._is_provisional = False  # a new run whose input may still be refused
-        self._name = secrets.token_hex(4)  # in the lines of this handle; "" where it alone writes
+        self._name = secrets.token_hex(4)  # of this handle, in its lines; "" where no other process writes
         self._reset_cache()
 
     def _reset_cache(self) -> None:
@@ -59,7 +59,7 @@ class RunFolder:
         self._kind: str | None = None
         self._files: dict[str, str] = {}  # name -> SHA-256
         self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and facts
-        # Who wrote a line -> files of the last one -> their hashes before it.
+        # Process -> files in its last line -> their hashes before that line.
         self._pending: dict[str, dict[str, str | None]] = {}
 
     # ---- opening ----
@@ -69,8 +69,8 @@ class RunFolder:
     def open(cls, path: str | Path, kind: str, *, part: str = "") -> Iterator[Self]:
         """Open a folder for writing, as the only process, and make it if it is missing.
 
-        What killed processes left under temporary names is removed. Where the block refuses its input by a ValueError
-        before `accept` was called or a step done, a new run leaves no file.
+        Temporary files of killed processes are removed. Where the block refuses its input by a ValueError before it has
+        called `accept` or finished a step, a new run leaves no file.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -110,7 +110,7 @@ class RunFolder:
     def create(cls, path: str | Path, kind: str, *, replace: bool = True) -> Iterator[Path]:
         """Yield an empty folder that becomes `path`, with a manifest of all its files, where the block ends well.
 
-        replace: False where another process may make the same folder meanwhile: what it has put there stays.
+        replace: False where another process may make the same folder meanwhile: then that process's folder stays.
         """
         with new_folder(Path(path), replace) as folder:
             yield folder
@@ -118,7 +118,7 @@ class RunFolder:
             run = cls(folder)
             run._name = ""
             run._append({"format": FORMAT, "kind": kind})
-            run.record(*run.unrecorded())
+            run.record(*run.unrecorded_files())
             run._settle()
 
     @classmethod
@@ -213,7 +213,7 @@ class RunFolder:
         """
         self._append({"files": {**{name: sha256(self.path / name) for name in names}, **hashes}})
 
-    def unrecorded(self) -> list[str]:
+    def unrecorded_files(self) -> list[str]:
         """Return names of the files that are not recorded: without logs, names that begin with a dot, and runs of
         their own."""
         self._refresh()
@@ -290,7 +290,7 @@ class RunFolder:
         """Mark a step as finished in the manifest.
 
         Args:
-            inputs: What the step was made from, plain values; with other inputs it counts as not finished.
+            inputs: Plain values that the step was made from; with other inputs it counts as not finished.
             files: Names of the files that the step wrote.
             facts: Small results, plain values, that need no file.
         """
@@ -298,7 +298,7 @@ class RunFolder:
         self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files), "facts": dict(facts or {})})
 
     def accept(self) -> None:
-        """Keep what a new run has written from here on, whatever happens: its input is good."""
+        """Mark the input of a new run as good: from here on its files stay, whatever happens."""
         self._is_provisional = False
 
     def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
@@ -413,8 +413,7 @@ class RunFolder:
             }
 
     def _settle(self) -> None:
-        """Close the last lines in the manifest, which a kill leaves open; a file that did not get its name is as it was
-        before."""
+        """Close the last line of every process, and restore the former hash of files that were never renamed."""
         self._refresh()
         pending_hashes = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
         if not pending_hashes:
@@ -427,7 +426,7 @@ class RunFolder:
         self._append({"closed": True, "restored": restored})
 
     def _withdraw(self) -> None:
-        """Remove what a new run has written, where its input was refused."""
+        """Remove the files of a new run whose input was refused."""
         self._refresh()
         for name in [*self._files, LOG, MANIFEST]:
             (self.path / name).unlink(missing_ok=True)

@@ -29,7 +29,7 @@ def check_hub(name: str, file: str, *other_files: str) -> None:
     try:
         if not any(isinstance(try_to_load_from_cache(name, path), str) for path in (file, *other_files)):
             get_hf_file_metadata(hf_hub_url(name, file))
-    except HfHubHTTPError:  # it answers: transformers says what it has not
+    except HfHubHTTPError:  # the Hub answers; transformers says which file is missing there
         pass
-    except Exception as error:  # by whatever library its client speaks HTTP
+    except Exception as error:  # the HTTP library of its client has errors of its own
         raise OSError(f"the Hub cannot be reached: {error}") from None

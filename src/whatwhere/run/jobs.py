@@ -24,11 +24,11 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from .progress import Progress, make_bars
-from .signals import Stopped, hold_signals_while_spawning, leave
+from .signals import Stopped, end_process, hold_signals_while_spawning
 from .workers import check_not_in_worker, cores
 
-TRAINING = 0.8  # share of a model's time that its training takes, for the bar of all
-LEARNING = ("training", "fine-tuning")  # parts of a job that are one
+TRAINING_SHARE = 0.8  # of a model's time, for the bar of all jobs
+TRAINING_PARTS = ("training", "fine-tuning")  # parts of a job that count as its training
 
 Show = Callable[[int, str, int, int, str, str], None]  # (number of the job, its label, done, total, part, note)
 
@@ -44,51 +44,48 @@ class Job:
 
 
 def parallel_jobs() -> int:
-    """Return how many jobs run at the same time: one a core.
-
-    One alone where an accelerator or the processes of a launcher do the work.
-    """
+    """Return how many jobs run at the same time: one a core, but 1 where an accelerator or a launcher does the work."""
     if torch.cuda.is_available() or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return 1
     return cores()
 
 
-def threads_of_jobs(jobs: int, most: int) -> list[int | None]:
-    """Return the threads of each of some jobs, of which `most` run at once.
+def threads_of_jobs(jobs: int, at_once: int) -> list[int | None]:
+    """Return the threads of each job, where `at_once` of them run at the same time.
 
     Each job has one thread, but the last jobs share the cores that are left idle. Where jobs run one by one, each is
     None: all threads of the process.
     """
-    if most < 2:
+    if at_once < 2:
         return [None] * jobs
-    rest = jobs % most
-    return [*[1] * (jobs - rest), *[most // max(rest, 1)] * rest]
+    rest = jobs % at_once
+    return [*[1] * (jobs - rest), *[at_once // max(rest, 1)] * rest]
 
 
 def run_jobs(
     jobs: Sequence[Job],
-    most: int,
+    at_once: int,
     progress: bool,
-    fresh: bool = True,
-    what: str = "models",
+    process_per_job: bool = True,
+    name: str = "models",
     in_each_process: Callable[[], object] | None = None,
 ) -> Iterator[tuple[Job, Any]]:
-    """Run jobs in processes, `most` threads at a time, and yield each with its result when it finishes.
+    """Run jobs in processes, `at_once` threads at a time, and yield each job with its result when it finishes.
 
-    Arguments and results must be picklable. A single job, or `most` = 1, runs in this process.
+    Arguments and results must be picklable. A single job, or `at_once` = 1, runs in this process.
 
     Args:
-        fresh: Start a process for each job, as the heap of a training stays large and a second one would grow on top of
-            it. False: short jobs share their processes, which take some seconds to start.
-        what: Name of the jobs on the screen.
+        process_per_job: Start a process for each job, as the heap of a training stays large and a second one would grow
+            on top of it. False: short jobs share their processes, which take some seconds to start.
+        name: Name of the jobs on the screen.
         in_each_process: Picklable function that each started process calls first.
 
     Raises:
         Exception: whatever a job raises. The other jobs are stopped, trainings with a checkpoint, and finished work
             stays on disk.
     """
-    if len(jobs) < 2 or most < 2:
-        with _display(progress, len(jobs), what) as show:
+    if len(jobs) < 2 or at_once < 2:
+        with _display(progress, len(jobs), name) as show:
             for number, job in enumerate(jobs):
                 with limit_threads(job.threads):
                     result = job.work(*job.args, _progress_of(show, number, job.label))
@@ -100,15 +97,19 @@ def run_jobs(
     states = context.SimpleQueue()
     # A pipe, as an Event that a killed process waits for can never be set.
     stop_receiver, stop_sender = context.Pipe(duplex=False)
-    with _display(progress, len(jobs), what) as show:
+    with _display(progress, len(jobs), name) as show:
         Thread(target=_forward, args=(states, show), daemon=True).start()
         with stop_sender:
-            for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most):
+            for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or at_once):
                 part = list(group)
-                size = min(len(part), most // threads)
-                lives = 1 if fresh else None
+                size = min(len(part), at_once // threads)
+                jobs_of_process = 1 if process_per_job else None
                 with ProcessPoolExecutor(
-                    size, context, _start, (threads, stop_receiver, states, in_each_process), max_tasks_per_child=lives
+                    size,
+                    context,
+                    _start,
+                    (threads, stop_receiver, states, in_each_process),
+                    max_tasks_per_child=jobs_of_process,
                 ) as pool:
                     with hold_signals_while_spawning():
                         waiting = {pool.submit(_work, number, job): job for number, job in part}
@@ -120,13 +121,13 @@ def run_jobs(
                     except BaseException as error:
                         stop_sender.close()  # the processes end by themselves; leaving the pool waits for that
                         if isinstance(error, Stopped) and progress:
-                            what_stays = "each training writes a checkpoint" if fresh else "what is finished stays"
-                            print(f"\nStopping: {what_stays}", file=sys.stderr, flush=True)
+                            rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
+                            print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
                         if isinstance(error, BrokenProcessPool):
-                            advice = "--set at_once=1" if fresh else "taskset -c 0 before it"
+                            advice = "--set at_once=1" if process_per_job else "taskset -c 0 before it"
                             raise OSError(
                                 "A process was killed, perhaps for lack of memory. Run the same command to resume; "
-                                f"{advice} does one of the {what} at a time."
+                                f"{advice} does one of the {name} at a time."
                             ) from None
                         raise
         states.put(None)  # all is well, so nobody died holding the queue's lock
@@ -155,7 +156,7 @@ def _start(threads: int, stop_receiver: Connection, states: Any, in_each_process
     _states = states
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
     # In a thread: work that defers it ends its step first.
-    signal.signal(signal.SIGTERM, lambda number, _: Thread(target=leave, args=(number,), daemon=True).start())
+    signal.signal(signal.SIGTERM, lambda number, _: Thread(target=end_process, args=(number,), daemon=True).start())
     Thread(target=_leave_at_stop, args=(stop_receiver,), daemon=True).start()
     torch.set_num_threads(threads)
     threadpool_limits(threads, user_api="blas")
@@ -173,7 +174,7 @@ def _leave_at_stop(stop_receiver: Connection) -> None:
     parent = multiprocessing.parent_process()
     if parent is None or not parent.is_alive():
         os._exit(1)
-    leave(signal.SIGTERM)
+    end_process(signal.SIGTERM)
 
 
 def _work(number: int, job: Job) -> Any:
@@ -228,8 +229,8 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
                     running[number] = part, display.add_task(f"{label}: {part}", total=total, note="")
                 display.update(running[number][1], completed=done, note=note)
             if bar_of_all is not None:
-                learned = done / total if total and part in LEARNING else float(shares.get(number, 0.0) > 0)
-                shares[number] = max(shares.get(number, 0.0), TRAINING * learned if total else 1.0)
+                learned = done / total if total and part in TRAINING_PARTS else float(shares.get(number, 0.0) > 0)
+                shares[number] = max(shares.get(number, 0.0), TRAINING_SHARE * learned if total else 1.0)
                 display.update(bar_of_all, completed=sum(shares.values()))
 
         yield show

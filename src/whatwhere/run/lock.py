@@ -13,11 +13,11 @@ from .files import write_text
 LOCK = ".lock"
 WRITER = ".writer"
 MOST_TRIES = 100  # tries to make a folder that other processes remove meanwhile
-SECONDS_TO_WAIT = 0.1  # seconds for which a lock is tried: whoever asks who writes holds it for a moment
+SECONDS_TO_WAIT = 0.1  # for a lock: a process that asks who writes holds it for a moment
 
 
 class InUse(ValueError):
-    """Another process writes to a folder."""
+    """Error for a folder to which another process writes."""
 
     def __init__(self, folder: Path, writer: str) -> None:
         super().__init__(folder, writer)  # pickled with its arguments where it comes from another process
@@ -50,7 +50,7 @@ def is_unlocked(lock: Path) -> bool:
             return True
     except Timeout:
         return False
-    except OSError:  # this user may not write here, and asks only who does
+    except OSError:  # this user may not write here, and only asks who writes
         return True
 
 
@@ -65,7 +65,7 @@ def _writer_file(lock: Path) -> Path:
 
 
 def _acquire(file_lock: FileLock, path: Path) -> None:
-    """Make the folder of a lock and take the lock; a holder that was refused may remove the folder in between."""
+    """Make the folder of a lock and take the lock; a process that was refused may remove the folder in between."""
     for attempt in range(MOST_TRIES):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
             return
         except Timeout:
             raise InUse(path.parent, _read_writer(path)) from None
-        except (FileNotFoundError, FileExistsError):  # the latter where it is gone when `mkdir` looks at it
+        except (FileNotFoundError, FileExistsError):  # FileExistsError: the folder is gone when `mkdir` looks again
             if attempt == MOST_TRIES - 1:
                 raise
 
@@ -102,7 +102,7 @@ def lock(folder: Path, part: str = "") -> Iterator[None]:
         for path in [folder / LOCK] if part else sorted(folder.glob(f"{LOCK}-*")):
             if not is_unlocked(path):
                 raise InUse(folder, _read_writer(path))
-            if not part:  # of a process that was killed
+            if not part:  # left by a process that was killed
                 path.unlink(missing_ok=True)
                 _writer_file(path).unlink(missing_ok=True)
         write_text(writer, f"{os.getpid()} on {socket.gethostname()}")
@@ -114,8 +114,8 @@ def lock(folder: Path, part: str = "") -> Iterator[None]:
         try:
             writer.unlink(missing_ok=True)
             (folder / name).unlink(missing_ok=True)
-        finally:  # whatever interrupts this process
+        finally:  # also where a signal interrupts this process
             file_lock.release()
-        with suppress(OSError):  # they hold something
+        with suppress(OSError):  # the folders hold files
             for path in new_folders:
                 path.rmdir()

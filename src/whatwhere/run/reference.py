@@ -6,8 +6,12 @@ from .folder import RunFolder
 
 REFERENCE = "reference"
 _FOLDER = Path(__file__).parents[1] / "reference"  # package data; examples/make_reference.py writes it
-OPENED = ("config.json", "tokenizer.json", "tokenizer_config.json")  # beside the weights
-_NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
+FILES_TO_OPEN = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)  # that opening a model reads, beside the weights
+_REQUIRED_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
 def reference() -> str:
@@ -16,12 +20,12 @@ def reference() -> str:
     The model is a small `dstg`, trained on English Wikipedia.
 
     Its weights are stored in bfloat16 and open in float32. A text, because not every library takes a `Path`:
-    `AutoModel.from_pretrained(whatwhere.reference())`. What it learned, and how well, says README.md in the folder.
+    `AutoModel.from_pretrained(whatwhere.reference())`. README.md in the folder says what it learned, and how well.
 
     Raises:
         ValueError: the package data are missing.
     """
-    missing = [name for name in _NEEDED if not (_FOLDER / name).is_file()]
+    missing = [name for name in _REQUIRED_FILES if not (_FOLDER / name).is_file()]
     if missing:
         raise ValueError(
             f"The reference model is not part of this installation: {_FOLDER} has no {missing[0]}. "
@@ -42,5 +46,5 @@ def model_source(model: str | Path) -> str:
     source = reference() if model == REFERENCE else str(model)
     if Path(source).is_dir():
         run = RunFolder.at(source)
-        run.check(*OPENED, *run.names("model*.safetensors"))
+        run.check(*FILES_TO_OPEN, *run.names("model*.safetensors"))
     return source

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .errors import UntrustedScheme, wrong_value
-from .files import plain_yaml, read_yaml
+from .errors import UntrustedScheme, value_problem
+from .files import parse_yaml, read_yaml
 from .folder import RunFolder
 
 Count = Annotated[int, Field(ge=1)]
@@ -25,17 +25,17 @@ class StrictConfig(BaseModel):
 
         parse(values)              from plain values
         load(path, settings)       from a YAML file and `key=value` settings; `merged` gives their values unchecked
-        bind(run, name)            from these settings and those that the run was started with, which a command resumes
-        of_run(run, name)          from a run's folder alone, the hash of the file compared
-        load_run(path)             the same for a worker process: by path, no hash compared (`SchemeConfig` only)
+        bind(run, name)            from these settings and those that the resumed run was started with
+        of_run(run, name)          from a run's folder alone, after comparing the hash of the file
+        load_run(path)             from a file of a run, without comparing its hash: for workers (`SchemeConfig` only)
     """
 
     # Schemas are built when a class is first used: `whatwhere --help` only reads the fields.
     model_config = ConfigDict(
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
-    FREE: ClassVar[tuple[str, ...]] = ()  # keys that may have other values when a run goes on
-    ALONE: ClassVar[bool] = False  # the verb with `--out` alone resumes with the settings of the folder
+    FREE: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
+    RESUMES_ALONE: ClassVar[bool] = False  # the verb with only `--out` resumes with the folder's settings
 
     @classmethod
     def parse(
@@ -49,7 +49,7 @@ class StrictConfig(BaseModel):
 
         Args:
             flags: options of the command line that keys were given by.
-            path, settings: the file that holds the other values, but for those of `key=value` settings.
+            path: file that the values come from. settings: the `key=value` settings that override it.
 
         Raises:
             ValueError: the first wrong key or value, with the nearest key or what would be right.
@@ -84,7 +84,7 @@ class StrictConfig(BaseModel):
             return f"{key} is missing. Give it: {cls.model_fields[key].description}"
         if not key:
             return entry["msg"].removeprefix("Value error, ")
-        return wrong_value(flags.get(str(entry["loc"][0]), key), error)
+        return value_problem(flags.get(str(entry["loc"][0]), key), error)
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class StrictConfig(BaseModel):
             if not equals or not key:
                 raise ValueError(f"--set takes key=value; got {setting!r}.")
             try:
-                value = plain_yaml(text)
+                value = parse_yaml(text)
             except ValueError:
                 raise ValueError(f"--set {key}: {text[:60]!r} is not a YAML value.") from None
             if isinstance(value, str):  # YAML 1.1 reads 4e-3 as text; everyone who types it means a number
@@ -145,7 +145,7 @@ class StrictConfig(BaseModel):
     def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
         """Return the settings that a run resumes with: those in its folder, or these where it holds none yet.
 
-        Keys of `FREE` and `free`, and keys that mean the same (`same_content`), take the values of these settings.
+        Keys of `FREE` and `free`, and keys that mean the same (`has_same_content`), take the values of these settings.
 
         Args:
             name: of the YAML file, which is written where the run holds none yet.
@@ -162,17 +162,17 @@ class StrictConfig(BaseModel):
         """Return the settings that a run resumes with, as `bind`, where the caller has read those of its folder.
 
         Raises:
-            ValueError: a key that binds differs.
+            ValueError: a key differs that may not change.
         """
         free_keys = {*self.FREE, *free}
         before = saved.model_dump()
         for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in self.given_keys()):
             if before[key] == value or key in free_keys:
                 continue
-            if not self.same_content(key, run.path):
+            if not self.has_same_content(key, run.path):
                 default = "" if key in self.given_keys() else " (default)"
                 hint = f"Give {key}={before[key]!r} to resume, or choose another `--out`."
-                if self.ALONE:
+                if self.RESUMES_ALONE:
                     hint = f"Run it with only `--out {run.path}` to resume, or choose another `--out`."
                 started = f"{run.path} was started with {key}={before[key]!r}"
                 raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")
@@ -208,6 +208,6 @@ class StrictConfig(BaseModel):
         """Return the keys that were given a value, not a default one."""
         return set(self.model_fields_set)
 
-    def same_content(self, key: str, out: Path) -> bool:
-        """Return whether a key names what the run in `out` was started with, by another name."""
+    def has_same_content(self, key: str, out: Path) -> bool:
+        """Return whether the value of a key has another name but the same content as in the run in `out`."""
         return False

@@ -17,7 +17,7 @@ GRACE = 120.0  # seconds in which a process that is told to stop must have writt
 
 
 class Stopped(BaseException):
-    """A signal has stopped the command; its text says after which step, where there is one."""
+    """Exception for a command that a signal stopped; its text names the step, where there is one."""
 
 
 _stop_signal: int | None = None  # the first signal that came
@@ -32,7 +32,7 @@ def stop_signal() -> int | None:
 
 
 def request_stop(number: int) -> None:
-    """Ask this process to stop as that signal does; only work that defers a stop looks at it."""
+    """Ask this process to stop, as the signal of that number does; only work that defers a stop looks at it."""
     global _stop_signal
     _stop_signal = number
 
@@ -60,19 +60,21 @@ def _receive(number: int, frame: FrameType | None) -> None:
     _stop_signal = _stop_signal or number
     if _is_spawning and not is_second:
         return
-    if is_second or (_not_deferring.is_set() and _importing(frame)):  # half an import is an error of whoever imports
-        _say("stopped.")
+    if is_second or (
+        _not_deferring.is_set() and _is_importing(frame)
+    ):  # inside an import the exception would look like an error of the imported module
+        _write_stderr("stopped.")
         os._exit(128 + number)
     if _not_deferring.is_set():
         raise Stopped
-    _say("stopping after this step, with a checkpoint; once more stops at once.")
+    _write_stderr("stopping after this step, with a checkpoint; once more stops at once.")
 
 
-def _say(words: str) -> None:
+def _write_stderr(words: str) -> None:
     os.write(2, f"\nwhatwhere: {words}\n".encode())
 
 
-def _importing(frame: FrameType | None) -> bool:
+def _is_importing(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
@@ -101,7 +103,7 @@ def hold_signals_while_spawning() -> Iterator[None]:
     """
     global _is_spawning
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes and threads that begin here keep it
-    _is_spawning = True  # a thread that blocks nothing may take the signal, and then this one is told at once
+    _is_spawning = True  # a thread that does not block the signal may take it; the handler then runs here at once
     try:
         yield
     finally:
@@ -111,7 +113,7 @@ def hold_signals_while_spawning() -> Iterator[None]:
         raise Stopped
 
 
-def leave(number: int) -> None:
+def end_process(number: int) -> None:
     """End this process from any of its threads: at once, or when work that defers a stop has written its checkpoint."""
     request_stop(number)
     _not_deferring.wait(GRACE)

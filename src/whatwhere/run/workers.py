@@ -37,7 +37,9 @@ def check_not_in_worker(caller: str) -> None:
 
 
 class Workers:
-    """Worker processes, started late and only for a large corpus; their owner works too while they are busy.
+    """Worker processes, started late and only for a large corpus.
+
+    The process that starts them works, too, while they are busy.
 
     They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
     """
@@ -49,6 +51,11 @@ class Workers:
         self.executor: ProcessPoolExecutor | None = None
 
     def needs_workers(self, read: int, share: float | None) -> bool:
+        """Return whether worker processes run, or so many characters are left that starting them pays.
+
+        Args:
+            read: characters read. share: their share of all, None where it is unknown.
+        """
         characters_left = read * (1 / share - 1) if share else read
         return self.executor is not None or characters_left >= WORTH_WORKERS
 
@@ -78,6 +85,11 @@ class Workers:
             yield collect()
 
     def submit(self, work: Work, task: Task) -> Future[Any]:
+        """Give a task to the worker processes, and start them before the first task.
+
+        Returns:
+            The future result; where the processes cannot run it raises `BrokenProcessPool`.
+        """
         if self.executor is None:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
             context = multiprocessing.get_context("spawn")

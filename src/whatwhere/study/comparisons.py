@@ -60,7 +60,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
     return records
 
 
-def explore_texts(run: RunFolder, config: StudyConfig, windows: Windows) -> None:
+def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -> None:
     """Save the attention of the first seed's models in held-out windows and a text that repeats itself."""
     steps = {name: f"texts of {ModelOfSeed(name, 0)}" for name in config.models}
     missing = [name for name in config.models if not run.is_done(steps[name])]

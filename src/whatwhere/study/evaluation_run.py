@@ -37,19 +37,19 @@ BENCHMARKS: tuple[Benchmark[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE
 
 
 def run_evaluation(
-    benchmark: Benchmark[C], config: C, out: Path, progress: bool = True, checked: bool = False
+    benchmark: Benchmark[C], config: C, out: Path, progress: bool = True, is_checked: bool = False
 ) -> dict[str, Any]:
     """Do the tasks of a benchmark that are not done yet, and write records and page; return what the verb prints.
 
     Args:
-        checked: The data have been checked.
+        is_checked: True where the caller has checked the data.
 
     Raises:
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
     with RunFolder.open(out, benchmark.name) as run:
         config = _bind_settings(run, config, benchmark.file)
-        if not checked:
+        if not is_checked:
             benchmark.check(config)
         trials = benchmark.trials(config)
         todo = [trial for trial in trials if not trial.finished(out)]
@@ -62,7 +62,7 @@ def run_evaluation(
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
             ]
             trust = partial(trust_scheme, config.scheme)
-            for _ in run_jobs(jobs, most, progress, fresh=False, what="trials", in_each_process=trust):
+            for _ in run_jobs(jobs, most, progress, process_per_job=False, name="trials", in_each_process=trust):
                 pass
         count_left = sum(not trial.is_done(out) for trial in trials)
         records = [replace(record, study=out.name) for record in benchmark.records(config, out)]
@@ -208,10 +208,10 @@ def _cell(point: Point | None, difference: Point | None) -> str:
 
 
 def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[str, Any]:
-    """Spend a budget over all benchmarks whose data are there, and write one page of all; the same call resumes it.
+    """Spend a budget over all benchmarks whose data are there, and write one page; the same call resumes it.
 
     Args:
-        config: `minutes` for everything; None: until all is done. `data`: one folder that holds every family's data.
+        config: `minutes` for everything; None: until all is done. `data`: one folder with the data of every benchmark.
 
     Raises:
         ValueError: `out` holds something else, or no task's data are there.
@@ -232,7 +232,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
             if config.minutes is not None:
                 settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
             folder = run.sub(benchmark.name)
-            result = run_evaluation(benchmark, settings, folder, progress, checked=True)
+            result = run_evaluation(benchmark, settings, folder, progress, is_checked=True)
             results[benchmark.name] = result
             run.done(benchmark.name)
             inner = RunFolder.at(folder)

@@ -17,7 +17,7 @@ import torch
 from ..analysis.hidden import ceiling_records
 from ..analysis.passes import FEWEST_DOCUMENTS
 from ..corpus import Windows, open_source
-from ..corpus.build import said_of_pieces
+from ..corpus.build import describe_pieces
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.jobs import Job, limit_threads, run_jobs, show_progress, threads_of_jobs
@@ -26,7 +26,7 @@ from ..run.status import STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_step
 from ..training.corpus_settings import check_one_batch, prepare_windows
 from ..training.scheme_settings import SCHEME
-from .comparisons import compare_models, explore_texts
+from .comparisons import compare_models, save_explorer_texts
 from .corpus_step import measure_corpus
 from .model_task import ModelTask, can_probe, train_and_measure
 from .plan import (
@@ -119,14 +119,14 @@ def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progre
     """Train and measure some models of a study, NAME/SEED each, while other processes or machines do others.
 
     Returns:
-        The report's path, of the process that finds all models measured; None for the others.
+        The report's path in the process that measures the last model; None in the others.
 
     Raises:
         ValueError: a name that is no NAME/SEED of the study, a model that another process works at, a budget in
             minutes, which machines would turn into different numbers of steps; or as `run_study`.
     """
     out = Path(out)
-    models = [_model(config, name) for name in only]
+    models = [_find_model(config, name) for name in only]
     if config.steps is None and not RunFolder.at(out).is_done(BUDGET):
         raise ValueError("Minutes buy another number of steps on every machine. Give --steps with --only.")
     torch.manual_seed(0)
@@ -143,7 +143,7 @@ def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progre
     if not all(map(study.is_measured, models_of(study.config))):
         return None
     try:
-        with RunFolder.open(out, KIND) as run:  # of two that end at once, one
+        with RunFolder.open(out, KIND) as run:  # of two processes that end at once, one gets the lock
             study.run = run
             return complete(study)
     except InUse:
@@ -163,9 +163,9 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     else:
         for name in config.models:
             config.pretraining(name, 0, 1).check()
-        open_source(config.corpus, config.field, config.document)  # what is not there takes no folder
+        open_source(config.corpus, config.field, config.document)  # a missing text is refused before a folder is made
         config.save_in(run, CONFIG)
-    settings = config  # what study.yaml will hold, once no model is refused
+    settings = config  # for study.yaml, which is written once no model is refused
     if config.scheme is not None:
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
     event = "study resumed" if is_resumed else "study"
@@ -199,21 +199,21 @@ def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
     """
     config.check_scheme(run.path)
     saved = StudyConfig.of_run(run, CONFIG)
-    _refuse_losses(run, saved, config)
+    _refuse_removals(run, saved, config)
     for name in config.models:
         if name not in saved.models:
             config.pretraining(name, 0, 1).check()
     _check_finished(run)
-    grown = {
+    extended = {
         "models": [*saved.models, *(name for name in config.models if name not in saved.models)],
         "variants": {**saved.variants, **config.variants},
         "widths": {**saved.widths, **config.widths},
     }
-    return config.resume(saved, run).model_copy(update=grown)
+    return config.resume(saved, run).model_copy(update=extended)
 
 
-def _refuse_losses(run: RunFolder, saved: StudyConfig, now: StudyConfig) -> None:
-    """Refuse settings that would remove models or seeds from a study, or change one of its models."""
+def _refuse_removals(run: RunFolder, saved: StudyConfig, now: StudyConfig) -> None:
+    """Refuse settings that would remove models or seeds from a study, or change a model of it."""
     if now.seeds < saved.seeds:
         raise ValueError(
             f"{run.path} was started with seeds={saved.seeds}, this command has seeds={now.seeds}. Give "
@@ -288,7 +288,7 @@ def complete(study: Study) -> Path:
     if config.inside:
         for seed in range(config.seeds):
             between += compare_models(study.run, config, study.windows, seed, study.progress)
-        explore_texts(study.run, config, study.windows)
+        save_explorer_texts(study.run, config, study.windows)
     report = save_study(study.run, config, study.windows, steps, models, records, between, _total_seconds(study))
     study.log.say("report", path=str(report))
     return report
@@ -317,7 +317,7 @@ def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], m
     return not on_page or seeds(measured) > seeds(on_page)
 
 
-def _model(config: StudyConfig, name: str) -> ModelOfSeed:
+def _find_model(config: StudyConfig, name: str) -> ModelOfSeed:
     """Return the model of a study that NAME/SEED names."""
     preset, _, seed = name.rpartition("/")
     if not preset or not seed.isdigit():
@@ -368,7 +368,7 @@ def _check_finished(run: RunFolder) -> None:
 def _say_windows(windows: Windows, log: StudyLog) -> None:
     sizes = ("documents", "characters", "tokens", "windows")
     counts = {key: sum(windows.manifest[key].values()) for key in sizes}
-    log.say("windows", **counts, rows=said_of_pieces(windows))
+    log.say("windows", **counts, rows=describe_pieces(windows))
     if not can_probe(windows):
         words = (
             f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or join=run-on "

@@ -11,7 +11,7 @@ from .checkpoints import (
     drop_after,
     drop_old_optimizers,
     drop_unplanned,
-    log_spaced,
+    log_spaced_steps,
     newest_checkpoint,
     pack,
     restore,
@@ -40,11 +40,13 @@ class Checkpointer:
         self.training = training
         self.logger = logger
         self.label = label
-        self.marks = log_spaced(training.steps) if config.checkpoint_steps is None else set(config.checkpoint_steps)
+        self.marks = (
+            log_spaced_steps(training.steps) if config.checkpoint_steps is None else set(config.checkpoint_steps)
+        )
         self._saved_at = time.perf_counter()
 
     def is_planned(self, step: int) -> bool:
-        """Return whether `step` gets a checkpoint that stays: the first and last, the marks, every so many steps."""
+        """Return whether `step` gets a checkpoint that stays: first, last, the marks, every `checkpoint_every`-th."""
         is_regular = step % self.training.config.checkpoint_every == 0
         return is_regular or step in self.marks or step in (0, self.training.steps)
 
@@ -77,7 +79,7 @@ class Checkpointer:
         states = restore(checkpoint, self.training.model, self.training.optimizers)
         prefix = f"{accelerator.process_index}."
         random_states = {name.removeprefix(prefix): s for name, s in states.items() if name.startswith(prefix)}
-        if random_states:  # a process more than before has none and begins with its own seed
+        if random_states:  # a process that the stopped training did not have begins with its own seed
             self.training.set_random_states(random_states)
         self.logger.load_state_dict(checkpoint.state, checkpoint.step)
         return checkpoint.step
@@ -100,7 +102,7 @@ class Checkpointer:
         """
         training = self.training
         accelerator = training.accelerator
-        if parameters := not_finite(training.model):  # no loss has seen yet what the step made of its weights
+        if parameters := not_finite(training.model):  # the loss of this step is that of the weights before it
             raise ValueError(weights_message(parameters, step, self.label, training.config, self.newest_folder()))
         random_states = [training.random_states()]
         if accelerator.num_processes > 1:

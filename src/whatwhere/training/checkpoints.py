@@ -35,7 +35,7 @@ class Checkpoint:
     has_optimizers: bool  # it still has the states of the optimizers
 
 
-def log_spaced(steps: int) -> set[int]:
+def log_spaced_steps(steps: int) -> set[int]:
     """Return the steps 0, 1, 3, 10, 30, 100, ... up to `steps`: early training changes fastest."""
     marks = (digit * 10**power for power in range(len(str(steps))) for digit in (1, 3))
     return {0, *(step for step in marks if step <= steps)}
@@ -112,10 +112,10 @@ def write_checkpoint(
         with RunFolder.create(final, KIND) as folder:
             save_model(model, folder)
             states = {**packed} | {f"random.{name}": state for name, state in random_states.items()}
-            save_file(states, folder / (OPTIMIZER if shares == 1 else _share(0, shares)))
+            save_file(states, folder / (OPTIMIZER if shares == 1 else _share_file(0, shares)))
             for rank in range(1, shares):
-                os.replace(_waiting(root, step) / _share(rank, shares), folder / _share(rank, shares))
-            shutil.rmtree(_waiting(root, step), ignore_errors=True)
+                os.replace(_shares_folder(root, step) / _share_file(rank, shares), folder / _share_file(rank, shares))
+            shutil.rmtree(_shares_folder(root, step), ignore_errors=True)
             write_json(folder / STATE, {**state, "step": step})
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
         hint = "Earlier checkpoints are whole; make room, then run the same command again."
@@ -129,20 +129,20 @@ def write_share(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank:
     Raises:
         OSError: the disk is full or not writable.
     """
-    waiting = _waiting(root, step)
+    folder = _shares_folder(root, step)
     try:
-        waiting.mkdir(parents=True, exist_ok=True)
-        save_file({**packed}, waiting / _share(rank, shares))
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({**packed}, folder / _share_file(rank, shares))
     except SafetensorError as error:
         hint = "Earlier checkpoints are whole; make room, then run the same command again."
-        raise OSError(f"Cannot write {waiting / _share(rank, shares)}: {error}. {hint}") from None
+        raise OSError(f"Cannot write {folder / _share_file(rank, shares)}: {error}. {hint}") from None
 
 
-def _share(rank: int, shares: int) -> str:
+def _share_file(rank: int, shares: int) -> str:
     return f"optimizer-{rank + 1}-of-{shares}.safetensors"
 
 
-def _waiting(root: Path, step: int) -> Path:
+def _shares_folder(root: Path, step: int) -> Path:
     return root / f".step-{step}-shares.0"  # a temporary name, which the next run sweeps away
 
 
@@ -153,11 +153,11 @@ def drop_after(root: Path, step: int) -> None:
             remove_folder(folder)
 
 
-def drop_unplanned(root: Path, planned: Callable[[int], bool]) -> None:
-    """Remove all checkpoints of steps that `planned` denies, except the newest one."""
+def drop_unplanned(root: Path, is_planned: Callable[[int], bool]) -> None:
+    """Remove all checkpoints of steps that `is_planned` denies, except the newest one."""
     for folder in all_checkpoints(root)[:-1]:
-        if not planned(_step(folder)):
-            remove_folder(folder)  # half of one would be taken for a damaged one
+        if not is_planned(_step(folder)):
+            remove_folder(folder)  # all at once, as a part of one would look like a damaged one
 
 
 def drop_old_optimizers(root: Path, keep: int = 2) -> None:
@@ -179,7 +179,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     """Compare the files of a checkpoint with their hashes, and return it.
 
     Raises:
-        ValueError: no manifest or state file, a state that the loop cannot go on from, or a file that is missing,
+        ValueError: no manifest or state file, a state that no training can resume from, or a file that is missing,
             truncated or changed.
     """
     run = RunFolder.at(folder)
@@ -220,7 +220,7 @@ def restore(
     """
     try:
         stored = _Parts([checkpoint.folder / WEIGHTS])
-        packed = _Parts(_in_order(checkpoint.folder) or [checkpoint.folder / OPTIMIZER])
+        packed = _Parts(_optimizer_files(checkpoint.folder) or [checkpoint.folder / OPTIMIZER])
     except (SafetensorError, FileNotFoundError) as error:
         raise ValueError(f"{checkpoint.folder} does not load: {error}. Delete it.") from None
     try:
@@ -241,7 +241,7 @@ def restore(
     return random_states
 
 
-def _in_order(folder: Path) -> list[Path]:
+def _optimizer_files(folder: Path) -> list[Path]:
     """Return the files of the optimizers' states, by process."""
     return sorted(folder.glob("optimizer*.safetensors"), key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)])
 
@@ -251,7 +251,7 @@ def all_checkpoints(root: Path) -> list[Path]:
     return sorted((p for p in root.glob("step-*") if _step(p) >= 0), key=_step)
 
 
-def checkpoint(model: str | Path, step: int) -> Path:
+def checkpoint_folder(model: str | Path, step: int) -> Path:
     """Return the folder of the checkpoint of `step` in the folder of a trained model.
 
     Raises:

@@ -92,7 +92,7 @@ def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, limit:
         ValueError: not enough for one batch.
     """
     rows: dict[bytes, np.ndarray] = {}
-    for ids in _of_windows(text) if isinstance(text, Windows) else _of_source(text, tokenizer):
+    for ids in _sentences_of_windows(text) if isinstance(text, Windows) else _sentences_of_source(text, tokenizer):
         if len(ids) >= SHORTEST:
             rows.setdefault(ids.tobytes(), ids)
         if len(rows) == limit:
@@ -105,7 +105,7 @@ def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, limit:
     return list(rows.values())
 
 
-def _of_windows(windows: Windows) -> Iterator[np.ndarray]:
+def _sentences_of_windows(windows: Windows) -> Iterator[np.ndarray]:
     of_training = windows["train"]
     cls, sep = (of_training.special_ids[name] for name in ("cls_token_id", "sep_token_id"))
     for row in np.random.default_rng(0).permutation(len(of_training)):
@@ -115,7 +115,7 @@ def _of_windows(windows: Windows) -> Iterator[np.ndarray]:
             yield np.array([cls, *ids[segments == number][: LENGTH - 2], sep], np.int64)
 
 
-def _of_source(source: Source, tokenizer: PreTrainedTokenizerFast) -> Iterator[np.ndarray]:
+def _sentences_of_source(source: Source, tokenizer: PreTrainedTokenizerFast) -> Iterator[np.ndarray]:
     for document in source:
         ends = [0, *segment_starts(document), len(document)]
         texts = [text for a, b in zip(ends, ends[1:], strict=False) if (text := document[a:b].strip())]
@@ -124,7 +124,7 @@ def _of_source(source: Source, tokenizer: PreTrainedTokenizerFast) -> Iterator[n
             yield from (np.array(row, np.int64) for row in ids)
 
 
-def without_dropout(config: Any) -> list[str]:
+def zero_dropout_settings(config: Any) -> list[str]:
     """Return the names of a model's dropout settings if all are 0, so that SimCSE would compare equal vectors.
 
     A classifier's dropout does not count. The list is empty where any is above 0.
@@ -134,7 +134,7 @@ def without_dropout(config: Any) -> list[str]:
     return [] if any(value > 0 for value in numbers.values()) else list(numbers)
 
 
-def contrast(
+def train_contrastive(
     body: Any,
     tokenizer: PreTrainedTokenizerFast,
     text: Windows | Source,
@@ -145,8 +145,8 @@ def contrast(
 ) -> dict[str, Any]:
     """Train an encoder in place for `steps` steps of SENTENCES sentences each, and return the facts of the training.
 
-    The learning rate falls linearly to 0. Unlike the paper's there is no head over the vector in training, and
-    `pooling` is what will be read.
+    The learning rate falls linearly to 0. Unlike the paper's, the training has no head over the vector: it
+    trains the vector of `pooling` itself.
 
     Args:
         seed: of the dropout and of the order of the sentences. The set of sentences does not depend on it.
@@ -181,7 +181,7 @@ def contrast(
     }
 
 
-def save_tuned(body: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
+def save_encoder(body: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts: dict[str, Any]) -> None:
     """Write an encoder as a folder that transformers and sentence-transformers open, whole or not at all."""
     with RunFolder.create(out, "model") as folder:
         body.save_pretrained(folder)

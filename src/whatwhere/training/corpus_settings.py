@@ -40,17 +40,17 @@ class CorpusConfig(CorpusKeys):
         is_default = self.corpus == "python-docs" and self.join == "none"
         return super().given_keys() - ({"join"} if is_default else set())
 
-    def same_content(self, key: str, out: Path) -> bool:
+    def has_same_content(self, key: str, out: Path) -> bool:
         """Return whether a corpus or tokenizer of another name has the content of the windows in a run's folder."""
         saved = out / "corpus" / "settings.json"
         if key not in ("corpus", "tokenizer") or not saved.is_file():
-            return super().same_content(key, out)
+            return super().has_same_content(key, out)
         try:
             settings = read_object(saved, "source", "tokenizer_sha256")
             source = open_source(self.corpus, self.field, self.document)
             if key == "corpus":
                 return content(source.fingerprint()) == content(settings["source"])
-            if self.tokenizer in (None, *UNITS):  # one that is made, where that of the run was loaded
+            if self.tokenizer in (None, *UNITS):  # this tokenizer is made from the text, the run's was loaded
                 return False
             tokenizer = build_tokenizer(self.tokenizer, source, newline_token=self.newline_token)
         except ValueError:
@@ -94,7 +94,7 @@ def check_one_batch(windows: Windows, batch_size: int) -> None:
     """Refuse windows that are fewer than one training batch.
 
     Raises:
-        ValueError: says how many there are, and what would give more.
+        ValueError: there are too few; the message says how many, and what would give more.
     """
     count = len(windows["train"])
     length = windows.manifest["length"]

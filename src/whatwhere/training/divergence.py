@@ -17,13 +17,15 @@ class NotFinite(ValueError):
         self.parameters = parameters
 
 
-def step_message(error: NotFinite, step: int, label: str, config: LoopConfig, batch: Path, last: Path | None) -> str:
+def step_message(
+    error: NotFinite, step: int, label: str, config: LoopConfig, batch: Path, checkpoint: Path | None
+) -> str:
     """Say which step was not finite, what to change, and which files are left.
 
     Args:
         step: number of the step, from 1.
         batch: file that holds the step's batch.
-        last: folder of the last good checkpoint, None where there is none.
+        checkpoint: folder of the last good checkpoint, None where there is none.
     """
     place = f"step {step} of {label}"
     if error.parameters:
@@ -34,12 +36,13 @@ def step_message(error: NotFinite, step: int, label: str, config: LoopConfig, ba
             "No weight has changed yet, so the formula is at fault, not learning_rate: "
             "whatwhere explain NAME --scheme FILE tries an own one"
         )
-    return f"{error} at {place}. {advice}; {_name_last(last)}, and the step's batch in {batch}."
+    return f"{error} at {place}. {advice}; {_name_checkpoint(checkpoint)}, and the step's batch in {batch}."
 
 
-def weights_message(parameters: str, step: int, label: str, config: LoopConfig, last: Path | None) -> str:
+def weights_message(parameters: str, step: int, label: str, config: LoopConfig, checkpoint: Path | None) -> str:
     """Say which weights a step left that are not finite; arguments as of `step_message`."""
-    return f"Step {step} of {label} left {parameters} not finite. {_lower_the_rate(config)}; {_name_last(last)}."
+    advice = f"{_lower_the_rate(config)}; {_name_checkpoint(checkpoint)}"
+    return f"Step {step} of {label} left {parameters} not finite. {advice}."
 
 
 def batch_arrays(parts: Sequence[dict[str, Tensor]]) -> dict[str, np.ndarray]:
@@ -51,5 +54,5 @@ def _lower_the_rate(config: LoopConfig) -> str:
     return f"Lower --set learning_rate= (now {config.learning_rate:g}) or --set precision=fp32"
 
 
-def _name_last(last: Path | None) -> str:
-    return "there is no checkpoint yet" if last is None else f"the last good checkpoint is {last}"
+def _name_checkpoint(checkpoint: Path | None) -> str:
+    return "there is no checkpoint yet" if checkpoint is None else f"the last good checkpoint is {checkpoint}"

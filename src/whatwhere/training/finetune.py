@@ -63,15 +63,15 @@ def default_rate(start: str, from_scratch: bool) -> float:
 class FinetuneConfig(FinetuneKeys, SchemeConfig):
     """Settings of a fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
 
-    ALONE: ClassVar[bool] = True
+    RESUMES_ALONE: ClassVar[bool] = True
     FREE: ClassVar[tuple[str, ...]] = ("sharding",)
 
-    def same_content(self, key: str, out: Path) -> bool:
+    def has_same_content(self, key: str, out: Path) -> bool:
         """Return whether a table of another name or place is that of the run in `out`, byte by byte."""
         facts = out / DATA
         path = Path(str(getattr(self, key)))
         if key not in TABLES or not facts.is_file() or not path.is_file():
-            return super().same_content(key, out)
+            return super().has_same_content(key, out)
         return bool(read_object(facts).get("tables", {}).get(key) == sha256(path))
 
     @model_validator(mode="before")

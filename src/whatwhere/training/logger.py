@@ -36,16 +36,16 @@ class Logger:
         self.history: list[dict[str, Any]] = []
         self._losses: list[float] = []  # of the steps since the last line
         self._steps = 0  # of this process since the last line
-        self._waited = 0.0  # seconds without a batch since the last line
+        self._seconds_waited = 0.0  # seconds without a batch since the last line
         self._seconds_before = 0.0  # of the training before a resume
-        self._began = time.perf_counter()
-        self._marked = self._began  # when the last line was written, later by all pauses since
+        self._command_began = time.perf_counter()
+        self._line_began = self._command_began  # when the last line was written, later by all pauses since
         reset_peak_memory()
 
     @property
     def seconds(self) -> float:
         """Seconds that the training has taken, before a resume included."""
-        return self._seconds_before + time.perf_counter() - self._began
+        return self._seconds_before + time.perf_counter() - self._command_began
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the log that a checkpoint keeps, beside its lines."""
@@ -69,8 +69,8 @@ class Logger:
         accelerator.wait_for_everyone()
         if self.training.config.trackers:
             accelerator.init_trackers("whatwhere")
-        self._began = time.perf_counter()
-        self._marked = self._began
+        self._command_began = time.perf_counter()
+        self._line_began = self._command_began
 
     def close(self) -> None:
         """End the trackers."""
@@ -83,18 +83,18 @@ class Logger:
             flush_file(self.path)
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def count_waiting(self) -> Iterator[None]:
         """Count the block's time as waiting for a batch."""
         began = time.perf_counter()
         yield
-        self._waited += time.perf_counter() - began
+        self._seconds_waited += time.perf_counter() - began
 
     @contextlib.contextmanager
-    def pausing(self) -> Iterator[None]:
+    def pause_clock(self) -> Iterator[None]:
         """Leave the block's time, a validation's or a checkpoint's, out of the training's speed."""
         began = time.perf_counter()
         yield
-        self._marked += time.perf_counter() - began
+        self._line_began += time.perf_counter() - began
 
     def add_loss(self, loss: float) -> None:
         """Count a step and its loss in nats into the next line."""
@@ -112,20 +112,20 @@ class Logger:
         the time without a batch.
         """
         ended = time.perf_counter()
-        elapsed = ended - self._marked
+        elapsed = ended - self._line_began
         line = {
             "loss": sum(self._losses) / len(self._losses),
             "gradient_norm": gradient_norm,
             "learning_rate": float(self.training.optimizers[0].param_groups[0]["lr"]),
             "tokens_per_second": self._steps * self.tokens_per_step / elapsed,
-            "waiting": self._waited / elapsed,
+            "waiting": self._seconds_waited / elapsed,
             "memory_peak_bytes": peak_memory(self.training.accelerator.device),
         }
         self.log(step, line)
         self._losses = []
         self._steps = 0
-        self._waited = 0.0
-        self._marked = ended
+        self._seconds_waited = 0.0
+        self._line_began = ended
         return line
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
-from ..models.tensors import not_finite, whole
+from ..models.tensors import gather_whole, not_finite
 from ..run.progress import Progress, progress_bar
 from ..run.signals import Stopped, defer_stop
 from .checkpointer import Checkpointer
@@ -64,25 +64,25 @@ class Trainer(TrainingState):
         stop = StopSignal(self.accelerator)
 
         # Resume
-        resumed = checkpointer.load()
-        start = resumed or 0
+        resumed_step = checkpointer.load()
+        start = resumed_step or 0
         checkpointer.drop_after(start)
         logger.open()
 
         # Before the first step
-        if resumed is None:
-            with logger.pausing():
+        if resumed_step is None:
+            with logger.pause_clock():
                 checkpointer.save(0)
         if validator and start == 0 and not logger.history:
-            with logger.pausing():
+            with logger.pause_clock():
                 logger.log(0, validator.validate())
 
         shown = progress if self.accelerator.is_main_process else False
-        prefetched = contextlib.closing(self._prefetch(batch_at, start))
-        with defer_stop(), progress_bar(label, shown, start) as report, prefetched as batches:
+        prefetch = contextlib.closing(self._prefetch(batch_at, start))
+        with defer_stop(), progress_bar(label, shown, start) as report, prefetch as batches:
             for step in range(start + 1, self.steps + 1):
                 # Step
-                with logger.waiting():
+                with logger.count_waiting():
                     micro_batches = next(batches)
                 try:
                     loss, gradient_norm = self.step(step - 1, micro_batches)
@@ -100,13 +100,13 @@ class Trainer(TrainingState):
 
                 # Validate
                 if validator and validator.is_due(step):
-                    with logger.pausing():
+                    with logger.pause_clock():
                         logger.log(step, validator.validate())
 
                 # Save, and stop
                 is_stopped, is_overdue = stop.agree(checkpointer.is_overdue())
                 if checkpointer.is_planned(step) or is_stopped or is_overdue:
-                    with logger.pausing():
+                    with logger.pause_clock():
                         checkpointer.save(step)
                 if is_stopped:
                     raise Stopped(f"after step {step:,} of {label}, with a checkpoint")
@@ -154,7 +154,7 @@ class Trainer(TrainingState):
         loss = self._compute_gradient(micro_batches)
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        gradient_norm = float(whole(norm))
+        gradient_norm = float(gather_whole(norm))
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
             raise NotFinite(loss, gradient_norm, not_finite(self.model))
         torch.nn.utils.clip_grads_with_norm_(parameters, self.config.clip, norm)
@@ -171,7 +171,7 @@ class Trainer(TrainingState):
     def _compute_gradient(self, micro_batches: list[Batch]) -> float:
         """Add the gradient of a batch to the parameters; return its mean loss over all processes."""
         accelerator = self.accelerator
-        self.wrapped.train()
+        self.step_module.train()
         micro_batches = [
             {key: value.to(accelerator.device) for key, value in micro_batch.items()} for micro_batch in micro_batches
         ]
@@ -179,20 +179,20 @@ class Trainer(TrainingState):
         total = accelerator.reduce(torch.stack(counts).sum(), reduction="sum").clamp(min=1)
         loss_sum = torch.zeros((), device=accelerator.device)
         for i, (micro_batch, count) in enumerate(zip(micro_batches, counts, strict=True)):
-            with self._gradients_summed(is_last=i == len(micro_batches) - 1):
+            with self._sum_gradients_at_end(is_last=i == len(micro_batches) - 1):
                 with accelerator.autocast():
-                    loss = self.wrapped(**micro_batch).loss
+                    loss = self.step_module(**micro_batch).loss
                 accelerator.backward(loss * (count * accelerator.num_processes / total))
             loss_sum += loss.detach() * count
         return float(accelerator.reduce(loss_sum, reduction="sum") / total)
 
-    def _gradients_summed(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
+    def _sum_gradients_at_end(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
         """Return a block in which processes sum their gradients only if it is of the batch's last micro-batch."""
         if self.is_shared:
-            cast(FSDPModule, self.wrapped).set_requires_gradient_sync(is_last)
+            cast(FSDPModule, self.step_module).set_requires_gradient_sync(is_last)
         if is_last or self.is_shared:
             return contextlib.nullcontext()
-        return self.accelerator.no_sync(self.wrapped)
+        return self.accelerator.no_sync(self.step_module)
 
 
 def _count_targets(micro_batch: Batch) -> Tensor:

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ..encoder.attention import StackedLinear
-from ..models.tensors import whole
+from ..models.tensors import gather_whole
 from .sharding import rows_of_process
 from .training_keys import LoopConfig
 
@@ -45,7 +45,9 @@ SCALES: dict[str, Callable[[int, int], float]] = {
 
 
 class Muon(torch.optim.Optimizer):
-    """p ← p (1 - lr·decay) - lr · scale(r, c) · orthogonal(momentum), for each matrix (r, c) of the parameter p.
+    """Optimizer of matrices by orthogonal momentum (Jordan et al. 2024).
+
+    p ← p (1 - lr·decay) - lr · scale(r, c) · orthogonal(momentum), for each matrix (r, c) of the parameter p.
 
     Args:
         params: dicts with `params` (each 2-D) and `rows`, for each parameter the numbers of rows of the matrices
@@ -90,7 +92,7 @@ class Muon(torch.optim.Optimizer):
                 p.mul_(1 - lr * group["weight_decay"])
                 changed: Tensor = p
                 if isinstance(p, DTensor):  # a share of a matrix has other singular vectors than all of it
-                    update = whole(update)
+                    update = gather_whole(update)
                     changed = torch.zeros(p.shape, device=p.device)
                     changes.append((p, changed))
                 for part, target in zip(update.split(rows), changed.split(rows), strict=True):
@@ -139,9 +141,9 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
 
     steps: of the whole training; with `matrix_steps`, long trainings learn their matrices slower.
     """
-    slower = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
+    matrix_factor = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
     rates = {
-        "matrices": (config.matrix_learning_rate_scale * slower, config.weight_decay),
+        "matrices": (config.matrix_learning_rate_scale * matrix_factor, config.weight_decay),
         "head": (1.0, config.weight_decay),
         "embeddings": (config.embedding_learning_rate_scale, config.embedding_weight_decay),
         "table": (config.table_learning_rate_scale, config.table_weight_decay),
@@ -153,16 +155,16 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
         for kind, (scale, decay) in rates.items()
     }
     for name, parameter in model.named_parameters():
-        positional = "relative." in name or "untied." in name
+        is_positional = "relative." in name or "untied." in name
         if "position_embeddings." in name or name.endswith("untied.cls"):
             kind = "table"
         elif "_embeddings" in name:
             kind = "embeddings"
-        elif positional and not name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias")):
+        elif is_positional and not name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias")):
             kind = "biases"
         elif parameter.ndim < 2:
             kind = "plain"
-        elif positional or ".layers." in f".{name}":
+        elif is_positional or ".layers." in f".{name}":
             kind = "matrices"
         else:
             kind = "head"
@@ -172,6 +174,8 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
     adamw = torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)
     if hidden is None:
         return [adamw]
-    stacked = {id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, StackedLinear)}
-    hidden["rows"] = [stacked.get(id(p), [len(p)]) for p in hidden["params"]]
+    rows_of_parameter = {
+        id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, StackedLinear)
+    }
+    hidden["rows"] = [rows_of_parameter.get(id(p), [len(p)]) for p in hidden["params"]]
     return [adamw, Muon([hidden], scale=config.muon_scale)]

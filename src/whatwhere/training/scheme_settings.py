@@ -13,8 +13,8 @@ from .training_keys import SchemeKeys
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
 
 
-_named: set[str] = set()  # texts of the schemes that this process was given by --scheme, or by an argument
-_loaded: set[str] = set()  # texts of the schemes that this process has loaded, wherever they stood
+_trusted_texts: set[str] = set()  # of schemes that the user gave this process
+_loaded_texts: set[str] = set()  # of schemes that this process has loaded from any file
 
 
 def trust_scheme(path: Any) -> None:
@@ -23,7 +23,7 @@ def trust_scheme(path: Any) -> None:
     The memory ends with the process: a worker calls this with the scheme of its job.
     """
     if isinstance(path, str | Path) and Path(path).is_file():
-        _named.add(_text_of(Path(path)))
+        _trusted_texts.add(_text_of(Path(path)))
 
 
 def _text_of(path: Path) -> str:
@@ -37,7 +37,7 @@ def check_trusted(path: Path, named_by: Path) -> None:
     Raises:
         UntrustedScheme: this process was given no scheme of the same text.
     """
-    if _text_of(path) not in _named:
+    if _text_of(path) not in _trusted_texts:
         raise UntrustedScheme(f"{named_by} names a scheme. Read {path}, then add --scheme {path}.")
 
 
@@ -53,15 +53,15 @@ def use_scheme(path: Any) -> None:
         if (file := Path(path)).suffix != ".py" or not file.is_file():
             raise ValueError("it is no Python file that exists. See examples/kerple.py for one.")
         text = file.read_text(encoding="utf-8")
-        if text not in _loaded:
+        if text not in _loaded_texts:
             relative_imports(text)  # else a training would fail when it saves its model
             try:
                 load_scheme(file)
             except SystemExit as stop:
                 problem = f"it ends the program (exit status {stop.code})"
                 raise ValueError(f"{problem}; a scheme only registers its parts.") from None
-            _loaded.add(text)
-        _named.add(text)
+            _loaded_texts.add(text)
+        _trusted_texts.add(text)
     except SyntaxError as error:
         raise ValueError(f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}.") from None
     except ValueError as error:
@@ -112,7 +112,7 @@ class SchemeConfig(SchemeKeys):
         self.check_scheme(run.path)
         return super().bind(run, name, free)
 
-    def same_content(self, key: str, out: Path) -> bool:
+    def has_same_content(self, key: str, out: Path) -> bool:
         """Return True for a scheme, whose text `bind` has compared."""
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 

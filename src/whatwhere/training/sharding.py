@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from ..models.tensors import whole
+from ..models.tensors import gather_whole
 
 
 def check_launcher() -> None:
@@ -88,7 +88,7 @@ def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool)
     """
     weights = {}
     for name, value in model.state_dict().items():
-        full = whole(value)
+        full = gather_whole(value)
         if keep:
             weights[name] = full.cpu()
     if not keep:

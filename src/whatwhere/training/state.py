@@ -26,7 +26,7 @@ class TrainingState:
 
     Attributes:
         model: the model itself, on the accelerator's device.
-        wrapped: the module that a step calls: the model as accelerate prepared it, or itself where it is shared out.
+        step_module: the module that a step calls: the model as accelerate prepared it; `model` where it is shared out.
         is_shared: whether each process keeps a share of the model (`sharding=full`).
         optimizers: of all its parameters.
         steps: optimizer steps of the whole training.
@@ -58,9 +58,9 @@ class TrainingState:
         self.is_shared = config.sharding == "full"
         if self.is_shared:  # not by accelerate, whose plugin takes the optimizers out of our hands
             shard(model, self.accelerator.device, world, self.accelerator.state.dynamo_plugin)
-            self.wrapped = model
+            self.step_module = model
         else:
-            self.wrapped = self.accelerator.prepare_model(model)
+            self.step_module = self.accelerator.prepare_model(model)
         self.optimizers = make_optimizers(model, config, steps)
 
         self.part_rows, rest = divmod(config.batch_size, world * config.accumulate)

@@ -1,4 +1,4 @@
-"""Agreement of all processes of a training on what a single one was asked for: to stop, or to write a checkpoint."""
+"""Agreement of all processes of a training to stop, or to write a checkpoint, where one of them was asked to."""
 
 import torch
 from accelerate import Accelerator
@@ -22,10 +22,10 @@ class StopSignal:
 
         All processes must call it after the same step.
         """
-        wishes = [stop_signal() is not None, overdue]
+        requests = [stop_signal() is not None, overdue]
         if self.accelerator.num_processes > 1:
-            votes = torch.tensor(wishes, dtype=torch.float32, device=self.accelerator.device)
+            votes = torch.tensor(requests, dtype=torch.float32, device=self.accelerator.device)
             total: Tensor = self.accelerator.reduce(votes, "sum")
-            wishes = [vote > 0 for vote in total.tolist()]
-        stop, save = wishes
+            requests = [vote > 0 for vote in total.tolist()]
+        stop, save = requests
         return stop, save

@@ -78,7 +78,7 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
         saved = read_yaml(out / name, "Delete it, or choose another --out.")
         for key in [key for key in _TOKENIZER if isinstance(saved, dict) and key in saved]:
             value = getattr(config, key)
-            if saved[key] != value and not config.same_content(key, out):
+            if saved[key] != value and not config.has_same_content(key, out):
                 raise ValueError(
                     f"{out / 'corpus'} holds windows of {key}={saved[key]!r}, this command has {key}={value!r}. "
                     "Delete it, or choose another --out."
@@ -86,8 +86,8 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     leftovers = [LOG, "data.json", CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
     if config.scheme is None:
         leftovers.append(SCHEME)
-    if present := [path for path in leftovers if (out / path).exists() or path in run.names()]:
-        run.remove(*present)
+    if names := [path for path in leftovers if (out / path).exists() or path in run.names()]:
+        run.remove(*names)
     config.save_in(run, name)
 
 
@@ -139,8 +139,8 @@ def finish(
         tokenizer.save_pretrained(temporary)
         tokenizer_config = temporary / "tokenizer_config.json"
         facts = read_json(tokenizer_config)
-        for how_it_was_opened in ("is_local", "local_files_only"):
-            facts.pop(how_it_was_opened, None)
+        for key in ("is_local", "local_files_only"):
+            facts.pop(key, None)
         if (longest := most_tokens(model.config)) is not None:  # so that `truncation=True` cuts where the table ends
             facts["model_max_length"] = longest
         write_text(tokenizer_config, json.dumps(facts, indent=2))
@@ -149,7 +149,7 @@ def finish(
             write_sentence_transformer(temporary, pooling)
         write_json(temporary / SUMMARY, summary)
         flush(temporary)
-        moved = run.move_in(temporary, last=WEIGHTS)
+        model_files = run.move_in(temporary, last=WEIGHTS)
     run.record(LOG)
-    written = [name for name in names_before if name.endswith((".yaml", ".json", ".py"))]
-    run.done(TRAINED, files=sorted({*moved, *written, LOG}))
+    settings_files = [name for name in names_before if name.endswith((".yaml", ".json", ".py"))]
+    run.done(TRAINED, files=sorted({*model_files, *settings_files, LOG}))
