@@ -1,6 +1,7 @@
 """The house rules: imports run downwards only, and every file says in its first lines what it is."""
 
 import ast
+import re
 import sys
 from collections import Counter
 from graphlib import CycleError, TopologicalSorter
@@ -245,6 +246,22 @@ def test_one_file_opens_models_and_one_tokenizers():
         if {"from_pretrained", "from_config"} & {call.attr for call in calls if isinstance(call, ast.Attribute)}:
             found.add(place(path))
     assert found == OPENERS
+
+
+PADDED = re.compile(r"[<>^]?[1-9]\d*|[<>^]?\{.*\}|[<>^]\d+,?")  # format specifications that only make a cell wider
+
+
+def test_one_file_aligns_tables_of_the_terminal():
+    """Columns of text are aligned by run/text_tables.py alone, and no other file pads cells itself."""
+    files = set()
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            pads = isinstance(node, ast.Attribute) and node.attr in ("ljust", "rjust")
+            if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+                pads = bool(PADDED.fullmatch(ast.unparse(node.format_spec)[2:-1]))
+            loads = isinstance(node, ast.ImportFrom) and node.module == "rich.table"
+            files |= {place(path)} if pads or loads else set()
+    assert files == {"run/text_tables.py", "corpus/counting.py"}  # which pads bytes
 
 
 EVERY = [p for folder in ("src", "tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]

@@ -8,6 +8,7 @@ import typer
 from ..run.errors import check_utf8
 from ..run.files import check_writable
 from ..run.reference import REFERENCE
+from ..run.text_tables import table_lines
 from ..study.study_keys import GeometryKeys, HeadsConfig, SpectraConfig
 from ..training.training_keys import SchemeKeys
 from .options import AnyModel, ConfigFile, Json, PageFolder, Setting, configured, emit, report_line, verb
@@ -69,15 +70,16 @@ def _probe_text(records: list[Any], source: str) -> str:
         f"A token's position can be read from {of(best)} best in layer {best.layer} (R² {best.value:.2f}), from "
         f"{of(end)} after the last, {last}, with R² {end.value:.2f}; chance reaches {max(chance, 0.0):.2f}.",
         "",
-        f"{'layer':>5}  {'part':9}" + "".join(f"{name:>24}" for name in TARGETS),
     ]
+    rows = [["layer", "part", *TARGETS]]
     for layer, part in places:
         cells = []
         for name in TARGETS:
             r = values.get((layer, part, f"r2.{name}"))
             interval = f" [{r.low:.2f}, {r.high:.2f}]" if r is not None and None not in (r.low, r.high) else ""
             cells.append(f"{r.value:.2f}{interval}" if r is not None else "-")
-        lines.append(f"{layer:>5}  {part or '':9}" + "".join(f"{cell:>24}" for cell in cells))
+        rows.append([str(layer), part or "", *cells])
+    lines += table_lines(rows, right=(0, *range(2, len(rows[0]))))
     facts = {r.metric.removeprefix("probe."): int(r.value) for r in records if r.metric.startswith("probe.")}
     documents = f"{facts['documents']} document{'s' * (facts['documents'] != 1)}"
     read = f"read: {facts['windows']} windows of {facts['length']} tokens, of {documents} of {source}"

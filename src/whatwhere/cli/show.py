@@ -11,6 +11,7 @@ import typer
 from ..run.files import sweep
 from ..run.lock import InUse, is_free, lock
 from ..run.reference import REFERENCE, model_source
+from ..run.text_tables import table_lines
 from ..training.training_keys import PretrainKeys, SchemeKeys
 from .options import Json, Setting, configured, emit, report_line, verb
 
@@ -86,19 +87,20 @@ def _ledger(verdicts: list[dict[str, Any]]) -> str:
     from ..claims import ORIGINS, UNTESTABLE, VERDICTS
 
     found = [verdict for verdict in VERDICTS if any(c["verdict"] == verdict for c in verdicts)]
-    lines = [f"{f'{len(verdicts)} claims':21}" + "  ".join(("all", *ORIGINS))]
+    counts = [[f"{len(verdicts)} claims", "all", *ORIGINS]]
+    rows = []
     for verdict in found:
         origins = [c["origin"] for c in verdicts if c["verdict"] == verdict]
-        lines.append(f"{verdict:21}{len(origins):3}  " + "  ".join(f"{origins.count(o):{len(o)}}" for o in ORIGINS))
-    for verdict in found:
-        rows = [c for c in verdicts if c["verdict"] == verdict and c["value"] is not None]
-        lines += ["", verdict] if rows else []
-        why = verdict == UNTESTABLE  # measured, but what was measured decides nothing
-        for c in rows:
-            so_far = c["so_far"] and f"so far {c['so_far']}"
-            told = c["scale"] if why else "; ".join(filter(None, (c["claim"], c["origin"], so_far, c["holm"])))
-            lines.append(f"  {c['id']:34} {_value(c):24} {told}")
-            lines += [f"  {'':34} {beside}"] if (beside := _beside(c)) else []
+        counts.append([verdict, str(len(origins)), *(str(origins.count(origin)) for origin in ORIGINS)])
+        measured = [c for c in verdicts if c["verdict"] == verdict and c["value"] is not None]
+        rows += [(verdict, row) for c in measured for row in _rows(c, with_reason=verdict == UNTESTABLE)]
+    lines = table_lines(counts, right=range(1, len(counts[0])))
+    before = ""
+    texts = table_lines([row for _, row in rows], indent=2)
+    for (verdict, _), text in zip(rows, texts, strict=True):
+        lines += [] if verdict == before else ["", verdict]
+        lines.append(text)
+        before = verdict
     lacking = [str(c["scale"]).removeprefix("not measured: ") for c in verdicts if c["value"] is None]
     models = [why for why in lacking if why.startswith("needs a model ") and why.endswith(" in the study")]
     missing = Counter(why for why in lacking if why not in models)
@@ -106,7 +108,20 @@ def _ledger(verdicts: list[dict[str, Any]]) -> str:
         names = dict.fromkeys(name for why in models for name in re.findall(r"a model (\S+)", why))
         missing[f"needs models that are not in the study: {', '.join(names)}"] = len(models)
     lines += ["", "not measured"] if missing else []
-    return "\n".join([*lines, *(f"  {count:3} {why}" for why, count in missing.most_common())])
+    return "\n".join([*lines, *table_lines([[str(n), why] for why, n in missing.most_common()], right=(0,), indent=2)])
+
+
+def _rows(claim: dict[str, Any], with_reason: bool) -> list[list[str]]:
+    """Return a row of a measured claim, and one of what stands beside it, if anything does.
+
+    Args:
+        with_reason: Tell why what was measured decides nothing, not what the claim is.
+    """
+    so_far = claim["so_far"] and f"so far {claim['so_far']}"
+    about = "; ".join(filter(None, (claim["claim"], claim["origin"], so_far, claim["holm"])))
+    row = [claim["id"], _value(claim), claim["scale"] if with_reason else about]
+    reference = _beside(claim)
+    return [row, ["", "", reference]] if reference else [row]
 
 
 def _beside(claim: dict[str, Any]) -> str:
@@ -263,15 +278,15 @@ def doctor(as_json: Json = False) -> None:
     facts = diagnose(Path("."))
     gib = 2**30
     here = facts["machine"]
-    lines = [
-        *(f"{name:14} {number}" for name, number in facts["versions"].items()),
-        f"{'processor':14} {here['cpu']}, {here['cores']} cores",
-        f"{'threads':14} {facts['threads']}, which wait for each other by {facts['wait_policy']}",
-        f"{'memory':14} {facts['memory_free_bytes'] / gib:.1f} of {here['memory_bytes'] / gib:.1f} GiB free",
-        f"{'disk':14} {facts['disk_free_bytes'] / gib:.1f} GiB free here",
-        f"{'accelerator':14} {here['accelerator'] or 'none'}",
-        f"{'bf16':14} {'used by precision: auto' if facts['bf16'] else 'not faster here; precision: auto uses fp32'}",
-        *(f"{'backend ' + name:23} {state}" for name, state in facts["backends"].items()),
-        *(f"{name:23} {state}" for name, state in facts["extras"].items()),
+    rows = [
+        *facts["versions"].items(),
+        ("processor", f"{here['cpu']}, {here['cores']} cores"),
+        ("threads", f"{facts['threads']}, which wait for each other by {facts['wait_policy']}"),
+        ("memory", f"{facts['memory_free_bytes'] / gib:.1f} of {here['memory_bytes'] / gib:.1f} GiB free"),
+        ("disk", f"{facts['disk_free_bytes'] / gib:.1f} GiB free here"),
+        ("accelerator", here["accelerator"] or "none"),
+        ("bf16", "used by precision: auto" if facts["bf16"] else "not faster here; precision: auto uses fp32"),
+        *((f"backend {name}", state) for name, state in facts["backends"].items()),
+        *facts["extras"].items(),
     ]
-    emit(facts, as_json, "\n".join(lines))
+    emit(facts, as_json, "\n".join(table_lines([[str(cell) for cell in row] for row in rows])))

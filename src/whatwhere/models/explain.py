@@ -20,6 +20,7 @@ from ..encoder.attention import BACKENDS, check_backend
 from ..encoder.registry import scheme_files
 from ..run.errors import one_line
 from ..run.files import write_text
+from ..run.text_tables import table_lines
 from .preset_table import KEPT
 from .tensors import not_finite
 
@@ -362,28 +363,27 @@ def as_text(facts: dict[str, Any]) -> str:
     rows = facts["longest"]
     numbered = "any length; positions are not numbered by a table"
     longest = f"{rows} tokens (rows of the table)" if rows else numbered
-    width = max(map(len, [*facts["config"], *facts["parameters"]])) + 2
     read = f"{facts['length']} tokens, {facts['labelled']:.0%} of them predicted"
     here = f"Attention on this machine ({facts['device']}): {facts['backend']} runs"
-    counted = [(part, count, facts["operations"][part]) for part, count in facts["parameters"].items()]
+    settings = [(key, str(value)) for key, value in facts["config"].items()]
+    settings += [("streams", " + ".join(map(str, facts["streams"]))), ("longest input", longest)]
+    counted = [("part", "parameters", "operations")]
+    counted += [(part, f"{n:,}", f"{facts['operations'][part]:,.0f}") for part, n in facts["parameters"].items()]
     lines = [
         name + (f" ({facts['source']})" if facts["source"] else ""),
         "",
         "Configuration: sizes, and what differs from the defaults of EncoderConfig",
-        *(f"  {key:{width}}{value}" for key, value in facts["config"].items()),
-        f"  {'streams':{width}}{' + '.join(map(str, facts['streams']))}",
-        f"  {'longest input':{width}}{longest}",
+        *table_lines(settings, indent=2),
         "",
         "Scores of attention, i the query and j the key",
         f"  {facts['formula']}",
         f"  terms: {', '.join(facts['terms'])}",
         "",
         f"Costs; operations a token of a forward pass over {read}",
-        f"  {'part':{width}}{'parameters':>14}{'operations':>14}",
-        *(f"  {part:{width}}{parameters:>14,}{operations:>14,.0f}" for part, parameters, operations in counted),
+        *table_lines(counted, right=(1, 2), indent=2),
         "",
         f"{here}; output_attentions=True takes eager",
-        *(f"  {key:16}{note}" for key, note in facts["backends"].items()),
+        *table_lines(list(facts["backends"].items()), indent=2),
     ]
     if step := facts["trial"]:
         bad = step["not_finite"]

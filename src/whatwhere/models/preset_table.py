@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..run.text_tables import table_lines
+
 KEPT = Path(__file__).with_name("presets.jsonl")
 VOCABULARY = 30522  # default of `EncoderConfig`, with which the costs are counted
 
@@ -19,19 +21,12 @@ def kept_rows(size: str) -> list[dict[str, Any]]:
 
 def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:
     """Format rows of presets as the table that `whatwhere presets` prints."""
-    left = ("name", "streams", "terms")
-    right = ("parameters", "operations", "longest")
-    table = [{key: key for key in (*left, *right, "backends", "source")}]
+    table = [["name", "streams", "terms", "parameters", "operations", "longest", "backends", "source"]]
     for r in rows:
-        joined = {"streams": " + ".join(map(str, r["streams"])), "terms": " + ".join(r["terms"])}
-        counted = {"parameters": f"{r['parameters']:,}", "operations": f"{r['operations']:,.0f}"}
-        rest = {"longest": str(r["longest"] or "any"), "backends": " ".join(r["backends"])}
-        table.append({**r, **joined, **counted, **rest})
-    width = {key: max(len(r[key]) for r in table) for key in table[0]}
-    lines = []
-    for r in table:
-        cells = [r[key].ljust(width[key]) for key in left] + [r[key].rjust(width[key]) for key in right]
-        lines.append("  ".join([*cells, r["backends"].ljust(width["backends"]), r["source"]]))
+        streams = " + ".join(map(str, r["streams"]))
+        counts = [f"{r['parameters']:,}", f"{r['operations']:,.0f}", str(r["longest"] or "any")]
+        table.append([r["name"], streams, " + ".join(r["terms"]), *counts, " ".join(r["backends"]), r["source"]])
+    lines = table_lines(table, right=(3, 4, 5))
     read = f"{rows[0]['length']} tokens, 15 % of them predicted"
     trained = "those that train it (flex_attention: on CUDA only)"
     lines += [

@@ -25,9 +25,10 @@ from ..records.table import Point, Table
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
+from ..run.text_tables import table_lines
 from ..training.scheme_settings import trust_scheme
 from .machine import machine
-from .results import FACTS, RECORDS, STEP, columns, save_results
+from .results import FACTS, RECORDS, STEP, save_results
 
 C = TypeVar("C", bound=EvaluationConfig)
 WIDE = 158  # characters of a line
@@ -164,9 +165,9 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
     note_of_untrained = (
         f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
     )
-    if len(columns(lines)[0]) > WIDE and len(parts) > len(lines):
-        lines = [list(column) for column in zip(*lines, strict=True)]
-    text = [line.rstrip() for line in columns(lines)]
+    text = table_lines(lines)
+    if max(map(len, text)) > WIDE and len(parts) > len(lines):
+        text = table_lines(list(zip(*lines, strict=True)))
     note = (
         f"after it the difference from the first model{note_of_untrained}, = where it may be 0"
         if benchmark.difference

@@ -18,11 +18,12 @@ from ..records.record import Record
 from ..records.table import Table
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
+from ..run.text_tables import table_lines
 from .explorer_files import save_texts
 from .machine import machine
 from .measurements import measure
 from .model_windows import model_windows
-from .results import FACTS, columns, save_results
+from .results import FACTS, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, not_learned
 
@@ -140,7 +141,7 @@ def heads_text(result: dict[str, Any]) -> str:
         cells += [f"{of_head[m].value:.3f}" if m in of_head else "-" for m in scores]
         lines.append([str(layer), str(head), *(follows if shares else []), *cells])
     text = [result["not_learned"], ""] if result["not_learned"] else []
-    text += columns(lines, str.rjust)
+    text += table_lines(lines, right=range(len(lines[0])))
     for term, count in Counter(named.values()).most_common():
         follow = "have no single term that is worth anything alone" if term == NOTHING else f"follow {term}"
         text.append(f"{count} of {len(named)} heads {follow}")
@@ -153,8 +154,10 @@ def heads_text(result: dict[str, Any]) -> str:
     for r in records:
         if r.metric == "ablation.loss" and r.index is None:
             text.append(f"masked loss {r.value:.3f} nats on {r.n} documents; it rises, in all blocks at once:")
+    rises = []
     for r in ablations:
-        text.append(f"  {r.metric.removeprefix('ablation.'):8} {r.part:16} {r.value:+.3f}{_bounds(r, '+.3f')}")
+        rises.append([r.metric.removeprefix("ablation."), str(r.part), f"{r.value:+.3f}{_bounds(r, '+.3f')}"])
+    text += table_lines(rises, indent=2)
     if ablations:
         text.append("  (blocks and heads one by one: --json, or the page of --out)")
     documents = f"{result['documents']} document{'s' * (result['documents'] != 1)}"
@@ -164,5 +167,6 @@ def heads_text(result: dict[str, Any]) -> str:
 
 
 def _bounds(record: Record, digits: str) -> str:
-    has_bounds = record.low is not None and record.high is not None
-    return f" [{record.low:{digits}}, {record.high:{digits}}]" if has_bounds else ""
+    if record.low is None or record.high is None:
+        return ""
+    return f" [{format(record.low, digits)}, {format(record.high, digits)}]"

@@ -1,6 +1,6 @@
 """Results that a command leaves: records, claims, a file of facts, and the page that is drawn from them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,9 +156,3 @@ def total_seconds(lines: Iterable[Mapping[str, Any]], pid: int, current: float) 
             total += last[process]
         last[process] = seconds
     return total + sum(seconds for process, seconds in last.items() if process != pid) + current
-
-
-def columns(lines: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> list[str]:
-    """Return lines of cells as text, every column as wide as its widest cell."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return ["  ".join(map(align, line, widths)) for line in lines]

@@ -13,6 +13,7 @@ from ..analysis.who import RecordContext
 from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
+from ..run.text_tables import table_lines
 from .results import save_results
 from .study_keys import SpectraConfig
 
@@ -99,16 +100,16 @@ def run_spectra(
 
 def spectra_text(run: SpectraRun) -> str:
     """Return the text of `whatwhere spectra`: all tables as rows of LOWDIM Table 1, then details of each."""
-    label_width = max(len(_label(t)) for t in run.tables)
-    lines = []
+    rows = []
     for kind in dict.fromkeys(t.kind for t in run.tables):
-        lines.append(f"{kind:{label_width}}  " + "  ".join(f"{c:>6}" for c in COLUMNS))
+        rows.append([kind, *COLUMNS])
         for table, records in zip(run.tables, run.records, strict=True):
             if table.kind == kind:
                 top = [_value(records, metric) for metric in ("pca.top3", "pca.top5", "pca.top10")]
-                numbers = [f"{v:>6}" for v in (*table.rows.shape, min(table.rows.shape))] + [f"{v:>6.2f}" for v in top]
-                numbers += [f"{_value(records, 'n50.count'):>6.0f}", f"{_value(records, 'n50'):>6.1f}"]
-                lines.append(f"{_label(table):{label_width}}  " + "  ".join(numbers))
+                sizes = [str(size) for size in (*table.rows.shape, min(table.rows.shape))]
+                half = [f"{_value(records, 'n50.count'):.0f}", f"{_value(records, 'n50'):.1f}"]
+                rows.append([_label(table), *sizes, *(f"{share:.2f}" for share in top), *half])
+    lines = table_lines(rows, right=range(1, 1 + len(COLUMNS)))
     for table, records in zip(run.tables, run.records, strict=True):
         if table.kind == POSITIONS:
             lines += ["", *_details(table, records)]
@@ -126,8 +127,8 @@ def _value(records: list[Record], metric: str) -> float:
 
 
 def _details(table: SourceTable, records: list[Record]) -> list[str]:
-    def row(name: str, metric: str, scale: float, digits: int) -> str:
-        return f"  {name:26}" + " ".join(f"{scale * r.value:6.{digits}f}" for r in records if r.metric == metric)
+    def row(name: str, metric: str, scale: float, digits: int) -> tuple[str, str]:
+        return name, "  ".join(f"{scale * r.value:4.{digits}f}" for r in records if r.metric == metric)
 
     null = next(r for r in records if r.metric == "equivariance.null")
     pairs: dict[str, dict[str, float]] = {}
@@ -141,15 +142,17 @@ def _details(table: SourceTable, records: list[Record]) -> list[str]:
     outliers = [f"{r.index} ({r.value:.1f} x the median distance)" for r in records if r.metric == "outlier"]
     peaks = [f"{r.value:.0f}" for r in records if r.metric == "fft.peak"]
     components = [f"{r.index}: {r.value:.2f}" for r in records if r.metric == "equivariance.first"]
-    return [
-        _label(table),
+    rows = [
         row("share of components, %", "pca.share", 100, 1),
         row("turns of components", "fft.turns", 1, 0),
         row("power in 4 low DCT bins, %", "dct.low4", 100, 1),
-        f"  {'dominant turns':26}{', '.join(peaks) or 'none'}",
-        f"  {'pairs that rotate':26}{', '.join(turning) or 'none'}",
-        f"  {'equivariance of E E^T':26}{_value(records, 'equivariance'):.3f}, shuffled {null.value:.3f} "
-        f"[{null.low:.3f}, {null.high:.3f}]",
-        f"  {'of its first components':26}{', '.join(components) or '-'}",
-        f"  {'positions alone':26}{', '.join(outliers) or 'none'}",
+        ("dominant turns", ", ".join(peaks) or "none"),
+        ("pairs that rotate", ", ".join(turning) or "none"),
+        (
+            "equivariance of E E^T",
+            f"{_value(records, 'equivariance'):.3f}, shuffled {null.value:.3f} [{null.low:.3f}, {null.high:.3f}]",
+        ),
+        ("of its first components", ", ".join(components) or "-"),
+        ("positions alone", ", ".join(outliers) or "none"),
     ]
+    return [_label(table), *table_lines(rows, indent=2)]
