@@ -119,6 +119,26 @@ def test_no_paragraph_has_more_than_eight_lines(page):
     assert not [part for part in paragraphs if part.count("\n") > 7 and not part.startswith(("|", "<"))]
 
 
+def words(page: str, tables: bool = True) -> int:
+    """Words of a page outside blocks of code, comments and HTML tags, with or without those of its tables."""
+    text = re.sub(r"<!--.*?-->|</?[a-z][^>]*>", " ", prose(page), flags=re.S)
+    if not tables:
+        text = re.sub(r"^ *\|.*$", " ", text, flags=re.M)
+    return sum(any(letter.isalnum() for letter in word) for word in text.replace("|", " ").split())
+
+
+def test_documents_have_at_most_35_000_words():
+    """All documents but the results have at most 35,000 words: what is added to one is cut from another."""
+    pages = [p.relative_to(ROOT) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]]
+    assert sum(words(str(page)) for page in pages if "results" not in page.parts) <= 35_000
+
+
+@pytest.mark.parametrize("page", ["docs/runs.md", "docs/reliability.md"])
+def test_reference_pages_fit_one_page(page):
+    """Beside its tables a page of reference has at most 600 words."""
+    assert words(page, tables=False) <= 600
+
+
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_unchecked_links_lead_somewhere(page):
     """Links of pages that the site does not check lead somewhere."""
