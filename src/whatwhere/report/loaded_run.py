@@ -218,7 +218,15 @@ class Run:
         layers = self.config(model).get("num_hidden_layers")
         if isinstance(layers, int) and layers > 0:
             return layers
-        return max((r.layer or 1 for r in self.records if r.model == model), default=1)
+        return self._deepest.get(model, 1)
+
+    @cached_property
+    def _deepest(self) -> dict[str, int]:
+        """Model -> the deepest layer that records name (at least 1); figures ask for it once a point."""
+        deepest: dict[str, int] = {}
+        for r in self.records:
+            deepest[r.model] = max(deepest.get(r.model, 1), r.layer or 1)
+        return deepest
 
     def trained_until(self, model: str, part: str) -> int:
         """Return the last layer of a part that a gradient reaches: the last but one if the MLM head does not read the
