@@ -5,7 +5,7 @@ else. The columns are tidy: one value a row, `None` where a column does not appl
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -56,6 +56,7 @@ _SCHEMA = pa.schema(
     [(f.name, next(t for kind, t in _TYPES.items() if f.type in (kind, kind | None))) for f in fields(Record)],
     metadata={"format": FORMAT},
 )
+_SCHEMA_NAMES = set(_SCHEMA.names)
 
 
 def write_records(path: str | Path, records: Iterable[Record]) -> None:
@@ -106,10 +107,22 @@ def read_records(path: str | Path) -> list[Record]:
         )
     if strange:
         raise ValueError(f"{path} has other values than records have in its column {strange[0]}. Run the study again.")
-    try:
-        return [Record(**row) for row in rows]
-    except TypeError as error:
-        raise ValueError(f"{path} has other columns than records have ({error}). Run the study again.") from error
+    names = {field.name for field in table.schema}
+    needed = {f.name for f in fields(Record) if f.default is MISSING}
+    if names - _SCHEMA_NAMES or needed - names:
+        others = ", ".join(sorted(names - _SCHEMA_NAMES | needed - names))
+        raise ValueError(f"{path} has other columns than records have ({others}). Run the study again.")
+    return [_of_row(row) for row in rows]
+
+
+def _of_row(row: dict[str, Any]) -> Record:
+    """Return the record of a row whose names and types are those of a record.
+
+    The constructor of a frozen class sets the fields one by one, which took three fifths of the reading.
+    """
+    record = object.__new__(Record)
+    record.__dict__.update(row)
+    return record
 
 
 register_format(".parquet", _write, read_records)
