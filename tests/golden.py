@@ -1,10 +1,11 @@
-"""What a page shows as canonical JSON, a hash for each part of it; the hashes of the pages of the fixtures and of
-docs/results are kept.
+"""What the pages of the fixtures and of docs/results show, and the verdicts on every record file, kept in golden/.
 
-A change of the code that is to change no page leaves every hash as it is. Where one moves, `python tests/golden.py DIR`
-writes the JSON itself to DIR, before and after, for `diff -r`; `python tests/golden.py --keep` writes golden.json anew.
-The hashes are the same on every processor: OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="AVX2 FMA3"
-ATEN_CPU_CAPABILITY=default must give the same files as a new processor.
+Of a part of a page the files hold its title, what its panels say in words, and a digest of all that it is; of a claim
+its verdict, its value with the interval, and a digest. A change of the code that is to change no page leaves them as
+they are. Where one moves, `python tests/golden.py --keep` writes them anew, and their diff says what a reader of the
+page would notice; `python tests/golden.py DIR` writes every part whole to DIR, before and after, for `diff -r`.
+The files are the same on every processor: OPENBLAS_CORETYPE=Prescott NPY_DISABLE_CPU_FEATURES="AVX2 FMA3"
+ATEN_CPU_CAPABILITY=default must give the same ones as a new processor.
 """
 
 import factories_path  # isort: skip  # noqa: F401
@@ -35,7 +36,7 @@ from whatwhere.run.folder import MANIFEST
 from whatwhere.study.spectra_run import run_spectra
 
 HERE = Path(__file__).parent
-KEPT = HERE / "golden.json"
+KEPT = HERE / "golden"
 RESULTS = HERE.parent / "docs" / "results"
 EVALUATION = "2026-11-23-evaluation"
 PLAIN = {str, bool, int, type(None)}
@@ -83,8 +84,8 @@ def parts(page: Page) -> dict[str, Any]:
     return {name: canonical(part) for name, part in found.items()}
 
 
-def pages(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name and parts of the page of every fixture and of every committed study; `folder` takes the made-up runs."""
+def made_up(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and parts of the page of every fixture; `folder` takes the made-up runs."""
     demo = make_study(folder / "demo")
     yield "demo", parts(page_of(demo))
     yield "all", parts(page_of(make_study(folder / "all", models=(*PRESETS, "log-decay"), shifts=True)))
@@ -95,8 +96,6 @@ def pages(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "geometry", parts(page_of(make_run(folder / "geometry")))
     yield "spectra", parts(page_of(spectra(folder)))
     yield "evaluated", parts(page_of(evaluated(folder)))
-    for run in sorted(RESULTS.glob("*/records.parquet")):
-        yield run.parent.name, parts(study_page(load_run(run.parent)))
 
 
 def spectra(folder: Path) -> Path:
@@ -143,10 +142,16 @@ def evaluated(folder: Path) -> Path:
     return out
 
 
-def verdicts() -> dict[str, Any]:
-    """The ledger of every file of records below docs/results, by the file's place there."""
-    files = sorted(RESULTS.glob("*/*.parquet"))
-    return {str(file.relative_to(RESULTS)): canonical(evaluate(read_records(file))) for file in files}
+def studies() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name and parts of the page of every committed study."""
+    for run in sorted(RESULTS.glob("*/records.parquet")):
+        yield run.parent.name, parts(study_page(load_run(run.parent)))
+
+
+def verdicts() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The ledger of every file of records below docs/results: the file's place there, and claim -> row."""
+    for file in sorted(RESULTS.glob("*/*.parquet")):
+        yield str(file.relative_to(RESULTS)), {row["id"]: canonical(row) for row in evaluate(read_records(file))}
 
 
 def digest(part: Any) -> str:
@@ -154,42 +159,64 @@ def digest(part: Any) -> str:
     return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def everything(folder: Path) -> dict[str, dict[str, Any]]:
-    """Page -> part -> JSON, and "claims" -> file and claim -> row."""
+def everything(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """File of golden/, page or file of records, and its parts or claims whole, one after the other."""
     torch.manual_seed(0)
     shipped = references.FOLDER
     references.FOLDER = make_reference(folder / "references", folder, shifts=True).parent
     try:
-        found = dict(pages(folder))
+        for file, source in (("made_up", made_up(folder)), ("studies", studies()), ("claims", verdicts())):
+            for name, found in source:
+                yield file, name, found
     finally:
         references.FOLDER = shipped
-    return found | {"claims": {f"{file} {row['id']}": row for file, rows in verdicts().items() for row in rows}}
 
 
-def hashes(found: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """The digest of every part."""
-    return {page: {name: digest(part) for name, part in sorted(of.items())} for page, of in found.items()}
+def told(part: Mapping[str, Any]) -> dict[str, Any]:
+    """What a reader notices of a part of a page, and the digest of the rest."""
+    words = {"title": part.get("title", ""), "says": [panel["alt"] for panel in part.get("panels", [])]}
+    return {name: said for name, said in words.items() if said} | {"digest": digest(part)}
 
 
-def kept() -> dict[str, dict[str, str]]:
-    """What `hashes` was when golden.json was written."""
-    found: dict[str, dict[str, str]] = json.loads(KEPT.read_text(encoding="utf-8"))
+def judged(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """A line for each claim that was measured, and one for the others together."""
+    measured = {name: row for name, row in rows.items() if row["value"] is not None}
+    others = {name: row for name, row in rows.items() if name not in measured}
+    lines = {
+        name: f"{row['verdict']}: {row['value']} [{row['low']}, {row['high']}] {digest(row)}"
+        for name, row in sorted(measured.items())
+    }
+    return lines | {"not measured": f"{len(others)} claims {digest(others)}"}
+
+
+def readable(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """What the files of golden/ are to hold: file -> page -> part -> what is told of it."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for file, name, whole in everything(folder):
+        lines = judged(whole) if file == "claims" else {part: told(whole[part]) for part in sorted(whole)}
+        found.setdefault(file, {})[name] = lines
     return found
+
+
+def kept() -> dict[str, dict[str, dict[str, Any]]]:
+    """What `readable` gave when the files were written."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in KEPT.glob("*.json")}
 
 
 def main() -> None:
     if len(sys.argv) != 2 or sys.argv[1].startswith("-") and sys.argv[1] != "--keep":
         sys.exit("python tests/golden.py DIR | --keep")
     with tempfile.TemporaryDirectory() as folder:
-        found = everything(Path(folder))
-    if sys.argv[1:] == ["--keep"]:
-        KEPT.write_text(json.dumps(hashes(found), indent=1) + "\n", encoding="utf-8")
-        return
-    for page, of in found.items():
-        for name, part in of.items():
-            path = Path(sys.argv[1]) / page / f"{name.replace('/', '_')}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(part, indent=1, sort_keys=True), encoding="utf-8")
+        if sys.argv[1] == "--keep":
+            for file, pages in readable(Path(folder)).items():
+                text = json.dumps(pages, indent=1, ensure_ascii=False)
+                (KEPT / f"{file}.json").write_text(text + "\n", encoding="utf-8")
+            return
+        for file, page, found in everything(Path(folder)):
+            for name, part in found.items():
+                path = Path(sys.argv[1]) / file / page / f"{name.replace('/', '_')}.json"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(part, indent=1, sort_keys=True), encoding="utf-8")
 
 
 if __name__ == "__main__":

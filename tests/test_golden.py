@@ -6,23 +6,31 @@ import golden
 import numpy as np
 import pytest
 
+Parts = dict[str, object]
+
 
 @pytest.fixture(scope="module")
-def now(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """Hash of every part of every page, as the code makes them."""
+def now(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    """What is told of every part of every page, as the code makes them."""
     folder: Path = tmp_path_factory.mktemp("golden")
-    return golden.hashes(golden.everything(folder))
+    return by_place(golden.readable(folder))
 
 
-def test_no_page_part_or_verdict_has_moved(now: dict[str, dict[str, str]]) -> None:
+def by_place(files: dict[str, dict[str, dict[str, object]]]) -> Parts:
+    """What is told of every part, by its file, its page and its name."""
+    found: Parts = {}
+    for file, pages in files.items():
+        for page, parts in pages.items():
+            found |= {f"{file}: {page}: {part}": said for part, said in parts.items()}
+    return found
+
+
+def test_no_page_part_or_verdict_has_moved(now: Parts) -> None:
     """No part of a page and no verdict has moved."""
-    before, after = (
-        {f"{page}: {part}": of[part] for page, of in pages.items() for part in of} for pages in (golden.kept(), now)
-    )
-    moved = [part for part in sorted(before.keys() | after.keys()) if before.get(part) != after.get(part)]
-    assert not moved, "\n".join(
-        [f"{len(moved)} parts moved; python tests/golden.py --keep, if they were to:", *moved[:40]]
-    )
+    before = by_place(golden.kept())
+    moved = [part for part in sorted(before.keys() | now.keys()) if before.get(part) != now.get(part)]
+    words = [f"{part}\n  was {before.get(part)}\n  is  {now.get(part)}" for part in moved[:40]]
+    assert not moved, "\n".join([f"{len(moved)} parts moved; python tests/golden.py --keep, if they were to:", *words])
 
 
 def test_a_digest_tells_numbers_apart_up_to_five_digits() -> None:
