@@ -6,15 +6,13 @@ import shutil
 import sys
 
 import datasets
-import mteb
 import numpy as np
 import pytest
 import torch
 from cli_runner import sentences, whatwhere
-from foreign_models import KINDS, save
+from foreign_models import KINDS, save, sentence_model
 from made_tasks import put, write_vectors
 from scipy.stats import spearmanr
-from sentence_transformers import SentenceTransformer
 from sklearn.linear_model import LogisticRegression
 from transformers import AutoModel
 
@@ -196,6 +194,8 @@ def test_scores_are_those_of_scipy_and_scikit_learn(data, run):
 
 
 def test_results_are_in_mtebs_own_format(run):
+    import mteb  # seconds: as `sentence_model`
+
     out, printed = run
     result = mteb.TaskResult.from_disk(out / "runs/reference/STSBenchmark-local/mean.json")
     records = read_records(out / "records.parquet")
@@ -245,7 +245,7 @@ def test_finished_work_stays_when_more_is_added(data, run, bert, tmp_path, monke
     facts = json.loads((out / "models/reference+simcse/seed-0/training.json").read_text(encoding="utf-8"))
     assert facts["dropout_switched_on"] == ["dropout"] and facts["pooling"] == "mean"  # what the folder began with
     assert AutoModel.from_pretrained(out / "models/reference+simcse/seed-0").config.dropout == 0.0
-    model = SentenceTransformer(str(out / "models/bert+simcse/seed-0"))
+    model = sentence_model(out / "models/bert+simcse/seed-0")
     assert model.encode(["ba lo ti"]).shape == (1, 16)
     notes = json.loads((out / "study.json").read_text(encoding="utf-8"))["notes"]
     assert any("bert has one stream, so it has no vectors pooled as semantic" in note for note in notes)
@@ -268,6 +268,8 @@ def test_a_folder_keeps_the_trainings_that_it_has(data):
 
 
 def test_mtebs_own_tasks_run_by_name(data, tmp_path, monkeypatch):
+    import mteb
+
     pairs = datasets.Dataset.from_dict(rows("STSBenchmark-local", data)["test"])
     asked = []
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda path, revision: asked.append(path))

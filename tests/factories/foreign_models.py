@@ -3,6 +3,7 @@ whose vocabulary is exactly as long as the table of their words, as that of the 
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from cli_runner import sentences
@@ -109,3 +110,13 @@ def save(kind: str, folder: Path, texts: list[str] = TEXTS) -> Path:
     tokenizer.save_pretrained(folder)
     assert len(model.get_input_embeddings().weight) == len(tokenizer)
     return folder
+
+
+def sentence_model(folder: Path) -> Any:
+    """A folder as sentence-transformers opens it.
+
+    Its import takes seconds, which a file that is only collected need not spend.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder))

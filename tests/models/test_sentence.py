@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from foreign_models import save
+from foreign_models import save, sentence_model
 from safetensors.torch import load_file
-from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 import whatwhere as ww
@@ -33,7 +32,7 @@ def folder(corpus_file, tmp_path_factory) -> Path:
 
 def expected(folder: Path) -> torch.Tensor:
     """Mean of the hidden states over the attention mask, texts cut to the position table."""
-    tokenizer = SentenceTransformer(str(folder)).tokenizer
+    tokenizer = sentence_model(folder).tokenizer
     batch = tokenizer(TEXTS, padding=True, truncation=True, max_length=32, return_tensors="pt")
     hidden = ww.Encoder.from_pretrained(folder)(
         batch["input_ids"], attention_mask=batch["attention_mask"]
@@ -45,32 +44,32 @@ def expected(folder: Path) -> torch.Tensor:
 def test_vectors_are_means_of_hidden_states(folder):
     """Vectors are means of hidden states or their semantic columns."""
     ww.write_sentence_transformer(folder)
-    model = SentenceTransformer(str(folder))
+    model = sentence_model(folder)
     assert model.max_seq_length == 32 and model.similarity_fn_name == "cosine"
     vectors = model.encode(TEXTS, convert_to_tensor=True)
     torch.testing.assert_close(vectors, expected(folder))
     ww.write_sentence_transformer(folder, pooling="semantic")
-    model = SentenceTransformer(str(folder))
+    model = sentence_model(folder)
     assert model.get_embedding_dimension() == 120
     assert torch.equal(model.encode(TEXTS, convert_to_tensor=True), vectors[:, 8:])  # times ones and zeros: exact
     ww.write_sentence_transformer(folder, pooling="mean")
-    assert torch.equal(SentenceTransformer(str(folder)).encode(TEXTS, convert_to_tensor=True), vectors)
+    assert torch.equal(sentence_model(folder).encode(TEXTS, convert_to_tensor=True), vectors)
     assert not (folder / "2_Dense").exists()
 
 
 def test_first_token_and_position_stream_are_poolings(folder):
     """The first token and the position stream are poolings too."""
     ww.write_sentence_transformer(folder)
-    mean = SentenceTransformer(str(folder)).encode(TEXTS, convert_to_tensor=True)
+    mean = sentence_model(folder).encode(TEXTS, convert_to_tensor=True)
     with pytest.raises(ValueError, match="last block has an untrained position half"):
         ww.write_sentence_transformer(folder, pooling="position")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"mlm_head": "full"}))  # which trains both streams
     ww.write_sentence_transformer(folder, pooling="position")
-    assert torch.equal(SentenceTransformer(str(folder)).encode(TEXTS, convert_to_tensor=True), mean[:, :8])
+    assert torch.equal(sentence_model(folder).encode(TEXTS, convert_to_tensor=True), mean[:, :8])
     (folder / "config.json").write_text(json.dumps(config))
     ww.write_sentence_transformer(folder, pooling="cls")
-    model = SentenceTransformer(str(folder))
+    model = sentence_model(folder)
     ids = torch.tensor([model.tokenizer(TEXTS[0])["input_ids"]])
     first = ww.Encoder.from_pretrained(folder)(ids).last_hidden_state[:, 0].detach()
     torch.testing.assert_close(model.encode(TEXTS, convert_to_tensor=True)[:1], first)
@@ -81,7 +80,7 @@ def test_foreign_models_keep_their_pooling(tmp_path):
     """Another packages model is opened with the pooling it was given."""
     save("bert", tmp_path)
     ww.write_sentence_transformer(tmp_path, pooling="cls")
-    model = SentenceTransformer(str(tmp_path))
+    model = sentence_model(tmp_path)
     ids = torch.tensor([model.tokenizer("ba lo ti")["input_ids"]])
     first = AutoModel.from_pretrained(tmp_path)(ids).last_hidden_state[:, 0].detach()
     torch.testing.assert_close(model.encode(["ba lo ti"], convert_to_tensor=True), first)

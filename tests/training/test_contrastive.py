@@ -4,8 +4,7 @@ and what is tuned can be opened."""
 import numpy as np
 import pytest
 import torch
-from foreign_models import save
-from sentence_transformers import SentenceTransformer
+from foreign_models import save, sentence_model
 from transformers import BertConfig, ModernBertConfig
 
 import whatwhere as ww
@@ -127,7 +126,7 @@ def test_it_tells_sentences_apart_and_leaves_a_folder(kind, corpus_file, tmp_pat
     assert found["loss_last"] < found["loss_first"] and found["sentences"] == 5 * SENTENCES
     assert not torch.equal(before, body.get_input_embeddings().weight)
     save_encoder(body, tokenizer, tmp_path / "tuned", found)
-    model = SentenceTransformer(str(tmp_path / "tuned"))
+    model = sentence_model(tmp_path / "tuned")
     ids = torch.tensor([tokenizer("ba lo ti .")["input_ids"]])
     with torch.no_grad():
         expected = body.eval()(ids).last_hidden_state[:, 0]
