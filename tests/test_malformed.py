@@ -94,9 +94,9 @@ def test_empty_lines_before_a_header_are_passed_over(tmp_path):
 @pytest.mark.parametrize("kind", ["t.txt", "t.jsonl", "t.csv", "t.parquet"])
 def test_unpacking_bombs_are_refused(tmp_path, monkeypatch, kind, ending):
     """What unpacks to far more than it is is refused."""
-    monkeypatch.setattr(files, "_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(files, "_BOMB_BYTES", 1 << 18)
     monkeypatch.setattr(files, "_BOMB_RATIO", 100)
-    path = put(tmp_path, kind + ending, packed(ending, b" " * (1 << 23)))
+    path = put(tmp_path, kind + ending, packed(ending, b" " * (1 << 21)))
     refused(lambda: list(open_source(path)), path, "unpacks to more than 100 times its size")
 
 

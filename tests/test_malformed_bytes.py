@@ -121,7 +121,7 @@ def mutations(draw, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_mutated_files_are_read_or_refused(tmp_path, name, data):
     """Mutations of a valid file are read or refused by name."""
@@ -221,7 +221,7 @@ def folders(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("name", IN_FOLDERS)
-@settings(max_examples=25, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_mutated_folder_files_are_read_or_refused(folders, name, data):
     """Mutations of a file of a folder are read or refused by its name."""
