@@ -1,5 +1,7 @@
 """What a training makes of checkpoints and lines of its log that were damaged or lost."""
 
+import shutil
+
 import pytest
 from cli_runner import whatwhere
 
@@ -28,14 +30,20 @@ def windows(asked, tmp_path_factory) -> Windows:
     return prepare_windows(asked, tmp_path_factory.mktemp("windows") / "corpus", progress=False)
 
 
-@pytest.fixture
-def trained(asked, windows, tmp_path):
+@pytest.fixture(scope="module")
+def once(asked, windows, tmp_path_factory):
     """A run all of whose checkpoints but the first are whole, its last step not saved as a model."""
-    out = tmp_path / "run"
+    out = tmp_path_factory.mktemp("once") / "run"
     pretrain(asked, out, windows=windows, progress=False)
     for name in ("model.safetensors", "training.json"):
         (out / name).unlink()
     return out
+
+
+@pytest.fixture
+def trained(once, tmp_path):
+    """A copy of that run, to be damaged."""
+    return shutil.copytree(once, tmp_path / "run")
 
 
 def damage(folder) -> None:

@@ -38,8 +38,12 @@ def whole(corpus_file, tmp_path_factory) -> Path:
     return out
 
 
-@pytest.mark.parametrize(("number", "status"), SIGNALS)
-@pytest.mark.parametrize("processes", [1, 2])
+# Either signal, and one process and several; the other pairs at leisure.
+PAIRS = [(*SIGNALS[0], 1), (*SIGNALS[1], 2)]
+OTHERS = [pytest.param(*SIGNALS[0], 2, marks=pytest.mark.slow), pytest.param(*SIGNALS[1], 1, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("number", "status", "processes"), [*PAIRS, *OTHERS])
 def test_a_stopped_training_resumes_to_equal_numbers(number, status, processes, whole, corpus_file, tmp_path):
     """A training that is stopped goes on to the same numbers."""
     out = tmp_path / "run"
