@@ -325,7 +325,8 @@ def test_minutes_become_steps_once(arguments, tmp_path):
     """Minutes become one number of steps that a resumed study keeps."""
     config = StudyConfig.load(arguments[2], ["probe_splits=2"]).model_dump() | {
         "steps": None,
-        "minutes": 0.25,
+        "minutes": 0.1,
+        "inside": False,
         "models": ["ap", "nope"],
     }
     run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
