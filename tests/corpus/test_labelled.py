@@ -57,7 +57,7 @@ def test_every_kind_of_table_gives_the_same_rows(name, data, tmp_path):
         ("a.tsv", "sentence\tlabel\na\t \n", "line 2: the label ' ' is neither a word nor a whole number"),
         ("a.jsonl", '{"sentence": "a", "label": 0.5}\n', "line 1: the label 0.5 is neither"),
         ("a.jsonl", '{"sentence": 3, "label": 1}\n', "'sentence' holds int, not text"),
-        ("a.jsonl", "[1]\n", "an object is wanted, this is a list"),
+        ("a.jsonl", "[1]\n", "row 1: an object is wanted, this is a int"),
         ("a.jsonl", "{\n", "line 1: not JSON"),
         ("a.tsv", "sentence\tlabel\n", "holds no rows"),
     ],

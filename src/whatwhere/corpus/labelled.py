@@ -11,9 +11,10 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from .batches import Batches, padded
-from .text_files import data_lines, json_rows, some_names, table_rows
+from .characters import PACKED
+from .text_files import data_lines, has_value, json_rows, names_inside, some_names, table_rows, value_of
 
-KINDS = (".tsv", ".csv", ".jsonl")
+KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json")
 MOST_LABELS = 1000
 
 
@@ -27,9 +28,9 @@ class LabelledTexts:
 
 
 def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str | None = None) -> LabelledTexts:
-    """Read labelled texts from a table with a header (.tsv, .csv) or from JSON lines, plain or packed.
+    """Read labelled texts from a table with a header (.tsv, .csv), JSON lines or a JSON list of rows, plain or packed.
 
-    A .tsv file has no quotes, a .csv file may quote.
+    A .tsv file has no quotes, a .csv file may quote. A name as `doc.text` is of a field inside a field.
 
     Args:
         text, text_pair, label: names of the columns or fields; a label may be a word or a whole number; None: no labels
@@ -43,11 +44,12 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
     columns = [(text, data.texts)]
     if text_pair and data.pairs is not None:
         columns.append((text_pair, data.pairs))
-    for place, row in _rows(path):
+    for place, cells in _rows(path):
+        row = {name: value_of(cells, name) for name in (text, label, text_pair) if name and has_value(cells, name)}
         if missing := [name for name in (text, label, text_pair) if name and name not in row]:
             raise ValueError(
-                f"{place}: no column {missing[0]!r}. Columns there: {some_names([*row])}. Choose with --text, "
-                "--text-pair, --label."
+                f"{place}: no column {missing[0]!r}. Columns there: {some_names(names_inside(cells))}. Choose with "
+                "--text, --text-pair, --label."
             )
         if label and (not isinstance(row[label], str | int) or not str(row[label]).strip()):
             raise ValueError(
@@ -71,9 +73,9 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     kind = next((end for end in path.suffixes if end in KINDS), None)
     if kind is None:
         raise ValueError(
-            f"{path} has an unknown ending. A labelled table is {', '.join(KINDS)}, also with .gz, .xz or .zst."
+            f"{path} has an unknown ending. A labelled table is {', '.join(KINDS)}, also with .gz, .xz, .zst or .bz2."
         )
-    if kind == ".jsonl":
+    if kind not in (".tsv", ".csv"):
         yield from json_rows(path)
         return
     rows = table_rows(path, data_lines(path))
@@ -83,8 +85,8 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def packed(path: Path) -> Path | None:
-    """Find a file or its packed copy (.xz, .gz, .zst); None if neither exists."""
-    return next((p for end in ("", ".xz", ".gz", ".zst") if (p := path.with_name(path.name + end)).is_file()), None)
+    """Find a file or its packed copy (.xz, .gz, .zst, .bz2); None if neither exists."""
+    return next((p for end in ("", *PACKED) if (p := path.with_name(path.name + end)).is_file()), None)
 
 
 def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -> Iterator[tuple[str, list[str]]]:

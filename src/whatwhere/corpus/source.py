@@ -8,8 +8,8 @@ T = TypeVar("T")
 PART_CHARACTERS = 1_000_000  # a longer document is handed on in pieces cut at white space
 MOST_LISTS = 100_000  # of texts that are handed on from one file of a source of several
 KINDS = (  # values of a corpus argument: sources.open_source
-    "python-docs, a file or folder (.txt, .jsonl, .tsv, .csv, .parquet; also .gz, .xz, .zst), hub:NAME[:CONFIG], "
-    "synthetic:repeat, synthetic:three-regimes"
+    "python-docs, a file or folder (.txt, .jsonl, .json, .tsv, .csv, .parquet; also .gz, .xz, .zst, .bz2), "
+    "hub:NAME[:CONFIG], synthetic:repeat, synthetic:three-regimes"
 )
 
 
@@ -21,6 +21,7 @@ class Source:
     """
 
     name: str = ""
+    remark: str = ""  # a line on what is not read, for whoever names the source
 
     def documents(self) -> Iterator[str]:
         """Yield the documents in their order."""

@@ -1,7 +1,9 @@
 """Sources by the name that a corpus argument gives them, and data sets of the Hugging Face Hub."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
     """Open the source that a corpus argument names, such as `python-docs`, a file, a folder or `hub:NAME`.
 
     Args:
-        field: the field of a .jsonl, .tsv, .csv, .parquet or Hub corpus that holds the text.
+        field: the field of a .jsonl, .json, .tsv, .csv, .parquet or Hub corpus that holds the text; `doc.text` is a
+            field inside a field.
         document: rule for documents of a text file, see `text_files.Files`.
 
     Raises:
@@ -36,7 +39,16 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
             f"Unknown synthetic corpus {name!r}. There are synthetic:repeat and "
             "synthetic:three-regimes[:n=32,seed=0,...]."
         )
-    return Files(Path(spec).expanduser(), field, document)
+    source = Files(Path(spec).expanduser(), field, document)
+    _print_once(source.remark)
+    return source
+
+
+@cache
+def _print_once(remark: str) -> None:
+    """Print a line on stderr, once a process: a study opens its text again and again."""
+    if remark:
+        print(remark, file=sys.stderr)
 
 
 class Hub(Source):

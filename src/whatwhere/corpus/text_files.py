@@ -3,50 +3,58 @@
 Text must be UTF-8: other bytes are an error that names the file and the place, never a silent replacement.
 """
 
-import codecs
 import csv
-import gzip
 import hashlib
-import io
 import json
-import lzma
 import re
 import tempfile
-import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import zstandard
 
-from ..run.files import page_bytes, unpacking_problem
-from .source import KINDS, PART_CHARACTERS, Source, cut_point, first_line, split_long, valid_unicode
+from ..run.files import page_bytes
+from .characters import PACKED, blocks, characters, check_size, ending_of, lines_of, whole_lines
+from .source import KINDS, PART_CHARACTERS, Source, first_line, split_long, valid_unicode
+from .values import LONGEST_ROW, json_values
 
 DOCUMENT_RULES = ("auto", "file", "blank-line", "heading", "line")
-_KINDS = {".txt": "text", ".tokens": "text", ".jsonl": "jsonl", ".tsv": "table", ".csv": "table", ".parquet": "parquet"}
-_PACKED = (".gz", ".xz", ".zst")
-_ENDINGS = ", ".join(_KINDS) + f", each also with {', '.join(_PACKED)}"
+_KINDS = {
+    ".txt": "text",
+    ".tokens": "text",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".tsv": "table",
+    ".csv": "table",
+    ".parquet": "parquet",
+}
+_SETTINGS_TOO = ".json"  # a folder of texts often holds settings under this ending
+_DELIMITERS = ",;\t|"
+_ENDINGS = ", ".join(_KINDS) + f", each also with {', '.join(PACKED)}"
 _HEADING = re.compile(r"\s*= (?!=)[^\n]*(?<! =) =\s*\Z")  # "= Title =" of WikiText, not "= = Section = ="
-_CHUNK = 1 << 20
-_LONGEST_ROW = 1 << 27  # characters of a line of a table
 _PARQUET_ROWS = 16  # read at once: a few pages can hold a long text for each of them
-_ZSTD_BLOCK = 2048  # bytes that are unpacked at once: at most some 60 MB of them, as a block of 4 bytes may hold 128 KB
 
 
 class Files(Source):
     """Documents of a file, or of all files with known endings below a folder in the order of their sorted paths.
 
-    A file of another ending is read as text if it is; such files of a folder are passed over, unless it has no other.
+    A file of another ending is read as text if it is; such files of a folder, and .json, are passed over, unless it has
+    no other: `remark` counts them. Text whose first two lines are JSON objects is read as JSON lines, whatever its
+    name.
 
     `document` is the rule that finds documents in a text file: "file", the whole file; "blank-line", a block between
     empty lines; "heading", from one line "= Title =" to the next (WikiText); "line", a line. "auto" looks at the first
     megabyte of the first text file: "heading" if its first line that is not empty is a heading; else "file" in a
-    folder; else "blank-line" if there is an empty line between others; else "line". A JSON line, a row of a table or a
-    parquet row is a document, its text in `field`. The first line of a table names its fields; .csv has commas and may
-    quote, .tsv has tabs and does not.
+    folder; else "blank-line" if there is an empty line between others; else "line". A JSON line, an object of a JSON
+    list, a row of a table or a parquet row is a document, its text in `field`; `doc.text` is the field `text` inside
+    the field `doc`. The first line of a table names its fields; .csv may quote and has commas, semicolons, tabs or bars
+    between fields, whichever its first line has; .tsv has tabs and no quotes.
 
     Raises:
         ValueError: nothing there, an unknown ending and no text, no such file in a folder, an unknown rule. While
@@ -66,7 +74,9 @@ class Files(Source):
             )
         if path.is_dir():
             files = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
-            self.paths = [p for p in files if _kind(p) is not None] or [p for p in files if _is_text(p)]
+            known = [p for p in files if _kind(p) is not None]
+            texts = [p for p in known if ending_of(p) != _SETTINGS_TOO] or known
+            self.paths = texts or [p for p in files if _is_text(p)]
             if not self.paths:
                 raise ValueError(f"No text in {path}. Known endings: {_ENDINGS}; others are read if they hold UTF-8.")
         elif _kind(path) is None and not _is_text(path):
@@ -75,6 +85,8 @@ class Files(Source):
             )
         else:
             self.paths = [path]
+        if path.is_dir():
+            self.remark = _passed_over(path, set(files) - set(self.paths))
         self.path = path
         self.field = field
         self.name = path.resolve().name
@@ -106,133 +118,74 @@ class Files(Source):
         for path, size in zip(self.paths, self._sizes, strict=True):
             with open(path, "rb") as raw:
                 self._now = raw
-                read = {"jsonl": _json_texts, "table": _table_texts, "parquet": _parquet_texts}.get(_kind(path) or "")
-                if read is None:
-                    yield from _text_parts(_lines(_characters(path, raw)), self.document)
+                texts = _row_texts(path, raw, self.field)
+                if texts is None:
+                    yield from _text_parts(lines_of(characters(path, raw)), self.document)
                 else:
-                    yield from split_long(read(path, raw, self.field))
+                    yield from split_long(texts)
             self._done += size
             self._now = None
+
+    def rows(self) -> Iterator[str]:
+        """Yield the text of every row, or line of a text file, as it stands: unlike documents, blank ones too."""
+        for path in self.paths:
+            with open(path, "rb") as raw:
+                texts = _row_texts(path, raw, self.field)
+                if texts is None:
+                    texts = (line.removesuffix("\n") for line in whole_lines(path, raw))
+                yield from map(valid_unicode, texts)
 
 
 def _kind(path: Path) -> str | None:
     """Return the kind of a file by the ending below a compression's; None if unknown, then text."""
-    return _KINDS.get(_ending(path))
+    return _KINDS.get(ending_of(path))
 
 
 def _is_text(path: Path) -> bool:
-    """Tell if a file of an unknown ending begins as text in UTF-8 does."""
+    """Tell if a file of an unknown ending begins as text does."""
     try:
-        with open(path, "rb") as raw:
-            return "\0" not in next(_characters(path, raw), "")
+        return "\0" not in _beginning(path)
     except (ValueError, OSError):
         return False
 
 
-def _ending(path: Path) -> str:
-    """Return the ending of a file's name, below the ending of a compression."""
-    name = path.name.lower()
-    for packed in _PACKED:
-        name = name.removesuffix(packed)
-    return Path(name).suffix
+def _beginning(path: Path) -> str:
+    """Return about the first megabyte of a file, from the first character that is no white space."""
+    with open(path, "rb") as raw:
+        return next((text for text in characters(path, raw) if text.strip()), "").lstrip()
 
 
-def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a file, about a megabyte at a time.
-
-    Raises:
-        ValueError: it is damaged, or unpacks to more than any text does.
-    """
-    unpacked = 0
-    for block in _unpacked(path, raw):
-        unpacked += len(block)
-        _check_size(path, unpacked, raw.tell())
-        yield block
+def _passed_over(folder: Path, files: set[Path]) -> str:
+    """Write a line that counts the files of a folder that are not read, by ending; "" where all are read."""
+    if not files:
+        return ""
+    counts = Counter(path.suffix.lower() or "no ending" for path in sorted(files)).most_common(6)
+    endings = ", ".join(f"{count:,} {ending[:20]}" for ending, count in counts)
+    many = "1 file" if len(files) == 1 else f"{len(files):,} files"
+    return f"Passed over {many} of {folder} for the ending: {endings}. Give one alone to read it, or rename it."
 
 
-def _check_size(path: Path, unpacked: int, packed: int) -> None:
-    if why := unpacking_problem(unpacked, packed):
-        raise ValueError(f"{path} {why}. No text does; unpack it by hand if it is meant.")
+def _row_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str] | None:
+    """Return the texts of a file of rows; None for a text, which has none."""
+    kind = _kind(path)
+    if kind == "table":
+        return _table_texts(path, raw, field)
+    if kind == "parquet":
+        return _parquet_texts(path, raw, field)
+    if kind == "json" or _holds_objects(_beginning(path)):
+        return _json_texts(path, raw, field)
+    return None
 
 
-def _unpacked(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
-    ending = path.suffix.lower()
+def _holds_objects(text: str) -> bool:
+    """Tell if a text is JSON lines, or a list of JSON objects, by its first two lines that are not empty."""
+    if re.match(r'\[\s*\{\s*"', text):
+        return True
+    lines = [line for line in text.split("\n", 50) if line.strip()][:2]
     try:
-        if ending == ".zst":
-            yield from _unpack_zstd(raw)
-        else:
-            stream: Any = raw
-            if ending in (".gz", ".xz"):
-                stream = gzip.GzipFile(fileobj=raw) if ending == ".gz" else lzma.LZMAFile(raw)
-            while block := stream.read(_CHUNK):
-                yield block
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
-        raise ValueError(f"{path} is damaged or not a {ending} file ({error}). Get the file again.") from error
-
-
-def _unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
-    """Unpack by hand, because the library's reader takes a file that was cut off for a whole one."""
-    frame = zstandard.ZstdDecompressor().decompressobj()
-    begun = False
-    while block := raw.read(_ZSTD_BLOCK):
-        while block:
-            begun = True
-            yield frame.decompress(block)
-            block = frame.unused_data
-            if frame.eof:
-                frame = zstandard.ZstdDecompressor().decompressobj()
-                begun = False
-    if begun:
-        raise EOFError("it ends inside a frame")
-
-
-def _not_utf8(path: Path, at: int, byte: int) -> ValueError:
-    return ValueError(
-        f"{path} is not UTF-8: byte 0x{byte:02x} at offset {at} of the text. Convert it first, e.g. iconv -f latin1 -t "
-        "utf-8."
-    )
-
-
-def _characters(path: Path, raw: IO[bytes]) -> Iterator[str]:
-    """Yield the text of a file in pieces, line ends as \\n, without a byte-order mark."""
-    newlines = io.IncrementalNewlineDecoder(None, translate=True)
-    rest = b""
-    offset = 0
-    start = True
-    for block in _blocks(path, raw):
-        data = rest + block
-        try:
-            text, used = codecs.utf_8_decode(data, "strict", False)
-        except UnicodeDecodeError as error:
-            raise _not_utf8(path, offset + error.start, data[error.start]) from error
-        rest = data[used:]
-        offset += used
-        if start and text:
-            text = text.removeprefix("\ufeff")
-            start = False
-        yield newlines.decode(text)
-    if rest:
-        raise _not_utf8(path, offset, rest[0])
-    yield newlines.decode("", final=True)
-
-
-def _lines(chunks: Iterator[str]) -> Iterator[tuple[bool, str]]:
-    """Yield (opens a line, text): lines with their \\n, endless ones in pieces."""
-    rest = ""
-    first = True
-    for chunk in chunks:
-        rest += chunk
-        *whole, rest = rest.split("\n")
-        for line in whole:
-            yield first, line + "\n"
-            first = True
-        while len(rest) > PART_CHARACTERS:
-            at = cut_point(rest)
-            yield first, rest[:at]
-            first = False
-            rest = rest[at:]
-    if rest:
-        yield first, rest
+        return bool(lines) and all(line.startswith("{") and isinstance(json.loads(line), dict) for line in lines)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _text_parts(lines: Iterator[tuple[bool, str]], rule: str) -> Iterator[tuple[bool, str]]:
@@ -267,8 +220,7 @@ def _part(opens: bool, text: str) -> Iterator[tuple[bool, str]]:
 
 def _guess_rule(path: Path, folder: bool) -> str:
     """Choose the rule that "auto" means for a text file; see `Files`."""
-    with open(path, "rb") as raw:
-        text = next((t for t in _characters(path, raw) if t.strip()), "").strip()
+    text = _beginning(path).rstrip()
     if _HEADING.match(text.partition("\n")[0]):
         return "heading"
     if folder:
@@ -293,20 +245,19 @@ def json_rows(
     Raises:
         ValueError: a line that is no object; without `raw`, as `data_lines`.
     """
-    for number, line in enumerate(data_lines(path) if raw is None else whole_lines(path, raw), 1):
-        if line.strip():
-            place = f"{path}, line {number}"
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"{place}: not JSON ({error}). Mend the line.") from error
-            except RecursionError as error:
-                raise ValueError(f"{place}: JSON nested too deeply. Leave the line out.") from error
-            if not isinstance(row, dict):
-                raise ValueError(f"{place}: {wanted} is wanted, this is a {type(row).__name__}. Mend the line.")
-            if "\\ud" in line.lower():  # only as an escape can half a character stand there
-                row = {key: valid_unicode(value) if isinstance(value, str) else value for key, value in row.items()}
-            yield place, row
+    if raw is None:
+        with path.open("rb") as opened:
+            empty = True
+            for found in json_rows(path, opened, wanted):
+                empty = False
+                yield found
+        if empty:
+            raise empty_file(path)
+        return
+    for place, value in json_values(path, characters(path, raw)):
+        if not isinstance(value, dict):
+            raise ValueError(f"{place}: {wanted} is wanted, this is a {type(value).__name__}. Mend the line.")
+        yield place, value
 
 
 def _table_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
@@ -325,9 +276,14 @@ def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str
     Raises:
         ValueError: a row that is not as wide as the header, or broken quotes.
     """
-    csv.field_size_limit(_LONGEST_ROW)  # the module's own limit, 131,072, is less than some documents have
-    tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if _ending(path) == ".tsv" else {}
-    reader = csv.reader(lines, strict=True, **tabs)
+    csv.field_size_limit(LONGEST_ROW)  # the module's own limit, 131,072, is less than some documents have
+    if ending_of(path) == ".tsv":
+        reader = csv.reader(lines, strict=True, delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        header = next((line for line in lines if line.strip()), "")
+        named = re.fullmatch(r"sep=(.)\s*", header)  # Excel's way to name the delimiter
+        delimiter = named[1] if named else _delimiter_of(header)
+        reader = csv.reader(lines if named else chain([header], lines), strict=True, delimiter=delimiter)
     width = None
     try:
         for row in reader:
@@ -336,6 +292,8 @@ def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str
             width = len(row) if width is None else width
             if len(row) == width:
                 yield reader.line_num, row
+            elif width == 1 and not row:  # an empty line of a table of one column is a row of it
+                yield reader.line_num, [""]
             elif row:
                 raise ValueError(
                     f"{path}, line {reader.line_num}: {len(row)} fields, but the first line names {width}. Mend or "
@@ -347,25 +305,13 @@ def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str
         ) from error
 
 
-def whole_lines(path: Path, raw: IO[bytes]) -> Iterator[str]:
-    """Yield the lines of a table or a JSON-lines file, each with its \\n, however long.
-
-    Raises:
-        ValueError: a line of more than 2^27 characters, or as `Files` while it reads.
-    """
-    pieces: list[str] = []
-    for number, (_, text) in enumerate(_lines(_characters(path, raw)), 1):
-        pieces.append(text)
-        if text.endswith("\n"):
-            yield "".join(pieces)
-            pieces = []
-        elif len(pieces) * PART_CHARACTERS > _LONGEST_ROW:
-            raise ValueError(
-                f"{path}: a line of more than {_LONGEST_ROW:,} characters after {number - len(pieces):,} others: no "
-                "table. Give a file of shorter lines."
-            )
-    if pieces:
-        yield "".join(pieces)
+def _delimiter_of(header: str) -> str:
+    """Return what stands between the names in the first line of a .csv file; a comma where there is one name."""
+    try:
+        found = csv.Sniffer().sniff(header, delimiters=_DELIMITERS).delimiter
+    except csv.Error:
+        return ","
+    return found if found and found in _DELIMITERS else ","
 
 
 def data_lines(path: Path) -> Iterator[str]:
@@ -394,13 +340,41 @@ def text_field(row: dict[str, Any], field: str, place: str) -> str:
     Raises:
         ValueError: no such field, or a value that is no text; the message begins with `place`.
     """
-    if field not in row:
-        raise _no_field(place, field, f"Fields there: {some_names([*row]) or 'none'}")
-    value = row[field]
+    if not has_value(row, field):
+        raise _no_field(place, field, f"Fields there: {some_names(names_inside(row)) or 'none'}")
+    value = value_of(row, field)
     if value is not None and not isinstance(value, str):
         kind = type(value).__name__
         raise ValueError(f"{place}: field {field!r} is of type {kind}, not text. Name one of text: --field NAME.")
     return value or ""
+
+
+def has_value(row: dict[str, Any], field: str) -> bool:
+    """Tell if a row has a field; a null on the way to a field inside it counts as one."""
+    value: Any = row
+    for name in [field] if field in row else field.split("."):
+        if value is None:
+            return True
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = value[name]
+    return True
+
+
+def value_of(row: dict[str, Any], field: str) -> Any:
+    """Return the value of a field that a row has: of that name, or with dots inside an object, as `doc.text`."""
+    value: Any = row
+    for name in [field] if field in row else field.split("."):
+        value = None if value is None else value[name]
+    return value
+
+
+def names_inside(row: dict[str, Any]) -> list[str]:
+    """List the fields of a row, those inside an object as `doc.text`."""
+    names = []
+    for name, value in row.items():
+        names += [f"{name}.{inner}" for inner in names_inside(value)] if isinstance(value, dict) else [str(name)]
+    return names
 
 
 def some_names(names: Sequence[Any]) -> str:
@@ -413,27 +387,37 @@ def _no_field(place: str | Path, field: str, known: str) -> ValueError:
     return ValueError(f"{place}: no field {field!r}. {known}. Name the one that holds the text: --field NAME.")
 
 
+def _leaves(column: Any, before: str = "") -> list[str]:
+    """List the names of a parquet column: its own, or those inside it, as `doc.text`."""
+    name = f"{before}{column.name}"
+    if not pa.types.is_struct(column.type):
+        return [name]
+    inside = [column.type.field(i) for i in range(column.type.num_fields)]
+    return [leaf for field in inside for leaf in _leaves(field, f"{name}.")]
+
+
 def _parquet_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
-    with tempfile.TemporaryFile() if path.suffix.lower() in _PACKED else nullcontext(raw) as plain:
+    with tempfile.TemporaryFile() if path.suffix.lower() in PACKED else nullcontext(raw) as plain:
         if plain is not raw:  # parquet is read from its end, so a packed one is unpacked beside
-            for block in _blocks(path, raw):
+            for block in blocks(path, raw):
                 plain.write(block)
             plain.seek(0)
         try:
             file = pq.ParquetFile(plain)
             row = 0
             size = path.stat().st_size
-            names = file.schema_arrow.names
-            if field not in names:
+            names = [name for column in file.schema_arrow for name in _leaves(column)]
+            if field not in names and field not in file.schema_arrow.names:
                 raise _no_field(path, field, f"Fields there: {some_names(names)}")
-            _check_size(path, page_bytes(file.metadata), size)
+            check_size(path, page_bytes(file.metadata), size)
             unpacked = 0  # also of a text that is there once, and named by many rows
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=[field]):
+                column = batch.schema.names[0]
                 for value in batch.column(0).to_pylist():
                     row += 1
-                    text = text_field({field: value}, field, f"{path}, row {row}")
+                    text = text_field({column: value}, field, f"{path}, row {row}")
                     unpacked += 1 + len(text)
-                    _check_size(path, unpacked, size)
+                    check_size(path, unpacked, size)
                     yield text
         except (pa.ArrowException, OSError) as error:  # it raises the latter for damaged bytes, too
             raise ValueError(

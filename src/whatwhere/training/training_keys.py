@@ -34,7 +34,7 @@ class CorpusKeys(StrictConfig):
     corpus: str = Field(
         "python-docs",
         description="Text: python-docs (docstrings of the installed packages, nothing to download), a file or folder "
-        "(.txt .jsonl .parquet .tsv .csv, also .gz .xz .zst), hub:NAME[:CONFIG], synthetic:repeat, "
+        "(.txt .jsonl .json .parquet .tsv .csv, also .gz .xz .zst .bz2), hub:NAME[:CONFIG], synthetic:repeat, "
         "synthetic:three-regimes.",
     )
     field: str = Field("text", description="Field of the text in tables and JSON lines.")
@@ -205,7 +205,7 @@ class FinetuneKeys(LoopConfig, SchemeKeys):
     from_scratch: bool = Field(False, description="Take configuration and tokenizer of MODEL, weights anew.")
     model: dict[str, Any] = Field({}, description="Fields of the encoder that override the folder's, e.g. dropout.")
     data: str = Field(
-        description="Labelled table to train on: .tsv, .csv or .jsonl, also .gz .xz .zst.",
+        description="Labelled table to train on: .tsv, .csv, .jsonl or .json, also .gz .xz .zst .bz2.",
         json_schema_extra={"metavar": "<path>"},
     )
     dev: str = Field(
