@@ -19,7 +19,7 @@ from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
-from ..models.lengths import EXTENSION, LENGTHS, reads, rows_of_no_position, trained_on
+from ..models.lengths import EXTENSION, LENGTHS, reads, rows_of_no_position, stated_length, trained_on
 from ..models.model_tables import WITHOUT_CLS, table_key
 from ..models.open import check_folder
 from ..models.tensors import named_tensors
@@ -151,7 +151,8 @@ def extend(
         )
     unused = rows_of_no_position(config)
     trained = trained_on(folder, config)
-    changed: dict[str, Any] = {name: length + unused for name in LENGTHS if name in config}
+    beyond = stated_length(config) - before  # RoBERTa's counts rows of no position, BART's does not
+    changed: dict[str, Any] = {name: length + beyond for name in LENGTHS if name in config}
     if window is not None:
         changed["attention_window"] = window
     if known == SCALINGS and not plain:
