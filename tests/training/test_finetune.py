@@ -4,9 +4,11 @@ one line."""
 import json
 import random
 import shutil
+from collections import Counter
 from pathlib import Path
 from unittest import mock
 
+import pandas as pd
 import pytest
 import torch
 from cli_runner import settings, whatwhere
@@ -121,6 +123,20 @@ def test_accuracy_is_the_saved_folders(encoder, tables, tmp_path):
         summary["accuracy_high"],
     ) == share_interval(right, 40)
     assert summary["labels"] == ["no", "yes"] and (summary["rows"], summary["dev_rows"]) == (120, 40)
+    said = pd.read_csv(tmp_path / "run/dev-predictions.csv")
+    assert list(said["text"]) == [text for text, _ in rows] and list(said["predicted"]) == named
+    assert list(said["label"]) == [label for _, label in rows]
+    given = ww.predict(tmp_path / "run", [text for text, _ in rows])
+    best = [row[name] for row, name in zip(given, named, strict=True)]
+    of_label = [row[label] for row, (_, label) in zip(given, rows, strict=True)]
+    assert list(said["probability"]) == pytest.approx(best, abs=1e-5)
+    assert list(said["probability_of_label"]) == pytest.approx(of_label, abs=1e-5)
+    table = pd.read_csv(tmp_path / "run/dev-confusion.csv", index_col="label")
+    pairs = Counter((label, name) for name, (_, label) in zip(named, rows, strict=True))
+    assert {(label, name): table.loc[label, name] for label in table.index for name in table} == {
+        (label, name): pairs[label, name] for label in ("no", "yes") for name in ("no", "yes")
+    }
+    assert RunFolder.at(tmp_path / "run").has("dev-predictions.csv")
     shares = [sum(label == name for _, label in rows) / 40 for name in ("no", "yes")]
     assert summary["commonest"] in shares
     card = (tmp_path / "run/README.md").read_text()

@@ -186,7 +186,8 @@ def finetune(
     """Fine-tune an encoder to classify texts or pairs of texts; keeps its position table at steps 0, 50, 100, 200, 500,
     ... (GEOM 6.5).
 
-    OUT/records.parquet holds losses, accuracy and, where there is a position table, its separation at every checkpoint.
+    OUT/records.parquet holds losses, accuracy and, where there is a position table, its separation at every checkpoint;
+    OUT/dev-predictions.csv what the classifier says of each dev row, OUT/dev-confusion.csv which classes it mixes up.
     The rate is 2e-5 × 768 / width of pretrained weights (2e-4 from scratch); encoders of few tokens learn more by five
     times that: --set learning_rate=.
 

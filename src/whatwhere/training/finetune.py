@@ -26,6 +26,7 @@ from ..run.files import read_object, sha256
 from ..run.folder import RunFolder
 from .environment import join_processes
 from .loop import Trainer
+from .predictions import class_shares, write_predictions
 from .scheme_settings import SchemeConfig
 from .training_folder import begin, finish, finished_summary, open_training, settle_settings
 from .training_keys import FinetuneKeys
@@ -150,8 +151,9 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
     """Train a classifier and leave a transformers folder at `out`; return its summary.
 
     As with `pretrain`, the same call resumes a training in `out`. Checkpoints are in `out/checkpoints/step-N`, all of
-    them kept, the log in `out/log.jsonl`, settings in `out/finetune.yaml`, the summary in `out/training.json`;
-    `model.safetensors` is written last. `study.finetune_run.run_finetuning` also writes records of it.
+    them kept, the log in `out/log.jsonl`, settings in `out/finetune.yaml`, the summary in `out/training.json`, what the
+    classifier says of each dev row in `out/dev-predictions.csv` and `out/dev-confusion.csv`; `model.safetensors` is
+    written last. `study.finetune_run.run_finetuning` also writes records of it.
 
     Raises:
         ValueError: bad settings or data, other settings or data than `out` was started with, or a loss that is not
@@ -178,7 +180,8 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
         check_backend(config.backend, join_processes().device, training=True, dropout=model.config.dropout)
     types = opened.token_types
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed, types=types)
-    dev = LabelledBatches(read_labelled(config.dev, *columns), names, tokenizer, config.length, types=types)
+    dev_rows = read_labelled(config.dev, *columns)
+    dev = LabelledBatches(dev_rows, names, tokenizer, config.length, types=types)
     if len(data) < config.batch_size:
         problem = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
         raise ValueError(f"{problem}. Use a smaller --set batch_size=.")
@@ -201,6 +204,9 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     )
     low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
     summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
+    shares = class_shares(trainer, dev.in_order(config.batch_size))
+    if join_processes().is_main_process:
+        write_predictions(run, dev_rows, names, shares)
     finish(run, trainer.model_to_save(), tokenizer, settings=config.model_dump(), summary=summary, card=classifier_card)
     trainer.accelerator.wait_for_everyone()
     return summary

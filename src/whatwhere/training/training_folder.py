@@ -151,5 +151,5 @@ def finish(
         flush(temporary)
         model_files = run.move_in(temporary, last=WEIGHTS)
     run.record(LOG)
-    settings_files = [name for name in names_before if name.endswith((".yaml", ".json", ".py"))]
-    run.done(TRAINED, files=sorted({*model_files, *settings_files, LOG}))
+    other_files = [name for name in names_before if name.endswith((".yaml", ".json", ".py", ".csv"))]
+    run.done(TRAINED, files=sorted({*model_files, *other_files, LOG}))
