@@ -66,9 +66,18 @@ class OpenModel:
         """The tokenizer saved with the model, or of a checkpoint with its run; opened at the first use.
 
         Raises:
-            ValueError: there is none, or a damaged one.
+            ValueError: there is none, a damaged one, or one with more tokens than the model's table of words has rows.
         """
-        return open_tokenizer(str(self.folder))
+        tokenizer = open_tokenizer(str(self.folder))
+        table = getattr(self.model.get_input_embeddings(), "weight", None)
+        tokens = max(len(tokenizer), 1 + max(tokenizer.get_vocab().values(), default=-1))
+        if table is not None and tokens > len(table):
+            raise ValueError(
+                f"The tokenizer of {self.folder} has {tokens:,} tokens, and the model's table of words {len(table):,} "
+                "rows. Use the tokenizer that it was trained with, or save it after "
+                f"model.resize_token_embeddings({tokens})."
+            )
+        return tokenizer
 
     @property
     def max_tokens(self) -> int | None:
