@@ -24,7 +24,7 @@ def predict(
     pair_field: str | None = None,
     what: str | None = None,
     top: int = 5,
-    pooling: str = "mean",
+    pooling: str | None = None,
     length: Annotated[int | None, typer.Option(min=4)] = None,
     stride: int | None = None,
     out: Path | None = None,
@@ -34,16 +34,19 @@ def predict(
     """Predict with a model: likely words for each mask, labels with probabilities, or vectors.
 
     Args:
-        text: A text; may be given again. [default: a line of stdin each]
+        text: A text; may be given again. [default: a line of stdin each, blank ones too]
         pair: Second text of a pair, one for each --text.
-        file: A text a line, or a table (.tsv .csv .jsonl .parquet) with --field; also .gz .xz .zst.
-        pair_field: Column of the second text of pairs; of .tsv .csv .jsonl.
+        file: A text a line, or a table (.tsv .csv .jsonl .json .parquet) with --field; also .gz .xz .zst .bz2. A result
+            for each line or row, blank ones too.
+        pair_field: Column of the second text of pairs; of .tsv .csv .jsonl .json.
         what: words, labels or vectors. [default: labels of a classifier; else words where every text has the mask token
             (most often [MASK]), else vectors]
-        top: Words for each mask.
+        top: Words for each mask, labels for each text.
         pooling: Of vectors: mean over the tokens, cls, or one stream's columns of the mean, semantic or position.
+            [default: of a sentence-transformers folder all that its modules.json says, else mean]
         length: Tokens that the model reads at once; longer texts in windows. [default: of its training, or of a longer
-            copy; of other packages' models all that they read]
+            copy; of other packages' models all that they read; vectors of a sentence-transformers folder are cut at its
+            max_seq_length]
         stride: Tokens that the windows of a longer text have in common. [default: a quarter of a window]
         out: Vectors: .npy file, a row a text.
     """
@@ -118,13 +121,13 @@ def export(
 def _texts(
     text: list[str] | None, pair: list[str] | None, file: Path | None, field: str, pair_field: str | None
 ) -> tuple[list[str], list[str] | None]:
-    """Read the texts of --text, --file or stdin, and the second texts of pairs, or None.
+    """Read the texts of --text, --file or stdin, a row each, blank ones too, and the second texts of pairs, or None.
 
     Raises:
         ValueError: there is no text, --text and --file are both given, or second texts have no first ones.
     """
-    from ..corpus import open_source
     from ..corpus.labelled import read_labelled
+    from ..corpus.text_files import Files
 
     if text and file:
         raise ValueError("Give --text or --file, not both.")
@@ -138,13 +141,19 @@ def _texts(
         return text, pair or None
     if file is not None and not file.exists():
         raise ValueError(f"No file {file}. Give a file with a text a line, or a table with --field.")
-    lines = sys.stdin.read().splitlines() if file is None else open_source(file, field, "line")
-    if texts := [line for line in lines if line.strip()]:
+    texts = _lines_of_stdin() if file is None else list(Files(file, field, "line").rows())
+    if any(each.strip() for each in texts):
         check_utf8(texts, str(file or "stdin"))
         return texts, None
     if file is not None:
         raise ValueError(f"{file} holds no text. Give a file with a text a line, or a table with --field.")
     raise ValueError("There is no text. Give --text, --file or lines on stdin.")
+
+
+def _lines_of_stdin() -> list[str]:
+    """Read standard input as rows: line ends divide them, as in a file, and not all that Unicode counts as such."""
+    lines = sys.stdin.read().removeprefix("\ufeff").split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def _share(value: float) -> str:

@@ -125,7 +125,32 @@ def _from_files(name: str) -> Any:
     local = Path(name).is_dir()
     if not local:
         check_hub(name, "tokenizer_config.json", "tokenizer.json", "vocab.txt")
-    return AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=local or is_offline())
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, local_files_only=local or is_offline())
+    if isinstance(tokenizer, PreTrainedTokenizerFast):
+        drop_limits(tokenizer)
+    return tokenizer
+
+
+def drop_limits(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Remove the fixed padding and truncation of a tokenizer, which its file and its latest call leave behind.
+
+    Whoever reads its tokenizer.json without transformers would get texts of one length, padding counted as words.
+    """
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
+
+
+def lower_case(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Make a tokenizer lower-case texts before all else, as sentence-transformers' `do_lower_case` does."""
+    backend = tokenizer.backend_tokenizer
+    before = [backend.normalizer] if backend.normalizer is not None else []
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: str | Path) -> None:
+    """Write a tokenizer's files without fixed padding and truncation, which its latest call may have left in it."""
+    drop_limits(tokenizer)
+    tokenizer.save_pretrained(folder)
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> None:

@@ -33,6 +33,7 @@ from ..run.files import check_inside, read_json
 from ..run.hub import check_hub, is_offline
 from ..run.reference import model_source
 from .lengths import most_tokens
+from .modules import MODULES
 from .own_config import COPY, check_sizes, is_ours, own_config
 
 HEADS: dict[str | None, Any] = {
@@ -42,7 +43,6 @@ HEADS: dict[str | None, Any] = {
     "answers": AutoModelForQuestionAnswering,
 }
 _PRETRAINED = ("BertForPreTraining", "AlbertForPreTraining")  # saved with a masked-language head of another name
-_MODULES = "modules.json"  # of a sentence-transformers folder: its parts, each with its folder
 
 
 class WeightsMisfit(ValueError):
@@ -181,11 +181,11 @@ def model_folder(source: str | Path) -> Path:
         ValueError: as `model_source`, or a list of parts that names other folders.
     """
     folder = Path(model_source(source))
-    if (folder / "config.json").is_file() or not (folder / _MODULES).is_file():
+    if (folder / "config.json").is_file() or not (folder / MODULES).is_file():
         return folder
-    parts = read_json(folder / _MODULES, COPY)
+    parts = read_json(folder / MODULES, COPY)
     paths = [str(part.get("path", "")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    check_inside(folder / _MODULES, paths)
+    check_inside(folder / MODULES, paths)
     return next((folder / path for path in paths if (folder / path / "config.json").is_file()), folder)
 
 

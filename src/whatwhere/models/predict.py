@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy as np
 import torch
 
 from ..corpus.labelled import padded
-from ..corpus.tokenizer import check_tokenizer
+from ..corpus.tokenizer import check_tokenizer, lower_case
 from ..encoder import EncoderConfig
 from ..run.errors import as_list
 from ..run.progress import Progress, ignore_progress
+from ..run.reference import model_source
 from .lengths import read_at_once
+from .modules import MODULES, VectorParts, vector_parts
 from .open import open_config, open_model
 from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from .tensors import device_of
@@ -55,6 +58,9 @@ class Predictor:
     def __init__(self, model: str | Path, what: str | None = None, length: int | None = None) -> None:
         self.name = str(model)
         self.remark = ""  # what the output does not show, such as vectors in place of words
+        self.parts: VectorParts | None = None  # of a sentence-transformers folder, which its vectors follow
+        self.unfollowed = ""  # words on what modules.json asks for in vain
+        self.cuts = False  # longer texts are cut, as sentence-transformers does
         config = open_config(model)
         head = str((getattr(config, "architectures", None) or [""])[0])
         has = {"labels": "ForSequenceClassification" in head, "words": "ForMaskedLM" in head, "vectors": True}
@@ -73,6 +79,13 @@ class Predictor:
         check_tokenizer(self.tokenizer, self.name)
         ours = config.model_type == EncoderConfig.model_type
         usual = read_at_once(opened.folder, config.to_dict()) if ours else UNBOUNDED
+        if self.what == "vectors":
+            self.parts, self.unfollowed = vector_parts(model_source(model))
+            if self.parts is not None and self.parts.lower_case:
+                lower_case(self.tokenizer)
+        if self.parts is not None and not ours and length is None:  # ours are read in windows, as ever
+            self.cuts = True
+            usual = self.parts.length or min(self.tokenizer.model_max_length, opened.max_tokens or UNBOUNDED)
         self.longest = opened.fitting(length or usual)
         least = self.tokenizer.num_special_tokens_to_add(pair=True) + 2
         if length is not None and not least <= length <= self.longest:
@@ -87,7 +100,7 @@ class Predictor:
         pairs: Sequence[str] | None = None,
         *,
         top: int = 5,
-        pooling: str = "mean",
+        pooling: str | None = None,
         stride: int | None = None,
         progress: Progress = ignore_progress,
     ) -> Any:
@@ -96,25 +109,30 @@ class Predictor:
         A text longer than the model reads is read in windows, each beginning with the last `stride` tokens of the one
         before (default: a quarter of a window). Logits and vectors are the means over windows, weighted by the tokens
         that no earlier window has, so that a mean vector counts every token of the text once; a mask is filled in the
-        window in which it is farthest from both ends. Of a pair that is too long the longer text is cut. A line on
-        stderr counts the texts that are too long.
+        window in which it is farthest from both ends. Of a pair that is too long the longer text is cut. A text without
+        tokens, such as a blank one, is read as its special tokens alone. Lines on stderr count both.
+
+        The vectors of a sentence-transformers folder are those of its modules.json, where `pooling` is None: its
+        prompt, pooling, maps and normalisation; without a `length` texts are cut at its max_seq_length.
 
         Args:
             pairs: the second text of each pair.
-            top: number of words for each mask.
-            pooling: as `models.sentence.pooled`.
+            top: number of words for each mask, and of labels for each text.
+            pooling: as `models.sentence.pooled`; None: as modules.json says, else "mean".
             stride: tokens that two neighbouring windows share.
 
         Returns:
-            Words: for each text a list of its masks, of each the `top` likeliest as {"word": ..., "probability": ...}.
-            Labels: for each text {label: probability}, likeliest first (of a regression: its number). Vectors: (texts,
-            width) float32.
+            One result for each text, in their order. Words: a list of its masks, of each the `top` likeliest as
+            {"word": ..., "probability": ...}. Labels: {label: probability} of the `top` likeliest (of a regression: its
+            number). Vectors: (texts, width) float32.
 
         Raises:
-            ValueError: no text, one without tokens or (for words) without a mask, another number of pairs than of
-                texts, or a pooling that the model has not.
+            ValueError: no text, one without a mask (for words), one for which the tokenizer gives nothing at all,
+                another number of pairs than of texts, or a pooling that the model has not.
         """
         streams = int(getattr(self.model.config, "position_size", 0))
+        parts = self.parts if pooling is None else None
+        pooling = pooling or "mean"
         if pooling not in POOLINGS or (pooling in OF_STREAMS and not streams):
             known = ", ".join(name for name in POOLINGS if streams or name not in OF_STREAMS)
             raise ValueError(f"pooling must be one of {known} for {self.name}; got {pooling!r}.")
@@ -122,11 +140,11 @@ class Predictor:
             raise ValueError("There is no text. Give one or more.")
         if top < 1:
             raise ValueError(f"top must be at least 1; got {top}.")
-        windows = list(self._windows(texts, stride) if pairs is None else self._pairs(texts, pairs))
-        if long := self._longer(texts, pairs):
-            seen = f"{long:,} of {len(texts):,} {'texts' if pairs is None else 'pairs'} are longer than the"
-            done = "they are read in windows" if pairs is None else "they are cut"
-            print(f"{seen} {self.longest:,} tokens that {self.name} reads at once; {done}.", file=sys.stderr)
+        if parts is not None and parts.prompt:
+            texts = [parts.prompt + text for text in texts]
+        cuts = self.cuts and parts is not None and stride is None
+        windows = list(self._windows(texts, stride, cuts) if pairs is None else self._pairs(texts, pairs))
+        self._tell(texts, pairs, windows, cuts)
         if self.what == "words":
             return self._words(len(texts), windows, top, progress)
         weights = np.zeros(len(texts))
@@ -139,25 +157,51 @@ class Predictor:
             else:
                 counted = torch.from_numpy(padded([w.counted for w in rows], 0)).to(mask)
                 states = trained_states(output.hidden_states, config) if early else output.last_hidden_state
-                values = pooled(states, counted, pooling, streams)
+                if parts is None:
+                    values = pooled(states, counted, pooling, streams)
+                else:
+                    values = parts.pool(states, counted)
             if not sums.size:
                 sums = np.zeros((len(texts), values.shape[1]))
             for window, value in zip(rows, values.double().cpu().numpy(), strict=True):
                 weights[window.text] += window.counted.sum()
                 sums[window.text] += window.counted.sum() * value
         sums /= weights[:, None]
-        return sums.astype(np.float32) if self.what == "vectors" else self._labels(torch.from_numpy(sums))
+        if self.what == "labels":
+            return self.labels(torch.from_numpy(sums), top)
+        if parts is not None:
+            sums = parts.finish(torch.from_numpy(sums)).numpy()
+        return sums.astype(np.float32)
+
+    def _tell(self, texts: Sequence[str], pairs: Sequence[str] | None, windows: Sequence[_Window], cuts: bool) -> None:
+        """Print what the results do not show: parts that are not followed, texts without tokens, texts too long."""
+        if self.unfollowed:
+            print(self.unfollowed, file=sys.stderr)
+            self.unfollowed = ""  # said once
+        if empty := sorted({window.text + 1 for window in windows if (window.starts < 0).all()}):
+            others = f" and {len(empty) - 1:,} others" if len(empty) > 1 else ""
+            done = f"read as the special tokens of {self.name} alone"
+            print(f"No token in text {empty[0]:,}{others}: {done}.", file=sys.stderr)
+        if long := self._longer(texts, pairs):
+            seen = f"{long:,} of {len(texts):,} {'texts' if pairs is None else 'pairs'} are longer than the"
+            done = "they are read in windows" if pairs is None else "they are cut"
+            if cuts:
+                done = f"they are cut, as its {MODULES} says (--length N reads them in windows)"
+            print(f"{seen} {self.longest:,} tokens that {self.name} reads at once; {done}.", file=sys.stderr)
 
     def _longer(self, texts: Sequence[str], pairs: Sequence[str] | None) -> int:
         """Count the texts (or pairs) that are longer than the model reads at once."""
         ids = self.tokenizer(list(texts), None if pairs is None else list(pairs), verbose=False)["input_ids"]
         return sum(len(row) > self.longest for row in ids)
 
-    def _windows(self, texts: Sequence[str], stride: int | None) -> Iterator[_Window]:
+    def _windows(self, texts: Sequence[str], stride: int | None, cuts: bool = False) -> Iterator[_Window]:
         room = self.longest - self.tokenizer.num_special_tokens_to_add()
         overlap = room // 4 if stride is None else stride
         if not 0 <= overlap < room:
             raise ValueError(f"stride must be from 0 to {room - 1} tokens for {self.name}; got {stride}.")
+        if cuts:
+            yield from self._encoded(list(texts), None, truncation=True, max_length=self.longest)
+            return
         how = {"truncation": True, "max_length": self.longest, "stride": overlap, "return_overflowing_tokens": True}
         before = -1
         for window in self._encoded(list(texts), None, **how):
@@ -189,7 +233,7 @@ class Predictor:
             special = np.array(rows["special_tokens_mask"][at], bool)
             if self.what == "words":  # the tokenizer takes the mask for a special token, but the user wrote it
                 special &= ids != self.tokenizer.mask_token_id
-            if special.all():
+            if not len(ids):
                 raise ValueError(f"Text {text + 1} has no token that {self.name} knows. Leave it out.")
             starts = np.array([start for start, _ in rows["offset_mapping"][at]], np.int64)
             yield _Window(int(text), ids, types, np.ones(len(ids), np.int64), np.where(special, -1, starts))
@@ -216,12 +260,36 @@ class Predictor:
             at += len(rows)
             progress(at, len(order))
 
-    def _labels(self, logits: torch.Tensor) -> list[dict[str, float]]:
+    def labels(self, logits: torch.Tensor, top: int) -> list[dict[str, float]]:
+        """Return the `top` likeliest labels of each row of a classifier's logits (texts, labels), likeliest first."""
         config = self.model.config
         if config.num_labels > 1:
             as_list = config.problem_type == "multi_label_classification"
             logits = logits.sigmoid() if as_list else logits.softmax(-1)
-        return [{str(config.id2label[int(i)]): float(row[i]) for i in row.argsort(descending=True)} for row in logits]
+        best = [row.argsort(descending=True)[:top] for row in logits]
+        return [
+            {str(config.id2label[int(i)]): float(row[i]) for i in likely}
+            for row, likely in zip(logits, best, strict=True)
+        ]
+
+    @cached_property
+    def _has_token(self) -> torch.Tensor:
+        """True for each id of the output that the tokenizer has a token for; tables are often wider: (V,)."""
+        ids = [i for token, i in self.tokenizer.get_vocab().items() if token]
+        known = torch.zeros(max(self.model.config.vocab_size, max(ids) + 1), dtype=torch.bool)
+        known[ids] = True
+        return known
+
+    def likeliest(self, logits: torch.Tensor, top: int) -> list[dict[str, Any]]:
+        """Return the `top` likeliest words of a row of logits (V,), each with its probability among all V."""
+        known = self._has_token[: len(logits)].to(logits.device)
+        likely = logits.softmax(-1).masked_fill(~known, -1).topk(min(top, int(known.sum())))
+        pairs = zip(likely.indices.tolist(), likely.values.tolist(), strict=True)
+        return [{"word": self._word(i), "probability": p} for i, p in pairs]
+
+    def _word(self, token: int) -> str:
+        """Return a token as text; of white space alone, as the vocabulary spells it."""
+        return str(self.tokenizer.decode([token]).strip() or self.tokenizer.convert_ids_to_tokens(token))
 
     def _words(
         self, texts: int, windows: Sequence[_Window], top: int, progress: Progress
@@ -235,9 +303,7 @@ class Predictor:
                     room = int(min(place, len(window.ids) - 1 - place))
                     if key in best and best[key][0] >= room:
                         continue
-                    likely = logits[place].softmax(-1).topk(min(top, logits.shape[-1]))
-                    pairs = zip(likely.indices.tolist(), likely.values.tolist(), strict=True)
-                    best[key] = room, [{"word": self.tokenizer.decode([i]).strip(), "probability": p} for i, p in pairs]
+                    best[key] = room, self.likeliest(logits[place], top)
         words: list[list[list[dict[str, Any]]]] = [[] for _ in range(texts)]
         for (text, *_), (_, likeliest) in sorted(best.items(), key=lambda entry: entry[0]):
             words[text].append(likeliest)

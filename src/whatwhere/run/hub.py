@@ -1,9 +1,10 @@
 """Check that the Hub answers: once, and only where no file is at hand."""
 
 import os
+from pathlib import Path
 
-from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
 
 def is_offline() -> bool:
@@ -33,3 +34,30 @@ def check_hub(name: str, file: str, *other_files: str) -> None:
         pass
     except Exception as error:  # the HTTP library of its client has errors of its own
         raise OSError(f"the Hub cannot be reached: {error}") from None
+
+
+def file_of(source: str, name: str) -> Path | None:
+    """Find a file of a model: in its folder, or on the Hub, which is asked where it was not downloaded before.
+
+    Args:
+        source: a folder, or a name on the Hub.
+        name: path of the file inside it.
+
+    Returns:
+        Its path, or None where the model has no such file, or none was downloaded and the user forbids requests.
+
+    Raises:
+        OSError: the Hub does not answer.
+    """
+    if Path(source).is_dir():
+        path = Path(source) / name
+        return path if path.is_file() else None
+    cached = try_to_load_from_cache(source, name)
+    if isinstance(cached, str):
+        return Path(cached)
+    if is_offline():
+        return None
+    try:
+        return Path(hf_hub_download(source, name))
+    except EntryNotFoundError:
+        return None
