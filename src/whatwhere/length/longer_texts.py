@@ -15,7 +15,7 @@ from scipy.stats import entropy
 from ..analysis.probes import stream_columns
 from ..analysis.who import RecordContext, document_mean
 from ..corpus import open_source
-from ..corpus.tokenizer import open_tokenizer
+from ..corpus.tokenizer import open_tokenizer, save_tokenizer
 from ..encoder import EncoderConfig
 from ..evaluation.benchmark import Benchmark, EvaluationConfig, Trial, check_known, model_names
 from ..geometry.extrapolation import METHODS
@@ -302,7 +302,7 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
                         shutil.copytree(longer, keep, dirs_exist_ok=True)
                         made = read_object(keep / EXTENSION)
                     model.save_pretrained(keep)
-                    tokenizer.save_pretrained(keep)
+                    save_tokenizer(tokenizer, keep)
                     write_json(keep / EXTENSION, made | {"adapted": extrapolation.adapt, "steps": config.steps})
                     what = "All of it" if extrapolation.adapt == "all" else f"The {extrapolation.adapt} alone"
                     where = f"on further documents of {config.reads()}, {config.to:,} tokens a text"

@@ -6,13 +6,17 @@ import logging
 import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from ..corpus.python_docs import PythonDocs
+from ..corpus.tokenizer import save_tokenizer
 from ..run.errors import one_line
 from ..run.files import sweep_beside, write_json
 from ..run.folder import RunFolder
@@ -23,6 +27,8 @@ from .sentence import pooled
 MODEL = "model.onnx"
 FACTS = "export.json"
 KIND = "export"
+OF_WORDS = (1, 2, 5, 17, 50, 120, 300, 500)  # words of the real texts that an export is tried with
+OF_TEXTS = 1e-5  # most difference of these: of probabilities, or relative to the largest number of a vector
 TOLERANCE = 1e-4  # of the largest value that torch gives: float32, sums in another order
 NEEDED = ("onnx", "onnxruntime", "onnxscript")
 
@@ -34,12 +40,16 @@ class _Graph(nn.Module):
         super().__init__()
         self.model = predictor.model
         self.what = predictor.what
+        self.parts = predictor.parts
+        self.maps = nn.ModuleList(() if self.parts is None else self.parts.after)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, **types)
         if self.what == "vectors":
-            return pooled(output.last_hidden_state, attention_mask, "mean")
+            if self.parts is None:
+                return pooled(output.last_hidden_state, attention_mask, "mean")
+            return self.parts.finish(self.parts.pool(output.last_hidden_state, attention_mask))
         logits: Tensor = output.logits
         return logits
 
@@ -49,20 +59,21 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
 
     Inputs of the graph: `input_ids` and `attention_mask` (batch, length) int64, also `token_type_ids` where the model
     has them. Padding may stand on either side of a text, not inside. Output: `logits` (batch, length, V) of words or
-    (batch, labels), or `vectors` (batch, width), the mean of the states; float32. The graph is compared with torch at
-    other, padded shapes before the folder appears at `out`.
+    (batch, labels), or `vectors` (batch, width): the mean of the states, or of a sentence-transformers folder what its
+    modules.json says, but for its prompt; float32. The graph is compared with torch at other, padded shapes, and what
+    it says of real texts, read by the exported tokenizer.json alone, with `predict`, before the folder appears.
 
     Args:
         model: a folder of ours or of transformers, a Hub name, or "reference".
         what: "words", "labels" or "vectors"; None: labels of a classifier, else words, or vectors of a bare encoder.
 
     Returns:
-        The content of export.json: what, inputs, output, longest input in tokens, largest relative difference from
-            torch.
+        The content of export.json: what, inputs, output, longest input in tokens, prompt (to put before each text,
+            where modules.json has one), largest relative difference from torch.
 
     Raises:
-        ValueError: a package is missing, no such model or head, `out` holds something else, or the graph and torch
-            differ by more than `TOLERANCE`.
+        ValueError: a package is missing, no such model or head, `out` holds something else, the graph and torch
+            differ by more than `TOLERANCE`, or the graph says something else of a text than `predict`.
     """
     out = Path(out)
     if lacking := [name for name in NEEDED if find_spec(name) is None]:
@@ -92,14 +103,16 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
             )
             assert program is not None
             program.save(folder / MODEL)
+        save_tokenizer(predictor.tokenizer, folder)
         facts = {
             "what": predictor.what,
             "inputs": list(inputs),
             "output": output,
             "longest": longest,
+            **({"prompt": predictor.parts.prompt} if predictor.parts is not None and predictor.parts.prompt else {}),
             "largest_difference": _check(graph, predictor, folder / MODEL, longest),
         }
-        predictor.tokenizer.save_pretrained(folder)
+        _check_texts(predictor, folder)
         predictor.model.config.save_pretrained(folder)
         write_json(folder / FACTS, facts)
     return facts
@@ -132,9 +145,7 @@ def _check(graph: nn.Module, predictor: Predictor, path: Path, longest: int | No
     Raises:
         ValueError: it is above the tolerance.
     """
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session = _session(path)
     worst = 0.0
     for batch, length in ((1, 5), (3, 2), (4, min(longest or 64, 64))):
         inputs = _inputs(predictor, batch, min(length, longest or length))
@@ -155,6 +166,56 @@ def _check(graph: nn.Module, predictor: Predictor, path: Path, longest: int | No
             f"{TOLERANCE:g}. Nothing was written; report this with the versions of whatwhere doctor."
         )
     return worst
+
+
+def _check_texts(predictor: Predictor, folder: Path) -> None:
+    """Compare what an exported folder says of real texts with `predict`: read by its tokenizer.json, and no other file.
+
+    All that the tokenizer gives counts as text, so that padding shows.
+
+    Raises:
+        ValueError: they differ by more than `OF_TEXTS`.
+    """
+    session = _session(folder / MODEL)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    words = " ".join(islice(PythonDocs(every=500).documents(), 40)).split()
+    prompt = predictor.parts.prompt if predictor.parts is not None else ""
+    mask = predictor.tokenizer.mask_token if predictor.what == "words" else None
+    for count in OF_WORDS:
+        chosen = words[:count]
+        if mask is not None:
+            chosen[count // 2] = str(mask)
+        text = " ".join(chosen)
+        encoded = tokenizer.encode(prompt + text)
+        if len(encoded.ids) > predictor.longest and count > 1:
+            return
+        rows = {"input_ids": encoded.ids, "attention_mask": [1] * len(encoded.ids), "token_type_ids": encoded.type_ids}
+        given = {each.name: np.array([rows[each.name]], np.int64) for each in session.get_inputs()}
+        (actual,) = session.run(None, given)
+        (expected,) = predictor([text], top=1)
+        if predictor.what == "labels":
+            label, said = next(iter(expected.items()))
+            difference = abs(predictor.labels(torch.from_numpy(actual).double(), len(actual[0]))[0][label] - said)
+        elif predictor.what == "words":
+            place = encoded.ids.index(predictor.tokenizer.mask_token_id)
+            ((likeliest,),) = expected
+            said = likeliest["probability"]
+            difference = abs(predictor.likeliest(torch.from_numpy(actual[0, place]), 1)[0]["probability"] - said)
+        else:
+            difference = float(np.abs(actual[0] - expected).max() / np.abs(expected).max())
+        if not difference <= OF_TEXTS:
+            raise ValueError(
+                f"The exported folder of {predictor.name} says something else of a text of {len(chosen)} words than "
+                f"whatwhere predict: {difference:.2g} apart. Nothing was written; report this with the versions of "
+                "whatwhere doctor."
+            )
+
+
+def _session(path: Path) -> Any:
+    """Open a graph on the processor."""
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from ..corpus.batches import Batches
 from ..corpus.labelled import padded
 from ..corpus.segments import segment_starts, token_segments
 from ..corpus.source import Source
+from ..corpus.tokenizer import save_tokenizer
 from ..models.sentence import pooled, write_sentence_transformer
 from ..run.files import write_json
 from ..run.folder import RunFolder
@@ -185,6 +186,6 @@ def save_encoder(body: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts
     """Write an encoder as a folder that transformers and sentence-transformers open, whole or not at all."""
     with RunFolder.create(out, "model") as folder:
         body.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        save_tokenizer(tokenizer, folder)
         write_sentence_transformer(folder, facts["pooling"])
         write_json(folder / "training.json", facts)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from ..corpus.tokenizer import save_tokenizer
 from ..models.card import weights_metadata
 from ..models.lengths import most_tokens
 from ..models.sentence import write_sentence_transformer
@@ -136,7 +137,7 @@ def finish(
     names_before = run.names()
     with temporary_folder(run.path / "final") as temporary:
         save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))
-        tokenizer.save_pretrained(temporary)
+        save_tokenizer(tokenizer, temporary)
         tokenizer_config = temporary / "tokenizer_config.json"
         facts = read_json(tokenizer_config)
         for key in ("is_local", "local_files_only"):
