@@ -42,8 +42,8 @@ def own_schemes_end_with_their_file() -> Iterator[None]:
     for names, published in zip(KNOWN, PUBLISHED, strict=True):
         names.clear()
         names.update(published)
-    config._loaded.clear()
-    config._named.clear()
+    config._loaded_texts.clear()
+    config._trusted_texts.clear()
 
 
 @pytest.fixture(scope="session")

@@ -11,18 +11,20 @@ PACKAGE = Path(__file__).parents[1] / "src/whatwhere"
 FILES = sorted(PACKAGE.rglob("*.py"))
 TESTS_FOLDER = Path(__file__).parent
 TESTS = sorted(TESTS_FOLDER.rglob("test_*.py"))
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+CLASSES = {node.name: node for tree in TREES.values() for node in tree.body if isinstance(node, ast.ClassDef)}
 NOT_A_BEGINNING = {"Of", "As", "What", "Whether", "Where", "How", "Which", "Who", "Is", "Are", "One", "For"}
 # Folders whose decorators take a docstring as words of a page: a claim and its rule, what a figure draws.
 SHOWN = ("claims", "report/figures")
 # A function's docstring begins with one of these. A new verb is welcome; a noun is not.
 VERBS = set(
-    "Add Answer Append Apply Approximate Ask Average Build Change Choose Collect Compare Compose Compute Continue "
-    "Copy Count Cut Delete Describe Divide Do Draw Encode End Escape Estimate Export Extract Fetch Find Fine-tune Fit "
-    "Flatten Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join Judge Keep Lay Leave Let Limit List Load "
-    "Log Look Make Map Mark Mask Measure Merge Move Name Normalise Number Open Order Pack Parse Pass Pool Predict "
-    "Pretrain Print Probe Put Raise Read Refuse Register Remember Remove Render Replace Restore Return Round Run Save "
-    "Say Score Seed Select Set Share Show Spend Split Stack Start Subtract Sum Take Tell Tokenise Train Transform "
-    "Turn Update Wait Write Yield".split()
+    "Add Answer Append Apply Approximate Arrange Ask Average Build Change Choose Collect Compare Compose Compute "
+    "Continue Copy Count Cut Delete Describe Divide Do Draw Encode End Escape Estimate Export Extract Fetch Find "
+    "Fine-tune Fit Flatten Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join Judge Keep Lay Leave Let "
+    "Limit List Load Log Look Make Map Mark Mask Measure Merge Move Name Normalise Number Open Order Pack Parse Pass "
+    "Pool Predict Pretrain Print Probe Put Raise Read Refuse Register Remember Remove Render Replace Restore Return "
+    "Round Run Save Say Score Seed Select Set Share Show Spend Split Stack Start Subtract Sum Take Tell Tokenise "
+    "Train Transform Turn Update Wait Write Yield".split()
 )
 
 
@@ -79,6 +81,34 @@ def first_lines(tree: ast.Module, shown: bool = False) -> Iterator[tuple[str, st
                 yield node.name, docstring.splitlines()[0], is_function
 
 
+def undocumented(tree: ast.Module, classes: dict[str, ast.ClassDef]) -> Iterator[str]:
+    """Yield the public classes, functions and methods of a module that have no docstring.
+
+    A method that overrides a documented one of a class in `classes`, by name, needs none of its own.
+    """
+    left: list[tuple[ast.AST, str]] = [(tree, "")]
+    while left:
+        owner, path = left.pop()
+        for node in ast.iter_child_nodes(owner):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
+                continue
+            if isinstance(node, ast.ClassDef):
+                left.append((node, f"{path}{node.name}."))
+            inherits = isinstance(owner, ast.ClassDef) and documented_below(owner, node.name, classes)
+            if not ast.get_docstring(node) and not inherits:
+                yield f"{path}{node.name}"
+
+
+def documented_below(owner: ast.ClassDef, method: str, classes: dict[str, ast.ClassDef]) -> bool:
+    """Return whether a base of a class, or a base of that one, has a docstring for a method."""
+    bases = [classes[name] for base in owner.bases if (name := ast.unparse(base)) in classes]
+    for base in bases:
+        found = [node for node in base.body if isinstance(node, ast.FunctionDef) and node.name == method]
+        if any(ast.get_docstring(node) for node in found) or documented_below(base, method, classes):
+            return True
+    return False
+
+
 def test_what_packs_is_seen():
     tree = ast.parse("a, b = 1, 2\na, b = b, a\nx = 1 if p else (2 if q else 3)\ndef f():\n    return [*('a', 'b')]")
     assert [len(list(kind(tree))) for kind in (packed, nested, spread)] == [1, 1, 1]
@@ -99,6 +129,24 @@ def test_docstrings_begin_with_a_verb_or_a_noun(path):
         assert word not in NOT_A_BEGINNING, f"{name}: {line}"
         if is_function:
             assert word in VERBS, f"{name}: {line}"
+
+
+def test_what_has_no_docstring_is_seen():
+    """Functions, classes, methods and properties are seen, and a base may speak for a method."""
+    tree = ast.parse(
+        "def f(): pass\ndef _g(): pass\ndef d():\n    'Do.'\n"
+        "class A:\n    'A.'\n    def said(self):\n        'Say.'\n"
+        "    def own(self): pass\nclass B(A):\n    'B.'\n    def said(self): pass\n    @property\n    def p(self): pass\n"
+        "class C(B):\n    def said(self): pass\n"
+    )
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    assert sorted(undocumented(tree, classes)) == ["A.own", "B.p", "C", "f"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(PACKAGE)) for path in FILES])
+def test_public_names_have_docstrings(path):
+    """A verb of the command line takes its help from its docstring; all other public names are read in the code."""
+    assert list(undocumented(TREES[path], CLASSES)) == []
 
 
 @pytest.mark.parametrize("path", TESTS, ids=[str(path.relative_to(TESTS_FOLDER)) for path in TESTS])

@@ -204,6 +204,7 @@ class Job:
 
     @property
     def name(self) -> str:
+        """Name of the shard's files: its number in five digits."""
         return f"{self.number:05d}"
 
     def digest(self, parts: Sequence[Part]) -> str:

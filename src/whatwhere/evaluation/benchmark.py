@@ -81,7 +81,9 @@ class Named(Protocol):
     """A setting with a name that can be part of a file's."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name, of letters that a file's name may have."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -69,18 +69,22 @@ class Examples:
 
 
 class Task(Protocol):
-    """Protocol of a probing task: a question about places in texts, with rows of three splits.
-
-    words: true if a row is one word, which can have a control task. most: classes beside `other`. number: true if
-    labels are numbers.
-    """
+    """Protocol of a probing task: a question about places in texts, with rows of three splits."""
 
     @property
-    def words(self) -> bool: ...
+    def words(self) -> bool:
+        """True if a row is one word, which can have a control task."""
+        ...
+
     @property
-    def most(self) -> int | None: ...
+    def most(self) -> int | None:
+        """Number of classes beside `other`, None for all."""
+        ...
+
     @property
-    def number(self) -> bool: ...
+    def number(self) -> bool:
+        """True if labels are numbers to regress."""
+        ...
 
     def there(self, data: Path | None) -> bool:
         """Tell if a folder, or the Hub (None), has files of the task, whole or not."""

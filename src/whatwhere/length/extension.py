@@ -270,11 +270,13 @@ def check_enough(texts: WindowSet) -> None:
 
 
 class Continued(nn.Module):
-    """A table whose rows from `trained` on are (1 - α) p_{i mod L} + α f(i/L) (SPLIT notes, eq. 5), f trained by what
-    reads the table: as a parametrization of its weight.
+    """Parametrization of a table whose rows from `trained` on are (1 - α) p_{i mod L} + α f(i/L) (SPLIT notes, eq. 5).
 
-    first: rows before position 0 of the L that go on. f begins as what gave the rows there are, and gains a network of
-    32 tanh units over i/L and its waves.
+    f is trained. It starts from the rows that the table has there, and adds a network of 32 tanh units over i/L and its
+    waves.
+
+    Args:
+        first: number of rows before position 0; the L rows from there to `trained` are repeated.
     """
 
     again: Tensor
@@ -298,6 +300,7 @@ class Continued(nn.Module):
         self.more = nn.Sequential(nn.Linear(self.at.shape[1], 32), nn.Tanh(), last)
 
     def forward(self, table: Tensor) -> Tensor:
+        """Return the table (rows, width) with its rows from `trained` on computed by eq. 5."""
         beyond = (1 - self.share) * table[self.again] + self.share * (self.start + self.more(self.at))
         return torch.cat([table[: self.trained], beyond])
 
