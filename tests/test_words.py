@@ -136,7 +136,8 @@ def test_what_has_no_docstring_is_seen():
     tree = ast.parse(
         "def f(): pass\ndef _g(): pass\ndef d():\n    'Do.'\n"
         "class A:\n    'A.'\n    def said(self):\n        'Say.'\n"
-        "    def own(self): pass\nclass B(A):\n    'B.'\n    def said(self): pass\n    @property\n    def p(self): pass\n"
+        "    def own(self): pass\nclass B(A):\n    'B.'\n    def said(self): pass\n"
+        "    @property\n    def p(self): pass\n"
         "class C(B):\n    def said(self): pass\n"
     )
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
