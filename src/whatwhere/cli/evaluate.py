@@ -41,8 +41,8 @@ def _run(context: typer.Context, family: Any, seeds: bool = False) -> None:
     from ..study.evaluation_run import evaluation_text, run_evaluation
 
     config = configured(context, family.config, models=_opened(context, seeds))
-    found = run_evaluation(family, config, context.params["out"])
-    emit(found, context.params["as_json"], evaluation_text(family, found))
+    result = run_evaluation(family, config, context.params["out"])
+    emit(result, context.params["as_json"], evaluation_text(family, result))
 
 
 @verb(
@@ -132,8 +132,8 @@ def everything(context: typer.Context, models: Models, out: Out, *, as_json: Jso
     from ..evaluation.benchmark import EvaluationConfig
     from ..study.evaluation_run import all_text, run_all
 
-    found = run_all(configured(context, EvaluationConfig, models=_opened(context)), out)
-    emit(found, as_json, all_text(found))
+    result = run_all(configured(context, EvaluationConfig, models=_opened(context)), out)
+    emit(result, as_json, all_text(result))
 
 
 @verb(

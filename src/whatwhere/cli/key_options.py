@@ -50,7 +50,9 @@ class Key:
             (kind,) = (part for part in get_args(kind) if part is not NoneType)
         if get_origin(kind) is Annotated:
             kind, *more = get_args(kind)
-            constraints += [each for one in more for each in (one.metadata if isinstance(one, FieldInfo) else [one])]
+            constraints += [
+                constraint for one in more for constraint in (one.metadata if isinstance(one, FieldInfo) else [one])
+            ]
         shown = field.json_schema_extra
         return cls(name, field, kind, tuple(constraints), dict(shown) if isinstance(shown, dict) else {})
 
@@ -85,8 +87,8 @@ class Key:
             notes.insert(0, "required, here or in --config")
         elif default := self._default_words():
             notes.insert(0, f"default: {default}")
-        said = f" [{'; '.join(notes)}]" if notes else ""
-        return f"{self.field.description}{said}"
+        notes_text = f" [{'; '.join(notes)}]" if notes else ""
+        return f"{self.field.description}{notes_text}"
 
     def _default_words(self) -> str:
         if words := self.shown.get("default"):

@@ -41,8 +41,8 @@ def probe(
     opened = open_model(model, attention="eager")
     encoder = opened.model
     folder = opened.folder
-    given = model_windows(encoder, opened.tokenizer, folder, corpus, field, documents, length=length)
-    with given as (windows, source):
+    opened_windows = model_windows(encoder, opened.tokenizer, folder, corpus, field, documents, length=length)
+    with opened_windows as (windows, source):
         records = probe_records(
             encoder, windows["held_out"], RecordContext(folder.name), documents=documents, splits=splits
         )
@@ -130,13 +130,15 @@ def geometry(
     result = run_geometry(configured(context, GeometryConfig, config, settings), out)
     if result["report"] is None:
         return
-    said = [f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]]
+    sentences = [
+        f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]
+    ]
     for file in (c["table"]["file"] for c in result["corpora"] if c["table"]):  # as it can be typed here
-        said = [
+        sentences = [
             s.replace(f"`{file}`", f"`{out / file}`").replace("=FILE ", f"={out / file} ") if f"`{file}`" in s else s
-            for s in said
+            for s in sentences
         ]
-    emit(result, as_json, "\n".join([*said, report_line(result["report"])]))
+    emit(result, as_json, "\n".join([*sentences, report_line(result["report"])]))
 
 
 @verb(options={HeadsConfig: "corpus field documents ablate length", SchemeKeys: "scheme"})
@@ -165,10 +167,10 @@ def heads(
             "pretrain."
         )
     opened = open_model(model, "masked" if ablate else None, attention="eager")
-    wanted: dict[str, Any] = {"corpus": corpus, "field": field, "documents": documents, "length": length}
-    found = run_heads(opened.model, opened.tokenizer, opened.folder, **wanted, ablated=ablate, out=out)
-    written = f"\n{report_line(found['report'])}" if found["report"] else ""
-    emit(found, as_json, heads_text(found) + written)
+    reading: dict[str, Any] = {"corpus": corpus, "field": field, "documents": documents, "length": length}
+    result = run_heads(opened.model, opened.tokenizer, opened.folder, **reading, ablated=ablate, out=out)
+    written = f"\n{report_line(result['report'])}" if result["report"] else ""
+    emit(result, as_json, heads_text(result) + written)
 
 
 @verb(options={SchemeKeys: "scheme"})
@@ -214,7 +216,7 @@ def attention(
     tokenizer = opened.tokenizer
     folder = opened.folder
     most = opened.max_tokens
-    found = []
+    texts_read = []
     maps = None
     for title, words in texts:
         ids = tokenizer(words, verbose=False)["input_ids"]
@@ -228,7 +230,7 @@ def attention(
                 )
             ids = tokenizer(words, truncation=True, max_length=most, verbose=False)["input_ids"]
         maps = text_maps(encoder, ids, shown_tokens(tokenizer, ids), title)
-        found.append(ExplorerText(title, maps.tokens, maps.levels()))
+        texts_read.append(ExplorerText(title, maps.tokens, maps.levels()))
     assert maps is not None
     config = encoder.config
     name = _name(model)
@@ -244,13 +246,13 @@ def attention(
     ]
     path = write_attention_page(
         out,
-        ExplorerModel(name, None, found, LEVELS, maps.missing),
+        ExplorerModel(name, None, texts_read, LEVELS, maps.missing),
         facts=[f for f in facts if f[1]],
         versions=list(versions().items()),
     )
     result = {
         "report": str(path),
-        "tokens": [len(t.tokens) for t in found] if len(found) > 1 else len(found[0].tokens),
+        "tokens": [len(t.tokens) for t in texts_read] if len(texts_read) > 1 else len(texts_read[0].tokens),
         "terms": list(maps.weights),
         "missing": maps.missing or None,
         "not_learned": unlearned or None,
@@ -258,8 +260,8 @@ def attention(
         "heads": maps.weights["total"].shape[1],
         "bytes": path.stat().st_size,
     }
-    said = "".join(f"{line.replace('`', '')}\n" for line in (unlearned, maps.missing) if line)
-    emit(result, as_json, f"{said}The page is {path} ({result['bytes'] / 1e6:.1f} MB): open it in a browser.")
+    remarks = "".join(f"{line.replace('`', '')}\n" for line in (unlearned, maps.missing) if line)
+    emit(result, as_json, f"{remarks}The page is {path} ({result['bytes'] / 1e6:.1f} MB): open it in a browser.")
 
 
 def _name(model: str) -> str:
@@ -268,18 +270,18 @@ def _name(model: str) -> str:
     return f"{path.parent.name}, {path.name.replace('-', ' ')}" if path.name.startswith("seed-") else path.name
 
 
-def _texts(given: list[str], files: list[Path]) -> list[tuple[str, str]]:
+def _texts(texts: list[str], files: list[Path]) -> list[tuple[str, str]]:
     """Return title and words of each text, in the order of the command.
 
     Raises:
         ValueError: a text or file is empty, or a file cannot be read as UTF-8.
     """
-    found = []
-    for number, words in enumerate(given, 1):
+    pairs = []
+    for number, words in enumerate(texts, 1):
         if not words.strip():
             raise ValueError(f"--text number {number} is empty. Give some words.")
         title = " ".join(words.split())
-        found.append((title if len(title) <= 40 else f"{title[:39]}…", words))
+        pairs.append((title if len(title) <= 40 else f"{title[:39]}…", words))
     for path in files:
         try:
             words = path.read_text(encoding="utf-8")
@@ -289,5 +291,5 @@ def _texts(given: list[str], files: list[Path]) -> list[tuple[str, str]]:
             raise ValueError(f"{path} is no text in UTF-8. Convert it first.") from None
         if not words.strip():
             raise ValueError(f"{path} is empty. Give a file that holds some words.")
-        found.append((path.name, words))
-    return found
+        pairs.append((path.name, words))
+    return pairs

@@ -63,7 +63,7 @@ def verb(
 
     def register(function: F) -> F:
         text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
-        words = {name: " ".join(said.split()) for name, said in _ARGUMENT.findall(arguments)}
+        words = {name: " ".join(description.split()) for name, description in _ARGUMENT.findall(arguments)}
         parameters = inspect.signature(function).parameters
         keys = {name: Key.of(kind, name) for kind, names in options.items() for name in names.split()}
         described = [
@@ -152,8 +152,8 @@ def configured(
     from ..training.scheme_settings import use_scheme
 
     values = {key: value for key, value in values.items() if value is not None}
-    here = given(context, kind)
-    merged = kind.merged(path, settings or (), **{**here, **values})
+    values_here = given(context, kind)
+    merged = kind.merged(path, settings or (), **{**values_here, **values})
     use_scheme(merged.get("scheme"))
-    flags = {param.name: param.opts[0] for param in context.command.params if param.name in here}
+    flags = {param.name: param.opts[0] for param in context.command.params if param.name in values_here}
     return kind.parse(merged, {**dict(zip(values, values, strict=True)), **flags}, path, settings or ())

@@ -96,9 +96,9 @@ def study(
         return
     report = run_study(resolved, out)
     best = _best(sorted(path.parent for path in out.glob("models/*/seed-*/training.json")))
-    said = unequal(read_object(out / "study.json", "models")["models"])
-    text = report_line(report) + (f" {said}" if said else "") + _ask(best, resolved.scheme)
-    emit({"out": str(out), "report": str(report), "terms": said}, as_json, text)
+    difference = unequal(read_object(out / "study.json", "models")["models"])
+    text = report_line(report) + (f" {difference}" if difference else "") + _ask(best, resolved.scheme)
+    emit({"out": str(out), "report": str(report), "terms": difference}, as_json, text)
 
 
 @verb(options={CorpusKeys: "corpus field length tokenizer"})
@@ -127,20 +127,20 @@ def windows(
     from ..training.corpus_settings import CorpusConfig, prepare_part, prepare_windows
 
     merged = CorpusConfig.merged(config, settings or (), **given(context, CorpusConfig))
-    own = CorpusConfig.model_fields
-    asked = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in own})
+    keys = CorpusConfig.model_fields
+    corpus = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in keys})
     if part is not None:
         if re.fullmatch(r"[1-9]\d*/[1-9]\d*", part) is None:
             raise ValueError(f"--part takes K/N, for example 1/8; got {part!r}.")
         k, n = map(int, part.split("/"))
-        shards = prepare_part(asked, out / "corpus", (k - 1, n))
+        shards = prepare_part(corpus, out / "corpus", (k - 1, n))
         emit({"out": str(out), "part": part, "shards": shards}, as_json, f"{out}: part {part} has {shards:,} shards.")
         return
-    made = prepare_windows(asked, out / "corpus")
-    facts = {key: made.manifest[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}
-    facts["from_start"] = made["train"].from_start()
+    built = prepare_windows(corpus, out / "corpus")
+    facts = {key: built.manifest[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}
+    facts["from_start"] = built["train"].from_start()
     counted = f"{facts['windows']['train']:,} windows to train on, {facts['windows']['held_out']:,} held out"
-    emit({"out": str(out), **facts}, as_json, f"{out}: {counted}; {describe_pieces(made)}.")
+    emit({"out": str(out), **facts}, as_json, f"{out}: {counted}; {describe_pieces(built)}.")
 
 
 @verb(options={PretrainKeys: "preset size scheme corpus field length tokenizer minutes steps"})
@@ -212,8 +212,8 @@ def finetune(
         cut = rows_cut(summary, resolved.length)
         text = f"{out}: {done}, {measured}.{f' Of the rows, {cut}.' if cut else ''}{before}"
         second = ["--pair", "Its second text."] if resolved.text_pair else []
-        then = next_line("predict", str(out), "--text", "A text of your own.", *second)
-        emit({"out": str(out), **summary}, as_json, text + then)
+        hint = next_line("predict", str(out), "--text", "A text of your own.", *second)
+        emit({"out": str(out), **summary}, as_json, text + hint)
 
 
 @verb(options={CopyConfig: "length method components points as_written window"})

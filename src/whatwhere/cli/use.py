@@ -61,7 +61,7 @@ def predict(
         wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
         raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")
     with progress_bar("predict", not as_json and len(texts) >= 100) as progress:
-        found = predictor(
+        predictions = predictor(
             texts,
             pairs,
             top=top,
@@ -72,12 +72,12 @@ def predict(
     if predictor.remark:
         print(predictor.remark, file=sys.stderr)
     if out is not None:
-        write_array(out, found)
-        facts = {"out": str(out), "texts": len(texts), "width": int(found.shape[1])}
-        emit(facts, as_json, f"{out}: {len(texts):,} vectors of {found.shape[1]:,} numbers.")
+        write_array(out, predictions)
+        facts = {"out": str(out), "texts": len(texts), "width": int(predictions.shape[1])}
+        emit(facts, as_json, f"{out}: {len(texts):,} vectors of {predictions.shape[1]:,} numbers.")
         return
-    told = [[round(float(x), 6) for x in row] for row in found] if predictor.what == "vectors" else found
-    rows = [{"text": each, predictor.what: said} for each, said in zip(texts, told, strict=True)]
+    values = [[round(float(x), 6) for x in row] for row in predictions] if predictor.what == "vectors" else predictions
+    rows = [{"text": input_text, predictor.what: value} for input_text, value in zip(texts, values, strict=True)]
     for row, second in zip(rows, pairs or [], strict=False):
         row["pair"] = second
     emit({"what": predictor.what, "texts": rows}, as_json, "\n".join(map(_line, rows)))
@@ -134,8 +134,8 @@ def _texts(
     if (pair and not text) or (pair_field and file is None):
         raise ValueError("--pair goes with --text, --pair-field with --file.")
     if file is not None and pair_field:
-        found = read_labelled(file, field, None, pair_field)
-        return found.texts, found.pairs
+        rows = read_labelled(file, field, None, pair_field)
+        return rows.texts, rows.pairs
     if text:
         check_utf8([*text, *(pair or ())], "--text and --pair")
         return text, pair or None
@@ -165,8 +165,8 @@ def _line(row: dict[str, Any]) -> str:
     """Return a text with its predictions as lines; vectors are JSON for the next program."""
     if "vectors" in row:
         return json.dumps(row["vectors"])
-    said = f"{row['text']}\t{row['pair']}" if "pair" in row else row["text"]
+    label = f"{row['text']}\t{row['pair']}" if "pair" in row else row["text"]
     if "labels" in row:
-        return f"{said}\n  " + "  ".join(f"{name} {_share(share)}" for name, share in row["labels"].items())
-    words = ["  ".join(f"{each['word']} {_share(each['probability'])}" for each in mask) for mask in row["words"]]
-    return "\n  ".join([said, *words])
+        return f"{label}\n  " + "  ".join(f"{name} {_share(share)}" for name, share in row["labels"].items())
+    words = ["  ".join(f"{guess['word']} {_share(guess['probability'])}" for guess in mask) for mask in row["words"]]
+    return "\n  ".join([label, *words])

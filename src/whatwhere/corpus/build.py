@@ -87,17 +87,17 @@ def build_windows(
         if is_built(out):  # by another process meanwhile
             return Windows(out)
         with _builder(run, source, tokenizer, settings, workers, progress) as build:
-            kept = _likely_pieces(join, pieces)
-            shards = build(held_out, kept)
-            if pieces == AUTO and kept == "first" and _total(shards, "windows")["train"] < ENOUGH:
-                kept = "all"
-                shards = build(held_out, kept)
+            pieces_now = _likely_pieces(join, pieces)
+            shards = build(held_out, pieces_now)
+            if pieces == AUTO and pieces_now == "first" and _total(shards, "windows")["train"] < ENOUGH:
+                pieces_now = "all"
+                shards = build(held_out, pieces_now)
             if held_out and _total(shards, "documents")["train"] > 1 and not _total(shards, "windows")["held_out"]:
                 least = min(s["least_share"] for s in shards)  # too few documents: keep the smallest hash
-                shards = build(float(np.nextafter(least, 1)), kept)
+                shards = build(float(np.nextafter(least, 1)), pieces_now)
             if _total(shards, "windows")["held_out"] and not _total(shards, "windows")["train"]:
                 # The few documents, or one document again and again, all fell to the held-out side.
-                shards = build(0.0, kept)
+                shards = build(0.0, pieces_now)
         if not _total(shards, "windows")["train"]:
             run.remove("shards", "tokenizer", SETTINGS)
             count = sum(_total(shards, "documents").values())
@@ -105,7 +105,7 @@ def build_windows(
                 f"Corpus {source.name} gives no window to train on: {count} documents with text. Give a corpus that "
                 "has some."
             )
-        windows = _finish(run, {**settings, "pieces": kept}, shards)
+        windows = _finish(run, {**settings, "pieces": pieces_now}, shards)
     if progress:
         facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
         counts = ", ".join(f"{value:,} {key}" for key, value in facts.items())
@@ -144,11 +144,11 @@ def build_part(
     out = Path(out)
     check_part(part)
     settings = _settings(source, tokenizer, held_out, **how)
-    kept = _likely_pieces(settings["join"], settings["pieces"])
+    pieces_now = _likely_pieces(settings["join"], settings["pieces"])
     with RunFolder.open(out, KIND, part=f"{part[0] + 1}-of-{part[1]}") as run:
         _check_settings(run, settings)
         with _builder(run, source, tokenizer, settings, workers, progress, part) as build:
-            return len(build(held_out, kept))
+            return len(build(held_out, pieces_now))
 
 
 def _likely_pieces(join: str, pieces: str) -> str:
@@ -320,7 +320,7 @@ def _build(
         def unfinished() -> Iterator[tuple[Job, list[Part], str]]:
             nonlocal read
             for number, parts in lists_of_part(source, part, shards_of):
-                read += sum(len(each.text) for each in parts)
+                read += sum(len(text_part.text) for text_part in parts)
                 job = job_of(number)
                 digest = job.digest(parts)
                 problem = run.reason_to_redo(_step(job.name), inputs={"digest": digest})
@@ -353,9 +353,9 @@ def _keep_shard(run: RunFolder, description: dict[str, Any], hashes: Mapping[str
 def _finish(run: RunFolder, settings: dict[str, Any], shards: list[dict[str, Any]]) -> Windows:
     """Count the tokens of the train split, remove what an earlier attempt left, and write the manifest, last."""
     files = {f"shards/{name}": size for s in shards for name, size in s["files"].items()}
-    wanted = {*files, *(f"shards/{s['name']}.json" for s in shards)}
-    there = [f"shards/{path.name}" for path in sorted((run.path / "shards").iterdir())]
-    if left := [name for name in there if name not in wanted]:
+    expected = {*files, *(f"shards/{s['name']}.json" for s in shards)}
+    present = [f"shards/{path.name}" for path in sorted((run.path / "shards").iterdir())]
+    if left := [name for name in present if name not in expected]:
         run.remove(*left)
     totals = {key: _total(shards, key) for key in ("documents", "characters", "tokens", "left_out", "windows")}
     manifest = {**settings, **totals, "unigrams": "unigrams.npy", "files": files}

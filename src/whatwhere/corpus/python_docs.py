@@ -126,7 +126,7 @@ def _no_collector() -> Iterator[None]:
 
 def _gather(every: int = 1) -> Iterator[str]:
     """Yield the documents of every so many files of all packages without those that mostly repeat others."""
-    seen: set[str] = set()
+    names_before: set[str] = set()
     for _, folder in _folders():
         for path in islice(_files(folder), 0, None, every):
             for docstring in _docstrings(path):
@@ -134,8 +134,8 @@ def _gather(every: int = 1) -> Iterator[str]:
                 length = sum(map(len, paragraphs))
                 if length < SHORTEST:
                     continue
-                new = sum(len(p) for p in paragraphs if p not in seen)
-                seen.update(paragraphs)
+                new = sum(len(p) for p in paragraphs if p not in names_before)
+                names_before.update(paragraphs)
                 if new >= LEAST_NEW * length:
                     yield "\n".join(paragraphs)
 

@@ -117,18 +117,18 @@ class Regimes:
             ValueError: an unknown key, or a value that is no number.
         """
         kinds = {f.name: f.type for f in fields(cls)}
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for option in filter(None, options.split(",")):
             name, _, value = option.partition("=")
             if name not in kinds:
                 raise ValueError(f"synthetic:three-regimes has no option {name!r}. Options: {', '.join(kinds)}.")
             try:
-                given[name] = kinds[name](value)  # type: ignore[operator]
+                values[name] = kinds[name](value)  # type: ignore[operator]
             except ValueError as error:
                 raise ValueError(
                     f"synthetic:three-regimes: {option!r} is no number. Write {name}={getattr(cls, name)}, for example."
                 ) from error
-        return cls(**given)
+        return cls(**values)
 
 
 class ThreeRegimes(Source):

@@ -110,8 +110,8 @@ class Files(Source):
         return self._fingerprint
 
     def share_read(self) -> float | None:
-        now = self._now.tell() if self._now is not None and not self._now.closed else 0
-        return min(1.0, (self._done + now) / max(sum(self._sizes), 1))
+        position = self._now.tell() if self._now is not None and not self._now.closed else 0
+        return min(1.0, (self._done + position) / max(sum(self._sizes), 1))
 
     def parts(self) -> Iterator[tuple[bool, str]]:
         self._done = 0

@@ -186,10 +186,10 @@ class Windows:
         allow_open_files(len(self.manifest["files"]))
         for name, size in self.manifest["files"].items():
             file = self.folder / name
-            seen = f"{file.stat().st_size} bytes long" if file.is_file() else "missing"
-            if seen != f"{size} bytes long":
+            state = f"{file.stat().st_size} bytes long" if file.is_file() else "missing"
+            if state != f"{size} bytes long":
                 raise ValueError(
-                    f"{file} should be {size} bytes long, it is {seen}. Delete {folder} and build the windows again."
+                    f"{file} should be {size} bytes long, it is {state}. Delete {folder} and build the windows again."
                 )
 
     def __getitem__(self, split: str) -> WindowSet:
@@ -230,9 +230,9 @@ class Windows:
 def allow_open_files(count: int) -> None:
     """Let this process hold so many files of windows open, as far as the system's hard limit goes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    needed = count + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 

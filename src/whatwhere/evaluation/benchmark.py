@@ -54,7 +54,7 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
             old = getattr(began, key)
             new = getattr(self, key)
             if isinstance(new, list):
-                grown[key] = [*old, *(each for each in new if each not in old)]
+                grown[key] = [*old, *(name for name in new if name not in old)]
             elif isinstance(new, bool):
                 grown[key] = new or old
         return self.model_copy(update=grown)
@@ -269,22 +269,22 @@ def model_names(models: Sequence[str]) -> dict[str, str]:
     Raises:
         ValueError: two that are called alike.
     """
-    named: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for model in models:
         path = Path(model)
         whole = path.resolve() if path.is_dir() else path
         name = whole.name if path.is_dir() else model
         if whole.name.startswith("seed-"):
             name = whole.parent.name
-        same = [known for known in named if known != name and known.replace("/", "_") == name.replace("/", "_")]
+        same = [known for known in folders if known != name and known.replace("/", "_") == name.replace("/", "_")]
         if same:
             raise ValueError(f"{name} and {same[0]} would have files of one name. Rename the folder.")
-        if named.get(name) == model:
+        if folders.get(name) == model:
             raise ValueError(f"{model} is given twice. Leave one out.")
-        if name in named:
-            raise ValueError(f"{named[name]} and {model} are both called {name}. Rename one of the folders.")
-        named[name] = model
-    return named
+        if name in folders:
+            raise ValueError(f"{folders[name]} and {model} are both called {name}. Rename one of the folders.")
+        folders[name] = model
+    return folders
 
 
 def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
@@ -293,30 +293,32 @@ def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
     Raises:
         ValueError: a study without a finished model.
     """
-    found: list[str] = []
+    models_of_study: list[str] = []
     for model in models:
         root = Path(model) / "models"
         if not root.is_dir() or (Path(model) / "config.json").is_file():
-            found.append(model)
+            models_of_study.append(model)
             continue
         facts = Path(model) / "study.json"
         listed = read_object(facts, "models")["models"] if facts.is_file() else []  # no facts before the page
-        there = sorted(path.name for path in root.iterdir())
-        said = listed if isinstance(listed, list) else []
-        names = [str(each.get("name")) for each in said if isinstance(each, dict)]
-        names = list(dict.fromkeys([*(name for name in names if name in there), *there]))
+        folders = sorted(path.name for path in root.iterdir())
+        entries = listed if isinstance(listed, list) else []
+        names = [str(entry.get("name")) for entry in entries if isinstance(entry, dict)]
+        names = list(dict.fromkeys([*(name for name in names if name in folders), *folders]))
         trained = [sorted((root / name).glob("seed-*/config.json")) for name in names]
-        chosen = [str(each.parent) for of_name in trained for each in of_name[: None if seeds else 1]]
+        chosen = [str(entry.parent) for of_name in trained for entry in of_name[: None if seeds else 1]]
         if not chosen:
             raise ValueError(f"{model} is a study without a finished model. Go on with it, or give a model's folder.")
-        found += chosen
-    return found
+        models_of_study += chosen
+    return models_of_study
 
 
 def each_model(config: EvaluationConfig) -> list[tuple[str, str, bool]]:
     """Yield (name, source, untrained) of every model and, where they are wanted, of its untrained selves."""
-    named = model_names(config.models).items()
-    return [(name, source, untrained) for name, source in named for untrained in (False, True)[: 1 + config.untrained]]
+    folders = model_names(config.models).items()
+    return [
+        (name, source, untrained) for name, source in folders for untrained in (False, True)[: 1 + config.untrained]
+    ]
 
 
 def paired(
@@ -349,7 +351,7 @@ def paired(
     k = len(pairs)
     (of_seeds,) = rng.spawn(1)
     drawn = [(order[firsts + rng.integers(most)], of_seeds.integers(k, size=k)) for _ in range(DRAWS)]
-    return np.array([difference(*each) for each in [(np.arange(len(labels)), np.arange(k)), *drawn]])
+    return np.array([difference(*sample) for sample in [(np.arange(len(labels)), np.arange(k)), *drawn]])
 
 
 def bounded(drawn: np.ndarray) -> tuple[float, float, float]:
@@ -365,7 +367,7 @@ def differences(
     labels: Mapping[str, np.ndarray],
     scores: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
     strata: Mapping[str, np.ndarray] = MappingProxyType({}),
-    named: Callable[[str], str] = str,
+    name_of: Callable[[str], str] = str,
 ) -> list[Record]:
     """Return paired differences over the seeds that both sides have, and ranks.
 
@@ -375,16 +377,16 @@ def differences(
 
     Args:
         predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;
-        strata: that of each row, see `paired`. named: the name of a metric from the family's.
+        strata: that of each row, see `paired`. name_of: function from a metric of the benchmark to its name.
     """
     first = (next(iter(model_names(config.models))), False)
     models = dict.fromkeys(key[:2] for key in predicted)
     from_first = {model: first for model in models if model != first}
     from_untrained = {model: (model[0], True) for model in models if not model[1]}
-    records, drawn = _beside(named(f"{family}.difference"), from_first, predicted, labels, scores, strata)
-    taught, _ = _beside(named(f"{family}.taught"), from_untrained, predicted, labels, scores, strata)
+    records, drawn = _beside(name_of(f"{family}.difference"), from_first, predicted, labels, scores, strata)
+    taught, _ = _beside(name_of(f"{family}.taught"), from_untrained, predicted, labels, scores, strata)
     trained = {name: of_parts for (name, untrained), of_parts in drawn.items() if not untrained}
-    return [*records, *taught, *_ranks(named(f"{family}.rank"), first[0], trained)]
+    return [*records, *taught, *_ranks(name_of(f"{family}.rank"), first[0], trained)]
 
 
 def _ranks(metric: str, first: str, drawn: Mapping[str, Mapping[str, np.ndarray]]) -> list[Record]:
@@ -417,9 +419,11 @@ def _beside(
         base = predicted.get((*bases[name, untrained], part), {}) if (name, untrained) in bases else {}
         if both := sorted(set(of_seeds) & set(base), key=str):
             pairs = [(of_seeds[k], base[k]) for k in both]
-            drawn[name, untrained][part] = found = paired(scores[part], pairs, labels[part], strata.get(part), part)
+            drawn[name, untrained][part] = difference = paired(
+                scores[part], pairs, labels[part], strata.get(part), part
+            )
             who = RecordContext(name, None, "", 0 if untrained else None)
-            records.append(who.record(metric, *bounded(found), part=part, n=len(labels[part])))
+            records.append(who.record(metric, *bounded(difference), part=part, n=len(labels[part])))
     common = _common(drawn.values())
     for (name, untrained), of_parts in drawn.items():
         if len(common) > 1:

@@ -58,13 +58,13 @@ def read_blimp(data: Path | None, limit: int | None = None) -> list[Pair]:
         ValueError: no such file, a line without a field or with an empty sentence, or the Hub cannot be reached.
     """
     pairs = []
-    seen = dict[str, int]()
+    counts = dict[str, int]()
     for place, row in _of_hub() if data is None else _of_files(data):
         if missing := [name for name in FIELDS if not isinstance(row.get(name), str) or not row[name].strip()]:
             raise ValueError(f"{place}: no text in {missing[0]!r}. Bring a complete copy of BLiMP.")
         paradigm = row["UID"]
-        seen[paradigm] = seen.get(paradigm, 0) + 1
-        if limit is None or seen[paradigm] <= limit:
+        counts[paradigm] = counts.get(paradigm, 0) + 1
+        if limit is None or counts[paradigm] <= limit:
             field = row["field"].replace("/", "_")
             term = str(row.get("linguistics_term") or "")
             pairs.append(Pair(row["sentence_good"], row["sentence_bad"], field, paradigm, term))
@@ -122,12 +122,12 @@ def pseudo_log_likelihoods(
         input_ids = padded([ids[i] for i in sentence_numbers], tokenizer.pad_token_id)
         lengths = np.array([len(ids[i]) for i in sentence_numbers])
         inputs = torch.from_numpy(input_ids)
-        here = torch.arange(len(part)), at
-        targets = inputs[here].clone()
-        inputs[here] = tokenizer.mask_token_id
+        masked = torch.arange(len(part)), at
+        targets = inputs[masked].clone()
+        inputs[masked] = tokenizer.mask_token_id
         mask = torch.from_numpy((np.arange(inputs.shape[1]) < lengths[:, None]).astype(np.int64))
-        logits = _logits(model, inputs, mask, here, targets)
-        log_probabilities = torch.log_softmax(logits.double(), -1)[here[0], targets]
+        logits = _logits(model, inputs, mask, masked, targets)
+        log_probabilities = torch.log_softmax(logits.double(), -1)[masked[0], targets]
         np.add.at(sums, sentence_numbers, log_probabilities.cpu().numpy())
         progress(done, len(rows), "pairs")
     return sums
@@ -146,14 +146,16 @@ def _batches(
         begin = end
 
 
-def _logits(model: Any, inputs: torch.Tensor, mask: torch.Tensor, here: tuple[Any, Any], targets: torch.Tensor) -> Any:
+def _logits(
+    model: Any, inputs: torch.Tensor, mask: torch.Tensor, masked: tuple[Any, Any], targets: torch.Tensor
+) -> Any:
     """Compute logits at the masked places: (rows, vocabulary). Ours projects the vocabulary there alone."""
     device = model.device
     if model.config.model_type == "whatwhere":
         labels = torch.full_like(inputs, -100)
-        labels[here] = targets
+        labels[masked] = targets
         return model(input_ids=inputs.to(device), attention_mask=mask.to(device), labels=labels.to(device)).logits.cpu()
-    return model(input_ids=inputs.to(device), attention_mask=mask.to(device)).logits[here].cpu()
+    return model(input_ids=inputs.to(device), attention_mask=mask.to(device)).logits[masked].cpu()
 
 
 def right(model: Any, tokenizer: Any, pairs: Sequence[Pair], **how: Any) -> np.ndarray:
@@ -201,12 +203,12 @@ class Acceptability:
             ValueError: as `read_blimp`.
         """
         place = {"train": range(8), "dev": (8,), "test": (9,)}[split]
-        seen: dict[str, int] = defaultdict(int)
+        counts: dict[str, int] = defaultdict(int)
         numbered_pairs = []
         for pair in read_blimp(data):
-            if seen[pair.paradigm] % 10 in place:
-                numbered_pairs.append((seen[pair.paradigm], pair))
-            seen[pair.paradigm] += 1
+            if counts[pair.paradigm] % 10 in place:
+                numbered_pairs.append((counts[pair.paradigm], pair))
+            counts[pair.paradigm] += 1
         numbered_pairs.sort(key=lambda numbered: numbered[0])
         return examples(
             (
@@ -234,16 +236,16 @@ def paradigm_numbers(pairs: Sequence[Pair]) -> np.ndarray:
     return np.array([number.setdefault(pair.paradigm, len(number)) for pair in pairs], int)
 
 
-def blimp_records(who: RecordContext, pairs: Sequence[Pair], found: np.ndarray) -> list[Record]:
+def blimp_records(who: RecordContext, pairs: Sequence[Pair], judged: np.ndarray) -> list[Record]:
     """Write the records of BLiMP: the share of pairs that a model has right, by paradigm, field, term and over all.
 
     Shares of fields, terms and of all are means of paradigms.
 
     Args:
-        found: (n,) what `right` gives for the pairs.
+        judged: (n,) as `right` returns for the pairs.
     """
     of: dict[str, list[float]] = defaultdict(list)
-    for pair, share in zip(pairs, found, strict=True):
+    for pair, share in zip(pairs, judged, strict=True):
         of[pair.paradigm].append(float(share))
     shares = {paradigm: float(np.mean(values)) for paradigm, values in of.items()}
     records = [

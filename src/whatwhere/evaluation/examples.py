@@ -113,11 +113,11 @@ def examples(rows: Iterable[Row], limit: int | None = None, balanced: bool = Fal
         rows = list(rows)
         counts = Counter(row.label for row in rows)
         fewest = min(counts.values(), default=0)
-        seen = Counter[str | float]()
+        rows_of_class = Counter[str | float]()
         balanced_rows = []
         for row in rows:
-            seen[row.label] += 1
-            if seen[row.label] <= fewest:
+            rows_of_class[row.label] += 1
+            if rows_of_class[row.label] <= fewest:
                 balanced_rows.append(row)
         rows = balanced_rows
     collected = Examples()

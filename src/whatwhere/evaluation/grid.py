@@ -46,8 +46,8 @@ class GridConfig(GridKeys, EvaluationConfig):
         """Grid of settings: the recipe's, or its other settings at each of the rates given."""
         of_recipe = self.RECIPES[self.recipe].settings
         others = dict.fromkeys(replace(setting, learning_rate=0.0) for setting in of_recipe)
-        given = [replace(setting, learning_rate=rate) for rate in self.rates for setting in others]
-        return given or list(of_recipe)
+        settings = [replace(setting, learning_rate=rate) for rate in self.rates for setting in others]
+        return settings or list(of_recipe)
 
     def protocol(self) -> str:
         """Describe the recipe and its grid in words."""
@@ -157,13 +157,13 @@ def chosen(
     return {"score": score, "best": best, **figures, "optimism": best - score}, predictions
 
 
-def medians(metric: str, found: Sequence[tuple[Trial, Sequence[GridResult]]]) -> list[Record]:
+def medians(metric: str, results: Sequence[tuple[Trial, Sequence[GridResult]]]) -> list[Record]:
     """Write records of each model and task: the largest median over seeds of the best score (TUPE Table 1).
 
     The median is taken over the seeds of each setting, the largest over settings.
     """
     scores: dict[Trial, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for trial, runs in found:
+    for trial, runs in results:
         for run in runs:
             scores[replace(trial, seed=None)][run.setting].append(float(run.scores[:, 2].max()))
     return [

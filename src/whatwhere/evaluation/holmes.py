@@ -78,10 +78,12 @@ def read_settings(folder: Path) -> tuple[str, int]:
     path = next(iter(sorted(folder.glob("config*none*.yaml"))), None)
     if path is None:
         raise ValueError(f"{folder} has no config-none.yaml. Bring the complete data set.")
-    given = read_yaml(path, "Bring the complete data set.")
-    if given is None:
+    settings = read_yaml(path, "Bring the complete data set.")
+    if settings is None:
         raise empty_file(path)
-    kind, classes = (given.get(key) if isinstance(given, dict) else None for key in ("probe_task_type", "num_labels"))
+    kind, classes = (
+        settings.get(key) if isinstance(settings, dict) else None for key in ("probe_task_type", "num_labels")
+    )
     if kind not in KINDS or not isinstance(classes, int) or not 1 <= classes <= MOST_LABELS:
         raise ValueError(
             f"{path}: probe_task_type {str(kind)[:40]!r} with num_labels {str(classes)[:40]}. Known kinds: "
@@ -124,10 +126,10 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
                 inputs = literal_eval(row["inputs"])
                 context = literal_eval(row.get("context") or "[]")
                 label = float(row["label"])
-                made = list(_places(kind, inputs, context, f" {separator} "))
-                if not made or {which for which, *_ in made} - set(range(len(made))):
+                places_of_row = list(_places(kind, inputs, context, f" {separator} "))
+                if not places_of_row or {which for which, *_ in places_of_row} - set(range(len(places_of_row))):
                     raise ValueError("its inputs are not numbered from 0")
-                for _, text, *ends in made:
+                for _, text, *ends in places_of_row:
                     if not isinstance(text, str) or not all(isinstance(end, int | float) for end in ends):
                         raise ValueError(f"a text and two places are wanted, got {text!r}, {ends}")
             except (ValueError, SyntaxError, TypeError, IndexError, MemoryError, RecursionError) as error:
@@ -138,8 +140,10 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
                 raise ValueError(
                     f"{place}: the label {row['label'][:40]} is no class from 0 to {classes - 1}. Correct it."
                 )
-            places: list[list[tuple[str, int, int]]] = [[] for _ in range(1 + max(which for which, *_ in made))]
-            for which, text, start, end in made:
+            places: list[list[tuple[str, int, int]]] = [
+                [] for _ in range(1 + max(which for which, *_ in places_of_row))
+            ]
+            for which, text, start, end in places_of_row:
                 places[which].append((text, start, end))
             splits[split].add(places, label)
     if empty := [split for split, rows_of in splits.items() if not rows_of.labels]:
@@ -300,8 +304,8 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
     labels = {}
     rng = np.random.default_rng(0)
     for split, rows in data_set.splits.items():
-        given = np.array(rows.labels, kind)
-        labels[split] = np.stack([given, *([rng.permutation(given)] if config.control else [])])
+        targets = np.array(rows.labels, kind)
+        labels[split] = np.stack([targets, *([rng.permutation(targets)] if config.control else [])])
     probed = probe_rows(model, tokenizer, data_set.splits, labels, data_set.classes, OF_HOLMES, config, progress)
     score = macro_f1 if data_set.classes else pearson
 
@@ -318,17 +322,17 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
     trial.write(Path(out), facts, {"predicted": probed.predicted[-1, :, 0, 0], "labels": probed.labels[0]})
 
 
-def unsteady(found: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, float]:
+def unsteady(scores: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, float]:
     """Find data sets whose scores vary over seeds: a standard deviation above 0.1 for at least one model (DSTG C.3).
 
     Args:
-        found: model -> data set -> score of each seed.
+        scores: model -> data set -> score of each seed.
 
     Returns:
         Data set -> the largest deviation over the models.
     """
     spread: dict[str, float] = defaultdict(float)
-    for of in found.values():
+    for of in scores.values():
         for name, values in of.items():
             spread[name] = max(spread[name], float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
     return {name: spread[name] for name in sorted(spread) if spread[name] > SPREAD}

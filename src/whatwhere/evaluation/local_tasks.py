@@ -154,10 +154,13 @@ def _cranfield(paths: list[Path]) -> Rows:
             )
         if int(code) in RELEVANT:
             relevant[query][document] = 1
-    asked = [(name, text) for name, text in queries if name in relevant]
+    queries_with_answers = [(name, text) for name, text in queries if name in relevant]
     return {
         "corpus": {"id": [name for name, _ in documents], "text": [text for _, text in documents]},
-        "queries": {"id": [name for name, _ in asked], "text": [text for _, text in asked]},
+        "queries": {
+            "id": [name for name, _ in queries_with_answers],
+            "text": [text for _, text in queries_with_answers],
+        },
         "relevant": relevant,
     }
 

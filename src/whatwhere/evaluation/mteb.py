@@ -135,7 +135,7 @@ def _mteb() -> Any:
     return mteb
 
 
-def _tasks(config: MtebConfig, wanted: str | None = None) -> dict[str, Any]:
+def _tasks(config: MtebConfig, only: str | None = None) -> dict[str, Any]:
     """Map names to mteb's tasks, of all benchmarks and tasks; a local task to None, unless it alone is wanted.
 
     Raises:
@@ -147,7 +147,7 @@ def _tasks(config: MtebConfig, wanted: str | None = None) -> dict[str, Any]:
         if name in LOCAL:
             if config.folder is None:
                 raise ValueError(f"{name} is read from files: give their folder, --data FOLDER.")
-            tasks[name] = local_task(name, config.folder, config.limit) if name == wanted else None
+            tasks[name] = local_task(name, config.folder, config.limit) if name == only else None
             continue
         if config.limit is not None:
             raise ValueError(f"limit is of local tasks, mteb's own are whole; tasks has {name}. Leave one of them out.")
@@ -208,18 +208,18 @@ def trials(config: MtebConfig) -> list[Trial]:
     plain = each_model(config)
     tuned = [(f"{name}+{SIMCSE}", source, untrained) for name, source, untrained in plain] if config.contrastive else []
     seeded = [(model, seed) for model in tuned for seed in range(config.seeds)]
-    wanted = {source: poolings(config, source) for _, source, _ in plain}
+    poolings_of_source = {source: poolings(config, source) for _, source, _ in plain}
     first = [
-        Trial(*model, SIMCSE, seed, wanted[model[1]][0])  # a model without any of the poolings is left out
+        Trial(*model, SIMCSE, seed, poolings_of_source[model[1]][0])  # a model without any of the poolings is left out
         for model, seed in seeded
-        if wanted[model[1]]
+        if poolings_of_source[model[1]]
     ]
     names = config.tasks if set(config.tasks) <= set(LOCAL) else _tasks(config)
     return first + [
         Trial(*model, task, seed, pooling, stage=1)
         for task in names
         for model, seed in (*((model, None) for model in plain), *seeded)
-        for pooling in wanted[model[1]]
+        for pooling in poolings_of_source[model[1]]
     ]
 
 
@@ -395,7 +395,7 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
                 records.append(of_model.who.record(metric, float(np.mean(scores)), part=name, n=len(scores)))
     scored = {part: SCORES[kind] for part, kind in kinds.items() if kind}
     for pooling, of_pooling in predicted.items():
-        records += differences("mteb", config, of_pooling, labels, scored, named=pooling.of)
+        records += differences("mteb", config, of_pooling, labels, scored, name_of=pooling.of)
     return records
 
 

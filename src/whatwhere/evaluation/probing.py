@@ -82,9 +82,9 @@ def probe_rows(
     rows = {}
     lost = 0
     for split in SPLITS:
-        given = splits[split]
+        examples = splits[split]
         report = partial(progress, part=split)
-        features, empty = row_states(model, tokenizer, given.texts, given.places, numbers, choice.pooling, report)
+        features, empty = row_states(model, tokenizer, examples.texts, examples.places, numbers, choice.pooling, report)
         lost += int(empty.sum())
         rows[split] = Rows(features, labels[split])
     if classes:  # a class that training has not has no loss

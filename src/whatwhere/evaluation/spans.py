@@ -79,7 +79,7 @@ def normalised(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
-def exact_and_f1(said: str, right: Sequence[str], version: int = 2) -> tuple[float, float]:
+def exact_and_f1(prediction: str, right: Sequence[str], version: int = 2) -> tuple[float, float]:
     """Score an answer by exact match, 0 or 1, and F1 of the words, in [0, 1].
 
     Each is the largest over the right answers. No answer is an empty text; where none is right, `right` is empty
@@ -87,7 +87,7 @@ def exact_and_f1(said: str, right: Sequence[str], version: int = 2) -> tuple[flo
     alone). The scripts part where an answer is nothing but punctuation and articles: of version 2 it does not count
     among others that are right, and two such are equal; in version 1 their F1 is 0.
     """
-    answer = normalised(said)
+    answer = normalised(prediction)
     golds = [normalised(text) for text in right]
     if version == 2:
         golds = [gold for gold in golds if gold] or [""]
@@ -101,43 +101,43 @@ def _f1(words: list[str], gold: list[str], version: int) -> float:
     return 2 * common / (len(words) + len(gold)) if common else 0.0  # 2PR / (P + R)
 
 
-def threshold(said: np.ndarray, unanswerable: np.ndarray) -> float:
+def threshold(answers: np.ndarray, unanswerable: np.ndarray) -> float:
     """Find the margin above which leaving a question unanswered gives the best mean F1, as the official script does.
 
     inf where every question has an answer (all are answered), -inf where no answer at all is best. Questions of one
     margin go together; the script parts them by their order in the file.
 
     Args:
-        said: (questions,) SAID with all questions answered. unanswerable: (questions,) bool.
+        answers: (questions,) SAID with all questions answered. unanswerable: (questions,) bool.
     """
     if not unanswerable.any():
         return np.inf
-    order = np.argsort(said["margin"], kind="stable")
-    margins = said["margin"][order]
-    gained = np.cumsum(said["f1"][order] - unanswerable[order])
+    order = np.argsort(answers["margin"], kind="stable")
+    margins = answers["margin"][order]
+    gained = np.cumsum(answers["f1"][order] - unanswerable[order])
     last = np.append(margins[1:] != margins[:-1], True)
     return float(np.append(-np.inf, margins[last])[np.argmax(np.append(0.0, gained[last]))])
 
 
-def settled(said: np.ndarray, unanswerable: np.ndarray, most: float) -> np.ndarray:
+def settled(answers: np.ndarray, unanswerable: np.ndarray, most: float) -> np.ndarray:
     """Leave questions unanswered whose margin is larger than `most`, and score all of them again.
 
     Args:
-        said: (questions,) SAID with all questions answered. unanswerable: (questions,) bool.
+        answers: (questions,) SAID with all questions answered. unanswerable: (questions,) bool.
 
     Returns:
         (questions,) SAID.
     """
-    scored = said.copy()
-    scored["answered"] = said["margin"] <= most
+    scored = answers.copy()
+    scored["answered"] = answers["margin"] <= most
     for metric in ("exact", "f1"):
-        scored[metric] = np.where(scored["answered"], said[metric], unanswerable)
+        scored[metric] = np.where(scored["answered"], answers[metric], unanswerable)
     return scored
 
 
-def best_f1(said: np.ndarray, unanswerable: np.ndarray) -> float:
+def best_f1(answers: np.ndarray, unanswerable: np.ndarray) -> float:
     """Compute the mean F1, in [0, 1], at the best threshold for these questions (questions,)."""
-    return float(settled(said, unanswerable, threshold(said, unanswerable))["f1"].mean())
+    return float(settled(answers, unanswerable, threshold(answers, unanswerable))["f1"].mean())
 
 
 class SpanBatches(Batches):
@@ -175,9 +175,9 @@ class SpanBatches(Batches):
         self._frame, self._type_ids = _frame(backend)
         room = length - sum(map(len, self._frame))
         most_asked = min(MOST_ASKED, room // 2)
-        asked = [ids for ids, _ in _encoded(backend, [question.text for question in data.asked])]
-        self.cut = sum(len(ids) > most_asked for ids in asked)
-        self._asked = [ids[:most_asked] for ids in asked]
+        question_ids = [ids for ids, _ in _encoded(backend, [question.text for question in data.asked])]
+        self.cut = sum(len(ids) > most_asked for ids in question_ids)
+        self._asked = [ids[:most_asked] for ids in question_ids]
         used = sorted({question.paragraph for question in data.asked})
         self._read = dict(zip(used, _encoded(backend, [data.paragraphs[i] for i in used]), strict=True))
         heads = np.array([len(self._frame[0]) + len(ids) + len(self._frame[1]) for ids in self._asked])
@@ -186,12 +186,12 @@ class SpanBatches(Batches):
         spans = []
         for number, question in enumerate(data.asked):
             ids, offsets = self._read[question.paragraph]
-            here = room - len(self._asked[number])
-            step = max(1, min(stride, here // 2))
+            room_for_text = room - len(self._asked[number])
+            step = max(1, min(stride, room_for_text // 2))
             answer = _tokens(offsets, *question.answers[0]) if question.answers else None
             self.unmarked += bool(question.answers) and answer is None
-            for first in range(0, max(1, len(ids) - here + step), step):
-                last = min(first + here, len(ids))
+            for first in range(0, max(1, len(ids) - room_for_text + step), step):
+                last = min(first + room_for_text, len(ids))
                 whole = answer is not None and first <= answer[0] and answer[1] < last
                 windows.append((number, first, last))
                 spans.append([heads[number] + token - first for token in answer] if answer and whole else [0, 0])
@@ -294,14 +294,14 @@ def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
     nothing = np.full(len(spans), np.inf)
     window = 0
     for batch in rows.in_order(max(batch_size, 32)):
-        given = {k: v.to(trainer.accelerator.device) for k, v in batch.items() if not k.endswith("_positions")}
+        inputs = {k: v.to(trainer.accelerator.device) for k, v in batch.items() if not k.endswith("_positions")}
         with trainer.accelerator.autocast():
-            logits = trainer.model(**given)
+            logits = trainer.model(**inputs)
         start = logits.start_logits.float().cpu()
         end = logits.end_logits.float().cpu()
-        here = slice(window, window + len(start))
-        heads = torch.from_numpy(rows.heads[here])[:, None]
-        counts = torch.from_numpy(rows.windows[here, 2] - rows.windows[here, 1])[:, None]
+        window_rows = slice(window, window + len(start))
+        heads = torch.from_numpy(rows.heads[window_rows])[:, None]
+        counts = torch.from_numpy(rows.windows[window_rows, 2] - rows.windows[window_rows, 1])[:, None]
         at = torch.arange(start.shape[1])
         firsts, lasts, scores = best_spans(start, end, (at >= heads) & (at < heads + counts))
         for none, *best in zip(start[:, 0] + end[:, 0], firsts.tolist(), lasts.tolist(), scores.tolist(), strict=True):
@@ -318,26 +318,28 @@ def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
 
 def _said(data: Questions, spans: Sequence[list[tuple[float, int, int]]], nothing: np.ndarray) -> np.ndarray:
     """Fill SAID from the spans (score, begin, end) of each question, which overlapping windows give twice."""
-    said = np.zeros(len(spans), SAID)
-    said["answered"] = True
-    said["score"] = -np.inf
-    said["margin"] = np.inf
+    answers = np.zeros(len(spans), SAID)
+    answers["answered"] = True
+    answers["score"] = -np.inf
+    answers["margin"] = np.inf
     for i, (question, spans_of_question) in enumerate(zip(data.asked, spans, strict=True)):
         best: dict[tuple[int, int], float] = {}
         for score, *place in sorted(spans_of_question, key=lambda span: -span[0]):
             best.setdefault((place[0], place[1]), score)
         for rank, ((begin, end), score) in enumerate(list(best.items())[:BEST]):
-            said["begin"][i, rank] = begin
-            said["end"][i, rank] = end
-            said["score"][i, rank] = score
+            answers["begin"][i, rank] = begin
+            answers["end"][i, rank] = end
+            answers["score"][i, rank] = score
         if best:
-            said["margin"][i] = nothing[i] - next(iter(best.values()))
-        text = data.paragraphs[question.paragraph][said["begin"][i, 0] : said["end"][i, 0]]
-        said["exact"][i], said["f1"][i] = exact_and_f1(text, [right for _, right in question.answers], data.version)
-    return said
+            answers["margin"][i] = nothing[i] - next(iter(best.values()))
+        text = data.paragraphs[question.paragraph][answers["begin"][i, 0] : answers["end"][i, 0]]
+        answers["exact"][i], answers["f1"][i] = exact_and_f1(
+            text, [right for _, right in question.answers], data.version
+        )
+    return answers
 
 
-def best_texts(data: Questions, said: np.ndarray) -> dict[str, list[tuple[str, float]]]:
+def best_texts(data: Questions, answers: np.ndarray) -> dict[str, list[tuple[str, float]]]:
     """Collect the best spans of each question by its id, as text and score, from SAID (questions,)."""
     return {
         question.id: [
@@ -345,5 +347,5 @@ def best_texts(data: Questions, said: np.ndarray) -> dict[str, list[tuple[str, f
             for begin, end, score in zip(one["begin"], one["end"], one["score"], strict=True)
             if end > begin
         ]
-        for question, one in zip(data.asked, said, strict=True)
+        for question, one in zip(data.asked, answers, strict=True)
     }

@@ -144,14 +144,14 @@ def _read_restaurants(read: Any, path: Path, gathered: _Gathered) -> None:
                     f"{place}: {_brief(slot)} at {begin} to {end} is not in {text[:60]!r}. Correct the file."
                 )
             filled[slot].append((begin, text[begin:end]))
-        wanted = _field(_field(turn, "context", dict, place, {}), "requestedSlots", list, place, [])
-        turns.append((text, filled, f"; asked for: {', '.join(map(_named, wanted))}" if wanted else ""))
+        requested = _field(_field(turn, "context", dict, place, {}), "requestedSlots", list, place, [])
+        turns.append((text, filled, f"; asked for: {', '.join(map(_named, requested))}" if requested else ""))
     slots = sorted({slot for _, filled, _ in turns for slot in filled})
-    for number, (text, filled, wanted) in enumerate(turns, 1):
+    for number, (text, filled, requested) in enumerate(turns, 1):
         gathered.paragraph(text, "")
         absent = [slot for slot in slots if slot not in filled]
         for slot in [*filled, *absent[number % max(len(absent), 1) :][:1]]:
-            question = _named(slot) + wanted
+            question = _named(slot) + requested
             gathered.question(f"{number}-{slot}", question, filled.get(slot, []), f"{path}, turn {number}")
 
 
@@ -206,8 +206,8 @@ def _of_hub(task: Task, split: str, gathered: _Gathered) -> None:
         text = _field(row, "context", str, place)
         if not gathered.paragraphs or gathered.paragraphs[-1] != text:
             gathered.paragraph(text, _field(row, "title", str, place))
-        given = _field(row, "answers", dict, place)
-        right = list(zip(given["answer_start"], given["text"], strict=True))
+        answers = _field(row, "answers", dict, place)
+        right = list(zip(answers["answer_start"], answers["text"], strict=True))
         gathered.question(_field(row, "id", str, place), _field(row, "question", str, place), right, place)
 
 

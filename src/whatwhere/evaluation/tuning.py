@@ -148,11 +148,11 @@ def tune(
         if (step + 1) % every and step + 1 < steps:
             continue
         predictions_now = predict(trainer, dev, config.batch_size)
-        now = [score(predictions_now[rows], dev.labels[rows]) for rows in parts]
-        course.append((step + 1, now))
-        for i, value in enumerate(now):  # each with a patience of its own, so that no half sees the other
+        scores_now = [score(predictions_now[rows], dev.labels[rows]) for rows in parts]
+        course.append((step + 1, scores_now))
+        for i, value in enumerate(scores_now):  # each with a patience of its own, so that no half sees the other
             if waited[i] >= recipe.patience:
-                now[i] = min(value, best[i])
+                scores_now[i] = min(value, best[i])
                 continue
             waited[i] = 0 if value > best[i] else waited[i] + 1
             if not waited[i]:
@@ -160,10 +160,10 @@ def tune(
                 predicted[i] = predictions_now
         if not waited[2]:
             further = {name: predict(trainer, rows, config.batch_size) for name, rows in others.items()}
-        progress(step + 1, steps, "fine-tuning", f"{now[2]:.3f}")
+        progress(step + 1, steps, "fine-tuning", f"{scores_now[2]:.3f}")
         if min(waited) >= recipe.patience:
             break
-    scores = np.array([now for _, now in course])
+    scores = np.array([scores_now for _, scores_now in course])
     return FinetuneResult(
         [step for step, _ in course], scores, np.array(predicted), further, time.perf_counter() - began
     )

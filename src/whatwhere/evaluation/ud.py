@@ -164,8 +164,8 @@ def _sentence(lines: Sequence[Sequence[str]], place: str) -> Sentence:
             if int(number) == whole[0]:
                 text = text + " " * space
                 whole = None
-        given = dict(cells.split("=", 1) for cells in features.split("|") if "=" in cells)
-        words.append(Word(form, tag, given, int(head) - 1, label.split(":")[0], *span))
+        values = dict(cells.split("=", 1) for cells in features.split("|") if "=" in cells)
+        words.append(Word(form, tag, values, int(head) - 1, label.split(":")[0], *span))
     if sum(word.head < 0 for word in words) != 1:
         raise ValueError(f"{place}: the sentence {text.strip()[:40]!r} has no single root. Bring a complete copy.")
     reached = {i for i, word in enumerate(words) if word.head < 0}

@@ -79,10 +79,10 @@ def slot_states(
         ValueError: a text without a token, or a tokenizer that does not say where its tokens stand.
     """
     encoded = _encoded(model, tokenizer, texts)
-    wanted: dict[int, list[int]] = {}
+    slots_of_text: dict[int, list[int]] = {}
     for number, slot in enumerate(slots):
-        wanted.setdefault(slot.text, []).append(number)
-    order = sorted(wanted, key=lambda i: len(encoded[i][0]))
+        slots_of_text.setdefault(slot.text, []).append(number)
+    order = sorted(slots_of_text, key=lambda i: len(encoded[i][0]))
     states = np.zeros((len(layers), len(slots), model.config.hidden_size), np.float32)
     empty = np.zeros(len(slots), bool)
     begin = 0
@@ -90,7 +90,9 @@ def slot_states(
         end = begin + 1
         while end < len(order) and (end + 1 - begin) * len(encoded[order[end]][0]) <= batch_tokens:
             end += 1
-        _read(model, tokenizer, encoded, order[begin:end], wanted, slots, layers, POOLINGS[pooling], states, empty)
+        _read(
+            model, tokenizer, encoded, order[begin:end], slots_of_text, slots, layers, POOLINGS[pooling], states, empty
+        )
         begin = end
         progress(end, len(order))
     return states, empty
@@ -155,7 +157,7 @@ def _read(
     tokenizer: Any,
     encoded: Sequence[tuple[np.ndarray, np.ndarray]],
     batch: Sequence[int],
-    wanted: dict[int, list[int]],
+    slots_of_text: dict[int, list[int]],
     slots: Sequence[Slot],
     layers: Sequence[int],
     which: slice,
@@ -174,7 +176,7 @@ def _read(
     tokens: list[int] = []
     for row, text in enumerate(batch):
         where = encoded[text][1]
-        for number in wanted[text]:
+        for number in slots_of_text[text]:
             slot = slots[number]
             inside = (where[:, 0] < slot.end) & (where[:, 1] > slot.start) if slot.end >= 0 else where[:, 0] >= -1
             at = np.flatnonzero(inside)[which]

@@ -105,12 +105,12 @@ def extend(
     before = reads(config)
     ours = config.get("model_type") == EncoderConfig.model_type
     plain = not known or (known == SCALINGS and method is None)
-    listed = known if known in (SCALINGS, METHODS) else tuple(dict.fromkeys((*METHODS, *SCALINGS)))
+    names = known if known in (SCALINGS, METHODS) else tuple(dict.fromkeys((*METHODS, *SCALINGS)))
     scheme = config.get("preset") or "this scheme"
-    if method is not None and method not in listed:
+    if method is not None and method not in names:
         what, other = ("a rotation", "a table") if known == SCALINGS else ("a position table", "RoPE")
         of_others = f": it is of {other}" if method in (*SCALINGS, *METHODS) else ""
-        raise ValueError(f"There is no method {method!r} for {what}{of_others}. Known: {', '.join(listed)}.")
+        raise ValueError(f"There is no method {method!r} for {what}{of_others}. Known: {', '.join(names)}.")
     if (as_written or components is not None or points is not None) and (plain or known != METHODS):
         raise ValueError(
             "components, points and as_written are of a learned position table, which this model has not. "
@@ -119,7 +119,7 @@ def extend(
     if plain and window is None:
         scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
         return {"out": None, "reason": f"{scheme} reads texts of any length as it is: it has no table.{scaled}"}
-    if method is not None and known != listed:
+    if method is not None and known != names:
         raise ValueError(f"{scheme} has no learned table and no rotation, so {method} has no use here. Leave it out.")
     if window is not None and not ours:
         raise ValueError(
@@ -138,10 +138,11 @@ def extend(
         raise ValueError(f"The model reads {before} tokens. Got length={length}; give more.")
     check_original(folder, length)
     room = psutil.virtual_memory().available  # 8 float64
-    wanted = 64 * length * int(config.get("hidden_size", 1))
-    if not plain and known != SCALINGS and wanted > room:
+    needed_bytes = 64 * length * int(config.get("hidden_size", 1))
+    if not plain and known != SCALINGS and needed_bytes > room:
         raise ValueError(
-            f"Rows for {length:,} tokens need {wanted / 2**30:,.0f} GiB, and {room / 2**30:,.0f} are free. Give less."
+            f"Rows for {length:,} tokens need {needed_bytes / 2**30:,.0f} GiB, and {room / 2**30:,.0f} are free. Give "
+            "less."
         )
     tensors = named_tensors(folder)
     key = table_key(tensors, ours)
@@ -174,12 +175,12 @@ def extend(
         known_rows = table.double().numpy()
         mixed = _mixed(tensors, key)
         product = known_rows if mixed is None else known_rows @ mixed.T
-        made = extrapolate(product, rows, str(method), **how)
+        rows_beyond = extrapolate(product, rows, str(method), **how)
         if mixed is not None:
-            made[: len(table)] -= product  # so that rows which stay are the same to the last bit
-            made = np.linalg.lstsq(mixed, made.T)[0].T
-            made[: len(table)] += known_rows
-        weights[key] = torch.cat([head, torch.from_numpy(made).to(table.dtype)])
+            rows_beyond[: len(table)] -= product  # so that rows which stay are the same to the last bit
+            rows_beyond = np.linalg.lstsq(mixed, rows_beyond.T)[0].T
+            rows_beyond[: len(table)] += known_rows
+        weights[key] = torch.cat([head, torch.from_numpy(rows_beyond).to(table.dtype)])
         # Numbers of the rows, which old checkpoints keep: older transformers refuse those of another length.
         weights = {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
     with RunFolder.create(out, "model") as new:
@@ -211,8 +212,8 @@ def _mixed(tensors: Mapping[str, Path], key: str) -> np.ndarray | None:
     if not key.endswith(".A"):
         return None
     other = f"{key.removesuffix('A')}B"
-    found: np.ndarray = load_file(tensors[other])[other].double().numpy()
-    return found
+    tensor: np.ndarray = load_file(tensors[other])[other].double().numpy()
+    return tensor
 
 
 def _in_words(facts: dict[str, Any]) -> str:
@@ -244,8 +245,8 @@ def check_original(folder: Path, length: int) -> None:
     Raises:
         ValueError: the model is such a copy.
     """
-    made = folder / EXTENSION
-    facts = read_object(made, "method", "length", "before") if made.is_file() else {}
+    extension = folder / EXTENSION
+    facts = read_object(extension, "method", "length", "before") if extension.is_file() else {}
     if facts and facts["method"] not in (None, "formula") and facts["before"] < facts["length"] < length:
         how = f"by {facts['method']} to {facts['length']} tokens"
         raise ValueError(f"{folder} is a copy that goes on already, {how}. Give the model that it was made from.")
@@ -334,13 +335,13 @@ def adapt(
     for parameter in tables.values() if what == "table" else ():
         parameter.requires_grad_(True)
     holder = None
-    kept = ""
+    parameter_name = ""
     if what == "network":
         name, table = next(iter(tables.items()))
         unused = rows_of_no_position(model.config.to_dict())
-        place, _, kept = name.rpartition(".")  # `weight`, or the A of a table of low rank
+        place, _, parameter_name = name.rpartition(".")  # `weight`, or the A of a table of low rank
         holder = model.get_submodule(place)
-        register_parametrization(holder, kept, Continued(table.detach(), unused + 1, unused + trained))
+        register_parametrization(holder, parameter_name, Continued(table.detach(), unused + 1, unused + trained))
     batches = MaskedBatches(texts, seed, max_positions=texts.length, shift=False)
     settings = {"seed": seed, "batch_size": WINDOWS, "learning_rate": RATES[what] * 128 / model.config.hidden_size}
     settings |= {"warmup_steps": steps // 10, "schedule": "linear", "minimum_learning_rate_ratio": 0.0}
@@ -355,5 +356,5 @@ def adapt(
         losses.append(loss)
         progress(step + 1, steps, "adapting", f"{loss:.3f}")
     if holder is not None:
-        remove_parametrizations(holder, kept)
+        remove_parametrizations(holder, parameter_name)
     return losses

@@ -60,23 +60,23 @@ def long_texts(
     Raises:
         ValueError: too few long documents.
     """
-    found: tuple[list[Tokens], list[Tokens]] = ([], [])
+    texts: tuple[list[Tokens], list[Tokens]] = ([], [])
     numbers: tuple[list[int], list[int]] = ([], [])
     for number, text in enumerate(source):
-        rest = int(len(found[0]) == documents)
-        most = min(32, others - len(found[1])) if rest else 1
+        rest = int(len(texts[0]) == documents)
+        most = min(32, others - len(texts[1])) if rest else 1
         if not most:
             break
         for tokens in _excerpts(text, tokenizer, length, most):
-            found[rest].append(tokens)
+            texts[rest].append(tokens)
             numbers[rest].append(number)
-    if len(found[0]) < documents:
+    if len(texts[0]) < documents:
         raise ValueError(
-            f"{source.name} has {len(found[0])} documents with {length} tokens or more behind their first quarter; "
+            f"{source.name} has {len(texts[0])} documents with {length} tokens or more behind their first quarter; "
             f"{documents} are asked for. Give longer texts, or fewer --documents, or a smaller --to."
         )
-    measured, rest_ = (LongTexts(f, np.array(n, int), tokenizer, length) for f, n in zip(found, numbers, strict=True))
-    return measured, rest_
+    measured, further = (LongTexts(f, np.array(n, int), tokenizer, length) for f, n in zip(texts, numbers, strict=True))
+    return measured, further
 
 
 def _excerpts(text: str, tokenizer: Any, length: int, most: int) -> Iterator[Tokens]:

@@ -64,7 +64,7 @@ def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: 
     Returns:
         (m, n) float, nats; NaN where a token is never hidden.
     """
-    found = np.full(hidden.shape, np.nan)
+    values = np.full(hidden.shape, np.nan)
     inputs = model_inputs(model, documents)
     device = device_of(model)
     ours = model.config.model_type == EncoderConfig.model_type  # projects the vocabulary at labels alone
@@ -79,8 +79,8 @@ def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: 
                 logits = model(**tensors, labels=labels).logits if ours else model(**tensors).logits[hide]
                 losses = F.cross_entropy(logits.float(), labels[hide], reduction="none")
                 place = np.nonzero(hidden[rows] == number)
-                found[rows[place[0]], place[1]] = losses.cpu().numpy()
-    return found
+                values[rows[place[0]], place[1]] = losses.cpu().numpy()
+    return values
 
 
 def piece_losses(
@@ -109,15 +109,15 @@ def piece_losses(
     place[:, 1:-1] = inner
     place = np.where(place >= 0, place + n * np.arange(m)[:, None, None], -1).reshape(-1, place.shape[1])
     keep = np.tile(np.pad(new, ((0, 0), (1, 1))), (m, 1))
-    there = place >= 0
-    ids = np.where(there, documents.input_ids.ravel()[place], tokenizer.cls_token_id)
+    is_text = place >= 0
+    ids = np.where(is_text, documents.input_ids.ravel()[place], tokenizer.cls_token_id)
     ids[:, -1] = tokenizer.sep_token_id
     counted = np.linspace(0, spread - 1, ids.shape[1]).round().astype(int) if spread else np.arange(ids.shape[1])
-    pieces = Documents(ids, np.tile(counted, (len(ids), 1)), None, there, {})
-    losses = token_losses(model, pieces, np.where(there, hidden.ravel()[place], -1), tokenizer.mask_token_id)
-    found = np.full(m * n, np.nan)
-    found[place[keep]] = losses[keep]
-    return found.reshape(m, n)
+    pieces = Documents(ids, np.tile(counted, (len(ids), 1)), None, is_text, {})
+    losses = token_losses(model, pieces, np.where(is_text, hidden.ravel()[place], -1), tokenizer.mask_token_id)
+    values = np.full(m * n, np.nan)
+    values[place[keep]] = losses[keep]
+    return values.reshape(m, n)
 
 
 def copy_gains(model: Any, documents: Documents, distances: Sequence[int], mask_id: int) -> np.ndarray:
@@ -132,14 +132,14 @@ def copy_gains(model: Any, documents: Documents, distances: Sequence[int], mask_
         (distances, m) float, nats.
     """
     n = documents.length
-    here = np.arange(n - 1 - PASSAGE, n - 1)
+    places = np.arange(n - 1 - PASSAGE, n - 1)
     hidden = np.full(documents.input_ids.shape, -1)
-    hidden[:, here[::2]] = 0
+    hidden[:, places[::2]] = 0
     without = np.nanmean(token_losses(model, documents, hidden, mask_id), axis=1)
     gains = []
     for distance in distances:
         ids = documents.input_ids.copy()
-        ids[:, here - distance] = ids[:, here]
+        ids[:, places - distance] = ids[:, places]
         losses = token_losses(model, replace(documents, input_ids=ids), hidden, mask_id)
         gains.append(without - np.nanmean(losses, axis=1))
     return np.array(gains).reshape(len(distances), len(documents))
@@ -175,10 +175,10 @@ def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) ->
     Returns:
         (shifts, m, parts) float, parts as of `stream_columns`.
     """
-    here = documents.first(trained // 2)
+    start = documents.first(trained // 2)
     parts = list(stream_columns(model.config))
     layers = [last_trained_layer(model.config, part) for part in parts]
-    moved = [state_changes(model, here, replace(here, position_ids=here.position_ids + k)) for k in by]
+    moved = [state_changes(model, start, replace(start, position_ids=start.position_ids + k)) for k in by]
     changes = [change[:, layers, range(len(parts))] for change in moved]
     return np.array(changes).reshape(len(by), len(documents), len(parts))
 

@@ -156,9 +156,9 @@ def _check(graph: nn.Module, predictor: Predictor, path: Path, longest: int | No
                 f"The graph of {predictor.name} gives {actual.shape}, torch {expected.shape}. Report this."
             )
         if expected.ndim == 3:
-            seen = inputs["attention_mask"].bool().numpy()
-            expected = expected[seen]
-            actual = actual[seen]
+            is_text = inputs["attention_mask"].bool().numpy()
+            expected = expected[is_text]
+            actual = actual[is_text]
         worst = max(worst, float(np.abs(actual - expected).max() / np.abs(expected).max()))
     if not worst <= TOLERANCE:
         raise ValueError(

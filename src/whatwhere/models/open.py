@@ -90,9 +90,9 @@ class OpenModel:
 
         Its tokenizer must give them and its class take them, which a DistilBERT with BERT's tokenizer does not.
         """
-        given = "token_type_ids" in self.tokenizer.model_input_names
+        has_types = "token_type_ids" in self.tokenizer.model_input_names
         taken = "token_type_ids" in signature(self.model.forward).parameters
-        return given and taken and self.config.model_type != EncoderConfig.model_type
+        return has_types and taken and self.config.model_type != EncoderConfig.model_type
 
     def fitting(self, length: int) -> int:
         """Return the smaller of `length` and the most tokens that the model reads."""

@@ -59,9 +59,9 @@ def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[lis
     return _named_apart(tables), [name for _, missing in of_each for name in missing]
 
 
-def _tables_of(given: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
-    source = str(given)
-    path = Path(model_source(given))
+def _tables_of(folder_or_name: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
+    source = str(folder_or_name)
+    path = Path(model_source(folder_or_name))
     if path.is_dir():
         models = [m.parent for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)]
         if models:
@@ -127,8 +127,8 @@ def _named_apart(tables: list[SourceTable]) -> list[SourceTable]:
     def model(table: SourceTable) -> tuple[str, str]:
         return table.name, str(Path(table.source).parent) if table.seed is not None else table.source
 
-    named: dict[tuple[str, str], str] = {}
+    sources_of_name: dict[tuple[str, str], str] = {}
     for table in tables:
-        same = sum(name == table.name for name, _ in named)
-        named.setdefault(model(table), f"{table.name} ({same + 1})" if same else table.name)
-    return [replace(table, name=named[model(table)]) for table in tables]
+        same = sum(name == table.name for name, _ in sources_of_name)
+        sources_of_name.setdefault(model(table), f"{table.name} ({same + 1})" if same else table.name)
+    return [replace(table, name=sources_of_name[model(table)]) for table in tables]

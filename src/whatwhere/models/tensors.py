@@ -19,8 +19,11 @@ def not_finite(model: torch.nn.Module) -> str:
 
     The last ones of the model come first, as what is not finite spreads backwards from there.
     """
-    named = list(model.named_parameters())[::-1]
-    for what, tensors in (("", named), ("the gradient of ", [(n, p.grad) for n, p in named if p.grad is not None])):
+    parameters = list(model.named_parameters())[::-1]
+    for what, tensors in (
+        ("", parameters),
+        ("the gradient of ", [(n, p.grad) for n, p in parameters if p.grad is not None]),
+    ):
         names = [name for name, tensor in tensors if not bool(gather_whole(tensor).isfinite().all())]
         if names:
             more = f" and of {len(names) - 3} more" if len(names) > 3 else ""
