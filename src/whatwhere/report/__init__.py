@@ -25,7 +25,7 @@ def page_of(run: str | Path) -> Page:
     """
     kind = kind_of(Path(run))
     if kind == "model":
-        found = f"{run} is a model, and has no page. Its numbers are in training.json"
-        raise ValueError(f"{found}; probe, spectra and geometry --model measure it.")
+        problem = f"{run} is a model, and has no page. Its numbers are in training.json"
+        raise ValueError(f"{problem}; probe, spectra and geometry --model measure it.")
     special = {"geometry": geometry_page, "spectra": spectra_page}
     return special[kind](load_run(run)) if kind in special else open_page(run)

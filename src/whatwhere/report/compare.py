@@ -38,9 +38,9 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
     folders = [Path(run) for run in runs]
     if len(folders) < 2:
         raise ValueError(f"A comparison needs two studies or more, got {len(folders)}.")
-    seen: dict[Path, Path] = {}
+    studies_by_path: dict[Path, Path] = {}
     for folder in folders:
-        if (before := seen.setdefault(folder.resolve(), folder)) is not folder:
+        if (before := studies_by_path.setdefault(folder.resolve(), folder)) is not folder:
             raise ValueError(f"{folder} is {before} once more. Name each run once.")
         if (kind := kind_of(folder)) != "study":
             what = _KINDS.get(kind, "no study: it holds no records.parquet")
@@ -187,8 +187,8 @@ def _claims_section(studies: Mapping[str, Run]) -> Section:
             alike.append(key)
             continue
         first = next(iter(of_runs.values()))
-        told = (f"{r.verdict}: {r.here}" if (r := of_runs.get(run)) else "" for run in studies)
-        rows.append(row(first.claim, *told, first.printed.replace(ledger.NONE, ""), first.rule))
+        verdicts = (f"{r.verdict}: {r.here}" if (r := of_runs.get(run)) else "" for run in studies)
+        rows.append(row(first.claim, *verdicts, first.printed.replace(ledger.NONE, ""), first.rule))
     table = Table("claims-by-run", "Claims whose verdicts differ", ["Claim", *studies, "Paper", "Rule"], rows)
     intro = (
         "Each claim is a rule on recorded numbers of one run, so it is judged in each run by itself. "

@@ -171,25 +171,28 @@ def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Exp
     models = [m for m in models if m.texts]
     if not models:
         raise ValueError("The explorer has no text of any model. Give at least one.")
-    kept = list(models)
+    models_left = list(models)
     notes = list[str]()
     while True:
         for g in MERGES:
             index, groups = merged(g)
-            if sum(layer.nbytes for layer in _layers(kept)) > _SMALL and _estimate(kept, index) > 1.02 * budget:
+            if (
+                sum(layer.nbytes for layer in _layers(models_left)) > _SMALL
+                and _estimate(models_left, index) > 1.02 * budget
+            ):
                 continue
             chunks = _Chunks()
-            data = _describe(kept, index, groups, chunks)
+            data = _describe(models_left, index, groups, chunks)
             if sum(map(len, chunks.packed)) <= budget:
                 return Explorer(visible(data | {"step": g}), chunks.packed, notes)
-        most = max(len(m.texts) for m in kept)
+        most = max(len(m.texts) for m in models_left)
         if most > 1:
-            left = f"text “{next(m.texts[-1].title for m in kept if len(m.texts) == most)}”"
-            kept = [replace(m, texts=m.texts[: most - 1]) for m in kept]
-        elif len(kept) > 1:
-            left = f"model `{kept.pop().name}`"
+            left = f"text “{next(m.texts[-1].title for m in models_left if len(m.texts) == most)}”"
+            models_left = [replace(m, texts=m.texts[: most - 1]) for m in models_left]
+        elif len(models_left) > 1:
+            left = f"model `{models_left.pop().name}`"
         else:
-            raise ValueError(_too_large(kept[0], budget))
+            raise ValueError(_too_large(models_left[0], budget))
         notes.append(f"The {visible(left)} is left out: with it the page would be too large.")
 
 
@@ -298,8 +301,8 @@ def _read_model(folder: Path, entry: Any) -> ExplorerModel:
         wrong = levels.shape != (256,) or not np.isfinite(levels).all()
         for term, of in text.maps.items():
             if wrong or of.dtype != np.uint8 or of.shape != (*shape[:2], n, n) or not of.size:
-                asked = f"bytes of shape (layers, heads, {n}, {n})"
-                raise ValueError(f"{path}: {term} is {of.dtype} {of.shape}; {index} says {asked}.")
+                expected = f"bytes of shape (layers, heads, {n}, {n})"
+                raise ValueError(f"{path}: {term} is {of.dtype} {of.shape}; {index} says {expected}.")
     profile = path.with_name(path.name.replace("explorer-", "attention-", 1))
     more = read_arrays(profile) if profile.is_file() else {}
 

@@ -76,14 +76,14 @@ def section(
 def of_run(run: Run, **more: Any) -> Rows:
     """Return the known facts of how a run was made: command, time and duration, then more facts by name."""
     seconds = finite(run.facts.get("seconds"))
-    made = {"Command": run.facts.get("command"), "Started": run.facts.get("started")}
-    known = {**made, "Time": duration(seconds) if seconds is not None else None, **more}
+    entries = {"Command": run.facts.get("command"), "Started": run.facts.get("started")}
+    known = {**entries, "Time": duration(seconds) if seconds is not None else None, **more}
     return [(name, " ".join(map(str, v)) if isinstance(v, list) else str(v)) for name, v in known.items() if v]
 
 
 def of_study(run: Run) -> Rows:
     """Return how a study was made, with what its models have in common."""
-    made = {
+    entries = {
         "Size": run.facts.get("size"),
         "Models": ", ".join(run.models),
         "Costs": schemes.matched(run),
@@ -91,7 +91,7 @@ def of_study(run: Run) -> Rows:
         "Training tokens a model": span(totals(run, "tokens")),
         "Parameters a model": span(totals(run, "parameters")),
     }
-    return of_run(run, **made)
+    return of_run(run, **entries)
 
 
 def rows_read(run: Run) -> str:
@@ -102,17 +102,17 @@ def rows_read(run: Run) -> str:
     often = totals(run, "passes")
     begin = f", {percent(begun.value, 0)} begin with a document" if begun else ""
     if join == "run-on":
-        told = f"windows run on from document to document{begin}"
+        text = f"windows run on from document to document{begin}"
     elif pieces == "first":
-        told = "windows are the first pieces of documents"
+        text = "windows are the first pieces of documents"
     elif pieces == "all":
-        told = f"windows are all pieces of documents{begin}"
+        text = f"windows are all pieces of documents{begin}"
     else:
         return ""
     if often and max(often) > 1:
         times = " to ".join(dict.fromkeys(fixed(end(often), 1) for end in (min, max)))
-        told += f"; each is read {times} times"
-    return told
+        text += f"; each is read {times} times"
+    return text
 
 
 def of_corpus(run: Run) -> Rows:
@@ -122,8 +122,8 @@ def of_corpus(run: Run) -> Rows:
     rows += [(k.capitalize(), number(p.value)) for k, p in sizes.items()]
     rest = {k: v for k, v in run.corpus.items() if k not in ("name", *sizes) and not isinstance(v, dict | list)}
     rows += flat({_CORPUS.get(k, k.replace("_", " ").capitalize()): v for k, v in rest.items()})
-    told = rows_read(run)
-    return [*rows, ("What is read", told[:1].upper() + told[1:])] if told else rows
+    text = rows_read(run)
+    return [*rows, ("What is read", text[:1].upper() + text[1:])] if text else rows
 
 
 def _machine(run: Run) -> Rows:
@@ -178,8 +178,8 @@ def summary(run: Run) -> list[str]:
     pieces = [run.corpus_name, ", ".join(sizes), rows_read(run)]
     if run.models:
         size = f" of size {run.facts['size']}" if isinstance(run.facts.get("size"), str) else ""
-        told = [m for m in run.models if run.config(m)]  # not those after SimCSE, which are named by their source
-        depths = sorted({run.depth(m) for m in told or run.models})
+        models = [m for m in run.models if run.config(m)]  # not those after SimCSE, which are named by their source
+        depths = sorted({run.depth(m) for m in models or run.models})
         layers = count(depths[0], "layer") if len(depths) == 1 else f"{depths[0]} to {depths[-1]} layers"
         pieces.append(f"{count(len(run.models), 'model')}{size}, {layers}")
     for name, what in (("parameters", "parameters"), ("tokens", "training tokens each")):
@@ -219,15 +219,15 @@ def power(run: Run) -> Markup:
             for place, point in run.table.points(name, model, by=by, **where).items():
                 places.setdefault(place, []).append(point)
         compared[words] = list(places.values())
-    found = []
+    sizes = []
     for words, groups in compared.items():
         between = smallest_difference(groups)
         bar = smallest_difference(groups, paired=False)
         if between and bar:
-            found.append(f"{number(between[1])} {words} ({number(bar[1])} between a model and a threshold)")
-    here = f"Between two models of this run that is {listed(found)}. " if found else ""
+            sizes.append(f"{number(between[1])} {words} ({number(bar[1])} between a model and a threshold)")
+    sentence = f"Between two models of this run that is {listed(sizes)}. " if sizes else ""
     size, apart = map(number, effects(len(run.seeds)))
-    return _POWER.format(seeds=count(len(run.seeds), "training seed"), size=size, here=here, apart=apart)
+    return _POWER.format(seeds=count(len(run.seeds), "training seed"), size=size, here=sentence, apart=apart)
 
 
 def _has(run: Run, *beginnings: str) -> bool:
@@ -270,5 +270,5 @@ def cited(run: Run) -> list[tuple[Markup, str]]:
             "claims of the ledger": "SPLIT" in sources or "notes" in sources,
         },
     }
-    given = {key: listed([reason for reason, holds in of.items() if holds]) for key, of in reasons.items()}
-    return [(escape(f"{of[0].upper()}{of[1:]}:"), bibtex(key)) for key, of in given.items() if of]
+    reasons_of_key = {key: listed([reason for reason, holds in of.items() if holds]) for key, of in reasons.items()}
+    return [(escape(f"{of[0].upper()}{of[1:]}:"), bibtex(key)) for key, of in reasons_of_key.items() if of]

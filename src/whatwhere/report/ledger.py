@@ -103,21 +103,21 @@ def row(claim: Mapping[str, Any]) -> Row:
     """Return the row of an entry of claims.json."""
     value, low, high, paper = (finite(claim.get(k)) for k in ("value", "low", "high", "paper_value"))
     unit = f"{THIN}{claim['unit']}" if claim.get("unit") else ""
-    here = NONE
+    text = NONE
     if value is not None:
-        here = f"{number(value, low, high, MOST_DIGITS)}{unit} {interval(low, high, MOST_DIGITS)}".strip()
+        text = f"{number(value, low, high, MOST_DIGITS)}{unit} {interval(low, high, MOST_DIGITS)}".strip()
     values = [v for v in map(finite, claim.get("values") or ()) if v is not None]
     untrained = claim.get("untrained")
     start = finite(untrained.get("value")) if isinstance(untrained, Mapping) else None
-    said = {
+    cells = {
         key: _words(claim.get(key)) for key in ("id", "kind", "origin", "so_far", "holm", "scale", "source", "rule")
     }
     return Row(
-        **said,
-        claim=str(claim.get("claim") or said["id"] or "unnamed claim"),
-        paper=said["source"].partition(" ")[0].rstrip(":,"),
+        **cells,
+        claim=str(claim.get("claim") or cells["id"] or "unnamed claim"),
+        paper=cells["source"].partition(" ")[0].rstrip(":,"),
         verdict=str(claim.get("verdict") or UNTESTABLE),
-        here=here,
+        here=text,
         each=", ".join(number(v, low, high, MOST_DIGITS) for v in values),
         **_reference(claim.get("reference"), unit),
         printed=printed(paper) + unit if paper is not None else NONE,
@@ -136,12 +136,12 @@ def _reference(of: Any, unit: str) -> dict[str, str]:
     if so_far := str(of.get("so_far") or ""):
         verdict = f"{verdict}, so far {so_far}"
     verdict = verdict.replace(UNTRAINED, shown_verdict(UNTRAINED))
-    told = {"there_verdict": verdict.replace("here", "there")}
+    cells = {"there_verdict": verdict.replace("here", "there")}
     value, low, high = (finite(of.get(key)) for key in ("value", "low", "high"))
     if value is None:
-        return told
+        return cells
     bounds = interval(low, high, MOST_DIGITS)
-    return told | {"there": f"{number(value, low, high, MOST_DIGITS)}{unit} {bounds}".strip()}
+    return cells | {"there": f"{number(value, low, high, MOST_DIGITS)}{unit} {bounds}".strip()}
 
 
 def _bars(bars: Any, paper: float | None) -> str:
@@ -179,8 +179,8 @@ def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 def shown(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return `rows`, or [] where the run has measured nothing that a claim needs."""
-    found = rows(claims)
-    return found if any(r.here != NONE for r in found) else []
+    ledger = rows(claims)
+    return ledger if any(r.here != NONE for r in ledger) else []
 
 
 def counts(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, list[int]]]]:
@@ -192,15 +192,17 @@ def counts(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, list[int]]]]
     verdicts = dict.fromkeys((*(v for v in VERDICTS if any(r.verdict == v for r in rows)), *(r.verdict for r in rows)))
     lines = []
     for verdict in verdicts:
-        found = [r for r in rows if r.verdict == verdict]
-        lines.append((verdict, [len(found), *(sum(r.origin == origin for r in found) for origin in origins)]))
+        rows_of_verdict = [r for r in rows if r.verdict == verdict]
+        lines.append(
+            (verdict, [len(rows_of_verdict), *(sum(r.origin == origin for r in rows_of_verdict) for origin in origins)])
+        )
     return ["all", *origins], lines
 
 
 def folds(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, list[Row]]]]]:
     """Return the claims that cannot be judged: each verdict with a sentence of counts, and its rows by reason, the most
     common first."""
-    found = []
+    groups = []
     for verdict in dict.fromkeys(r.verdict for r in rows if not r.judged):
         of_verdict = [r for r in rows if r.verdict == verdict]
         by_reason: dict[str, list[Row]] = {}
@@ -212,8 +214,8 @@ def folds(rows: Sequence[Row]) -> list[tuple[str, str, list[tuple[str, list[Row]
         )
         pieces = [f"{len(of_verdict)} {verdict}{_WHY.get(verdict, '')}", so_far and f"so far {so_far}"]
         words = "; ".join(filter(None, pieces))
-        found.append((verdict, words, sorted(by_reason.items(), key=lambda group: -len(group[1]))))
-    return found
+        groups.append((verdict, words, sorted(by_reason.items(), key=lambda group: -len(group[1]))))
+    return groups
 
 
 def table(rows: Sequence[Row]) -> Table | None:

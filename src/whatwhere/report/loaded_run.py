@@ -56,8 +56,8 @@ def finite(value: Any) -> float | None:
 
 def entries(facts: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     """Return the objects in a list of a JSON file; [] where there is no such list."""
-    listed = facts.get(key)
-    return [e for e in listed if isinstance(e, dict)] if isinstance(listed, list) else []
+    values = facts.get(key)
+    return [e for e in values if isinstance(e, dict)] if isinstance(values, list) else []
 
 
 class ArrayFiles(Mapping[str, Arrays]):
@@ -175,9 +175,9 @@ class Run:
     @cached_property
     def models(self) -> list[str]:
         """Names of the models: in the order of study.json, then those that only records know, without corpora."""
-        named = [str(m["name"]) for m in self.entries if m.get("name")]
+        names = [str(m["name"]) for m in self.entries if m.get("name")]
         texts = {"", CORPUS, *(c.model for c in self.measured)}
-        return list(dict.fromkeys(named + [r.model for r in self.records if r.model not in texts]))
+        return list(dict.fromkeys(names + [r.model for r in self.records if r.model not in texts]))
 
     @cached_property
     def entries(self) -> list[dict[str, Any]]:
@@ -191,8 +191,8 @@ class Run:
 
     def config(self, model: str) -> dict[str, Any]:
         """Return the encoder configuration of a model; {} if study.json has none."""
-        found = next((m.get("config") for m in self.entries if m.get("name") == model), None)
-        return found if isinstance(found, dict) else {}
+        config = next((m.get("config") for m in self.entries if m.get("name") == model), None)
+        return config if isinstance(config, dict) else {}
 
     def named(self, kind: str) -> str | None:
         """Return the first model that is called `kind` or was built from the preset `kind`."""
@@ -339,8 +339,12 @@ def load_run(folder: str | Path) -> Run:
     tables: Tables = {}
     for stem, place in places.items():
         if place:
-            tables[place[1], int(place[2])] = found = run.arrays[stem]
-            if wrong := [name for name, of in _TABLE.items() if name in found and not _has_shape(found[name], of)]:
+            tables[place[1], int(place[2])] = arrays_of_file = run.arrays[stem]
+            if wrong := [
+                name
+                for name, of in _TABLE.items()
+                if name in arrays_of_file and not _has_shape(arrays_of_file[name], of)
+            ]:
                 file = folder / "arrays" / f"{stem}.npz"
                 raise ValueError(f"{file} has no {wrong[0]} of a table. Delete it and run the command again.")
     return replace(run, facts=visible_json(folder / "study.json", dict), claims=claims, tables=tables)
@@ -367,9 +371,9 @@ def _has_shape(array: np.ndarray, dimensions: int) -> bool:
 
 
 def _geometry_run(run: Run, facts: dict[str, Any]) -> Run:
-    named = [(str(c["name"]), c) for c in entries(facts, "corpora") if c.get("name")]
-    arrays = {name: run.arrays.get(f"geometry-{c.get('file') or name}", {}) for name, c in named}
-    return replace(run, facts=facts, measured=[Corpus(name, name, c, arrays[name]) for name, c in named])
+    corpora = [(str(c["name"]), c) for c in entries(facts, "corpora") if c.get("name")]
+    arrays = {name: run.arrays.get(f"geometry-{c.get('file') or name}", {}) for name, c in corpora}
+    return replace(run, facts=facts, measured=[Corpus(name, name, c, arrays[name]) for name, c in corpora])
 
 
 def _spectra_run(run: Run, facts: dict[str, Any], folder: Path) -> Run:

@@ -84,8 +84,8 @@ def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "p
     if name not in known:
         close = difflib.get_close_matches(str(name), known, n=2)
         near = f" Did you mean {' or '.join(close)}?" if close else ""
-        listed = "All names: whatwhere.figures(run)." if known else "It has none: nothing was measured."
-        raise ValueError(f"{', '.join(map(str, _folders(run)))} has no figure {name!r}.{near} {listed}")
+        hint = "All names: whatwhere.figures(run)." if known else "It has none: nothing was measured."
+        raise ValueError(f"{', '.join(map(str, _folders(run)))} has no figure {name!r}.{near} {hint}")
     return composed(known[name], theme, width)
 
 
@@ -123,7 +123,7 @@ def composed(figure: Figure, theme: str, most: int) -> "plotly.graph_objects.Fig
 
 
 def _folders(run: Runs) -> list[Path]:
-    folders = [Path(each) for each in as_list(run, (str, Path), "A run is given by its folder, several by a list")]
+    folders = [Path(folder) for folder in as_list(run, (str, Path), "A run is given by its folder, several by a list")]
     if not folders:
         raise ValueError("No run was given. Give the folder of a run, or a list of them.")
     return folders
@@ -165,10 +165,10 @@ def _place(
     x = [(corner[0] + margin["l"]) / size[0], (corner[0] + cell[0] - margin["r"]) / size[0]]
     y = [1 - (corner[1] + cell[1] - margin["b"]) / size[1], 1 - (corner[1] + margin["t"]) / size[1]]
     for letter, domain, other in (("x", x, "y"), ("y", y, "x")):
-        own = {"domain": domain, "anchor": axes[other], "fixedrange": False}
+        axis = {"domain": domain, "anchor": axes[other], "fixedrange": False}
         if panel.layout[f"{letter}axis"].get("scaleanchor"):
-            own["scaleanchor"] = axes[other]
-        layout[f"{letter}axis{end}"] = panel.layout[f"{letter}axis"] | own
+            axis["scaleanchor"] = axes[other]
+        layout[f"{letter}axis{end}"] = panel.layout[f"{letter}axis"] | axis
     for trace in panel.data:
         placed = trace | {"xaxis": axes["x"], "yaxis": axes["y"], "showlegend": False}
         if bar := trace.get("colorbar"):
@@ -177,7 +177,7 @@ def _place(
             placed["marker"] = trace["marker"] | {"colorbar": _bar(bar, x, y, corner[1] / size[1])}
         data.append(placed)
     for kind in ("annotations", "shapes"):
-        layout[kind] += [_referred(each, axes) for each in panel.layout.get(kind) or ()]
+        layout[kind] += [_referred(shape, axes) for shape in panel.layout.get(kind) or ()]
     if panel.title:
         words = f"<b>{plain(panel.title.replace('`', ''))}</b>" + (f"  {plain(panel.note)}" if panel.note else "")
         look = {"showarrow": False, "xanchor": "left", "yanchor": "bottom", "font": {"size": TEXT_SIZE}}
@@ -197,11 +197,11 @@ def _bar(bar: Mapping[str, Any], x: Sequence[float], y: Sequence[float], top: fl
 def _referred(mark: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, Any]:
     """An annotation or a shape whose axes are its panel's; the paper of a panel is what its axes span."""
     place = {}
-    for letter, own in axes.items():
-        given = mark.get(f"{letter}ref", letter)
-        place[f"{letter}ref"] = f"{own} domain" if given == "paper" else own
+    for letter, name in axes.items():
+        reference = mark.get(f"{letter}ref", letter)
+        place[f"{letter}ref"] = f"{name} domain" if reference == "paper" else name
         if mark.get(f"a{letter}ref", "pixel") != "pixel":
-            place[f"a{letter}ref"] = own
+            place[f"a{letter}ref"] = name
     return {**mark, **place}
 
 

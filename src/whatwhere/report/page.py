@@ -208,7 +208,7 @@ def page_figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figur
 
 def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
     """Return every table that the page shows."""
-    picked = [page.pick.table, *(each.table for each in page.pick.beside)] if page.pick else []
+    picked = [page.pick.table, *(comparison.table for comparison in page.pick.beside)] if page.pick else []
     first = [*picked, ledger.table(ledger.shown(page.claims))]
     behind = [f.table for f in page_figures(page.hero, sections)]
     return [*(t for t in first if t), *behind, *(t for s in sections for t in s.tables), *page.how.tables]
@@ -216,15 +216,15 @@ def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
 
 def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
     """Return the sections with a mark explained where it appears first; those of a reference study in every figure."""
-    seen = set(hero.key) if hero else set()
+    keys = set(hero.key) if hero else set()
 
     def once(figures: list[Figure]) -> list[Figure]:
         shown = []
         for figure in figures:
             # A mark of the reference study is explained wherever it stands: it is too small to be remembered.
-            key = [entry for entry in figure.key if entry[0] == "reference" or entry not in seen]
+            key = [entry for entry in figure.key if entry[0] == "reference" or entry not in keys]
             shown.append(replace(figure, key=key))
-            seen.update(figure.key)
+            keys.update(figure.key)
         return shown
 
     return [replace(s, figures=once(s.figures), more=once(s.more)) for s in sections]

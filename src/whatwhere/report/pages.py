@@ -75,8 +75,12 @@ def study_page(run: Run, **rest: Any) -> Page:
 
 def referenced(run: Run) -> list[dict[str, Any]]:
     """Return the claims of a run, each with the reference study's value and verdict where there is one."""
-    there = run.beside.claims
-    return [{**claim, "reference": there.get(str(claim.get("id")))} for claim in run.claims] if there else run.claims
+    reference = run.beside.claims
+    return (
+        [{**claim, "reference": reference.get(str(claim.get("id")))} for claim in run.claims]
+        if reference
+        else run.claims
+    )
 
 
 def study_how(run: Run) -> How:
@@ -96,9 +100,9 @@ def study_how(run: Run) -> How:
 
 def geometry_page(run: Run) -> Page:
     """Build the page of a geometry run."""
-    told = {c.name: sentences for c in run.corpora if (sentences := c.facts.get("summary"))}
-    given = {k: v for k, v in (run.facts.get("settings") or {}).items() if v is not None and v != []}
-    made = how.of_run(run, Protocol=run.facts.get("protocol"), Records=f"{len(run.records):,}")
+    summaries = {c.name: sentences for c in run.corpora if (sentences := c.facts.get("summary"))}
+    settings = {k: v for k, v in (run.facts.get("settings") or {}).items() if v is not None and v != []}
+    entries = how.of_run(run, Protocol=run.facts.get("protocol"), Records=f"{len(run.records):,}")
     # The statistics are the records, which the tables show.
     configs = [(c.name, {k: v for k, v in c.facts.items() if k != "statistics"}) for c in run.corpora]
     cite = ("Positional distributions, Hellinger scaling, stress and the order of distances:", bibtex("geometry"))
@@ -109,11 +113,11 @@ def geometry_page(run: Run) -> Page:
         summary=_geometry_summary(run),
         caveats=_geometry_caveats(run),
         notes=_notes(run),
-        lead=[(name if len(run.corpora) > 1 else "", sentences) for name, sentences in told.items()],
+        lead=[(name if len(run.corpora) > 1 else "", sentences) for name, sentences in summaries.items()],
         how=how.section(
             run,
             methods()["corpora"],
-            {"Run": made, "Settings": how.flat(given)},
+            {"Run": entries, "Settings": how.flat(settings)},
             configs=configs,
             cite=[cite],
         ),
@@ -169,7 +173,7 @@ def spectra_page(run: Run) -> Page:
     sentences = [spectra.sentence(run, model) for model in run.models[: schemes.FEW]]
     sentences += [f"{count(rest, 'more table')} below."] if rest > 0 else []
     sources = ", ".join(dict.fromkeys(str(e.get("source")) for e in entries))
-    made = how.of_run(run, Sources=sources, Records=number(len(run.records)))
+    facts = how.of_run(run, Sources=sources, Records=number(len(run.records)))
     tables = [e for e in entries if e.get("kind") == "positions"]
     return page(
         run,
@@ -178,7 +182,7 @@ def spectra_page(run: Run) -> Page:
         summary=_spectra_summary(run, tables),
         caveats=_spectra_caveats(run, tables),
         lead=[("What came out", sentences)] if sentences else [],
-        how=how.section(run, methods()["spectra"], {"Run": made}, cite=[("The measurements:", bibtex("lowdim"))]),
+        how=how.section(run, methods()["spectra"], {"Run": facts}, cite=[("The measurements:", bibtex("lowdim"))]),
     )
 
 
@@ -219,15 +223,15 @@ def write_attention_page(
     lengths = sorted({len(text.tokens) for text in model.texts})
     tokens = f"{lengths[0]} tokens" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]} tokens"
     terms = [f"`{name}`" for name in maps if name != "total"]
-    told = model.missing
+    missing = model.missing
     if terms:
-        told = (
+        missing = (
             f"The scores are the sum of {count(len(terms), 'term')} ({', '.join(terms)}); each has its own softmax "
             "over all keys, as in figure 3 of DSTG, and `total` is the softmax of the sum."
         )
     words = [
         "Attention is computed block by block from the scores before softmax, in at least single precision, without "
-        f"dropout and without masked tokens. {told}",
+        f"dropout and without masked tokens. {missing}",
         f"A weight w of this page is wrong by at most 0.004, and by at most √w · {explorer.data['step']} / 255 where "
         "it is small. Rows are queries, columns are keys; tokens count from 0, layers from 1, heads from 0.",
     ]

@@ -74,9 +74,9 @@ def pick(run: Run) -> Pick | None:
     terms = [sentence for sentence in (schemes.unequal_terms(run), rates(run.entries)) if sentence]
     colours = {m: schemes.colour(run, m) for m in finals}
     comparisons = [] if schemes.many(run) else [_position_kept(run, list(finals)), _components(run)]
-    beside = [each for each in comparisons if each.table or each.sentence]
+    beside = [comparison for comparison in comparisons if comparison.table or comparison.sentence]
     apart: list[str] = []
-    if run.beside.study and any(each.table for each in beside):
+    if run.beside.study and any(comparison.table for comparison in beside):
         apart = [f"Reference: {run.beside.study.label}. Paper: DSTG.", *run.beside.terms]
     return Pick(_sentence(run, finals, behind), terms, table, colours, beside, apart)
 
@@ -116,11 +116,11 @@ def _position_kept(run: Run, models: Sequence[str]) -> Comparison:
     rows = []
     for model in models:
         part = _part(run, model)
-        there = _end(reference_curve(run, "r2.token", model, part))
+        reference = _end(reference_curve(run, "r2.token", model, part))
         paper = _end(paper_curve(run, "r2.token", model, part))
-        here = _marked(_kept(run, model), _bounded, _doubt(run, model, KEPT))
-        other = _marked(there, _bounded, _doubt_there(run, model, KEPT))
-        rows.append(row(model, here, other, _marked(paper, _bounded, "")))
+        value = _marked(_kept(run, model), _bounded, _doubt(run, model, KEPT))
+        other = _marked(reference, _bounded, _doubt_there(run, model, KEPT))
+        rows.append(row(model, value, other, _marked(paper, _bounded, "")))
     streams = named([m for m in models if _part(run, m) == "position"])
     title = "R² of position in the last trained layer"
     title += f", of {streams} in its position stream" if streams else ""
@@ -132,14 +132,14 @@ def _components(run: Run) -> Comparison:
     rows = []
     for preset in FLAT:
         model = run.named(preset)
-        here = run.table.point("pca.top2", model) if model else None
-        if model is None or here is None:
+        share = run.table.point("pca.top2", model) if model else None
+        if model is None or share is None:
             continue
-        there = run.beside.table.point("pca.top2", model)
+        reference = run.beside.table.point("pca.top2", model)
         columns = schemes.table_columns(run, model)
         chance = value(2 / columns, f"{fine_percent(2 / columns)} ({columns} columns)") if columns else None
-        here_cell = _marked(here, _shares, _doubt(run, model, FLAT))
-        there_cell = _marked(there, _shares, _doubt_there(run, model, FLAT))
+        here_cell = _marked(share, _shares, _doubt(run, model, FLAT))
+        there_cell = _marked(reference, _shares, _doubt_there(run, model, FLAT))
         printed = DSTG_TABLES["pca.top2", preset, None]
         paper = value(printed, f"{fine_percent(printed)} ({PAPER_COLUMNS[preset]} columns)")
         rows.append(row(model, chance, here_cell, there_cell, paper))
@@ -204,12 +204,12 @@ def _use(run: Run) -> str:
     """Say that `dstg` keeps position without using it; "" where it does not, or where that was not measured."""
     model = run.named("dstg")
     claim = _claim(run, model, KEPT) if model else None
-    kept = _kept(run, model) if model else None
+    share = _kept(run, model) if model else None
     worth = use(run.table, model) if model else None
-    if claim is None or kept is None or worth is None or worth >= USED:
+    if claim is None or share is None or worth is None or worth >= USED:
         return ""
     bars = claim.get("bars") or [("at least", PRESENT)]
-    if kept.value < bars[0][1]:
+    if share.value < bars[0][1]:
         return ""
     rise = f"the loss rises by {number(worth, most=3)} nats" if worth > 0 else "the loss does not rise"
     return f"`{model}` keeps position but does not use it: without the absolute term {rise}, and {USED} are needed."
@@ -225,15 +225,15 @@ def _collapse(run: Run) -> str:
     sentence = f"The position table of `{model}` collapses to two dimensions"
     if verdict.verdict == UNTESTABLE:
         why = noise(run.table, model) or verdict.reason
-        told = f"Whether the position table of `{model}` collapses to two dimensions cannot be tested here: {why}."
+        remark = f"Whether the position table of `{model}` collapses to two dimensions cannot be tested here: {why}."
     elif verdict.verdict == UNSETTLED:
-        told = f"{sentence}: not settled, so far {verdict.so_far}."
+        remark = f"{sentence}: not settled, so far {verdict.so_far}."
     else:
-        told = f"{sentence}: {ledger.shown_verdict(verdict.verdict)}."
+        remark = f"{sentence}: {ledger.shown_verdict(verdict.verdict)}."
     tokens = max(totals(run, "tokens"), default=0.0)
     if verdict.verdict == HOLDS or tokens >= SMALL * PAPER_TOKENS:
-        return told
-    return f"{told} From a random start it was not seen at this scale.{_half_turn(run)}"
+        return remark
+    return f"{remark} From a random start it was not seen at this scale.{_half_turn(run)}"
 
 
 def _half_turn(run: Run) -> str:
@@ -299,9 +299,9 @@ def _row(run: Run, model: str, loss: Point, behind: Point | None) -> list[Cell]:
     beside = Cell("best", 0.0)
     if behind is not None:
         beside = value(behind.value, f"{behind.value:+.2f} {interval(behind.low, behind.high, 2)}".strip())
-    kept = _kept(run, model)
+    share = _kept(run, model)
     mark = DOUBT if _doubt(run, model, KEPT) == doubt(UNTESTABLE) else ""
-    position = value(kept.value, fixed(kept.value, 2) + mark) if kept else None
+    position = value(share.value, fixed(share.value, 2) + mark) if share else None
     costs = [run.table.point(name, model) for name in ("operations", "parameters", "tokens_per_second")]
     operations, parameters, speed = (value(p.value, compact(p.value)) if p else None for p in costs)
     final = value(loss.value, fixed(loss.value, 2))
@@ -339,8 +339,8 @@ def _losses(level: Sequence[str], finals: Mapping[str, Point], behind: Mapping[s
     if len(level) > 1:
         return f"{listed([f'`{m}`' for m in level])} are level in held-out loss ({values} nats)"
     once = ", one training each" * (finals[level[0]].seeds == 1 and bool(behind))
-    told = f"`{level[0]}` has the lowest held-out loss ({values} nats{once})"
+    sentence = f"`{level[0]}` has the lowest held-out loss ({values} nats{once})"
     for second, difference in list(behind.items())[:1]:
         bounds = f" {interval(difference.low, difference.high, 2)}".rstrip()
-        told += f", `{second}` {difference.value:+.2f}{bounds}"
-    return told
+        sentence += f", `{second}` {difference.value:+.2f}{bounds}"
+    return sentence

@@ -29,19 +29,21 @@ Draw = Callable[[Run], Any]  # -> a figure or table, several, or None
 
 def drawn(run: Run, *draws: Draw) -> list[Any]:
     """Return the figures and tables that a run has data for, naming only records and arrays that it has, too."""
-    made = [things if isinstance(things := draw(run), list) else [things] for draw in draws]
-    return [replace(thing, records=_held(run, thing.records)) for things in made for thing in things if thing]
+    drawings = [things if isinstance(things := draw(run), list) else [things] for draw in draws]
+    return [
+        replace(drawing, records=_held(run, drawing.records)) for things in drawings for drawing in things if drawing
+    ]
 
 
 def _held(run: Run, records: Sequence[str]) -> tuple[str, ...]:
     files = [f"arrays/{stem}.npz" for stem in run.arrays]
-    held = []
+    kept_records = []
     for entry in records:
         names, colon, columns = entry.partition(":")
         known = files if names.startswith("arrays/") else run.table.metrics
         if recorded := [name for name in names.split(", ") if fnmatch.filter(known, name)]:
-            held.append(", ".join(recorded) + colon + columns)
-    return tuple(held)
+            kept_records.append(", ".join(recorded) + colon + columns)
+    return tuple(kept_records)
 
 
 @dataclass(frozen=True)

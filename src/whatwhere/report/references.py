@@ -51,11 +51,11 @@ def settings_of(config: Mapping[str, Any], training: Mapping[str, Any] | None = 
         config: of an encoder, as config.json holds it.
         training: of its training, as study.json holds it.
     """
-    found = {key: value for key, value in config.items() if key not in _APART}
-    found |= {key: value for key in TRAINING if (value := (training or {}).get(key)) is not None}
-    if found.get("absolute") != "learned":
-        found.pop("table_start", None)
-    return found
+    settings = {key: value for key, value in config.items() if key not in _APART}
+    settings |= {key: value for key in TRAINING if (value := (training or {}).get(key)) is not None}
+    if settings.get("absolute") != "learned":
+        settings.pop("table_start", None)
+    return settings
 
 
 def kind_of_text(corpus: str) -> str:
@@ -122,14 +122,14 @@ def studies() -> tuple[list[ReferenceStudy], list[str]]:
 
 @cache
 def _studies(folder: Path) -> tuple[list[ReferenceStudy], list[str]]:
-    found = []
+    studies = []
     left_out = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found.append(_opened(path))
+            studies.append(_opened(path))
         except ValueError as error:
             left_out.append(f"The reference study {path.stem} is left out: {error}")
-    return found, left_out
+    return studies, left_out
 
 
 def _opened(path: Path) -> ReferenceStudy:
@@ -179,14 +179,14 @@ class Beside:
         """
         if self.study is None:
             return {}
-        found = evaluate(self.table, [claim for claim in CLAIMS if claim.each])
-        named = {name: name for name in self.study.models if name not in self.models}
-        every = Table(_renamed(self.study.records, named | dict(self.models)))
-        found += evaluate(every, [claim for claim in CLAIMS if not claim.each])
+        verdicts = evaluate(self.table, [claim for claim in CLAIMS if claim.each])
+        names = {name: name for name in self.study.models if name not in self.models}
+        every = Table(_renamed(self.study.records, names | dict(self.models)))
+        verdicts += evaluate(every, [claim for claim in CLAIMS if not claim.each])
         facts = self.study.facts
         place = {"study": self.study.name, "tokens": facts["tokens"], "seeds": len(facts["seeds"])}
         keys = ("value", "low", "high", "verdict", "so_far")
-        return {row["id"]: {**place, **{key: row[key] for key in keys}} for row in found}
+        return {row["id"]: {**place, **{key: row[key] for key in keys}} for row in verdicts}
 
 
 def beside(facts: Mapping[str, Any], table: Table) -> Beside | None:
@@ -209,15 +209,17 @@ def beside(facts: Mapping[str, Any], table: Table) -> Beside | None:
     of_size = [study for study in known if study.facts["size"] == size]
     if not of_size:
         sizes = sorted({study.facts["size"] for study in known})
-        there = f"reference studies are of size {' and '.join(sizes)}" if sizes else "there is no reference study"
-        return Beside(notes=[*left_out, f"No reference study stands beside this run: it is of size {size}, {there}."])
-    study = max(of_size, key=lambda each: _rank(each, kind_of_text(name)))
-    matched = {model: other for model, own in models.items() if (other := _closest(model, own, study))}
+        sentence = f"reference studies are of size {' and '.join(sizes)}" if sizes else "there is no reference study"
+        return Beside(
+            notes=[*left_out, f"No reference study stands beside this run: it is of size {size}, {sentence}."]
+        )
+    study = max(of_size, key=lambda candidate: _rank(candidate, kind_of_text(name)))
+    matched = {model: other for model, config in models.items() if (other := _closest(model, config, study))}
     if any(_same_training(table, model, study, other) for model, other in matched.items()):
         itself = f"No reference study stands beside this run: it is the reference study {study.name} itself."
         return Beside(notes=[*left_out, itself])
     if not matched:
-        presets = ", ".join(sorted({str(own.get("preset")) for own in study.models.values()}))
+        presets = ", ".join(sorted({str(config.get("preset")) for config in study.models.values()}))
         lacks = f"{study.name} has no model of the scheme and depth of one here; it has {presets}"
         return Beside(notes=[*left_out, f"No reference study stands beside this run: {lacks}."])
     pairs = {model: (models[model], study.models[other]) for model, other in matched.items()}
@@ -230,38 +232,42 @@ def beside(facts: Mapping[str, Any], table: Table) -> Beside | None:
 
 def _models(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Settings of every model of a run whose configuration is recorded."""
-    listed = facts.get("models")
-    found: dict[str, dict[str, Any]] = {}
-    for entry in listed if isinstance(listed, list) else ():
+    entries = facts.get("models")
+    configs: dict[str, dict[str, Any]] = {}
+    for entry in entries if isinstance(entries, list) else ():
         config = entry.get("config") if isinstance(entry, dict) else None
         if isinstance(config, dict) and entry.get("name"):
             training = entry.get("training")
-            found.setdefault(str(entry["name"]), settings_of(config, training if isinstance(training, dict) else None))
-    return found
+            configs.setdefault(
+                str(entry["name"]), settings_of(config, training if isinstance(training, dict) else None)
+            )
+    return configs
 
 
 def _rank(study: ReferenceStudy, kind: str) -> tuple[bool, bool, float, str]:
     """The same kind of text first, then Wikipedia, then more tokens, then the later name."""
-    own = study.facts["corpus"].get("kind")
-    return bool(kind) and own == kind, own == WIKIPEDIA, study.facts["tokens"], study.name
+    kind_of_study = study.facts["corpus"].get("kind")
+    return bool(kind) and kind_of_study == kind, kind_of_study == WIKIPEDIA, study.facts["tokens"], study.name
 
 
-def _closest(model: str, own: Mapping[str, Any], study: ReferenceStudy) -> str | None:
+def _closest(model: str, config: Mapping[str, Any], study: ReferenceStudy) -> str | None:
     """Return the reference's model of the same scheme and depth that differs least: in its start, its residual, the
     number of other settings, its name."""
-    candidates = [name for name, other in study.models.items() if all(own.get(key) == other.get(key) for key in SCHEME)]
+    candidates = [
+        name for name, other in study.models.items() if all(config.get(key) == other.get(key) for key in SCHEME)
+    ]
 
     def distance(name: str) -> tuple[bool, bool, int, bool]:
-        apart = _differing(own, study.models[name])
+        apart = _differing(config, study.models[name])
         return "table_start" in apart, "residual" in apart, len(apart), name != model
 
     return min(candidates, key=distance, default=None)
 
 
-def _differing(own: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def _differing(config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Return the settings that both have and that differ, the weightiest first."""
-    keys = [*FIRST, *sorted((set(own) & set(other)) - set(FIRST))]
-    return [key for key in keys if key in own and key in other and own[key] != other[key]]
+    keys = [*FIRST, *sorted((set(config) & set(other)) - set(FIRST))]
+    return [key for key in keys if key in config and key in other and config[key] != other[key]]
 
 
 def _same_training(table: Table, model: str, study: ReferenceStudy, other: str) -> bool:
@@ -280,16 +286,16 @@ def _renamed(records: Iterable[Record], models: Mapping[str, str]) -> list[Recor
     names: dict[str, list[str]] = {}
     for new, old in models.items():
         names.setdefault(old, []).append(new)
-    found = []
+    renamed = []
     for record in records:
         if record.model in TEXTS:
-            found.append(record)
+            renamed.append(record)
             continue
         parts: Sequence[str | None] = [record.part]
         if record.part is not None and record.metric.startswith(BETWEEN_MODELS):
             parts = names.get(record.part, [])
-        found += [replace(record, model=name, part=part) for name in names.get(record.model, ()) for part in parts]
-    return found
+        renamed += [replace(record, model=name, part=part) for name in names.get(record.model, ()) for part in parts]
+    return renamed
 
 
 # ---- in words ----
@@ -319,9 +325,9 @@ def _terms(study: ReferenceStudy, facts: Mapping[str, Any], corpus: str, pairs: 
 def _apart(pairs: Pairs) -> str:
     """Return which settings are others in the reference, models of one difference together."""
     groups: dict[str, list[str]] = {}
-    for model, (own, other) in pairs.items():
-        for key in _differing(own, other):
-            groups.setdefault(f"{_NAMES.get(key, key)} {other[key]} there, {own[key]} here", []).append(model)
+    for model, (config, other) in pairs.items():
+        for key in _differing(config, other):
+            groups.setdefault(f"{_NAMES.get(key, key)} {other[key]} there, {config[key]} here", []).append(model)
     return "; ".join(f"{_listed(names)}: {words}" for words, names in groups.items())
 
 

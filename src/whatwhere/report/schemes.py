@@ -143,8 +143,8 @@ def _parts(config: Mapping[str, Any]) -> str:
         words.append(f"`{table}` table {'in a stream of its own' if config.get('position_size') else place}")
     elif untied == "free":
         words.append("a free matrix of position scores")
-    named = (("bias", _named(config, "relative")), ("rotation", _named(config, "rotation")))
-    words += [f"`{name}` {what}" for what, name in named if name]
+    parts = (("bias", _named(config, "relative")), ("rotation", _named(config, "rotation")))
+    words += [f"`{name}` {what}" for what, name in parts if name]
     return "own scheme: " + (", ".join(words) or "no position")
 
 

@@ -149,8 +149,8 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     """Return an axis of the house style: no zoom (a page must scroll), faint grid, room made for its labels."""
     font = {"size": TEXT_SIZE, "color": "@muted"}
     look = {"tickfont": font, "gridcolor": "@grid", "linecolor": "@rule"}
-    held = {"zeroline": False, "fixedrange": True, "automargin": False}
-    return {"title": {"text": title, "font": font, "standoff": 10}, **look, **held, **more}
+    layout = {"zeroline": False, "fixedrange": True, "automargin": False}
+    return {"title": {"text": title, "font": font, "standoff": 10}, **look, **layout, **more}
 
 
 def log_axis(title: str, low: float, high: float, most: int = 5, **more: Any) -> dict[str, Any]:
@@ -190,8 +190,8 @@ def line_end_labels(
     """
     bottom, top = y_range
     heights = [min(max(y, bottom), top) for _, y, *_ in ends]
-    wanted = [(top - height) * plot_height / (top - bottom) for height in heights]  # pixels below the top of the plot
-    placed = spread(wanted, LABEL_GAP, -6, plot_height + 6)
+    pixels = [(top - height) * plot_height / (top - bottom) for height in heights]  # pixels below the top of the plot
+    placed = spread(pixels, LABEL_GAP, -6, plot_height + 6)
     look = {"xanchor": "left", "yanchor": "middle", "align": "left", "borderpad": 3}
     leader = {"showarrow": True, "arrowhead": 0, "arrowwidth": 1, "standoff": 7}
     return [
@@ -202,7 +202,7 @@ def line_end_labels(
             **look,
             **leader,
         }
-        for (x, _, text, colour, model), y, want, at in zip(ends, heights, wanted, placed, strict=True)
+        for (x, _, text, colour, model), y, want, at in zip(ends, heights, pixels, placed, strict=True)
     ]
 
 

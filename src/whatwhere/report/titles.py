@@ -140,8 +140,8 @@ def finding(*claims: str, caption: str, what: str = "", lowest: bool = False, wr
     """Make a rule: the first of some claims that was judged, else a caption with the best two models' ends."""
 
     def title(run: Run, lines: Sequence[Any]) -> str:
-        if told := claimed(run, *claims, what=what):
-            return told
+        if verdict := claimed(run, *claims, what=what):
+            return verdict
         learned = [line for line in lines if line.name not in run.young] or lines
         chosen: dict[str, Any] = {}  # of each name its best line
         for line in learned:
@@ -166,10 +166,10 @@ def of_story(
     """
 
     def title(run: Run, drawn: Sequence[Any]) -> str:
-        model = story(run, [thing.panel for thing in drawn])
-        values = points([thing for thing in drawn if thing.panel == model])
-        told = best(values, caption.format(f"`{model}`"), write=write, mark=mark(run, model))
-        return claimed(run, *claims, what=what) or told
+        model = story(run, [line.panel for line in drawn])
+        values = points([line for line in drawn if line.panel == model])
+        title = best(values, caption.format(f"`{model}`"), write=write, mark=mark(run, model))
+        return claimed(run, *claims, what=what) or title
 
     return title
 
@@ -197,8 +197,8 @@ def named(names: Sequence[str]) -> str:
 
 def each(words: Mapping[str, str]) -> str:
     """Join sentences, each after its name; of more than `NAMED` take the first ones."""
-    said = [f"`{name}` {what}" for name, what in words.items()]
-    return "; ".join(said if len(said) <= NAMED else [*said[:NAMED], f"{len(said) - NAMED} more below"])
+    phrases = [f"`{name}` {what}" for name, what in words.items()]
+    return "; ".join(phrases if len(phrases) <= NAMED else [*phrases[:NAMED], f"{len(phrases) - NAMED} more below"])
 
 
 def coded(values: Mapping[str, Point]) -> dict[str, Point]:
@@ -250,33 +250,37 @@ def caveats(run: Run) -> list[str]:
 
     tokens = totals(run, "tokens")
     seeds = len(run.seeds)
-    found = []
+    sentences = []
     have = "has" if len(run.stuck or run.young) == 1 else "have"
     if (planned := finite(run.facts.get("planned"))) and planned > len(run.entries):
         done = f"{len(run.entries)} of {count(int(planned), 'model')}"
-        found.append(f"{done} so far: this page is drawn again when every model of a seed is measured.")
+        sentences.append(f"{done} so far: this page is drawn again when every model of a seed is measured.")
     if tokens and max(tokens) < SMALL * PAPER_TOKENS:
-        found.append(f"A small run: {span(tokens)} training tokens a model, where DSTG has {compact(PAPER_TOKENS)}.")
+        sentences.append(
+            f"A small run: {span(tokens)} training tokens a model, where DSTG has {compact(PAPER_TOKENS)}."
+        )
     if run.stuck:
         nobody = "No model has" if who(run.stuck) == "All" else f"{named(run.stuck)} {have} not"
         needed = finite(run.facts.get("needed_tokens"))
         rest = f"; models of this size do after about {compact(needed)} tokens" if needed else ""
-        found.append(f"{nobody} learned more than token frequencies: probes of such a model say little{rest}.")
+        sentences.append(f"{nobody} learned more than token frequencies: probes of such a model say little{rest}.")
     elif run.young:
-        found.append(f"{named(run.young)} {have} learned too little beside the best.")
+        sentences.append(f"{named(run.young)} {have} learned too little beside the best.")
     if run.young:
-        found.append(f"{who(run.young)} {are(run.young)} drawn grey.")
+        sentences.append(f"{who(run.young)} {are(run.young)} drawn grey.")
     if falls := {m: fall[0] for m in run.models if (fall := unsettled(run.table, m))}:
         sizes = " to ".join(dict.fromkeys(fixed(end(falls.values()), 2) for end in (min, max)))
         learners = "All models are" if who(list(falls)) == "All" else f"{named(list(falls))} {are(falls)}"
-        found.append(f"{learners} still learning ({sizes} nats in the last tenth of the steps): train longer.")
+        sentences.append(f"{learners} still learning ({sizes} nats in the last tenth of the steps): train longer.")
     # Without tokens, seeds are those of an evaluation, and its figures name them.
     if tokens and seeds == 1:
-        found.append("One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those.")
+        sentences.append(
+            "One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those."
+        )
     elif tokens and 1 < seeds < 5:
-        found.append(f"{count(seeds, 'training seed')}: intervals between them are wide.")
+        sentences.append(f"{count(seeds, 'training seed')}: intervals between them are wide.")
     picked = not run.apart and any(run.last("loss", m) for m in run.models)
-    return list(filter(None, (" ".join(found), "" if picked else schemes.unequal_terms(run))))
+    return list(filter(None, (" ".join(sentences), "" if picked else schemes.unequal_terms(run))))
 
 
 def totals(run: Run, name: str) -> list[float]:

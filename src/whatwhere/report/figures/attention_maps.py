@@ -95,11 +95,11 @@ def profile(run: Run) -> Iterator[Line]:
 
 def _seen(run: Run) -> list[tuple[str, str, list[str]]]:
     """(model, term, metrics) of what is drawn."""
-    seen = []
+    maps = []
     for model in run.models:
         for term in _terms(run, in_order(part for look in LOOKS for part in parts_of(run, look, model))):
-            seen.append((model, term, [look for look in LOOKS if heads(run, look, model, term)]))
-    return [each for each in seen if each[2]]
+            maps.append((model, term, [look for look in LOOKS if heads(run, look, model, term)]))
+    return [entry for entry in maps if entry[2]]
 
 
 def _sampled(run: Run, panels: object) -> Mapping[str, str]:
@@ -123,8 +123,8 @@ def looks(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
     """Mean attention weight of each head ({sample}) to the token before, the token after, the token itself, the three
     nearest on each side, special tokens; copy: weight to the other copy of the same token in a repeated text, minus
     that in a text that does not repeat; spread: entropy of its weights, 1 where all keys are equal.{drawn}"""
-    seen = _seen(run)
-    for model, term, looks in seen:
+    maps = _seen(run)
+    for model, term, looks in maps:
         values = [heads(run, look, model, term) for look in looks]
         every = sorted({at for points in values for at in points})
         z = np.array([[points[at].value if at in points else np.nan for at in every] for points in values])
@@ -141,7 +141,7 @@ def looks(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
             "yaxis": {"tickvals": names},
             "shapes": [edge | {"x0": i - 0.5, "x1": i - 0.5} for i in firsts[1:]],
         }
-        title = _panel_of(model, term, sum(m == model for m, _, _ in seen))
+        title = _panel_of(model, term, sum(m == model for m, _, _ in maps))
         axes = ("layer, its heads side by side", "")
         hover = "layer.head %{customdata}<br>%{y}: %{z:.3f}"
         rows = [
@@ -155,7 +155,7 @@ def looks(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
 
 def _terms_alone(lines: Sequence[Line]) -> dict[str, Point]:
     """What each term has at the last step; all terms together where there is no other."""
-    ends = {each.part: each.end for each in lines if "top head" not in each.part}
+    ends = {line.part: line.end for line in lines if "top head" not in line.part}
     return {part: p for part, p in ends.items() if part != short(TOTAL)} or ends
 
 
@@ -228,7 +228,11 @@ def correlations(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
     """The four parts of the scores of the first block where a position is added to a word (TUPE, equation 6), mean over
     heads and documents, on one scale a model with zero in the middle; the table has each part's share of the variance
     within a document, by head. At most three models are drawn."""
-    arrays = {m: found for m in run.models if MATRICES.keys() <= (found := run.held("correlations", m)[1]).keys()}
+    arrays = {
+        m: arrays_of_model
+        for m in run.models
+        if MATRICES.keys() <= (arrays_of_model := run.held("correlations", m)[1]).keys()
+    }
     for model in sorted(arrays, key=lambda m: m != story(run, list(arrays)))[:3]:
         means = {k: np.nanmean(arrays[model][k], axis=0) for k in MATRICES}
         extent = max(float(np.nanmax(np.abs(m))) for m in means.values()) or 1.0

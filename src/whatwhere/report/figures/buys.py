@@ -25,7 +25,7 @@ PAIRS = [("tupe-a", "bert-a"), ("tupe-r", "bert-r"), ("tupe-a", "bert-r"), ("tup
 
 
 def _gaps(run: Run, lines: Sequence[Line]) -> Mapping[str, str]:
-    steps = {each.name: max(each.points) for each in lines if each.kind == OURS and max(each.points)}
+    steps = {line.name: max(line.points) for line in lines if line.kind == OURS and max(line.points)}
     rates = [t.value / most for model, most in steps.items() if (t := run.table.point("tokens", model))]
     rate = f". A step sees {compact(rates[0])} tokens" if rates and max(rates) <= 1.01 * min(rates) else ""
     level = ". Dashed: the entropy of token frequencies, where a model that learns nothing else stays"
@@ -74,14 +74,14 @@ def _shares(run: Run) -> Iterator[Row]:
 
 
 def _soonest(run: Run, drawn: object) -> str:
-    if told := claimed(run, "tupe-a-30-percent", "tupe-r-30-percent", what="share of the steps"):
-        return told
+    if verdict := claimed(run, "tupe-a-30-percent", "tupe-r-30-percent", what="share of the steps"):
+        return verdict
     rows = list(_shares(run))
     points = {f"`{row.name}` to the {row.panel[0].lower()}{row.panel[1:]}": row.value for row in rows if row.value}
     if not points:
         return "No model reaches the final loss of another before its own end"
-    young = [m for m in run.young if any(row.panel.endswith(f"of {m}") for row in rows)]
-    return best(points, "Share of its own steps", lowest=True, write=rounded, mark=mark(run, *young))
+    undertrained = [m for m in run.young if any(row.panel.endswith(f"of {m}") for row in rows)]
+    return best(points, "Share of its own steps", lowest=True, write=rounded, mark=mark(run, *undertrained))
 
 
 _SHARE = "Share of its steps to each baseline's final loss"
@@ -118,13 +118,16 @@ def _map(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
     between two validations by straight lines. “Never”: not within its own steps, in brackets the seeds that do. A row a
     model, columns in the same order its baselines; empty: never."""
     never = [Cell("never"), Cell(""), Cell("")]
-    rows = [row(each.panel, each.name, *([each.value] if each.value else never)) for each in _shares(run)]
+    rows = [
+        row(row_share.panel, row_share.name, *([row_share.value] if row_share.value else never))
+        for row_share in _shares(run)
+    ]
     share = {(m, b): p for b in run.models for m, p in run.values("convergence.share", part=b).items() if m != b}
     models = sorted(run.models, key=lambda m: -sum(model == m for model, _ in share))
     z = np.array([[p.value if (p := share.get((m, b))) else np.nan for b in models] for m in models])
-    told = {pair: rounded(p) for pair, p in share.items()}
+    values = {pair: rounded(p) for pair, p in share.items()}
     texts = [
-        [f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: {told.get((m, b), 'never')}" for b in models]
+        [f"<b>{plain(m)}</b> reaches {plain(b)}'s final loss: {values.get((m, b), 'never')}" for b in models]
         for m in models
     ]
     places = list(range(1, len(models) + 1))

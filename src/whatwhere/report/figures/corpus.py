@@ -72,8 +72,8 @@ def _apart(run: Run, lines: Sequence[Line]) -> str:
         }
         return f"The distances of positions are not separable from chance: {each(both)}"
     how = "once noise is taken out" if kind == CLEAN else COUNTED
-    told = best(coded(values), f"Mean distance of positions, {how}")
-    return told + (f"; not separable from chance in {', '.join(f'`{n}`' for n in noise)}" if noise else "")
+    title = best(coded(values), f"Mean distance of positions, {how}")
+    return title + (f"; not separable from chance in {', '.join(f'`{n}`' for n in noise)}" if noise else "")
 
 
 @Curves(
@@ -109,14 +109,14 @@ def _distances(c: Corpus) -> dict[str, np.ndarray]:
 
 def _supported(run: Run, lines: Sequence[Line]) -> str:
     support = {c: s for c in run.corpora if (s := c.array("support")) is not None}
-    kept = {c.name: (len(c.positions), c.number("positions_asked") or len(s)) for c, s in support.items()}
+    positions = {c.name: (len(c.positions), c.number("positions_asked") or len(s)) for c, s in support.items()}
     empty = {c.name: sum(p < len(s) and not s[p] for p in c.positions) for c, s in support.items()}
     if any(empty.values()):
-        shares = {n: f"{k} of {kept[n][0]}" for n, k in empty.items()}
+        shares = {n: f"{k} of {positions[n][0]}" for n, k in empty.items()}
         return f"Positions kept although nothing stands there: {each(shares)}"
-    if all(few == every for few, every in kept.values()):
-        return f"Every position is supported: {each({n: count(few, 'position') for n, (few, _) in kept.items()})}"
-    shares = {n: f"{few} of {every}" for n, (few, every) in kept.items()}
+    if all(few == every for few, every in positions.values()):
+        return f"Every position is supported: {each({n: count(few, 'position') for n, (few, _) in positions.items()})}"
+    shares = {n: f"{few} of {every}" for n, (few, every) in positions.items()}
     return f"Positions that are counted often enough: {each(shares)}"
 
 
@@ -239,12 +239,12 @@ def maps_of(run: Run) -> Figure | None:
             if parts[0] and parts[1]:
                 shares.setdefault(c.name, parts[0] + parts[1])
             titles = [f"component {i + 1}" + (f" ({rounded(p)})" if p else "") for i, p in enumerate(parts)]
-            kept = [i for i in thinned(len(coords), most(run)) if np.isfinite(coords[i, :2]).all()]
-            at = [c.positions[i] for i in kept]
-            alt = f"Map of {len(kept)} positions of {c.name}, {kind}."
-            panels.append(path(coords[kept], titles, _title(run, c, kind), alt, at=at, height=500))
+            positions = [i for i in thinned(len(coords), most(run)) if np.isfinite(coords[i, :2]).all()]
+            at = [c.positions[i] for i in positions]
+            alt = f"Map of {len(positions)} positions of {c.name}, {kind}."
+            panels.append(path(coords[positions], titles, _title(run, c, kind), alt, at=at, height=500))
             empty = [Cell("")] * (3 - len(coords[0, :3]))
-            rows += [row(c.name, kind, p, *coords[i, :3], *empty) for i, p in zip(kept, at, strict=True)]
+            rows += [row(c.name, kind, p, *coords[i, :3], *empty) for i, p in zip(positions, at, strict=True)]
     if not panels:
         return None
     columns = ["Corpus", "Kind", "Position", "Component 1", "Component 2", "Component 3"]
@@ -328,9 +328,11 @@ def overview(run: Run) -> Table | None:
     rows = []
     for c in run.corpora:
         sizes = [run.table.point(k, c.model) or run.table.point(k) for k in ("corpus.documents", "corpus.tokens")]
-        kept = len(c.positions)
-        asked = c.number("positions_asked")
-        positions = value(kept, f"{kept} of {asked}" if asked else str(kept))
+        positions_kept = len(c.positions)
+        positions_asked = c.number("positions_asked")
+        positions = value(
+            positions_kept, f"{positions_kept} of {positions_asked}" if positions_asked else str(positions_kept)
+        )
         cells = []
         for metric in metrics.values():
             mean, low, high = measured(run.table.point(metric, c.model))

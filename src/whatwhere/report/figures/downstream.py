@@ -72,12 +72,12 @@ def _plain(point: Point) -> Point:
 
 def _first(run: Run, rows: Sequence[Row]) -> str:
     """Who is first in each family, and whether its place is sure."""
-    told = []
-    for panel in dict.fromkeys(each.panel for each in rows):
-        leader = min((each for each in rows if each.panel == panel), key=lambda each: each.points[""].value)
+    sentences = []
+    for panel in dict.fromkeys(line.panel for line in rows):
+        leader = min((line for line in rows if line.panel == panel), key=lambda line: line.points[""].value)
         sure = leader.points[""].high == leader.points[""].value
-        told.append(f"`{leader.name}` in {panel}{'' if sure else ' (not sure)'}")
-    return f"First by average: {'; '.join(told)}"
+        sentences.append(f"`{leader.name}` in {panel}{'' if sure else ' (not sure)'}")
+    return f"First by average: {'; '.join(sentences)}"
 
 
 @_Tasks(
@@ -118,7 +118,7 @@ def glue(run: Run) -> Iterator[Row]:
 
 
 def _rises(run: Run, lines: Sequence[Line]) -> str:
-    ends = {each.name: each.end - each.points[min(each.points)] for each in lines if each.panel == lines[0].panel}
+    ends = {line.name: line.end - line.points[min(line.points)] for line in lines if line.panel == lines[0].panel}
     return best(coded(ends), f"Score that training adds on {lines[0].panel}")
 
 
@@ -196,16 +196,20 @@ def _vectors(run: Run) -> Iterator[tuple[str, str, str]]:
 
 
 def _best_vectors(run: Run, rows: object) -> str:
-    found: dict[str, dict[int | None, dict[str, Point]]] = {}
+    vectors_of_model: dict[str, dict[int | None, dict[str, Point]]] = {}
     for metric, model, name in _vectors(run):
         points = {step: run.table.points(metric, model, by="part", step=step) for step in (0, None)}
         if points[None]:
-            found[name] = points
-    most = max(len(points[None]) for points in found.values()) if found else 0
-    averages = {name: average([*points[None].values()]) for name, points in found.items() if len(points[None]) == most}
+            vectors_of_model[name] = points
+    most = max(len(points[None]) for points in vectors_of_model.values()) if vectors_of_model else 0
+    averages = {
+        name: average([*points[None].values()])
+        for name, points in vectors_of_model.items()
+        if len(points[None]) == most
+    }
     title = best(coded(averages), f"Mean score over {most} tasks" if most > 1 else "Score")
     first = max(averages, key=lambda name: averages[name].value, default="")
-    if first and len(anew := found[first][0]) == most:
+    if first and len(anew := vectors_of_model[first][0]) == most:
         title += f"; its untrained self has {digits(average([*anew.values()]))}"
     return title
 
@@ -237,9 +241,9 @@ def vectors(run: Run) -> Iterator[Row]:
 def types(run: Run) -> Iterator[Row]:
     """Mean over the tasks of each type of mteb. Hollow, where all tasks are mteb's own: the paper's models, on the 56
     tasks of its first English benchmark."""
-    own = not any(str(task).endswith("-local") for task in run.table.distinct("part", "mteb.score"))
+    is_published = not any(str(task).endswith("-local") for task in run.table.distinct("part", "mteb.score"))
     for of_type in run.table.distinct("part", "mteb.type"):
-        yield from _rows(run, "mteb.type", of_type, MTEB_TYPES if own else {})
+        yield from _rows(run, "mteb.type", of_type, MTEB_TYPES if is_published else {})
 
 
 @_Tasks(

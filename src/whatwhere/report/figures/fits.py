@@ -80,8 +80,8 @@ def ranks_shown(run: Run, c: Corpus) -> dict[str, int]:
         {rank for metric in metrics for rank in run.table.points(metric, c.model, by="index", part=part)}
         for part in FITTED
     )
-    held = run.table.points("stress.held_out", c.model, by="index", part="mds")
-    rank = min(held, key=lambda r: held[r].value, default=None)
+    points = run.table.points("stress.held_out", c.model, by="index", part="mds")
+    rank = min(points, key=lambda r: points[r].value, default=None)
     most = max(smacof, default=None)
     ranks = {"smacof": most, "mds": rank if rank in mds else most}
     return {part: rank for part, rank in ranks.items() if rank is not None}
@@ -223,7 +223,7 @@ def _growth(run: Run, lines: Sequence[Line]) -> str:
     }
     if not ends:
         return "Stress by the dimensions of a table"
-    growth = {name: ", ".join(told) for name, told in ends.items()}
+    growth = {name: ", ".join(words) for name, words in ends.items()}
     return f"Raw stress of the sinusoidal table by its dimensions: {each(growth)}"
 
 
@@ -270,11 +270,11 @@ def scatter(run: Run) -> Figure | None:
             continue
         if tables.shape != (len(names), len(dist)) or len(lag) != len(dist):
             continue
-        kept = [i for i in thinned(len(dist), most(run)) if np.isfinite(dist[i]) and np.isfinite(lag[i])]
-        dist = dist[kept]
-        lag = lag[kept].astype(int)
-        tables = tables[:, kept]
-        sizes[c.name] = len(kept)
+        pairs = [i for i in thinned(len(dist), most(run)) if np.isfinite(dist[i]) and np.isfinite(lag[i])]
+        dist = dist[pairs]
+        lag = lag[pairs].astype(int)
+        tables = tables[:, pairs]
+        sizes[c.name] = len(pairs)
         # The distances come from the same file as the corrected matrix: they are corrected where there is one.
         metric = "correlation" + (CORRECTED if c.array("corrected", 2) is not None else "")
         low = min(0.0, float(np.nanmin(dist)), float(np.nanmin(tables)))
@@ -285,7 +285,7 @@ def scatter(run: Run) -> Figure | None:
             r = run.table.point(metric, c.model, part=name)
             panels.append(_pairs(_title(run, c, shown(name)), table, dist, lag, frame, r))
         columns = dict(zip(names, tables, strict=True))
-        for i in range(len(kept)):
+        for i in range(len(pairs)):
             of = (columns[e][i] if e in columns else None for e in encodings)
             rows.append(row(c.name, int(lag[i]), dist[i], *of))
     if not panels:
@@ -315,26 +315,26 @@ def scatter(run: Run) -> Figure | None:
 def _pairs(
     head: str, table: np.ndarray, dist: np.ndarray, lag: np.ndarray, frame: tuple[float, float], r: Point | None
 ) -> Panel:
-    kept = np.isfinite(table)
+    is_finite = np.isfinite(table)
     first = int(lag.min())
     end = max(int(lag.max()), int(lag.min()) + 1)
     ticks = sorted({first, *(round(first + (end - first) * k / 3) for k in (1, 2)), end})
     bar = {"orientation": "h", "thickness": 8, "outlinewidth": 0, "len": 1, "xpad": 0, "ypad": 2}
     bar |= {"yref": "container", "y": 1, "yanchor": "top", "tickfont": {"color": "@muted"}}
     bar |= {"tickvals": ticks, "ticktext": [f"{'lag ' if t == first else ''}{t:,}" for t in ticks]}
-    marker = shaded(lag[kept].tolist(), first, end, size=6, showscale=True, colorbar=bar)
+    marker = shaded(lag[is_finite].tolist(), first, end, size=6, showscale=True, colorbar=bar)
     hover = "lag %{marker.color}<br>table %{x:.3f}<br>corpus %{y:.3f}<extra></extra>"
-    points = symbols(rounded(table[kept]), rounded(dist[kept]), marker, hovertemplate=hover)
+    points = symbols(rounded(table[is_finite]), rounded(dist[is_finite]), marker, hovertemplate=hover)
     exact = reference(frame, frame, "exact: the same distance in table and corpus")
     notes = [note(frame[1], frame[1], "exact", xanchor="right", yanchor="top", xshift=-24)]
     square = {"range": list(frame), "nticks": 4, "constrain": "domain"}
     x = axis("distance in the table", **square, constraintoward="left")
     y = axis("distance in the corpus", **square, scaleanchor="x")
     plot = layout(420, x, y, {"l": 62, "r": 22, "t": 42, "b": 52}, annotations=notes, meta={"square": True})
-    told = f"{head}: r {digits(r)}" if r else head
+    title = f"{head}: r {digits(r)}" if r else head
     bounds = interval(r.low, r.high, MOST_DIGITS) if r else ""
-    alt = f"{count(int(kept.sum()), 'pair')} of positions, {told} {bounds}".strip() + "."
-    return Panel([exact, points], plot, told, alt, bounds)
+    alt = f"{count(int(is_finite.sum()), 'pair')} of positions, {title} {bounds}".strip() + "."
+    return Panel([exact, points], plot, title, alt, bounds)
 
 
 def correlations(run: Run) -> Table | None:

@@ -116,11 +116,11 @@ def _worth(run: Run, model: str, seed: Any = ...) -> dict[Head, tuple[str, Point
     """(layer, head) -> label, `NOTHING` where no single term is worth anything, and what the loss rises by without the
     term by which the attention changes most, in that head alone; {} where no head was ablated alone."""
     chosen = seeds_of(run, model)[0] if seed is ... else seed
-    found = labels(run.table, model, chosen)
+    head_labels = labels(run.table, model, chosen)
     return {
-        at: (found[at], heads(run, "ablation.remove", model, term, chosen).get(at))
+        at: (head_labels[at], heads(run, "ablation.remove", model, term, chosen).get(at))
         for at, (term, _) in _labels(run, model, chosen).items()
-        if at in found
+        if at in head_labels
     }
 
 
@@ -151,7 +151,7 @@ def taxonomy(run: Run) -> Figure | None:
         return None
     models.sort(key=lambda m: len(terms_of(run, m)) != 3)
     three = [m for m in models if len(terms_of(run, m)) == 3]
-    told = story(run, three or models)
+    model = story(run, three or models)
     points = [p for m in models for t in terms_of(run, m) for p in heads(run, f"kl.share.{t}", m).values()]
     places = "; in the triangle, the nearer to a corner, the more of a head's change comes from that term" * bool(three)
     places += "; by layer, the share of one term" * (len(three) < len(models))
@@ -172,8 +172,8 @@ def taxonomy(run: Run) -> Figure | None:
     title = claimed(run, "dstg-most-heads-absolute", "dstg-few-semantic-heads", what="share of heads")
     return Figure(
         "heads",
-        title or _counts(run, told, mark(run, told)),
-        subtitle + drawn(run.seeds, [seeds_of(run, told)[0]]),
+        title or _counts(run, model, mark(run, model)),
+        subtitle + drawn(run.seeds, [seeds_of(run, model)[0]]),
         [_triangle(run, m) if m in three else _strip(run, m) for m in models],
         _taxonomy_table(run, models),
         key,
@@ -214,7 +214,7 @@ def _hovers(run: Run, model: str, of: Sequence[Head]) -> Iterator[str]:
 def _of_all_terms(run: Run, model: str) -> tuple[list[Head], list[dict[Head, Point]], list[bool]]:
     """Heads that have a share of every term, the shares, and whose label is not sure."""
     shares = [heads(run, f"kl.share.{t}", model) for t in terms_of(run, model)]
-    of = sorted(set.intersection(*(set(found) for found in shares)))
+    of = sorted(set.intersection(*(set(heads_of_model) for heads_of_model in shares)))
     sure = _labels(run, model)
     worth = _worth(run, model)
     loose = [at in sure and sure[at][1].value < STABLE or at in worth and worth[at][0] == NOTHING for at in of]
@@ -287,8 +287,8 @@ def _strip(run: Run, model: str) -> Panel:
     room = min(MARGINS - 12, round(7.7 * max(len(other), len(first))) + 14)
     layers = list(range(1, depth + 1, 1 if depth <= 8 else 2))
     across = axis("layer", range=[0.4, depth + 0.6], tickvals=layers, showgrid=False)
-    named = {"tickvals": [0, 0.5, 1], "ticktext": [plain(other), percent(0.5, 0), plain(first)]}
-    up = axis("", range=[-0.06, 1.06], **named)
+    ticks = {"tickvals": [0, 0.5, 1], "ticktext": [plain(other), percent(0.5, 0), plain(first)]}
+    up = axis("", range=[-0.06, 1.06], **ticks)
     margin = {"l": room, "r": MARGINS - room, "t": 8, "b": 50}
     ground = layout(340, across, up, margin)
     return Panel(traces, ground, model, f"{_counts(run, model)}.", f"share of {first}, heads side by side")
@@ -313,8 +313,8 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
                 rows.append([*row(model, seed, *at, short(term), same), *of_label, *cells, *row(size)])
     kinds = ("share", "share low", "share high", "KL", "KL low", "KL high")
     shares = [f"{short(t).capitalize()}: {kind}" for t in terms for kind in kinds]
-    named = ["Changes most by", "Same in", "Label", "Rise of loss", "Rise low", "Rise high"]
-    columns = ["Model", "Seed", "Layer", "Head", *named, *shares, "Documents"]
+    header = ["Changes most by", "Same in", "Label", "Rise of loss", "Rise low", "Rise high"]
+    columns = ["Model", "Seed", "Layer", "Head", *header, *shares, "Documents"]
     caption = (
         "Every head: the term by which it changes most, its label and what that term is worth in it, the share of each "
         "term and its KL divergence in nats"
@@ -327,12 +327,12 @@ def _taxonomy_table(run: Run, models: Sequence[str]) -> Table:
 
 def _price(run: Run, rows: Sequence[Row]) -> str:
     """Return the two terms without which the loss of the story's model rises most."""
-    model = story(run, list(dict.fromkeys(each.panel for each in rows)))
-    mine = [each for each in rows if each.panel == model]
-    chosen = [each for each in mine if not each.name.endswith("stream")] or mine
-    points = {each.name: each.points[""] for each in chosen}
-    told = best(points, f"Loss of `{model}` without each term", write=rise, mark=mark(run, model))
-    return claimed(run, "dstg-relative-least-needed") or told
+    model = story(run, list(dict.fromkeys(line.panel for line in rows)))
+    mine = [line for line in rows if line.panel == model]
+    chosen = [line for line in mine if not line.name.endswith("stream")] or mine
+    points = {line.name: line.points[""] for line in chosen}
+    title = best(points, f"Loss of `{model}` without each term", write=rise, mark=mark(run, model))
+    return claimed(run, "dstg-relative-least-needed") or title
 
 
 @Rows(
@@ -360,7 +360,7 @@ def ablation(run: Run) -> Iterator[Row]:
     "Rise of the loss without one term in one block, nats",
     of_story(
         "Loss of {} without one term in one block",
-        lambda lines: {f"{each.part} in layer {at}": p for each in lines for at, p in each.points.items()},
+        lambda lines: {f"{line.part} in layer {at}": p for line in lines for at, p in line.points.items()},
         write=rise,
     ),
     y=Axis("rise of loss, nats", include=(0,)),

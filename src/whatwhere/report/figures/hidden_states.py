@@ -44,24 +44,24 @@ def _chance(run: Run, metric: str) -> list[Line]:
 def _asides(run: Run, metric: str, lines: Sequence[Line]) -> Iterator[Line]:
     """For the table alone: chance of every line, what few components hold of it, and where models are many, before
     training."""
-    for each in [e for e in lines if e.kind == OURS]:
-        curves = {"chance": run.curve(f"{metric}.chance", each.name, each.part)}
-        for part in run.table.distinct("part", metric, each.name):
-            if part.startswith(f"{each.part}.pca"):
-                curves[f"{part.rpartition('.pca')[2]} components"] = run.curve(metric, each.name, part)
+    for curve in [e for e in lines if e.kind == OURS]:
+        curves = {"chance": run.curve(f"{metric}.chance", curve.name, curve.part)}
+        for part in run.table.distinct("part", metric, curve.name):
+            if part.startswith(f"{curve.part}.pca"):
+                curves[f"{part.rpartition('.pca')[2]} components"] = run.curve(metric, curve.name, part)
         if schemes.many(run):
-            curves["before training"] = run.curve(metric, each.name, each.part, 0)
+            curves["before training"] = run.curve(metric, curve.name, curve.part, 0)
         for words, points in curves.items():
-            yield replace(each, points=points, part=f"{each.part}, {words}", kind=ASIDE, hollow=frozenset())
+            yield replace(curve, points=points, part=f"{curve.part}, {words}", kind=ASIDE, hollow=frozenset())
 
 
 def _read_best(run: Run, lines: Sequence[Line]) -> str:
     """A claim, else the best of what is drawn, and the streams that are not."""
     ids = ("dstg-position-kept", "ap-loses-position", "ap-keeps-position")
-    said = finding(*ids, caption="R² of position in the last trained layer", what="R²")(run, lines)
+    title = finding(*ids, caption="R² of position in the last trained layer", what="R²")(run, lines)
     drawn = {line.name for line in lines}
     left = [f"`{m}`" for m in run.models if m not in drawn and "position" in run.parts("r2.token", m)]
-    return said if not left or claimed(run, *ids) else f"{said}; {listed(left)} not drawn"
+    return title if not left or claimed(run, *ids) else f"{title}; {listed(left)} not drawn"
 
 
 @Curves(
@@ -77,15 +77,15 @@ def position(run: Run) -> Sequence[Line]:
     """A ridge probe reads a token's position from each layer that training reaches, on held-out documents. Hollow: the
     paper's models, at the same relative depth."""
     streams = [m for m in run.models if "position" in run.parts("r2.token", m)]
-    told = streams
+    story_of_streams = streams
     if streams and not schemes.many(run):
-        told = [story(run, streams)]
-    models = [*told, *(m for m in run.models if m not in streams)]
+        story_of_streams = [story(run, streams)]
+    models = [*story_of_streams, *(m for m in run.models if m not in streams)]
     lines = of_models(run, "r2.token", streams=True, models=models)
     lines = [replace(e, points={x: p for x, p in e.points.items() if x not in e.hollow}) for e in lines]
-    streamed = {(each.name, each.part) for each in lines if each.part != "all"}
+    streamed = {(curve.name, curve.part) for curve in lines if curve.part != "all"}
     if schemes.many(run) and len(streamed) <= MOST_LINES:
-        lines = [each if each.part == "all" else replace(each, panel=schemes.FAMILIES["streams"]) for each in lines]
+        lines = [curve if curve.part == "all" else replace(curve, panel=schemes.FAMILIES["streams"]) for curve in lines]
     return [*lines, *_chance(run, "r2.token"), *_asides(run, "r2.token", lines)]
 
 
@@ -145,19 +145,19 @@ def variance(run: Run) -> Sequence[Line]:
     lines = of_models(run, "variance.position", streams=True, apart=True)
     many = schemes.many(run)
     read = []
-    for each in (one for one in lines if one.kind == OURS):
-        name = "R² of position" if each.part == "all" else f"R², {each.part} stream"
-        name = f"R² of position, `{each.name}`" if many else name
-        points = run.curve("r2.token", each.name, each.part)
-        read.append(Line(points, name, each.part, kind=ASIDE if many else LEVEL, panel=each.panel))
+    for curve in (one for one in lines if one.kind == OURS):
+        name = "R² of position" if curve.part == "all" else f"R², {curve.part} stream"
+        name = f"R² of position, `{curve.name}`" if many else name
+        points = run.curve("r2.token", curve.name, curve.part)
+        read.append(Line(points, name, curve.part, kind=ASIDE if many else LEVEL, panel=curve.panel))
     return [*lines, *read]
 
 
 def _few(run: Run, lines: Sequence[Line]) -> str:
     """What most first components hold beside what all do, in the last trained layer of the model told of."""
-    model = story(run, [each.name for each in lines])
-    panel = next(each.panel for each in lines if each.name == model)
-    *few, whole = [each for each in lines if each.panel == panel]
+    model = story(run, [curve.name for curve in lines])
+    panel = next(curve.panel for curve in lines if curve.name == model)
+    *few, whole = [curve for curve in lines if curve.panel == panel]
     if not few:
         return "R² of position from the first components"
     part, _, components = few[-1].part.rpartition(", ")
@@ -226,11 +226,15 @@ def shift(run: Run) -> list[Line]:
 
 def _documents(run: Run) -> list[Figure]:
     """The first document's states by layer: of position streams, or of all of hidden where no model has one."""
-    held = {m: found for m in run.models if (found := run.held("hidden", m))[1]}
-    part = "position" if any("scores.position" in arrays for _, arrays in held.values()) else "all"
-    models = [m for m, (_, arrays) in held.items() if len(arrays.get(f"scores.{part}", ())) and "segments" in arrays]
+    arrays_of_models = {m: arrays_of_model for m in run.models if (arrays_of_model := run.held("hidden", m))[1]}
+    part = "position" if any("scores.position" in arrays for _, arrays in arrays_of_models.values()) else "all"
+    models = [
+        m
+        for m, (_, arrays) in arrays_of_models.items()
+        if len(arrays.get(f"scores.{part}", ())) and "segments" in arrays
+    ]
     models.sort(key=lambda m: m != run.named("dstg"))
-    return [_map(run, m, part, *held[m], i) for i, m in enumerate(models[:MOST_MODELS])]
+    return [_map(run, m, part, *arrays_of_models[m], i) for i, m in enumerate(models[:MOST_MODELS])]
 
 
 def _map(run: Run, model: str, part: str, seed: int | None, arrays: dict[str, np.ndarray], number: int) -> Figure:
@@ -335,20 +339,20 @@ def sentences(run: Run) -> Iterator[Line]:
     further apart than random contiguous pieces."""
     # Separation beside random cuts of the model told of; of all, the excess of the one over the other.
     excess = of_models(run, "sentences.excess")
-    told = story(run, [each.name for each in excess]) if excess else None
-    for each in sorted(of_models(run, "sentences.separation"), key=lambda each: each.name != told):
-        null = run.curve("sentences.null", each.name, each.part)
-        if each.name == told:
-            panel = f"{each.name}, {each.part}"
-            yield replace(each, panel=panel, axis="ratio")
-            yield Line(null, "random cuts", each.part, kind=LEVEL, panel=panel, axis="ratio")
+    model = story(run, [curve.name for curve in excess]) if excess else None
+    for curve in sorted(of_models(run, "sentences.separation"), key=lambda curve: curve.name != model):
+        null = run.curve("sentences.null", curve.name, curve.part)
+        if curve.name == model:
+            panel = f"{curve.name}, {curve.part}"
+            yield replace(curve, panel=panel, axis="ratio")
+            yield Line(null, "random cuts", curve.part, kind=LEVEL, panel=panel, axis="ratio")
         else:
-            yield (aside := replace(each, axis="ratio", kind=ASIDE))
-            yield replace(aside, points=null, part=f"{each.part}, random cuts")
+            yield (aside := replace(curve, axis="ratio", kind=ASIDE))
+            yield replace(aside, points=null, part=f"{curve.part}, random cuts")
     levels = set()
-    for each in in_families(run, excess):
-        panel = f"Excess: {each.panel[0].lower()}{each.panel[1:]}"
-        yield replace(each, panel=panel)
+    for curve in in_families(run, excess):
+        panel = f"Excess: {curve.panel[0].lower()}{curve.panel[1:]}"
+        yield replace(curve, panel=panel)
         if panel not in levels:
             levels.add(panel)
             yield Line({0: Point.between(0.0)}, "random cuts", kind=LEVEL, panel=panel)
@@ -385,8 +389,8 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
     """Draw how well other models' states predict the two streams of one model (DSTG B.2, figure 8)."""
 
     def title(run: Run, lines: Sequence[Line]) -> str:
-        if reference == run.named("dstg") and (told := claimed(run, "only-ap-predicts-position", what="R²")):
-            return told
+        if reference == run.named("dstg") and (verdict := claimed(run, "only-ap-predicts-position", what="R²")):
+            return verdict
         values = {f"`{e.name}`": e.end for e in lines if e.part == "position" and e.name not in run.young}
         if not values:
             return f"What others hold of `{reference}`"

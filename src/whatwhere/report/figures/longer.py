@@ -22,7 +22,7 @@ POSITION = Axis("position", word="position")
 def _best_first(run: Run, model: str) -> dict[str, Point]:
     """Ways of a model -> loss beyond the trained length, the lowest first; without reading in pieces."""
     points = {str(k): p for k, p in run.table.points("length.beyond", model, by="part").items() if k != PIECES}
-    return dict(sorted(points.items(), key=lambda each: each[1].value))
+    return dict(sorted(points.items(), key=lambda pair: pair[1].value))
 
 
 def _lines(run: Run, model: str, metric: str, by: str = "index") -> Iterator[Line]:
@@ -65,7 +65,7 @@ def _take(run: Run, drawn: Any) -> str:
     }
     if not gains:
         return "By way"
-    name = max(gains, key=lambda each: gains[each].value)
+    name = max(gains, key=lambda name_of_method: gains[name_of_method].value)
     where = against(gains[name], 0.0)
     by = f"{name} ({nats(gains[name])})"
     if where == ABOVE:
@@ -77,14 +77,14 @@ def _take(run: Run, drawn: Any) -> str:
 def _take_each(run: Run, lines: Sequence[Line]) -> str:
     """The best way of each model, and whether it is better than reading in pieces."""
     judged = run.values("length.chosen")
-    found = defaultdict(list)
+    models = defaultdict(list)
     for model in run.models:
         if gains := run.table.points("length.gain", model, by="part"):
-            way = max(gains, key=lambda each: gains[each].value)
-            found[against(judged.get(model, gains[way]), 0.0)].append(f"`{model}` by {way}")
+            way = max(gains, key=lambda method: gains[method].value)
+            models[against(judged.get(model, gains[way]), 0.0)].append(f"`{model}` by {way}")
     heads = {ABOVE: "better than pieces", UNCLEAR: "not separable from pieces", BELOW: "worse than pieces"}
-    told = "; ".join(f"{head}: {listed(found[where])}" for where, head in heads.items() if found[where])
-    return f"The best way of each model, {told}" if told else "Loss by position"
+    title = "; ".join(f"{head}: {listed(models[where])}" for where, head in heads.items() if models[where])
+    return f"The best way of each model, {title}" if title else "Loss by position"
 
 
 @Curves(

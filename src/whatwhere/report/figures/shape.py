@@ -103,7 +103,9 @@ def _doubts(run: Run, ranked: Sequence[str]) -> list[str]:
 def table_map(run: Run) -> Figure | None:
     """Draw every position table on its first two components, positions joined in order; below, its components along
     positions."""
-    tables = {m: held for m, held in run.drawn.items() if "scores" in held[1] and held[1]["scores"].shape[1] >= 2}
+    tables = {
+        m: drawing for m, drawing in run.drawn.items() if "scores" in drawing[1] and drawing[1]["scores"].shape[1] >= 2
+    }
     if not tables:
         return None
     dense = len(tables) > schemes.FEW
@@ -153,12 +155,12 @@ def shares_of(run: Run, model: str) -> dict[int, Point]:
 
 def _cumulative(run: Run, lines: Sequence[Line]) -> str:
     """Return the title of the spectra; with `dstg` of its table, which its section tells of first."""
-    names = list(dict.fromkeys(each.name for each in lines))
-    told = claimed(run, "ap-table-high-dimensional", what="share of two components")
-    told = told or claimed(run, "lowdim-few-dimensions", what="components of half of it")
-    if told is None or run.named("dstg") in names:
+    names = list(dict.fromkeys(line.name for line in lines))
+    title = claimed(run, "ap-table-high-dimensional", what="share of two components")
+    title = title or claimed(run, "lowdim-few-dimensions", what="components of half of it")
+    if title is None or run.named("dstg") in names:
         return _halves(run, names)
-    return told
+    return title
 
 
 _NOISE = " Dashed: the part of it that is white noise, spread evenly over all columns."
@@ -185,15 +187,15 @@ def spectrum(run: Run) -> Sequence[Line]:
         lines.append(line_of(run, {k: p for k, p in sums.items() if k <= COMPONENTS}, model))
         lines.append(Line(shares, model, "share of this component alone", kind=ASIDE))
         lines.append(Line({k: p for k, p in sums.items() if k > COMPONENTS}, model, kind=ASIDE))
-        if (there := run.beside.table.point("pca.top2", model)) is not None and shares:
-            lines.append(line_of(run, {2: there}, model, kind=REFERENCE))
+        if (reference := run.beside.table.point("pca.top2", model)) is not None and shares:
+            lines.append(line_of(run, {2: reference}, model, kind=REFERENCE))
         if (printed := TOP2.get(schemes.preset(run, model))) is not None and shares:
             lines.append(line_of(run, {2: Point.between(printed)}, model, kind=PAPER))
         if floor := white_floor(run, model, len(shares)):
             lines.append(line_of(run, floor, model, kind=LEVEL))
-    several = sum(each.kind == OURS and bool(each.points) for each in lines) > schemes.FEW
+    several = sum(line.kind == OURS and bool(line.points) for line in lines) > schemes.FEW
     arranged = in_families(run, lines) if several else lines
-    return [replace(each, name=f"noise in {each.name}") if each.kind == LEVEL else each for each in arranged]
+    return [replace(line, name=f"noise in {line.name}") if line.kind == LEVEL else line for line in arranged]
 
 
 def white_floor(run: Run, model: str, components: int) -> dict[int, Point]:
@@ -207,8 +209,8 @@ def white_floor(run: Run, model: str, components: int) -> dict[int, Point]:
 def _slowest(run: Run, lines: Sequence[Line]) -> str:
     what = "power in the four lowest frequencies"
     values = coded(run.values("dct.low4", index=0))
-    told = best(values, f"First component, {what}", write=per_cent, mark=mark(run, *run.values("dct.low4", index=0)))
-    return claimed(run, "dstg-low-frequency", what=what) or told
+    title = best(values, f"First component, {what}", write=per_cent, mark=mark(run, *run.values("dct.low4", index=0)))
+    return claimed(run, "dstg-low-frequency", what=what) or title
 
 
 @Curves(
@@ -234,8 +236,8 @@ def frequencies(run: Run) -> Iterator[Line]:
             mark = (DASHES[i], "circle")
             line = Line(points, model, f"component {i + 1}", mark=mark, panel=f"{model} ({note})" if note else model)
             yield line
-            if (there := run.beside.table.point("dct.low4", model, index=i)) is not None:
-                yield replace(line, points={4: there}, kind=REFERENCE)
+            if (reference := run.beside.table.point("dct.low4", model, index=i)) is not None:
+                yield replace(line, points={4: reference}, kind=REFERENCE)
             if i < len(printed):
                 yield replace(line, points={4: Point.between(printed[i])}, kind=PAPER)
 
@@ -265,7 +267,7 @@ def flat(run: Run) -> list[Line]:
     lambda run, lines: (
         claimed(run, "geom-layer-peak-optimal", "geom-layer-peak")
         or best(
-            {f"`{each.name}` ({each.part})": each.end for each in lines if each.axis == lines[0].axis},
+            {f"`{curve.name}` ({curve.part})": curve.end for curve in lines if curve.axis == lines[0].axis},
             "Stress behind M of the last layer",
             lowest=True,
         )
@@ -329,7 +331,7 @@ def _by_step(run: Run, metric: str, model: str, index: int | None) -> dict[int, 
 
 
 def _separated(run: Run, lines: Sequence[Line]) -> str:
-    ends = {each.name: (each.points[min(each.points)], each.end) for each in lines if each.axis == lines[0].axis}
+    ends = {line.name: (line.points[min(line.points)], line.end) for line in lines if line.axis == lines[0].axis}
     changes = "; ".join(f"`{name}` {digits(first)} → {digits(last)}" for name, (first, last) in ends.items())
     return (
         claimed(run, "geom-separation-flat", "geom-separation-positive")

@@ -34,7 +34,7 @@ LOWEST = 1e-5  # share that an axis shows
 
 def tables_of(run: Run, key: str) -> dict[str, tuple[int | None, dict[str, np.ndarray]]]:
     """Return model -> (seed, arrays) of the drawn tables that have an array `key`."""
-    return {m: found for m, found in run.drawn.items() if key in found[1]}
+    return {m: arrays for m, arrays in run.drawn.items() if key in arrays[1]}
 
 
 def _drawn(key: str) -> Callable[[Run, object], Mapping[str, str]]:
@@ -106,7 +106,7 @@ def _score_maps(id: str, most: int, title: Callable[[Run, object], str]) -> Draw
         short = most <= FEW_SCORES
         for model, (_, arrays) in tables.items():
             scores = arrays["scores"][:, :most].T
-            listed = arrays["scores"][:, :FEW_SCORES]
+            maps = arrays["scores"][:, :FEW_SCORES]
             columns = thinned(scores.shape[1], 128 if len(tables) > schemes.FEW or not short else 256)
             extent = float(np.quantile(np.abs(scores), 0.99)) or 1.0
             components = range(1, len(scores) + 1)
@@ -124,8 +124,8 @@ def _score_maps(id: str, most: int, title: Callable[[Run, object], str]) -> Draw
             panel = heatmap(
                 z, columns, components, model, "component %{y}, position %{x}: %{z:.3g}", limits, axes, **look
             )
-            empty = [Cell("")] * (FEW_SCORES - listed.shape[1])
-            yield panel, [row(model, i, *listed[i], *empty) for i in thinned(len(listed), LISTED)]
+            empty = [Cell("")] * (FEW_SCORES - maps.shape[1])
+            yield panel, [row(model, i, *maps[i], *empty) for i in thinned(len(maps), LISTED)]
 
     return draw
 
@@ -192,8 +192,8 @@ def rotations(run: Run) -> Figure | None:
 
 def _peaks(run: Run, lines: Sequence[Line]) -> str:
     peaks = {x.name: list(_of_drawn(run, "fft.peak", x.name).values())[:PEAKS] for x in lines}
-    named = {model: ", ".join(str(int(p.value)) for p in of) or "none" for model, of in peaks.items()}
-    return f"Dominant frequencies, in turns over the table: {each(named)}"
+    turns = {model: ", ".join(str(int(p.value)) for p in of) or "none" for model, of in peaks.items()}
+    return f"Dominant frequencies, in turns over the table: {each(turns)}"
 
 
 @Curves(
@@ -253,13 +253,13 @@ def component_magnitudes(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
 def _depends(run: Run, rows: Sequence[Row]) -> str:
     """Which inner products depend on distance more than shuffled rows do, by the ends of the null's interval."""
     shares = {}
-    for each_ in rows:
-        point = each_.points["the table"]
-        null = each_.points.get("shuffled")
-        shares[each_.name] = rounded(point)
+    for line in rows:
+        point = line.points["the table"]
+        null = line.points.get("shuffled")
+        shares[line.name] = rounded(point)
         if null is not None:
             beyond = point.value > (null.value if null.high is None else null.high)
-            shares[each_.name] += f", shuffled {rounded(null)}{'' if beyond else ', no more than by chance'}"
+            shares[line.name] += f", shuffled {rounded(null)}{'' if beyond else ', no more than by chance'}"
     return f"Share of the inner products of positions that distance explains: {each(shares)}"
 
 
@@ -385,8 +385,8 @@ def sentence(run: Run, model: str) -> str:
     if whole and null:
         explained = f"Distance explains {rounded(whole)} of the inner products"
         sentences.append(f"{explained}, {rounded(null)} with shuffled positions.")
-    if named := alone(run, model):
-        sentences.append(f"Standing alone: {named}.")
+    if name := alone(run, model):
+        sentences.append(f"Standing alone: {name}.")
     return " ".join(sentences)
 
 

@@ -70,9 +70,9 @@ class Axis:
         low = min(positive)
         high = max(positive)
         room = 10 ** (0.04 * math.log10(high / low) + 0.02)
-        made = log_axis(self.title, low / room, high * room)
-        keep = {k: made[k] for k in ("type", "tickvals", "ticktext")}
-        return Scale(self, lambda v: max(v, floor), (made["range"][0], made["range"][1]), keep, math.log10)
+        axis = log_axis(self.title, low / room, high * room)
+        keep = {k: axis[k] for k in ("type", "tickvals", "ticktext")}
+        return Scale(self, lambda v: max(v, floor), (axis["range"][0], axis["range"][1]), keep, math.log10)
 
     def _steps(self, steps: list[float]) -> "Scale":
         first = next((s for s in steps if s > 0), 1.0)
@@ -81,12 +81,12 @@ class Axis:
             return round(math.log1p(step / first), 6)
 
         last = place(steps[-1]) or 1.0
-        named = [steps[-1]]
+        labelled = [steps[-1]]
         for s in reversed(steps[:-1]):  # from the last down, those that stand far enough from the one before
-            if place(named[-1]) - place(s) > 0.16 * last:
-                named.append(s)
+            if place(labelled[-1]) - place(s) > 0.16 * last:
+                labelled.append(s)
         return Scale(
-            self, place, (-0.03 * last, 1.03 * last), {**_ticks(named[::-1], compact, place), "showgrid": False}
+            self, place, (-0.03 * last, 1.03 * last), {**_ticks(labelled[::-1], compact, place), "showgrid": False}
         )
 
     def _lags(self, most: float) -> "Scale":
@@ -138,8 +138,8 @@ def ends_of(points: Iterable[Point]) -> list[float]:
 def fitted(axes: Axis | Mapping[str, Axis], points: Iterable[tuple[str, Point]], *more: float) -> dict[str, Scale]:
     """Fit each of several axes (a single one as "") to the points that name it."""
     every = list(points)
-    named = {"": axes} if isinstance(axes, Axis) else axes
-    return {k: axis.scale([*ends_of(p for name, p in every if name == k), *more]) for k, axis in named.items()}
+    axes_by_name = {"": axes} if isinstance(axes, Axis) else axes
+    return {k: axis.scale([*ends_of(p for name, p in every if name == k), *more]) for k, axis in axes_by_name.items()}
 
 
 def round_numbers(top: float, most: int = 5) -> list[float]:

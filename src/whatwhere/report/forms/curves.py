@@ -92,35 +92,37 @@ class Curves(Form):
 
     def draw(self, run: Run) -> Figure | None:
         """Draw the figure; None where nothing was measured."""
-        lines = [_thin(each) for each in self.source(run) if each.points]
-        ours = [each for each in lines if each.kind == OURS]
+        lines = [_thin(curve) for curve in self.source(run) if curve.points]
+        ours = [curve for curve in lines if curve.kind == OURS]
         if not ours:
             return None
-        x = self.x.scale(v for each in lines for v in each.points if not each.level)
-        titles = list(dict.fromkeys(each.panel for each in ours))
+        x = self.x.scale(v for curve in lines for v in curve.points if not curve.level)
+        titles = list(dict.fromkeys(curve.panel for curve in ours))
         alone = len(titles) == 1
-        shown = [_without_bars(each) if alone and each.kind == REFERENCE else each for each in lines]
+        shown = [_without_bars(curve) if alone and curve.kind == REFERENCE else curve for curve in lines]
         y = fitted(self.y, ((e.axis, p) for e in shown if e.kind not in (ASIDE, UPRIGHT) for p in e.points.values()))
         height = 300 if len(titles) == 2 and self.width >= 400 else 212
         if alone:
             height = 350
         labels: dict[int, str] = {}
         for title in titles:
-            own = _labels([each for each in shown if each.panel in (title, EVERYWHERE)], alone)
-            height = max(height, LABEL_GAP * len([*filter(None, own.values())]) + 54)  # above and below a plot are 66
-            labels |= own
+            end_labels = _labels([curve for curve in shown if curve.panel in (title, EVERYWHERE)], alone)
+            height = max(
+                height, LABEL_GAP * len([*filter(None, end_labels.values())]) + 54
+            )  # above and below a plot are 66
+            labels |= end_labels
         panels = [self._panel(title, shown, labels, x, y, height) for title in titles]
-        points = [p for each in ours for p in each.points.values()]
-        words = self.sampled(run, lines, points, any(each.kind == PAPER for each in lines))
-        table = self._table([each for each in lines if each.kind != UPRIGHT])
+        points = [p for curve in ours for p in curve.points.values()]
+        words = self.sampled(run, lines, points, any(curve.kind == PAPER for curve in lines))
+        table = self._table([curve for curve in lines if curve.kind != UPRIGHT])
         return self.figure(self.finding(run, ours), words, panels, table, _key(lines, alone, run.beside.study))
 
     def _panel(
         self, title: str, every: Lines, labels: Mapping[int, str], x: Scale, scales: Mapping[str, Scale], height: int
     ) -> Panel:
         """The lines of a panel with their labels (by id) at their ends, the other ones behind them."""
-        lines = [each for each in every if each.panel in (title, EVERYWHERE)]
-        y = scales[next(each.axis for each in lines if each.panel == title)]
+        lines = [curve for curve in every if curve.panel in (title, EVERYWHERE)]
+        y = scales[next(curve.axis for curve in lines if curve.panel == title)]
         # Small panels of shares and R² have ticks that tell it, and no room for a title.
         left = {"r2": 40, "share": 54}.get(y.axis.kind, 66) if height < 300 else 66
         margin = {"l": left, "r": label_margin([*labels.values()]) if labels else 14, "t": 16, "b": 50}
@@ -130,40 +132,40 @@ class Curves(Form):
             for e in others
         ]
         ends = []
-        for each in sorted(reversed(lines), key=lambda each: _ORDER.index(each.kind)):
-            traces += [trace | {"meta": [each.name]} for trace in _traces(each, x, y)]
-            if label := labels.get(id(each)):
-                last = max(each.points)
-                place = x.bounds[1] if each.level else x.end(x.at(last))
-                grey = each.kind == LEVEL or each.colour.startswith("map-")
-                ink = "combined" if grey else each.colour
-                ends.append((place, y.end(y.at(each.points[last].value)), label, ink, each.name))
-        farthest = max((x.end(x.at(max(each.points))) for each in lines if each.kind in (OURS, PAPER)), default=0.0)
+        for curve in sorted(reversed(lines), key=lambda curve: _ORDER.index(curve.kind)):
+            traces += [trace | {"meta": [curve.name]} for trace in _traces(curve, x, y)]
+            if label := labels.get(id(curve)):
+                last = max(curve.points)
+                place = x.bounds[1] if curve.level else x.end(x.at(last))
+                grey = curve.kind == LEVEL or curve.colour.startswith("map-")
+                ink = "combined" if grey else curve.colour
+                ends.append((place, y.end(y.at(curve.points[last].value)), label, ink, curve.name))
+        farthest = max((x.end(x.at(max(curve.points))) for curve in lines if curve.kind in (OURS, PAPER)), default=0.0)
         notes = line_end_labels(ends, y.bounds, height - margin["t"] - margin["b"], farthest)
         up = y.plotly()
         if left < 66:
             up["title"]["text"] = ""
-        spoken = "; ".join(f"{each.whole}: {_said(each, y.axis)}" for each in lines if each.kind == OURS)
+        spoken = "; ".join(f"{curve.whole}: {_said(curve, y.axis)}" for curve in lines if curve.kind == OURS)
         plot = layout(height, x.plotly(), up, margin, annotations=notes)
         return Panel(traces, plot, title, f"{title}. {spoken}.".removeprefix(". "))
 
     def _table(self, lines: Lines) -> Table:
         """A row a point; columns that tell nothing apart are left out."""
-        panels = {each.panel for each in lines} - {EVERYWHERE}
+        panels = {curve.panel for curve in lines} - {EVERYWHERE}
         shown = {
-            "Source": len({each.kind for each in lines}) > 1,
-            "Plot": len(panels) > 1 and not panels <= {each.name for each in lines},
+            "Source": len({curve.kind for curve in lines}) > 1,
+            "Plot": len(panels) > 1 and not panels <= {curve.name for curve in lines},
             self.columns[0]: True,
-            self.columns[1]: any(each.part for each in lines),
+            self.columns[1]: any(curve.part for curve in lines),
         }
-        sizes = any(p.n for each in lines for p in each.points.values())
+        sizes = any(p.n for curve in lines for p in curve.points.values())
         rows = []
-        for each in lines:
-            words = (each.kind, each.panel.replace(EVERYWHERE, ""), each.name, each.part)
-            named = row(*compress(words, shown.values()))
-            for v, p in each.points.items():
-                at = None if each.level else value(v, f"{v:,}" if isinstance(v, int) else number(v))
-                rows.append([*named, *row(at), *measured(p, 5), *row(*[p.n] * sizes)])
+        for curve in lines:
+            words = (curve.kind, curve.panel.replace(EVERYWHERE, ""), curve.name, curve.part)
+            header = row(*compress(words, shown.values()))
+            for v, p in curve.points.items():
+                at = None if curve.level else value(v, f"{v:,}" if isinstance(v, int) else number(v))
+                rows.append([*header, *row(at), *measured(p, 5), *row(*[p.n] * sizes)])
         heads = [*compress(shown, shown.values())]
         columns = [*heads, self.x.place.capitalize(), self.heading, "Low", "High", *["n"] * sizes]
         return Table(self.id, self.caption, columns, rows, frozenset(range(len(heads), len(columns))))
@@ -172,105 +174,107 @@ class Curves(Form):
 _ORDER = (ASIDE, UPRIGHT, LEVEL, BEFORE, REFERENCE, OURS, PAPER)  # from the ground up
 
 
-def _thin(each: Line) -> Line:
-    places = list(each.points)
-    return replace(each, points={places[i]: each.points[places[i]] for i in thinned(len(places), MOST)})
+def _thin(curve: Line) -> Line:
+    places = list(curve.points)
+    return replace(curve, points={places[i]: curve.points[places[i]] for i in thinned(len(places), MOST)})
 
 
-def _without_bars(each: Line) -> Line:
+def _without_bars(curve: Line) -> Line:
     """The line with its values alone: bars of several models in one plot would hide each other."""
-    return replace(each, points={x: Point.between(p.value, n=p.n) for x, p in each.points.items()})
+    return replace(curve, points={x: Point.between(p.value, n=p.n) for x, p in curve.points.items()})
 
 
-def _said(each: Line, y: Axis) -> str:
+def _said(curve: Line, y: Axis) -> str:
     """Values in words, for those who hear the page: all of a few, first and last of many."""
-    values = [y.write(p.value) for p in each.points.values()]
+    values = [y.write(p.value) for p in curve.points.values()]
     return ", ".join(values) if len(values) <= 12 else f"{values[0]} to {values[-1]}"
 
 
 def _labels(lines: Lines, alone: bool) -> dict[int, str]:
     """Names at the ends of the lines of a panel: by what tells them apart, a long name cut, the part never."""
-    ours = [each for each in lines if each.kind == OURS]
-    names = {each.name for each in ours}
-    parts = {each.part for each in ours}
-    labels = {id(each): each.name for each in lines if each.kind == LEVEL and (alone or each.panel != EVERYWHERE)}
-    for each in ours:
-        if len(names) == 1 and each.name in each.panel:
-            labels[id(each)] = each.part if len(parts) > 1 else ""
-        elif len(parts) == 1 or each.part in ("", "all"):
-            labels[id(each)] = each.name
+    ours = [curve for curve in lines if curve.kind == OURS]
+    names = {curve.name for curve in ours}
+    parts = {curve.part for curve in ours}
+    labels = {id(curve): curve.name for curve in lines if curve.kind == LEVEL and (alone or curve.panel != EVERYWHERE)}
+    for curve in ours:
+        if len(names) == 1 and curve.name in curve.panel:
+            labels[id(curve)] = curve.part if len(parts) > 1 else ""
+        elif len(parts) == 1 or curve.part in ("", "all"):
+            labels[id(curve)] = curve.name
         else:
-            room = LABEL_LIMIT - len(each.part) - 1
-            name = each.name if len(each.name) <= room else f"{each.name[: max(1, room - 1)]}…"
-            labels[id(each)] = f"{name} {each.part}"
+            room = LABEL_LIMIT - len(curve.part) - 1
+            name = curve.name if len(curve.name) <= room else f"{curve.name[: max(1, room - 1)]}…"
+            labels[id(curve)] = f"{name} {curve.part}"
     return labels
 
 
-def _traces(each: Line, x: Scale, y: Scale) -> list[Trace]:
+def _traces(curve: Line, x: Scale, y: Scale) -> list[Trace]:
     """How a line is drawn, by its kind and the number of its points."""
-    if each.kind == ASIDE:
+    if curve.kind == ASIDE:
         return []
-    if each.kind == UPRIGHT:
-        return [reference([x.at(next(iter(each.points)))] * 2, y.ends, each.name, "2px,3px")]
-    places = sorted(each.points)
-    points = [each.points[v] for v in places]
+    if curve.kind == UPRIGHT:
+        return [reference([x.at(next(iter(curve.points)))] * 2, y.ends, curve.name, "2px,3px")]
+    places = sorted(curve.points)
+    points = [curve.points[v] for v in places]
     xs = [x.at(v) for v in places]
     ys = [y.at(p.value) for p in points]
-    where = [f"{x.axis.place} {v:,.6g}" + ", which no gradient reaches" * (v in each.hollow) for v in places]
-    words = [hover(each.whole, place, p, y.axis) for place, p in zip(where, points, strict=True)]
+    where = [f"{x.axis.place} {v:,.6g}" + ", which no gradient reaches" * (v in curve.hollow) for v in places]
+    words = [hover(curve.whole, place, p, y.axis) for place, p in zip(where, points, strict=True)]
     bounded = any(p.low is not None for p in points)
-    dash, symbol = each.mark
-    if each.level:
+    dash, symbol = curve.mark
+    if curve.level:
         ground = [band(x.bounds, points * 2, "combined")] if bounded and x.end is float else []
-        name = f"{each.name}: {y.axis.write(points[-1].value)}"
+        name = f"{curve.name}: {y.axis.write(points[-1].value)}"
         return [*ground, reference(x.ends, ys * 2, name, "solid" if dash == FULL else "6px,5px")]
-    if each.kind == LEVEL:
-        return [reference(xs, ys, each.whole) | {"hovertext": words}]
-    if each.kind == BEFORE:
-        ink = {"color": f"@{each.colour}"}
+    if curve.kind == LEVEL:
+        return [reference(xs, ys, curve.whole) | {"hovertext": words}]
+    if curve.kind == BEFORE:
+        ink = {"color": f"@{curve.colour}"}
         look = {"symbol": "line-ew", "size": 11, **ink, "line": {**ink, "width": 1.6}}
         before = [word.replace("</b>", ", before training</b>", 1) for word in words]
         more = {"mode": "lines+markers", "marker": look, "hovertext": before, "hoverinfo": "text"}
-        return [line(xs, ys, each.colour, "1px,3px", 1.2, **more)]
-    if each.kind == REFERENCE:
-        dotted: dict[str, Any] = {"symbol": f"{symbol}-open-dot", "line": {"width": 1.4, "color": f"@{each.colour}"}}
-        told = [word.replace("</b>", "</b> in the reference study", 1) for word in words]
-        shown = dots(xs, ys, [each.colour] * len(xs), told, size=10, **dotted) | {"opacity": 0.75}
-        return [shown | (errors(points, each.colour, width=0, floor=y.at(-1e9)) if bounded else {})]
-    if each.kind == PAPER:
-        open_: dict[str, Any] = {"symbol": f"{symbol}-open", "line": {"width": 1.4, "color": f"@{each.colour}"}}
+        return [line(xs, ys, curve.colour, "1px,3px", 1.2, **more)]
+    if curve.kind == REFERENCE:
+        dotted: dict[str, Any] = {"symbol": f"{symbol}-open-dot", "line": {"width": 1.4, "color": f"@{curve.colour}"}}
+        words_of_reference = [word.replace("</b>", "</b> in the reference study", 1) for word in words]
+        shown = dots(xs, ys, [curve.colour] * len(xs), words_of_reference, size=10, **dotted) | {"opacity": 0.75}
+        return [shown | (errors(points, curve.colour, width=0, floor=y.at(-1e9)) if bounded else {})]
+    if curve.kind == PAPER:
+        open_: dict[str, Any] = {"symbol": f"{symbol}-open", "line": {"width": 1.4, "color": f"@{curve.colour}"}}
         printed = [word.replace("</b>", "</b> in the paper", 1) for word in words]
-        return [dots(xs, ys, [each.colour] * len(xs), printed, **open_) | {"opacity": 0.75}]
+        return [dots(xs, ys, [curve.colour] * len(xs), printed, **open_) | {"opacity": 0.75}]
     if len(places) > MANY:
-        ground = [band(xs, points, each.colour)] if bounded else []
+        ground = [band(xs, points, curve.colour)] if bounded else []
         short = [float(f"{v:.5g}") for v in ys]
         more = {"hovertext": words, "hoverinfo": "text"}
-        return [*ground, line(xs, short, each.colour, dash, min(each.thick, 1.8), **more)]
-    hollow = [v in each.hollow for v in places]
+        return [*ground, line(xs, short, curve.colour, dash, min(curve.thick, 1.8), **more)]
+    hollow = [v in curve.hollow for v in places]
     solid = [i for i, out in enumerate(hollow) if not out]
-    traces = [line([xs[i] for i in solid], [ys[i] for i in solid], each.colour, dash, each.thick)]
+    traces = [line([xs[i] for i in solid], [ys[i] for i in solid], curve.colour, dash, curve.thick)]
     for i, out in enumerate(hollow):  # the way to a hollow point is dotted, for it is no part of the trend
         if out and (before_ := [j for j in solid if j < i]):
-            traces.append(line([xs[before_[-1]], xs[i]], [ys[before_[-1]], ys[i]], each.colour, "1px,4px", 1.6))
-    marked = dots(xs, ys, [each.colour] * len(xs), words, hollow, symbol=symbol)
-    of_seeds = singles(points, xs, each.colour, y.at)
-    return [*traces, *of_seeds, marked | (errors(points, each.colour, floor=y.at(-1e9)) if bounded else {})]
+            traces.append(line([xs[before_[-1]], xs[i]], [ys[before_[-1]], ys[i]], curve.colour, "1px,4px", 1.6))
+    marked = dots(xs, ys, [curve.colour] * len(xs), words, hollow, symbol=symbol)
+    of_seeds = singles(points, xs, curve.colour, y.at)
+    return [*traces, *of_seeds, marked | (errors(points, curve.colour, floor=y.at(-1e9)) if bounded else {})]
 
 
 def _key(lines: Lines, alone: bool, study: ReferenceStudy | None = None) -> list[tuple[str, str]]:
     """Marks that no label names."""
-    few = [each for each in lines if each.kind == OURS and len(each.points) <= MANY]
-    bounded = any(p.low is not None for each in few for p in each.points.values())
+    few = [curve for curve in lines if curve.kind == OURS and len(curve.points) <= MANY]
+    bounded = any(p.low is not None for curve in few for p in curve.points.values())
     key = [("measured", f"measured, bar: {INTERVAL}")] if bounded else []
-    kinds = {each.kind for each in lines}
-    key += [(SEED, SEEDS)] if any(p.few for each in few for p in each.points.values()) else []
+    kinds = {curve.kind for curve in lines}
+    key += [(SEED, SEEDS)] if any(p.few for curve in few for p in curve.points.values()) else []
     key += [("paper", "hollow, whatever its shape: the paper")] if PAPER in kinds else []
     if study and REFERENCE in kinds:
         key.append(("reference", f"hollow with a dot: reference study, {study.label}"))
-    key += [("untrained", "no gradient reaches it")] if any(each.hollow & set(each.points) for each in few) else []
+    key += [("untrained", "no gradient reaches it")] if any(curve.hollow & set(curve.points) for curve in few) else []
     key += [("before", "the same model before training")] if BEFORE in kinds else []
-    shared = [each for each in lines if each.kind == LEVEL and each.panel == EVERYWHERE and (each.part or not alone)]
-    levels = dict.fromkeys((f"{each.name}: {each.part}".removesuffix(": "), each.mark[0]) for each in shared)
+    shared = [
+        curve for curve in lines if curve.kind == LEVEL and curve.panel == EVERYWHERE and (curve.part or not alone)
+    ]
+    levels = dict.fromkeys((f"{curve.name}: {curve.part}".removesuffix(": "), curve.mark[0]) for curve in shared)
     return key + [("ceiling" if dash == FULL else "chance", name) for name, dash in levels]
 
 
@@ -295,14 +299,14 @@ def of_models(
         for part in parts[:-1] if streams and len(parts) > 1 and parts[-1] == "all" else parts:
             points = run.curve(name, model, part or None)
             hollow = frozenset(layer for layer in points if layer > run.trained_until(model, part))
-            each = line_of(run, points, model, part, panel=model if apart else "", hollow=hollow)
-            lines.append(each)
+            curve = line_of(run, points, model, part, panel=model if apart else "", hollow=hollow)
+            lines.append(curve)
             if before and not schemes.many(run):
-                lines.append(replace(each, points=run.curve(name, model, part or None, 0), kind=BEFORE))
-            if there := reference_curve(run, name, model, part):
-                lines.append(replace(each, points=there, kind=REFERENCE, hollow=frozenset()))
+                lines.append(replace(curve, points=run.curve(name, model, part or None, 0), kind=BEFORE))
+            if reference := reference_curve(run, name, model, part):
+                lines.append(replace(curve, points=reference, kind=REFERENCE, hollow=frozenset()))
             if printed := paper_curve(run, name, model, part):
-                lines.append(replace(each, points=printed, kind=PAPER, hollow=frozenset()))
+                lines.append(replace(curve, points=printed, kind=PAPER, hollow=frozenset()))
     return in_families(run, lines) if schemes.many(run) else lines
 
 
@@ -328,11 +332,11 @@ def reference_curve(run: Run, name: str, model: str, part: str) -> dict[int, Poi
 def in_families(run: Run, lines: Lines) -> list[Line]:
     """Divide many models into panels: one for a stream, one for a family of one-stream models, at most `MOST_LINES` in
     each."""
-    places = [schemes.place(run, each.name, each.part) for each in lines]
+    places = [schemes.place(run, curve.name, curve.part) for curve in lines]
     arranged = []
-    for place, each in sorted(zip(places, lines, strict=True), key=lambda pair: pair[0]):
+    for place, curve in sorted(zip(places, lines, strict=True), key=lambda pair: pair[0]):
         names = list(dict.fromkeys(e.name for at, e in zip(places, lines, strict=True) if at == place))
         pieces = -(-len(names) // MOST_LINES)
-        piece = names.index(each.name) // -(-len(names) // pieces) + 1
-        arranged.append(replace(each, panel=place[1] + (f" ({piece} of {pieces})" if pieces > 1 else "")))
+        piece = names.index(curve.name) // -(-len(names) // pieces) + 1
+        arranged.append(replace(curve, panel=place[1] + (f" ({piece} of {pieces})" if pieces > 1 else "")))
     return arranged

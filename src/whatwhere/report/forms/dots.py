@@ -97,8 +97,8 @@ def path(
         ring = {"size": 15, "symbol": "circle-open", "color": "@text", "line": {"width": 1.4, "color": "@text"}}
         traces.append(symbols([x[i] for i in ringed], [y[i] for i in ringed], ring, hoverinfo="skip"))
     away = coords[:, :2] - coords[:, :2].mean(axis=0)
-    named = [i for i, p in enumerate(at) if p % every == 0 or p in alone]
-    notes = [beside(coords[i, :2].tolist(), str(at[i]), away[i].tolist()) for i in named]
+    labelled = [i for i, p in enumerate(at) if p % every == 0 or p in alone]
+    notes = [beside(coords[i, :2].tolist(), str(at[i]), away[i].tolist()) for i in labelled]
     # A square frame with equal scales: a long thin path is seen to be one.
     middle = (coords[:, :2].min(axis=0) + coords[:, :2].max(axis=0)) / 2
     half = 0.57 * float(np.ptp(coords[:, :2], axis=0).max() or 1.0)

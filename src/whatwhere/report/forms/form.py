@@ -68,8 +68,8 @@ class Form:
 
     def words(self, run: Run, drawn: Any) -> str:
         """Say what is drawn."""
-        told = cleandoc(self.source.__doc__ or "").replace("\n", " ")
-        return told.format_map(self.gaps(run, drawn)) if self.gaps else told
+        text = cleandoc(self.source.__doc__ or "").replace("\n", " ")
+        return text.format_map(self.gaps(run, drawn)) if self.gaps else text
 
     def sampled(self, run: Run, drawn: Any, points: Iterable[Point], paper: bool = False) -> str:
         """Say what is drawn, with the sample behind the first sentence.
@@ -175,9 +175,9 @@ def dots(
 
 def band(xs: Sequence[float], points: Sequence[Point], colour: str) -> Trace:
     """Return the area between the ends of the intervals."""
-    held = [(x, p.low, p.high) for x, p in zip(xs, points, strict=True) if p.low is not None]
-    x = [x for x, _, _ in held]
-    y = [high for _, _, high in held] + [low for _, low, _ in held][::-1]
+    bounds = [(x, p.low, p.high) for x, p in zip(xs, points, strict=True) if p.low is not None]
+    x = [x for x, _, _ in bounds]
+    y = [high for _, _, high in bounds] + [low for _, low, _ in bounds][::-1]
     return line(x + x[::-1], y, colour, width=0, fill="toself", fillcolor=f"@band-{colour}")
 
 
@@ -223,15 +223,15 @@ def sample(
     known = [p for p in points if p is not None]
     seeds = max((p.seeds for p in known), default=0)
     if any(p.over.startswith("seeds and") for p in known):
-        told = f"mean over {count(seeds, seed)}, {INTERVAL} over seeds and {what}"
+        words = f"mean over {count(seeds, seed)}, {INTERVAL} over seeds and {what}"
     elif any(p.over == "seeds" for p in known):
-        told = f"mean over {count(seeds, seed)}, {INTERVAL} between seeds"
+        words = f"mean over {count(seeds, seed)}, {INTERVAL} between seeds"
     else:
         rest = f"{INTERVAL} over {what}" if any(p.low is not None for p in known) else "no interval"
-        told = f"one {seed}, {rest}" if seeds else rest
+        words = f"one {seed}, {rest}" if seeds else rest
     sizes = sorted({p.n for p in known if p.n})
     most = f" to {number(sizes[-1])}" if len(sizes) > 1 else ""
-    return f"n = {number(sizes[0])}{most} {counted}; {told}" if sizes else told
+    return f"n = {number(sizes[0])}{most} {counted}; {words}" if sizes else words
 
 
 def drawn(seeds: Sequence[int], shown: Iterable[int | None]) -> str:

@@ -92,5 +92,5 @@ class Maps(Form):
         if not panels:
             return None
         table = Table.of(self.id, self.caption, self.columns, [row for _, rows in drawn for row in rows])
-        made = self.figure(self.finding(run, panels), self.words(run, panels), panels, table)
-        return made if self.every else replace(made, behind="The table below holds some of the values.")
+        figure = self.figure(self.finding(run, panels), self.words(run, panels), panels, table)
+        return figure if self.every else replace(figure, behind="The table below holds some of the values.")

@@ -67,14 +67,14 @@ class Rows(Form):
     def draw(self, run: Run) -> Figure | None:
         """Draw the figure; None where nothing was measured."""
         rows = list(self.source(run))
-        if not any(each.points for each in rows):
+        if not any(line.points for line in rows):
             return None
-        scales = fitted(self.x, ((each.axis, p) for each in rows for p in each.points.values()), *self.levels)
-        left = round(max(min(len(each.name), LABEL_LIMIT) for each in rows) * CHARACTER) + 22
-        titles = dict.fromkeys(each.panel for each in rows)
-        panels = [self._panel([each for each in rows if each.panel == title], scales, left) for title in titles]
-        points = [p for each in rows for kind, p in each.points.items() if kind != PAPER]
-        words = self.sampled(run, rows, points, any(PAPER in each.points for each in rows))
+        scales = fitted(self.x, ((line.axis, p) for line in rows for p in line.points.values()), *self.levels)
+        left = round(max(min(len(line.name), LABEL_LIMIT) for line in rows) * CHARACTER) + 22
+        titles = dict.fromkeys(line.panel for line in rows)
+        panels = [self._panel([line for line in rows if line.panel == title], scales, left) for title in titles]
+        points = [p for line in rows for kind, p in line.points.items() if kind != PAPER]
+        words = self.sampled(run, rows, points, any(PAPER in line.points for line in rows))
         return self.figure(self.finding(run, rows), words, panels, self._table(rows), _key(rows))
 
     def _panel(self, rows: Sequence[Row], scales: Mapping[str, Scale], left: int) -> Panel:
@@ -85,22 +85,22 @@ class Rows(Form):
         spoken = []
         at = -1.0
         group = ""
-        for each in rows:
-            if each.group and each.group != group:
+        for line in rows:
+            if line.group and line.group != group:
                 at = at + (1.2 if at >= 0 else 1.0)
-                group = each.group
+                group = line.group
                 look = {"xref": "paper", "xanchor": "left", "xshift": 8 - left, "yanchor": "middle"}
-                notes.append(note(0, at, "", f"@ink-{each.colour}", **look) | {"text": f"<b>{plain(group)}</b>"})
+                notes.append(note(0, at, "", f"@ink-{line.colour}", **look) | {"text": f"<b>{plain(group)}</b>"})
             at += 1
-            ticks[at] = plain(each.name, LABEL_LIMIT)
-            name = ", ".join(filter(None, (each.panel, group, each.name)))
-            who = [each.panel, group, each.name]
-            for kind, p in each.points.items():
-                traces += [trace | {"meta": who} for trace in _marks(each, kind, p, name, at, x)]
-            said = _written(each, x.axis)
-            spoken.append(f"{group} {each.name} {said}".strip())
-            place = {"xref": "paper", "xanchor": "left", "xshift": 10, "name": each.name}
-            notes.append(note(1, at, said, "@muted" if each.value is None else "@text", **place))
+            ticks[at] = plain(line.name, LABEL_LIMIT)
+            name = ", ".join(filter(None, (line.panel, group, line.name)))
+            who = [line.panel, group, line.name]
+            for kind, p in line.points.items():
+                traces += [trace | {"meta": who} for trace in _marks(line, kind, p, name, at, x)]
+            text = _written(line, x.axis)
+            spoken.append(f"{group} {line.name} {text}".strip())
+            place = {"xref": "paper", "xanchor": "left", "xshift": 10, "name": line.name}
+            notes.append(note(1, at, text, "@muted" if line.value is None else "@text", **place))
         bottom = at + 0.6
         for level, words in self.levels.items():
             ends = (level, -0.6, level, bottom)
@@ -113,25 +113,25 @@ class Rows(Form):
 
     def _table(self, rows: Sequence[Row]) -> Table:
         """A row a value."""
-        kinds = any(kind for each in rows for kind in each.points)
-        sizes = any(p.n for each in rows for p in each.points.values())
+        kinds = any(kind for line in rows for kind in line.points)
+        sizes = any(p.n for line in rows for p in line.points.values())
         shown = [*map(bool, self.columns), kinds]
         cells = []
-        for each in rows:
-            points: Mapping[str, Point | None] = each.points or {"": None}
+        for line in rows:
+            points: Mapping[str, Point | None] = line.points or {"": None}
             for kind, p in points.items():
-                named = row(*compress((each.panel, each.group, each.name, kind), shown))
-                of = measured(p, 5) if p else [Cell(each.never), Cell(""), Cell("")]
-                cells.append([*named, *of, *row(*[p.n if p else None] * sizes)])
+                header = row(*compress((line.panel, line.group, line.name, kind), shown))
+                of = measured(p, 5) if p else [Cell(line.never), Cell(""), Cell("")]
+                cells.append([*header, *of, *row(*[p.n if p else None] * sizes)])
         heads = [*compress((*self.columns, "Kind"), shown)]
         columns = [*heads, self.heading, "Low", "High", *["n"] * sizes]
         return Table(self.id, self.caption, columns, cells, frozenset(range(len(heads), len(columns))))
 
 
-def _marks(each: Row, kind: str, p: Point, name: str, at: float, x: Scale) -> list[Trace]:
+def _marks(line: Row, kind: str, p: Point, name: str, at: float, x: Scale) -> list[Trace]:
     """A value with its interval, before it those of two or three training seeds."""
     symbol, paint, _ = _KINDS.get(kind, ("circle", "", "dot"))
-    paint = paint or each.colour
+    paint = paint or line.colour
     words = hover(name, kind or x.axis.title, p, x.axis)
     shown = dots([x.at(p.value)], [at], [paint], [words], symbol=symbol, size=9)
     if symbol.endswith("-open"):
@@ -140,11 +140,11 @@ def _marks(each: Row, kind: str, p: Point, name: str, at: float, x: Scale) -> li
     return [*singles([p], [at], paint, x.at, "x"), shown | {"cliponaxis": False}]
 
 
-def _written(each: Row, declared: Axis) -> str:
+def _written(line: Row, declared: Axis) -> str:
     """The value at the right."""
-    p = each.value
+    p = line.value
     if p is None:
-        return each.never
+        return line.never
     if declared.kind in ("share", "layer"):  # the latter: whole numbers
         return declared.write(p.value)
     if declared.kind == "log" and 0 <= p.value < declared.floor:
@@ -154,10 +154,10 @@ def _written(each: Row, declared: Axis) -> str:
 
 def _key(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """The marks that a figure uses."""
-    kinds = dict.fromkeys(kind for each in rows for kind in each.points)
+    kinds = dict.fromkeys(kind for line in rows for kind in line.points)
     key = [
         (_KINDS.get(kind, ("", "", "dot"))[2], "hollow: the paper" if kind == PAPER else kind) for kind in kinds if kind
     ]
-    bounded = any(p.low is not None for each in rows for p in each.points.values())
-    seeds = any(p.few for each in rows for p in each.points.values())
+    bounded = any(p.low is not None for line in rows for p in line.points.values())
+    seeds = any(p.few for line in rows for p in line.points.values())
     return key + [("whisker", INTERVAL)] * bounded + [(SEED, SEEDS)] * seeds
