@@ -76,7 +76,7 @@ def test_variants_get_their_presets_recipe(own_rates):
     study = StudyConfig.parse(own)
     rates = {m: study.pretraining(m, 0, 1).bias_learning_rate_scale for m in study.models}
     assert rates == {"rp": 3.0, "mine": 3.0, "ap": 1.0}
-    said = study.terms()
+    said = study.comparison_notes()
     recipe = "bias_learning_rate_scale=3.0, matrix_learning_rate_scale=1.5"
     assert said[:2] == [f"rp trains by the recipe of rp: {recipe}", f"mine trains by the recipe of rp: {recipe}"]
     assert "dropout (`mine` 0.1, others 0)" in said[2] and "rates" in said[2] and len(said) == 3

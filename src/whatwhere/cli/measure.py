@@ -200,7 +200,7 @@ def attention(
     from ..report.explorer import ExplorerModel, ExplorerText
     from ..report.pages import write_attention_page
     from ..study.machine import versions
-    from ..study.training_records import learning_records, not_learned
+    from ..study.training_records import learning_records, undertrained_message
     from ..training.scheme_settings import use_scheme
 
     check_utf8(text or (), "--text")
@@ -234,7 +234,7 @@ def attention(
     assert maps is not None
     config = encoder.config
     name = _name(model)
-    unlearned = not_learned(learning_records(tokenizer, folder, RecordContext(name)), name)
+    unlearned = undertrained_message(learning_records(tokenizer, folder, RecordContext(name)), name)
     place = "Folder" if Path(model).is_dir() else "Hub name"
     facts = [
         ("Shipped model" if model == REFERENCE else place, model),
@@ -255,7 +255,7 @@ def attention(
         "tokens": [len(t.tokens) for t in texts_read] if len(texts_read) > 1 else len(texts_read[0].tokens),
         "terms": list(maps.weights),
         "missing": maps.missing or None,
-        "not_learned": unlearned or None,
+        "undertrained": unlearned or None,
         "layers": len(maps.weights["total"]),
         "heads": maps.weights["total"].shape[1],
         "bytes": path.stat().st_size,

@@ -170,7 +170,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
     event = "study resumed" if is_resumed else "study"
     log.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
-    for words in config.terms():
+    for words in config.comparison_notes():
         log.say("terms", words, terms=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress)
     with advice_of_trainings():

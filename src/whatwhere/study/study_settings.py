@@ -85,10 +85,10 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
                 try:
                     self.pretraining(name, seed=0, steps=1).encoder_config()
                 except ValueError as error:
-                    raise ValueError(self._of_one_model(name, str(error))) from None
+                    raise ValueError(self._add_variant_hint(name, str(error))) from None
         return self
 
-    def _of_one_model(self, name: str, error: str) -> str:
+    def _add_variant_hint(self, name: str, error: str) -> str:
         """Add advice to a model's error: how to give an encoder key to one model alone, if another model takes the
         key."""
         model = self.training.get("model")
@@ -102,9 +102,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
                 return f"{name}: {error} {hint}: --set 'variants={{{variant}}}'."
         return error
 
-    def terms(self) -> list[str]:
-        """Return sentences on the attention terms, before training: a preset's own learning rates, and unequal
-        terms."""
+    def comparison_notes(self) -> list[str]:
+        """Return sentences on what models differ in beside their schemes: a preset's learning rates, other settings."""
         trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
         sentences = []
         for name, training in trainings.items():

@@ -87,8 +87,8 @@ def learning_records(tokenizer: Any, folder: Path, who: RecordContext) -> list[R
     return [*losses, unigram_record(windows, who.study)]
 
 
-def not_learned(records: list[Record], model: str) -> str:
-    """Return a sentence if a model has learned token frequencies and no more (`gates`); else ""."""
+def undertrained_message(records: list[Record], model: str) -> str:
+    """Return a sentence on an undertrained model, which knows token frequencies alone (`gates`); "" for others."""
     table = Table(records)
     unlearned_loss = unlearned(table, model)
     level = plateau(table)
