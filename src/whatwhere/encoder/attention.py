@@ -157,7 +157,7 @@ def attend_by_sdpa(
     """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `biased_attention` where that is
     faster.
 
-    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are those of `attend_eagerly`.
+    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`.
     """
     slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():

@@ -54,7 +54,7 @@ class Bias:
 def toeplitz(values: Tensor) -> Tensor:
     """Return the matrices (..., n, n) whose entry (i, j) is the value at distance j - i, from values (..., 2n - 1).
 
-    The values are those of the distances -(n - 1) ... n - 1, in this order.
+    The values belong to the distances -(n - 1) ... n - 1, in this order.
     """
     n = (values.shape[-1] + 1) // 2
     if torch.compiler.is_compiling():  # the compiler has no `unfold` of a symbolic length

@@ -341,7 +341,7 @@ def last_trained_layer(config: Any, part: str = "all") -> int:
     """Return the index of the last hidden state in which pretraining trains the given stream.
 
     Where the masked-language head reads the semantic stream alone, the position half of the last block gets no gradient
-    (DSTG 3.3): its matrices stay as they were drawn, and the last trained position stream is that of the block before.
+    (DSTG 3.3): its matrices stay as they were drawn, and the position stream is last trained in the block before.
     In all other cases it is the last block's. A model without a masked-language head counts as such a case: its later
     training has used all columns.
 

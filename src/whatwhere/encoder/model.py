@@ -253,8 +253,8 @@ class Encoder(EncoderPreTrainedModel):
                 place among the unpadded tokens.
             document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
                 limit.
-            inputs_embeds: (b, n, semantic_size) words' vectors, in place of those of `input_ids`. Schemes that treat
-                special tokens apart (dstg, tupe-*) find them in `input_ids`, and need both.
+            inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`. Schemes that
+                treat special tokens apart (dstg, tupe-*) find them in `input_ids`, and need both.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states.
             output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path.
 
@@ -341,7 +341,7 @@ class Encoder(EncoderPreTrainedModel):
         """Compute the named terms of the attention scores, each (layers, b, h, n, n), with size 1 where constant over
         the batch.
 
-        Inputs and errors are those of `forward`. In score units, before the padding mask; they sum to the scores that
+        Inputs and errors are as of `forward`. In score units, before the padding mask; they sum to the scores that
         the fused path uses. Names: `semantic`, `absolute` (with TUPE's θ), `relative` (with the values at special
         tokens); `mixed` instead of `semantic` where positions are added to the words (`ap`, `bert-a`);
         `semantic_to_absolute` (query semantic) and `absolute_to_semantic` where both meet (`split`, `bert-ad`). For
@@ -349,7 +349,7 @@ class Encoder(EncoderPreTrainedModel):
         nothing.
         """
         training = self.training
-        self.eval()  # the terms are those of the model, not of one draw of dropout
+        self.eval()  # the terms of the model, without one draw of dropout
         collected: list[dict[str, Tensor]] = []
         try:
             with self.inspect_terms(lambda block, terms, allowed: collected.append(terms)):

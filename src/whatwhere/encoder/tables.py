@@ -105,7 +105,7 @@ HALF_TURN_SIZE = 0.1  # of the two waves of a half turn, as in the authors' code
 
 
 def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
-    """Return the factor that gives a table its starting spread: as configured, or that of a learned table."""
+    """Return the factor that gives a table its starting spread: as configured, or as a learned table starts."""
     if config.table_scale is not None:
         return config.table_scale
     assert config.position_initializer_range is not None

@@ -66,7 +66,7 @@ def check_utf8(texts: Iterable[str], name: str) -> None:
 
 
 def as_list(values: Any, kinds: type | tuple[type, ...], expectation: str) -> list[Any]:
-    """Return a list of the values: a single one, or those of a list.
+    """Return a list of the values, which come alone or in a list.
 
     Args:
         kinds: Types that a value may have.

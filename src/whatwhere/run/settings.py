@@ -159,7 +159,7 @@ class StrictConfig(BaseModel):
         return self.resume(self.of_run(run, name), run, free)
 
     def resume(self, saved: Self, run: RunFolder, free: Iterable[str] = ()) -> Self:
-        """Return the settings that a run resumes with, as `bind`, where the caller has read those of its folder.
+        """Return the settings that a run resumes with, as `bind`, where the caller has read the folder's settings.
 
         Raises:
             ValueError: a key differs that may not change.

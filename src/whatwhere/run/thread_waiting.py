@@ -2,7 +2,7 @@
 
 The threads of an operation meet at its end, hundreds of times a training step, and libgomp lets those that are early
 spin for some milliseconds. Beside another program the thread that spins takes the core from the one that it waits for.
-Sleeping costs little there, but on an idle machine each thread has to be woken. The number of threads stays as it is:
+Sleeping costs little there, but on an idle machine each thread has to be woken. The number of threads never changes:
 results and exact resume depend on it, and not on how threads wait. Times: docs/benchmarks.md.
 """
 

@@ -51,7 +51,7 @@ class Workers:
         self.executor: ProcessPoolExecutor | None = None
 
     def needs_workers(self, read: int, share: float | None) -> bool:
-        """Return whether worker processes run, or so many characters are left that starting them pays.
+        """Return whether worker processes run, or are worth starting for the characters that are left.
 
         Args:
             read: characters read. share: their share of all, None where it is unknown.

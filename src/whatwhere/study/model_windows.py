@@ -1,4 +1,4 @@
-"""Windows that one model is looked at with: the user's, those of its own run, or new windows of a text."""
+"""Windows for the look into one model: the user's, its own run's, or new windows of a text."""
 
 import tempfile
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def model_windows(
             as far as we know); None: the windows of the model's own run, else a part of python-docs with twice the text
             that is needed.
         documents: how many windows of full length will be read.
-        length: tokens of a window; None: those of the windows that are there, else as many as the model reads, at most
+        length: tokens of a window; None: as in the windows that are there, else as many as the model reads, at most
             512. Where it is given, windows are made of the text anew.
 
     Raises:
@@ -55,7 +55,7 @@ def model_windows(
             length = length or min(limit or LONGEST, LONGEST)
             part = PYTHON_DOCS // (2 * max(documents, 1) * length)
             source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
-            # The tokenizer as it is: where line breaks are no token of the model's vocabulary they must not become one.
+            # A copy, unchanged: line breaks must not become a token where the model's vocabulary has none for them.
             tokenizer.save_pretrained(f"{temporary}/given")
             made_by = load_tokenizer(f"{temporary}/given")
             out = Path(temporary, "windows")

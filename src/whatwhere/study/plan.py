@@ -78,7 +78,7 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:
-    """Return the threads with which steps are timed, those of the first training; None for all of the process."""
+    """Return the threads of the first training, with which steps are timed; None for all of the process."""
     return threads_of_jobs(len(config.models) * config.seeds, models_at_once(config, None))[0]
 
 

@@ -21,7 +21,7 @@ RECORDS = "records.parquet"
 CLAIMS = "claims.json"
 FACTS = "study.json"  # of a study, an evaluation, a look into heads
 STEP = RESULTS
-CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # of the windows' manifest, for that of the study
+CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # of the windows' manifest, for study.json
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
     "tiny": [

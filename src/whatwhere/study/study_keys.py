@@ -118,7 +118,7 @@ class SpectraConfig(StrictConfig):
 
 
 class GeometryKeys(StrictConfig):
-    """The keys of a geometry run: which corpora, how they are counted, and what is measured on them."""
+    """The keys of a geometry run: the corpora, how to count them, and what to measure on them."""
 
     corpora: list[str] = Field(
         ["python-docs"],

@@ -102,7 +102,7 @@ class Checkpointer:
         """
         training = self.training
         accelerator = training.accelerator
-        if parameters := not_finite(training.model):  # the loss of this step is that of the weights before it
+        if parameters := not_finite(training.model):  # the loss of a step does not see the weights that it makes
             raise ValueError(weights_message(parameters, step, self.label, training.config, self.newest_folder()))
         random_states = [training.random_states()]
         if accelerator.num_processes > 1:

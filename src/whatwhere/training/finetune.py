@@ -1,6 +1,6 @@
 """Fine-tuning of a pretrained encoder, ours or of transformers, on a labelled table, for sequence classification.
 
-The loop, its schedules, checkpoints and exact resume are those of pretraining. Here are the data, the model and the
+Pretraining has the same loop, schedules, checkpoints and exact resume. Here are the data, the model and the
 defaults (GEOM section 6.1: 3 epochs, batch 64, learning rate 2e-5 from pretrained and 2e-4 from fresh weights,
 positions at eight steps).
 """
@@ -62,13 +62,13 @@ def default_rate(start: str, from_scratch: bool) -> float:
 
 
 class FinetuneConfig(FinetuneKeys, SchemeConfig):
-    """Settings of a fine-tuning for sequence classification; keys left out are those of DEFAULTS and of LoopConfig."""
+    """Settings of a fine-tuning for sequence classification; left out, keys are as in DEFAULTS, then LoopConfig."""
 
     RESUMES_ALONE: ClassVar[bool] = True
     FREE: ClassVar[tuple[str, ...]] = ("sharding",)
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return whether a table of another name or place is that of the run in `out`, byte by byte."""
+        """Return whether a table of another name or place equals the run's in `out`, byte by byte."""
         facts = out / DATA
         path = Path(str(getattr(self, key)))
         if key not in TABLES or not facts.is_file() or not path.is_file():

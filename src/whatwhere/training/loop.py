@@ -45,7 +45,7 @@ class Trainer(TrainingState):
         """Train, log to `out/log.jsonl`, write checkpoints to `out/checkpoints`; return the facts of every summary.
 
         The training resumes from the newest complete checkpoint, or begins where there is none. On CPU every number of
-        a resumed run equals that of an uninterrupted one. All processes have the same weights after every step.
+        a resumed run equals the uninterrupted run's. All processes have the same weights after every step.
 
         Args:
             batch_at: returns this process's rows of a micro-batch of a step.

@@ -87,7 +87,7 @@ def _train(
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
     check_one_batch(windows, config.batch_size)
-    # Where they are timed, those of the main process.
+    # Steps that are timed are the main process's, in all processes.
     steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=processes.device)))
     passes = steps * config.batch_size / len(windows["train"])
     if passes > 1 and progress is True and processes.is_main_process:

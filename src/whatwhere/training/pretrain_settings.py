@@ -77,7 +77,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         return {key: value for key, value in rates.items() if getattr(self, key) == value}
 
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
-        """Return the model's configuration; vocabulary and special tokens are those of `windows`, if given.
+        """Return the model's configuration; vocabulary and special tokens come from `windows`, if given.
 
         Raises:
             ValueError: no such preset, size or field, a tokenizer larger than the vocabulary, or windows longer than
@@ -127,7 +127,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
 
 
 def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
-    """Return the masked batches of a split ("train", "held_out"); only those of training shift their positions."""
+    """Return the masked batches of a split ("train", "held_out"); only training batches shift their positions."""
     return MaskedBatches(
         windows[split],
         seed=config.seed,

@@ -104,7 +104,7 @@ class SchemeConfig(SchemeKeys):
         run.write(name, saved.model_dump(mode="json"))
 
     def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
-        """Compare settings with those of the run; a scheme is compared by its text, not its path.
+        """Compare settings with the run's; a scheme is compared by its text, not its path.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the folder's copy.

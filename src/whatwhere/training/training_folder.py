@@ -50,7 +50,7 @@ def settle_settings(config: C, run: RunFolder, name: str, free: Iterable[str] = 
     Settings and scheme bind from the first saved step; a training that failed before begins anew with `config`.
 
     Args:
-        name: of the YAML file. free: keys that may differ, beside those of the configuration class.
+        name: of the YAML file. free: keys that may differ, beside the `FREE` ones of the class.
 
     Raises:
         ValueError: see `StrictConfig.bind`; or the folder holds windows of another tokenizer.
@@ -75,7 +75,7 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     """
     run.check(name)
     out = run.path
-    if (out / "corpus" / "tokenizer").is_dir():  # which is taken as it is; `build_windows` compares the text
+    if (out / "corpus" / "tokenizer").is_dir():  # it is reused unseen; `build_windows` compares the text
         saved = read_yaml(out / name, "Delete it, or choose another --out.")
         for key in [key for key in _TOKENIZER if isinstance(saved, dict) and key in saved]:
             value = getattr(config, key)
