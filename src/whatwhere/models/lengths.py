@@ -101,7 +101,7 @@ def _first_position(parent: nn.Module, table: nn.Module, rows: int) -> int:
 
 def _skeleton(config: Any, layers: int | None) -> nn.Module | None:
     """Build the bare model of a configuration without memory for its weights; None where that does not work."""
-    kind = MODEL_MAPPING.get(type(config), None)
+    kind: Any = MODEL_MAPPING.get(type(config), None)
     kind = kind[0] if isinstance(kind, tuple) else kind
     if kind is None:
         return None

@@ -47,6 +47,9 @@ class _Unfollowed(Exception):
 class Projection(nn.Module):
     """A linear map of vectors with a bias and an activation, as sentence-transformers' `Dense`."""
 
+    weight: Tensor
+    bias: Tensor | None
+
     def __init__(self, weight: Tensor, bias: Tensor | None, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
@@ -55,8 +58,8 @@ class Projection(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Map vectors (b, in) to (b, out)."""
-        weight = self.weight.to(vectors)  # type: ignore[operator]
-        bias = None if self.bias is None else self.bias.to(vectors)  # type: ignore[operator]
+        weight = self.weight.to(vectors)
+        bias = None if self.bias is None else self.bias.to(vectors)
         return self.activation(nn.functional.linear(vectors, weight, bias))
 
 
@@ -70,7 +73,7 @@ class Normalisation(nn.Module):
 
 @dataclass(frozen=True)
 class VectorParts:
-    """How a sentence-transformers folder makes the vector of a text.
+    """The parts by which a sentence-transformers folder makes the vector of a text.
 
     poolings: modes of `pooled_as`, whose vectors stand side by side. after: maps of the pooled vectors, in their order.
     length: most tokens of a text, special ones included, longer texts are cut; None: as the tokenizer says. prompt: put
