@@ -55,6 +55,22 @@ def test_a_study_gains_models_and_changes_none(arguments, tmp_path):
     assert done.returncode == 2 and "was started with variants.narrow=" in done.stderr, done.stderr
 
 
+def test_variants_given_whole_are_added_to_saved_ones(arguments, tmp_path):
+    """`--set 'variants={...}'` of a further model took the saved variants away, and the study refused its own model."""
+    narrow = {"preset": "rope", "model": {"intermediate_size": 64}}
+    values = {"steps": 4, "models": ["dstg", "narrow"], "variants": {"narrow": narrow}}
+    saved = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
+    with RunFolder.open(tmp_path / "s", "study") as run:
+        saved.save_in(run, "study.yaml")
+        run.accept()
+    file = tmp_path / "s/study.yaml"
+    grown = StudyConfig.load(file, ["variants={big: {preset: ap}}"], models=["dstg", "narrow", "big"])
+    assert grown.variants == {"narrow": narrow, "big": {"preset": "ap"}}
+    other = "variants={narrow: {preset: rope, model: {intermediate_size: 32}}}"
+    done = whatwhere("study", "--out", str(tmp_path / "s"), "--set", other)
+    assert done.returncode == 2 and "was started with variants.narrow=" in done.stderr, done.stderr
+
+
 def test_a_model_that_is_refused_leaves_the_study(arguments, tmp_path):
     """study.yaml listed the model for good, so that the study could neither resume nor lose it again."""
     values = {"steps": 3, "inside": False, "at_once": 1, "models": ["rope"]}

@@ -35,7 +35,9 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         json_schema_extra={"default": "as they are"},
     )
     variants: dict[str, dict[str, Any]] = Field(
-        {}, description="Models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take."
+        {},
+        description="Models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take. "
+        "Those of --set are added to those of a file.",
     )
     widths: dict[str, int] = Field({}, description="intermediate_size of single models; `match` fills it in.")
     seeds: int = Field(

@@ -4,7 +4,7 @@ Those of a look into heads and of table spectra have no checks of their own and 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,6 +37,19 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
             *(key for key in PretrainConfig.model_fields if key not in cls.model_fields),
         ]
         return [f"training.{key}" for key in keys]
+
+    @classmethod
+    def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+        """Merge a file, values and settings; variants that a setting gives are added by name to those of the file.
+
+        Raises:
+            ValueError: as every configuration that may name a scheme.
+        """
+        merged = super().merged(path, settings, **values)
+        of_file = (cls._read(Path(path)).get("variants") if path is not None else None) or {}
+        if isinstance(of_file, dict) and isinstance(merged.get("variants"), dict):
+            merged["variants"] = {**of_file, **merged["variants"]}
+        return merged
 
     @model_validator(mode="before")
     @classmethod
