@@ -10,7 +10,7 @@ from whatwhere.evaluation.benchmark import Trial
 from whatwhere.run.files import append_line, read_lines, write_text
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.lock import lock
-from whatwhere.run.status import run_status, status_text
+from whatwhere.run.status import is_finished, run_status, status_text
 
 LINE = {"step": 20, "tokens": 2000, "loss": 4.5, "tokens_per_second": 50.0, "waiting": 0.3, "memory_peak_bytes": 7}
 
@@ -99,3 +99,16 @@ def test_a_torn_log_line_is_skipped(tmp_path):
     append_line(log, {"a": 3})
     assert [line["a"] for line in read_lines(log)] == [1, 3]
     assert read_lines(tmp_path / "none") == []
+
+
+def test_a_sharded_model_counts_as_finished(tmp_path):
+    """A model of several safetensors files never counted as finished, so that its training was done again."""
+    (tmp_path / "training.json").write_text("{}")
+    shards = [tmp_path / f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    for path in (shards[0], tmp_path / "model.safetensors.index.json"):
+        path.write_text("{}")
+    assert not is_finished(tmp_path)  # one of two
+    shards[1].write_text("")
+    assert is_finished(tmp_path)
+    shards[1].rename(tmp_path / "model-00003-of-00002.safetensors")
+    assert not is_finished(tmp_path)

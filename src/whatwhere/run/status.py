@@ -1,6 +1,7 @@
 """Status of the runs in a folder, read from their files alone; runs may go on meanwhile."""
 
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,8 @@ STUDY = "study.yaml"
 TRAINED = "trained"  # name of the step that ends a training
 RESULTS = "results"  # name of the step that writes records and page
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
-_FILES_OF_FINISHED = ("training.json", "model.safetensors")  # in the folder of a finished training
+_SUMMARY = "training.json"  # in the folder of a finished training
+_SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")
 _TRIAL_STEP = "done runs/"  # beginning of the names of an evaluation's steps, one for each trial
 MOST_SILENT = 300.0  # seconds without a line in the log, after which the status of a running training tells the user
 
@@ -41,7 +43,17 @@ def is_finished(folder: Path) -> bool:
     """Return whether the training in a folder is finished, without comparing hashes."""
     run = RunFolder.at(folder)
     is_trained = run.kind is None or run.step(TRAINED) is not None
-    return is_trained and all((folder / name).is_file() for name in _FILES_OF_FINISHED)
+    return is_trained and (folder / _SUMMARY).is_file() and has_weights(folder)
+
+
+def has_weights(folder: Path) -> bool:
+    """Return whether the weights of a model are in a folder: one safetensors file, or the index and all its shards."""
+    if (folder / "model.safetensors").is_file():
+        return True
+    shards = [match for path in folder.glob("model-*.safetensors") if (match := _SHARD.fullmatch(path.name))]
+    numbers = {int(match[1]) for match in shards}
+    is_whole = bool(shards) and numbers == set(range(1, int(shards[0][2]) + 1))
+    return is_whole and (folder / "model.safetensors.index.json").is_file()
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from ..models.lengths import most_tokens
 from ..models.sentence import write_sentence_transformer
 from ..run.files import flush, read_json, read_yaml, temporary_folder, write_json, write_text
 from ..run.folder import LOG, RunFolder
-from ..run.status import TRAINED
+from ..run.status import TRAINED, has_weights
 from .checkpoints import CHECKPOINTS, WEIGHTS
 from .environment import join_processes
 from .model_folder import save_model
@@ -106,7 +106,7 @@ def finished_summary(run: RunFolder) -> dict[str, Any] | None:
     Raises:
         ValueError: a file of it is missing or not as it was written.
     """
-    if TRAINED not in run.steps() or not all((run.path / name).is_file() for name in (SUMMARY, WEIGHTS)):
+    if TRAINED not in run.steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
         return None
     run.check_step(TRAINED)
     summary: dict[str, Any] = run.read(SUMMARY)
