@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -382,3 +383,28 @@ def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path):
     assert done.returncode == 2 and "records no file c.json that is there. It records: a.json, b.json." in done.stderr
     done = whatwhere("verify", str(tmp_path), "--accept", "a.json")
     assert done.returncode == 2 and "has no manifest.jsonl" in done.stderr
+
+
+def test_a_missing_file_that_is_not_recorded_is_one_line(tmp_path):
+    """A file that the manifest does not record and that is not there raised FileNotFoundError from deep inside."""
+    with RunFolder.open(tmp_path / "s", "study") as run, pytest.raises(ValueError, match="none.json is missing. Use a"):
+        run.read("none.json")
+
+
+def test_a_replaced_manifest_is_read_again(tmp_path):
+    """A handle that a process keeps took another manifest of the same or a larger size for the one that it knew."""
+    place = tmp_path / "s"
+    with RunFolder.open(place, "study") as run:
+        run.write("a.json", 1)
+        run.done("one", files=["a.json"])
+    handle = RunFolder.at(place)
+    assert handle.is_done("one") and handle.read("a.json") == 1
+    text = (place / "manifest.jsonl").read_bytes()
+    (place / "manifest.jsonl").write_bytes(text.replace(b'"one"', b'"two"'))  # in place, of equal size
+    os.utime(place / "manifest.jsonl", (1, 1))
+    assert set(handle.steps()) == {"two"}
+    shutil.rmtree(place)
+    with RunFolder.open(place, "study") as run:
+        run.write("longer-name.json", list(range(100)))
+        run.done("a step with a longer name than before", files=["longer-name.json"], facts={"why": "x" * 500})
+    assert handle.names() == ["longer-name.json"] and set(handle.steps()) == {"a step with a longer name than before"}

@@ -55,7 +55,9 @@ class RunFolder:
         self._reset_cache()
 
     def _reset_cache(self) -> None:
-        self._size = 0  # bytes of the manifest that were read
+        self._state: tuple[int, int, int] | None = None  # number, time and size of the manifest that was read
+        self._size = 0  # bytes of it that were applied
+        self._last = b""  # line before them
         self._kind: str | None = None
         self._files: dict[str, str] = {}  # name -> SHA-256
         self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and facts
@@ -188,6 +190,10 @@ class RunFolder:
             ValueError: the file is missing, damaged, or not as it was written.
         """
         self.check(name)
+        if not (self.path / name).is_file():  # not recorded either: a file that is recorded was compared
+            raise ValueError(
+                f"{self.path / name} is missing. Use a complete copy of the folder, or run the command again."
+            )
         return format_of(name).read(self.path / name)
 
     def has(self, name: str) -> bool:
@@ -367,16 +373,21 @@ class RunFolder:
     def _refresh(self) -> None:
         """Apply the lines that were added since the last look."""
         path = self.path / MANIFEST
-        size = path.stat().st_size if path.is_file() else 0
-        if size == self._size:
+        state = _state_of(path)
+        if state == self._state:
             return
-        if size < self._size:  # it is gone, or another was put in its place
+        if state is None:
             self._reset_cache()
-        if not size:
             return
+        if self._state is None or state[0] != self._state[0] or state[2] <= self._size:  # another file, or not longer
+            self._reset_cache()
         with path.open("rb") as file:
+            file.seek(self._size - len(self._last))
+            if file.read(len(self._last)) != self._last:  # lines are only added: another was put in its place
+                self._reset_cache()
             file.seek(self._size)
-            text = file.read(size - self._size)
+            text = file.read()
+        self._state = state
         for row in text.splitlines(keepends=True):
             line: Any = None
             with suppress(ValueError):  # of a line that a crash cut off
@@ -386,6 +397,7 @@ class RunFolder:
             elif not row.endswith(b"\n"):  # perhaps it is being written
                 break
             self._size += len(row)
+            self._last = row
 
     def _apply(self, line: Mapping[str, Any]) -> None:
         """Apply one line of the manifest."""
@@ -471,6 +483,15 @@ def accept_file(folder: Path, name: str) -> None:
         raise ValueError(f"{folder} records no file {name} that is there. It records: {', '.join(run.names()[:20])}.")
     with RunFolder.open(folder, run.kind) as writable:
         writable.record(name)
+
+
+def _state_of(path: Path) -> tuple[int, int, int] | None:
+    """Return number, time of change and size of a file; None where there is none."""
+    try:
+        state = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return state.st_ino, state.st_mtime_ns, state.st_size
 
 
 def _is_inside(name: str) -> bool:
