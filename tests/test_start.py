@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cli_runner import environment
@@ -103,3 +104,21 @@ def test_every_public_name_is_there_and_no_other():
     assert set(dir(ww)) == set(ww.__all__) and all(getattr(ww, name) is not None for name in ww.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'Encodre'"):
         getattr(ww, "Encodre")  # noqa: B009
+
+
+SCHEME_TWICE = """
+import sys
+from whatwhere.encoder.registry import is_loaded, load_scheme
+from whatwhere.training.scheme_settings import use_scheme
+load_scheme(sys.argv[1])
+use_scheme(sys.argv[2])
+text = open(sys.argv[1], encoding="utf-8").read()
+print(is_loaded(text), is_loaded(text + "#"))
+"""
+
+
+def test_a_scheme_that_python_loaded_may_be_given(tmp_path):
+    """What `load_scheme` ran was unknown to `--scheme`, which then refused a copy of it as a name that is taken."""
+    example = Path(__file__).parents[1] / "examples/kerple.py"
+    (tmp_path / "copy.py").write_text(example.read_text("utf-8"))
+    assert printed(SCHEME_TWICE, str(example), str(tmp_path / "copy.py")) == ["True False"]

@@ -156,6 +156,11 @@ def load_scheme(path: str | Path) -> Path:
     return path
 
 
+def is_loaded(text: str) -> bool:
+    """Return whether `load_scheme` ran a file of this text, wherever it stood."""
+    return any(text == loaded for loaded, _ in _loaded.values())
+
+
 def scheme_files(config: Any) -> dict[Path, str]:
     """Return the loaded files that registered the table, bias or rotation of a configuration, with their texts."""
     used = {config.absolute, config.relative, config.rotation}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..encoder.carry import relative_imports
-from ..encoder.registry import load_scheme
+from ..encoder.registry import is_loaded, load_scheme
 from ..run.errors import UntrustedScheme
 from ..run.folder import RunFolder
 from .training_keys import SchemeKeys
@@ -14,7 +14,6 @@ SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
 
 
 _trusted_texts: set[str] = set()  # of schemes that the user gave this process
-_loaded_texts: set[str] = set()  # of schemes that this process has loaded from any file
 
 
 def trust_scheme(path: Any) -> None:
@@ -53,14 +52,13 @@ def use_scheme(path: Any) -> None:
         if (file := Path(path)).suffix != ".py" or not file.is_file():
             raise ValueError("it is no Python file that exists. See examples/kerple.py for one.")
         text = file.read_text(encoding="utf-8")
-        if text not in _loaded_texts:
-            relative_imports(text)  # else a training would fail when it saves its model
+        relative_imports(text)  # else a training would fail when it saves its model
+        if not is_loaded(text):
             try:
                 load_scheme(file)
             except SystemExit as stop:
                 problem = f"it ends the program (exit status {stop.code})"
                 raise ValueError(f"{problem}; a scheme only registers its parts.") from None
-            _loaded_texts.add(text)
         _trusted_texts.add(text)
     except SyntaxError as error:
         raise ValueError(f"The scheme {path} is not valid Python: line {error.lineno}: {error.msg}.") from None
