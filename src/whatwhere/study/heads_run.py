@@ -25,7 +25,7 @@ from .measurements import measure
 from .model_windows import model_windows
 from .results import FACTS, save_results
 from .study_keys import HeadsConfig
-from .training_records import learning_records, not_learned
+from .training_records import learning_records, undertrained_message
 
 KIND = "heads"
 CONFIG = "heads.yaml"
@@ -85,7 +85,7 @@ def run_heads(
             "windows": len(chosen),
             "documents": chosen.count,
             "tokens": chosen.length,
-            "not_learned": not_learned(learning, name) or None,
+            "undertrained": undertrained_message(learning, name) or None,
             "left_out": measured.left_out,
             "records": [vars(r) for r in measured.records],
             "report": None,
@@ -140,7 +140,7 @@ def heads_text(result: dict[str, Any]) -> str:
         cells = [f"{of_head[m].value:.2f}" if m in of_head else "-" for m in shares]
         cells += [f"{of_head[m].value:.3f}" if m in of_head else "-" for m in scores]
         lines.append([str(layer), str(head), *(follows if shares else []), *cells])
-    text = [result["not_learned"], ""] if result["not_learned"] else []
+    text = [result["undertrained"], ""] if result["undertrained"] else []
     text += table_lines(lines, right=range(len(lines[0])))
     for term, count in Counter(named.values()).most_common():
         follow = "have no single term that is worth anything alone" if term == NOTHING else f"follow {term}"
