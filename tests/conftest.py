@@ -11,7 +11,6 @@ from cli_runner import KNOWN, PUBLISHED, sentences
 from fork_server import CONTEXT
 from hypothesis import HealthCheck, settings
 
-from whatwhere.encoder import registry
 from whatwhere.training import scheme_settings as config
 
 # An example may take as long as a busy machine needs for it.
@@ -43,7 +42,6 @@ def own_schemes_end_with_their_file() -> Iterator[None]:
     for names, published in zip(KNOWN, PUBLISHED, strict=True):
         names.clear()
         names.update(published)
-    registry._loaded.clear()
     config._trusted_texts.clear()
 
 

@@ -76,7 +76,6 @@ def whatwhere(*arguments: str) -> subprocess.CompletedProcess[str]:
         contextlib.redirect_stderr(error),
         mock.patch.object(sys, "argv", ["whatwhere", *arguments]),
         mock.patch.dict(os.environ, environment()),
-        mock.patch.object(config, "_loaded_texts", set()),
         mock.patch.object(config, "_trusted_texts", set()),
         warnings.catch_warnings(),
         contextlib.ExitStack() as schemes,

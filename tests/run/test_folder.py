@@ -385,7 +385,7 @@ def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path):
     assert done.returncode == 2 and "has no manifest.jsonl" in done.stderr
 
 
-def test_a_missing_file_that_is_not_recorded_is_one_line(tmp_path):
+def test_a_missing_unrecorded_file_is_refused(tmp_path):
     """A file that the manifest does not record and that is not there raised FileNotFoundError from deep inside."""
     with RunFolder.open(tmp_path / "s", "study") as run, pytest.raises(ValueError, match="none.json is missing. Use a"):
         run.read("none.json")
