@@ -48,10 +48,10 @@ def report(
     page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
     tables = write_tables(page, csv) if csv is not None else []
     place = out or (runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
-    with ExitStack() as held:
+    with ExitStack() as temporary:
         if place.parent.resolve() in [run.resolve() for run in runs]:
             with suppress(InUse):  # a study that goes on tidies its folder itself
-                held.enter_context(lock(place.parent))
+                temporary.enter_context(lock(place.parent))
                 sweep(place.parent, is_free)
         path = write_page(place, page)
     text = report_line(path) + (f"\n{len(tables)} tables are in {csv}." if csv is not None else "")
@@ -75,10 +75,10 @@ def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_
 
     table = Table(read_records(_run_folder(run) / "records.parquet"))
     facts = read_json(run / "study.json") if (run / "study.json").is_file() else None
-    there = (beside(facts, table) if isinstance(facts, dict) else None) or Beside()
+    reference = (beside(facts, table) if isinstance(facts, dict) else None) or Beside()
     verdicts = evaluate(table, FACTS if arithmetic else CLAIMS)
-    verdicts = [{**row, "reference": there.claims.get(row["id"])} for row in verdicts]
-    notes = ["", "reference study", *(f"  {note}" for note in there.notes)] if there.notes else []
+    verdicts = [{**row, "reference": reference.claims.get(row["id"])} for row in verdicts]
+    notes = ["", "reference study", *(f"  {note}" for note in reference.notes)] if reference.notes else []
     emit(verdicts, as_json, "\n".join([_ledger(verdicts), *notes]))
 
 
@@ -86,10 +86,10 @@ def _ledger(verdicts: list[dict[str, Any]]) -> str:
     """Return the verdicts as text: counts by origin, a row for each measured claim, and what the other claims lack."""
     from ..claims import ORIGINS, UNTESTABLE, VERDICTS
 
-    found = [verdict for verdict in VERDICTS if any(c["verdict"] == verdict for c in verdicts)]
+    verdicts_seen = [verdict for verdict in VERDICTS if any(c["verdict"] == verdict for c in verdicts)]
     counts = [[f"{len(verdicts)} claims", "all", *ORIGINS]]
     rows = []
-    for verdict in found:
+    for verdict in verdicts_seen:
         origins = [c["origin"] for c in verdicts if c["verdict"] == verdict]
         counts.append([verdict, str(len(origins)), *(str(origins.count(origin)) for origin in ORIGINS)])
         measured = [c for c in verdicts if c["verdict"] == verdict and c["value"] is not None]
@@ -126,14 +126,14 @@ def _rows(claim: dict[str, Any], with_reason: bool) -> list[list[str]]:
 
 def _beside(claim: dict[str, Any]) -> str:
     """Return value and verdict of the reference study and the value of the paper, "" if there are none."""
-    told = []
+    lines = []
     if reference := claim["reference"]:
         verdict = f"{reference['verdict']}, so far {reference['so_far']}".removesuffix(", so far ")
         value = f"{_value(reference)} " if reference["value"] is not None else ""
-        told.append(f"reference study: {value}({verdict.replace('here', 'there')})")
+        lines.append(f"reference study: {value}({verdict.replace('here', 'there')})")
     if claim["paper_value"] is not None:
-        told.append(f"paper: {claim['paper_value']:.6g}")
-    return "; ".join(told)
+        lines.append(f"paper: {claim['paper_value']:.6g}")
+    return "; ".join(lines)
 
 
 def _value(claim: dict[str, Any]) -> str:
@@ -240,8 +240,8 @@ def status(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> Non
     """
     from ..run.status import run_status, status_text
 
-    found = run_status(_run_folder(run))
-    emit(found, as_json, status_text(found))
+    statuses = run_status(_run_folder(run))
+    emit(statuses, as_json, status_text(statuses))
 
 
 @verb()
@@ -277,14 +277,14 @@ def doctor(as_json: Json = False) -> None:
 
     facts = diagnose(Path("."))
     gib = 2**30
-    here = facts["machine"]
+    machine = facts["machine"]
     rows = [
         *facts["versions"].items(),
-        ("processor", f"{here['cpu']}, {here['cores']} cores"),
+        ("processor", f"{machine['cpu']}, {machine['cores']} cores"),
         ("threads", f"{facts['threads']}, which wait for each other by {facts['wait_policy']}"),
-        ("memory", f"{facts['memory_free_bytes'] / gib:.1f} of {here['memory_bytes'] / gib:.1f} GiB free"),
+        ("memory", f"{facts['memory_free_bytes'] / gib:.1f} of {machine['memory_bytes'] / gib:.1f} GiB free"),
         ("disk", f"{facts['disk_free_bytes'] / gib:.1f} GiB free here"),
-        ("accelerator", here["accelerator"] or "none"),
+        ("accelerator", machine["accelerator"] or "none"),
         ("bf16", "used by precision: auto" if facts["bf16"] else "not faster here; precision: auto uses fp32"),
         *((f"backend {name}", state) for name, state in facts["backends"].items()),
         *facts["extras"].items(),

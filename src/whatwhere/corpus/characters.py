@@ -58,6 +58,14 @@ def blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
 
 
 def check_size(path: Path, unpacked: int, packed: int) -> None:
+    """Refuse a packed file that unpacks to far more bytes than it has.
+
+    Args:
+        unpacked, packed: bytes after and before unpacking.
+
+    Raises:
+        ValueError: the file would unpack to far more than any text does.
+    """
     if why := unpacking_problem(unpacked, packed):
         raise ValueError(f"{path} {why}. No text does; unpack it by hand if it is meant.")
 

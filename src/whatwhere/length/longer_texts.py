@@ -221,7 +221,7 @@ def about(source: str, to: int, points: bool = False) -> About:
 
 def _check_all(config: LengthConfig) -> None:
     trials = _trials(config)
-    wanted = ", ".join(config.methods) or "any way"
+    methods = ", ".join(config.methods) or "any way"
     near = "" if 0 in config.windows else " A window is of this package's encoders alone; --windows 0 is without one."
     known = {m for _, _, source in config.trainings() for m in config.about(source).methods}
     for part in config.adapt:
@@ -230,7 +230,7 @@ def _check_all(config: LengthConfig) -> None:
         ):
             what = "" if part == PLAIN else f", and then have the {part} trained"
             raise ValueError(
-                f"None of these models can be read on by {wanted}{what}. They have: {', '.join(sorted(known))}.{near}"
+                f"None of these models can be read on by {methods}{what}. They have: {', '.join(sorted(known))}.{near}"
             )
     adapted = config.adapt != [PLAIN]
     sources = [model_source(source) for _, _, source in config.trainings()]
@@ -251,14 +251,17 @@ def _trials(config: LengthConfig) -> list[Trial]:
             methods = [m for m in known.methods if not config.methods or m in config.methods]
             if adapted in ("network", "table"):
                 methods = [m for m in methods if known.table and (adapted == "table" or m == "learned")]
-            each = [ExtrapolationMethod(PIECES)] * (adapted == order[0])
-            each += [
+            methods_of_adapt = [ExtrapolationMethod(PIECES)] * (adapted == order[0])
+            methods_of_adapt += [
                 ExtrapolationMethod(m, window, adapted)
                 for window in config.windows
                 for m in methods
                 if not window or known.ours
             ]
-            trials += [Trial(name, source, False, extrapolation.name, seed, extrapolation) for extrapolation in each]
+            trials += [
+                Trial(name, source, False, extrapolation.name, seed, extrapolation)
+                for extrapolation in methods_of_adapt
+            ]
     return trials
 
 
@@ -297,13 +300,13 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
                 )
                 place = Path(out) / "models" / trial.name / extrapolation.name / f"seed-{trial.seed}"
                 with RunFolder.create(place, "model") as keep:
-                    made: dict[str, Any] = {"trained": known.trained}
+                    extension: dict[str, Any] = {"trained": known.trained}
                     if (longer / EXTENSION).is_file():  # else there is no copy whose card and code could come along
                         shutil.copytree(longer, keep, dirs_exist_ok=True)
-                        made = read_object(keep / EXTENSION)
+                        extension = read_object(keep / EXTENSION)
                     model.save_pretrained(keep)
                     save_tokenizer(tokenizer, keep)
-                    write_json(keep / EXTENSION, made | {"adapted": extrapolation.adapt, "steps": config.steps})
+                    write_json(keep / EXTENSION, extension | {"adapted": extrapolation.adapt, "steps": config.steps})
                     what = "All of it" if extrapolation.adapt == "all" else f"The {extrapolation.adapt} alone"
                     where = f"on further documents of {config.reads()}, {config.to:,} tokens a text"
                     say_in_card(keep, f"{what} was trained on for {config.steps} steps, {where}.")
@@ -440,12 +443,12 @@ def _notes(config: LengthConfig, _out: Path) -> list[str]:
         "quarter; intervals are over them, or over seeds where there are several."
     ]
     known = {name: config.about(source) for name, _, source in config.trainings()}
-    if trained := [name for name, each in known.items() if each.corpus == config.text]:
+    if trained := [name for name, facts in known.items() if facts.corpus == config.text]:
         notes.append(f"Trained on this very corpus: {', '.join(trained)}; what is read may have been read before.")
-    for name, each in known.items():
-        lacks = [method for method in config.methods if method not in each.methods]
-        lacks += [f"{part} to adapt" for part in config.adapt if part in ("network", "table") and not each.table]
-        lacks += ["windows"] * (any(config.windows) and not each.ours)
+    for name, facts in known.items():
+        lacks = [method for method in config.methods if method not in facts.methods]
+        lacks += [f"{part} to adapt" for part in config.adapt if part in ("network", "table") and not facts.table]
+        lacks += ["windows"] * (any(config.windows) and not facts.ours)
         if lacks:
             notes.append(f"{name} has no {', no '.join(lacks)}: left out.")
     if config.adapt != [PLAIN]:

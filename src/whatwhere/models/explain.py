@@ -364,7 +364,7 @@ def as_text(facts: dict[str, Any]) -> str:
     numbered = "any length; positions are not numbered by a table"
     longest = f"{rows} tokens (rows of the table)" if rows else numbered
     read = f"{facts['length']} tokens, {facts['labelled']:.0%} of them predicted"
-    here = f"Attention on this machine ({facts['device']}): {facts['backend']} runs"
+    attention = f"Attention on this machine ({facts['device']}): {facts['backend']} runs"
     settings = [(key, str(value)) for key, value in facts["config"].items()]
     settings += [("streams", " + ".join(map(str, facts["streams"]))), ("longest input", longest)]
     counted = [("part", "parameters", "operations")]
@@ -382,7 +382,7 @@ def as_text(facts: dict[str, Any]) -> str:
         f"Costs; operations a token of a forward pass over {read}",
         *table_lines(counted, right=(1, 2), indent=2),
         "",
-        f"{here}; output_attentions=True takes eager",
+        f"{attention}; output_attentions=True takes eager",
         *table_lines(list(facts["backends"].items()), indent=2),
     ]
     if step := facts["trial"]:

@@ -64,13 +64,13 @@ class Predictor:
         config = open_config(model)
         head = str((getattr(config, "architectures", None) or [""])[0])
         has = {"labels": "ForSequenceClassification" in head, "words": "ForMaskedLM" in head, "vectors": True}
-        self.what = what or next(name for name, given in has.items() if given)
+        self.what = what or next(name for name, is_given in has.items() if is_given)
         if self.what not in KINDS:
             raise ValueError(f"what must be one of {', '.join(KINDS)}; got {what!r}.")
         if not has[self.what]:
-            given = " and ".join(name for name in has if has[name])
+            is_given = " and ".join(name for name in has if has[name])
             raise ValueError(
-                f"{model} ({head or 'without a head'}) gives {given}; what={self.what} needs another model."
+                f"{model} ({head or 'without a head'}) gives {is_given}; what={self.what} needs another model."
             )
         opened = open_model(model, KINDS[self.what])
         self.model = opened.model
