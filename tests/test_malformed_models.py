@@ -165,7 +165,7 @@ def test_pickles_are_not_read(model):
 
 def test_model_code_runs_only_when_named(model, tmp_path):
     """Code in the folder of a model runs only where it is named."""
-    ran, text, out = tmp_path / "ran", put(tmp_path, "text.txt", sentences(300)), tmp_path / "out"
+    ran, text, out = tmp_path / "ran", put(tmp_path, "text.txt", sentences(60)), tmp_path / "out"
     data = str(tasks(tmp_path / "tasks"))
 
     def plant(folder: Path) -> None:
