@@ -1,6 +1,7 @@
 """The house rules: imports run downwards only, and every file says in its first lines what it is."""
 
 import ast
+import functools
 import re
 import sys
 from collections import Counter
@@ -35,10 +36,17 @@ def place(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
+@functools.cache
+def tree_of(text: str) -> ast.Module:
+    """Syntax tree of a file, which several tests walk."""
+    return ast.parse(text)
+
+
+@functools.cache
 def imports(text: str, inside: tuple[str, ...]) -> list[tuple[tuple[str, ...], bool]]:
     """What a file in the folder `inside` imports of the package: the path of each module below it, () for the package
     itself; and whether inside a function."""
-    tree = ast.parse(text)
+    tree = tree_of(text)
     late = {n for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)}
     imported = []
     for node in ast.walk(tree):
@@ -107,7 +115,7 @@ def check_imports(path):
         }
     absolute = [
         n
-        for n in ast.walk(ast.parse(text))
+        for n in ast.walk(tree_of(text))
         if isinstance(n, ast.ImportFrom) and not n.level and n.module.startswith("whatwhere")
     ]
     assert not absolute, f"{place(path)}: within the package imports are relative"
@@ -141,7 +149,7 @@ def test_encoder_imports_nothing_of_ours_but_itself():
     # enough.
     files = [path for path in FILES if path.parent.name == "encoder"]
     assert files
-    nodes = [(path, node) for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    nodes = [(path, node) for path in files for node in ast.walk(tree_of(path.read_text(encoding="utf-8")))]
     for path, node in nodes:
         if isinstance(node, ast.ImportFrom):
             assert node.level <= 1, f"{path.name} imports from outside the folder"
@@ -194,7 +202,7 @@ RUNS_CODE |= {"allow_pickle=True", "trust_remote_code=True", "weights_only=False
 def code_of_files(text: str) -> set[str]:
     """Which of these a file uses."""
     found = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(text)):
         match node:
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 found |= {part for alias in names for part in (alias.name, alias.name.split(".")[0])}
@@ -242,7 +250,7 @@ OPENERS = {"models/open.py", "corpus/tokenizer.py", "encoder/carry.py"}
 def test_one_file_opens_models_and_one_tokenizers():
     found = set()
     for path in FILES:
-        calls = [node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        calls = [node.func for node in ast.walk(tree_of(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
         if {"from_pretrained", "from_config"} & {call.attr for call in calls if isinstance(call, ast.Attribute)}:
             found.add(place(path))
     assert found == OPENERS
@@ -255,7 +263,7 @@ def test_one_file_aligns_tables_of_the_terminal():
     """Columns of text are aligned by run/text_tables.py alone, and no other file pads cells itself."""
     files = set()
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path.read_text(encoding="utf-8"))):
             pads = isinstance(node, ast.Attribute) and node.attr in ("ljust", "rjust")
             if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
                 pads = bool(PADDED.fullmatch(ast.unparse(node.format_spec)[2:-1]))
@@ -270,7 +278,7 @@ EVERY = [p for folder in ("src", "tests", "benchmarks", "examples") for p in sor
 def test_every_file_says_first_what_it_is():
     for path in EVERY:
         text, name = path.read_text(encoding="utf-8"), str(path.relative_to(ROOT))
-        docstring = ast.get_docstring(ast.parse(text))
+        docstring = ast.get_docstring(tree_of(text))
         assert docstring and len(docstring.splitlines()[0]) > 20, f"{name} needs an opening docstring"
         assert text.lstrip().startswith('"""'), f"{name}: the docstring comes first"
         assert len(text.splitlines()) <= 550, f"{name}: more than 550 lines"
