@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 from cli_runner import whatwhere
+from foreign_models import save
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from transformers import (
     AutoModel,
     BertConfig,
@@ -147,6 +149,18 @@ def test_a_copy_keeps_its_table(copies):
         ids = torch.randint(5, 4000, (1, 128))
         kept, longer = (ww.Encoder.from_pretrained(folder).eval() for folder in (ww.reference(), root / "reference"))
         assert torch.equal(kept(input_ids=ids).last_hidden_state, longer(input_ids=ids).last_hidden_state)
+
+
+def test_a_copys_tokenizer_cuts_nothing(tmp_path):
+    """The source's truncation stayed in the copy's tokenizer.json: long texts were cut at the old length."""
+    folder = save("bert", tmp_path / "m")
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    before = backend.encode("la ne to " * 20).ids
+    backend.enable_padding(length=32)
+    backend.enable_truncation(32)
+    backend.save(str(folder / "tokenizer.json"))
+    extend(folder, tmp_path / "long", 90, "cyclic")
+    assert Tokenizer.from_file(str(tmp_path / "long/tokenizer.json")).encode("la ne to " * 20).ids == before
 
 
 @pytest.mark.parametrize("preset", ["rope", "alibi", "rp", "nope"])

@@ -198,6 +198,10 @@ def extend(
         ):
             if (new / name).is_file() and field in (about := read_json(new / name)):
                 write_json(new / name, about | {field: length})
+        if (new / "tokenizer.json").is_file():  # of the old length, for whoever reads the file alone
+            write_json(
+                new / "tokenizer.json", read_json(new / "tokenizer.json") | {"truncation": None, "padding": None}
+            )
         place = folder.resolve()
         parent = f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
         facts = {"parent": parent, "method": method, "components": components, "as_written": as_written}
