@@ -138,7 +138,8 @@ OUR_WORKERS = """
 from whatwhere.run.workers import Workers
 from whatwhere.run.reference import reference
 from whatwhere.run.jobs import Job, run_jobs
-found = [result for _, result in run_jobs([Job("a", begun_with, ()), Job("b", begun_with, ())], 2, False, fresh=False)]
+jobs = [Job("a", begun_with, ()), Job("b", begun_with, ())]
+found = [result for _, result in run_jobs(jobs, 2, False, process_per_job=False)]
 with Workers(Path(reference()) / "tokenizer.json", 2) as pool:
     found.append(pool.submit(begun_with, ()).result())
 """

@@ -63,7 +63,7 @@ def test_the_last_jobs_share_the_cores_that_would_idle(jobs, most, plan):
 @pytest.mark.parametrize(("fresh", "most"), [(True, 4), (False, 2)])
 def test_short_jobs_may_share_processes(processes, fresh, most):
     jobs = [Job(str(i), square, (i,), 1) for i in range(4)]
-    pids = {result[2] for _, result in run_jobs(jobs, 2, progress=False, fresh=fresh)}
+    pids = {result[2] for _, result in run_jobs(jobs, 2, progress=False, process_per_job=fresh)}
     assert len(pids) == 4 if fresh else 1 <= len(pids) <= most
 
 
@@ -93,7 +93,7 @@ def test_bars_that_end_look_complete(capsys, monkeypatch):
     lines = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
     assert lines[-1].startswith("all 2 models") and "100%" in lines[-1] and not [x for x in lines if "looking" in x]
     seen.clear()
-    list(run_jobs([Job("a", tune, (), None), Job("b", tune, (), None)], 1, progress=True, what="pieces of work"))
+    list(run_jobs([Job("a", tune, (), None), Job("b", tune, (), None)], 1, progress=True, name="pieces of work"))
     of_all = {round(value, 3) for value in seen if isinstance(value, float)}
     assert of_all == {0.0, 0.2, 0.4, 1.0, 1.2, 1.4, 2.0}  # what comes before has no share
     assert capsys.readouterr().err.splitlines()[-1].startswith("all 2 pieces of work")
@@ -131,7 +131,7 @@ def test_a_killed_process_is_reported_in_one_line(processes):
     with pytest.raises(OSError, match="A process was killed, .* --set at_once=1 does one of the models at a time"):
         list(run_jobs(jobs, 2, progress=False))
     with pytest.raises(OSError, match="taskset -c 0 before it does one of the pieces at a time"):
-        list(run_jobs(jobs, 2, progress=False, fresh=False, what="pieces"))
+        list(run_jobs(jobs, 2, progress=False, process_per_job=False, name="pieces"))
 
 
 def held(progress):
@@ -142,7 +142,7 @@ def held(progress):
 @pytest.mark.parametrize("fresh", [True, False])
 def test_ctrl_c_does_not_reach_processes_that_still_import(fresh):
     jobs = [Job(str(i), held, (), 1) for i in range(3)]
-    assert all(result for _, result in run_jobs(jobs, 2, progress=False, fresh=fresh))
+    assert all(result for _, result in run_jobs(jobs, 2, progress=False, process_per_job=fresh))
     assert not held(print)
 
 
