@@ -134,6 +134,7 @@ def python() -> str:
         "whatwhere.corpus": sorted(corpus.__all__, key=str.lower),
         "whatwhere.training.corpus_settings": ["CorpusConfig", "prepare_windows"],
         "whatwhere.training.finetune": ["FinetuneConfig", "finetune"],
+        "whatwhere.study.finetune_run": ["run_finetuning"],
         "whatwhere.models.open": ["OpenModel", "open_config", "open_model"],
         "whatwhere.models.model_tables": ["read_table"],
     }
