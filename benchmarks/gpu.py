@@ -22,7 +22,7 @@ from whatwhere.records.record import Record, write_records
 from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
 
-from .models import masked_batch, ours, theirs, training_step
+from .models import masked_batch, options, ours, theirs, training_step
 from .timing import DEVICE, clock
 
 # Largest error over the largest value of the float64 reference. With the normalised residual the gradients of the last
@@ -34,7 +34,7 @@ SPEED = ("ap", "dstg", "rp", "rope", "tupe-r", "split")
 def gradients(model: Any, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Logits and the gradient of every parameter, in float64."""
     model.zero_grad()
-    out = model(**batch)
+    out = model(**batch, **options(model))
     out.loss.backward()
     found = {name: p.grad.double() for name, p in model.named_parameters() if p.grad is not None}
     return {"logits": out.logits.detach().double(), **found}
@@ -93,7 +93,7 @@ def operations(model: Any, n: int, vocab: int) -> float:
     """Operations of one row's forward and backward pass, counted by torch with the matrices of eager attention."""
     batch = masked_batch(vocab, 1, n)
     with FlopCounterMode(display=False) as counter:
-        model(**batch).loss.backward()
+        model(**batch, **options(model)).loss.backward()
     model.zero_grad()
     return counter.get_total_flops()
 

@@ -75,13 +75,18 @@ def theirs(name: str, config: EncoderConfig, sparse: bool = False) -> Any:
     return model.to(DEVICE).train()
 
 
+def options(model: Any) -> dict[str, Any]:
+    """Further arguments of a masked-language model in training, as the package's own loop gives them."""
+    return {"targets_only": True} if isinstance(model, ww.EncoderForMaskedLM) else {}
+
+
 def training_step(model: Any, batch: dict[str, torch.Tensor], precision: str = PRECISION) -> Callable[[], None]:
     """Forward, backward, AdamW."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step() -> None:
         with autocast(precision):
-            loss = model(**batch).loss
+            loss = model(**batch, **options(model)).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -108,17 +108,19 @@ def test_full_heads_are_one_linear_map(ids):
 
 
 def test_loss_is_cross_entropy_of_labelled_tokens(ids):
-    """Loss is cross entropy of labelled tokens and projects only them."""
+    """Loss is cross entropy of labelled tokens; with targets_only they alone are projected."""
     model = build("dstg")
     labels = torch.where(torch.arange(9) % 4 == 1, ids, -100)
     rows = []
     model.head.decoder.register_forward_hook(lambda module, inputs, output: rows.append(inputs[0].shape[0]))
-    out = model(ids, labels=labels)
+    out = model(ids, labels=labels, targets_only=True)
     assert rows == [int((labels != -100).sum())]
     assert out.logits.shape == (rows[0], VOCAB)
     everywhere = model(ids).logits
     torch.testing.assert_close(out.loss, F.cross_entropy(everywhere.flatten(0, 1), labels.flatten(), ignore_index=-100))
-    torch.testing.assert_close(model(ids, labels=labels, return_all_logits=True).logits, everywhere)
+    whole = model(ids, labels=labels)
+    torch.testing.assert_close(whole.logits, everywhere, rtol=0, atol=0)
+    torch.testing.assert_close(whole.loss, out.loss)
 
 
 def test_loss_without_labels_is_zero_with_gradients_not_nan(ids):

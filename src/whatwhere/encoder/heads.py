@@ -27,7 +27,12 @@ class OutputOptions(TypedDict, total=False):
 
 
 class EncoderWithHead(EncoderPreTrainedModel):
-    """Base class of a head: a model with an encoder below it."""
+    """Base class of a head: a model with an encoder below it.
+
+    Every head takes `num_items_in_batch`, the number of labels in a whole batch of which its inputs are a part, as
+    `transformers.Trainer` gives it: the loss is then a sum divided by this number, so that accumulated parts add up to
+    the loss of the whole batch, however many labels each has.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -54,11 +59,19 @@ class EncoderWithHead(EncoderPreTrainedModel):
         return output.last_hidden_state, {"hidden_states": output.hidden_states, "attentions": output.attentions}
 
 
-def mean_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+def mean_cross_entropy(logits: Tensor, targets: Tensor, count: Tensor | int | None = None) -> Tensor:
     """Compute the mean cross-entropy in nats, in at least float32, of logits (m, c) and class numbers (m,); 0 if m is
-    0."""
+    0.
+
+    count: number of targets that the sum is divided by instead of m: those of a whole batch of which this is a part.
+    """
     logits32 = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return F.cross_entropy(logits32, targets, reduction="sum") / max(targets.numel(), 1)
+    count = max(targets.numel(), 1) if count is None else _on(logits.device, count)
+    return F.cross_entropy(logits32, targets, reduction="sum") / count
+
+
+def _on(device: torch.device, count: Tensor | int) -> Tensor | int:
+    return count.to(device) if isinstance(count, Tensor) else count
 
 
 class VocabularyTransform(nn.Module):
@@ -106,7 +119,7 @@ class MaskedLMHead(nn.Module):
 
 
 class EncoderForMaskedLM(EncoderWithHead):
-    """Encoder with the masked-language-modelling head; it projects masked tokens alone to the vocabulary."""
+    """Encoder with the masked-language-modelling head."""
 
     _tied_weights_keys = {"head.decoder.weight": "encoder.word_embeddings.weight"}
 
@@ -131,16 +144,18 @@ class EncoderForMaskedLM(EncoderWithHead):
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        return_all_logits: bool = False,
+        targets_only: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
         **options: Unpack[OutputOptions],
     ) -> MaskedLMOutput:
-        """Predict masked tokens from the inputs of `Encoder.forward`.
+        """Predict masked tokens from the inputs of `Encoder.forward`: `logits` (b, n, V).
 
         Args:
-            labels: (b, n) token ids, -100 where the loss ignores a token. With labels: `loss` (mean cross-entropy in
-                nats over the labelled tokens, 0 if there is none) and `logits` (m, V) of these tokens, in reading
-                order.
-            return_all_logits: with labels, return logits (b, n, V) nevertheless. Without labels they always are.
+            labels: (b, n) token ids, -100 where the loss ignores a token. With labels the output has a `loss`, the mean
+                cross-entropy in nats over the labelled tokens, 0 if there is none.
+            targets_only: with labels, project the labelled tokens alone to the vocabulary: `logits` (m, V) in reading
+                order. The loss is the same, for less work and memory.
+            num_items_in_batch: see `EncoderWithHead`.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
         if labels is None:
@@ -150,9 +165,10 @@ class EncoderForMaskedLM(EncoderWithHead):
                 f"labels must have the shape of input_ids, {tuple(hidden.shape[:2])}; got {tuple(labels.shape)}."
             )
         chosen = labels != -100
-        logits = self.head(hidden[chosen])
-        loss = mean_cross_entropy(logits, labels[chosen])
-        return MaskedLMOutput(loss=loss, logits=self.head(hidden) if return_all_logits else logits, **rest)
+        logits = self.head(hidden[chosen] if targets_only else hidden)
+        labelled = logits if targets_only else logits[chosen]
+        loss = mean_cross_entropy(labelled, labels[chosen], num_items_in_batch)
+        return MaskedLMOutput(loss=loss, logits=logits, **rest)
 
 
 def _classifier(config: EncoderConfig) -> nn.Linear:
@@ -178,6 +194,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         **options: Unpack[OutputOptions],
     ) -> SequenceClassifierOutput:
         """Predict `logits` (b, num_labels) of texts from the inputs of `Encoder.forward`.
@@ -186,13 +203,18 @@ class EncoderForSequenceClassification(EncoderWithHead):
             labels: class numbers (b,), or numbers (b,) or (b, num_labels) to regress, or 0.0 and 1.0 (b, num_labels)
                 for several labels at once. As in transformers, `config.problem_type` says which; if unset, one label
                 means regression, and whole numbers mean classes.
+            num_items_in_batch: see `EncoderWithHead`.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
         cls_state = hidden[:, 0]
         if attention_mask is not None:  # padding may stand on either side
             cls_state = hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
         logits = self.classifier(self.dropout(torch.tanh(self.pooler(cls_state))))
-        loss = None if labels is None else self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        if labels is None:
+            return SequenceClassifierOutput(logits=logits, **rest)
+        loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        if num_items_in_batch is not None:
+            loss = loss * (labels != -100).sum() / _on(logits.device, num_items_in_batch)
         return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
 
 
@@ -213,16 +235,19 @@ class EncoderForTokenClassification(EncoderWithHead):
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         **options: Unpack[OutputOptions],
     ) -> TokenClassifierOutput:
         """Predict `logits` (b, n, num_labels) of tokens from the inputs of `Encoder.forward`.
 
-        labels: (b, n) classes, -100 for tokens without a label; with them the output has a `loss` in nats.
+        Args:
+            labels: (b, n) classes, -100 for tokens without a label; with them the output has a `loss` in nats.
+            num_items_in_batch: see `EncoderWithHead`.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
         logits = self.classifier(self.dropout(hidden))
         chosen = None if labels is None else labels != -100
-        loss = None if labels is None else mean_cross_entropy(logits[chosen], labels[chosen])
+        loss = None if labels is None else mean_cross_entropy(logits[chosen], labels[chosen], num_items_in_batch)
         return TokenClassifierOutput(loss=loss, logits=logits, **rest)
 
 
@@ -243,19 +268,22 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         document_ids: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         **options: Unpack[OutputOptions],
     ) -> QuestionAnsweringModelOutput:
         """Predict `start_logits` and `end_logits` (b, n) of the answer from the inputs of `Encoder.forward`.
 
         Args:
             start_positions, end_positions: (b,), the answer's first and last token; outside the text: ignored.
+            num_items_in_batch: see `EncoderWithHead`. It counts answers.
         """
         if (start_positions is None) != (end_positions is None):
             raise ValueError("A loss needs both start_positions and end_positions; got one of them.")
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
         start, end = self.span(hidden).unbind(-1)
+        count = {} if num_items_in_batch is None else {"num_items_in_batch": num_items_in_batch}
         return QuestionAnsweringModelOutput(
-            loss=self.loss_function(start, end, start_positions, end_positions),
+            loss=self.loss_function(start, end, start_positions, end_positions, **count),
             start_logits=start.contiguous(),
             end_logits=end.contiguous(),
             **rest,

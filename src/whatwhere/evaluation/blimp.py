@@ -154,7 +154,8 @@ def _logits(
     if model.config.model_type == "whatwhere":
         labels = torch.full_like(inputs, -100)
         labels[masked] = targets
-        return model(input_ids=inputs.to(device), attention_mask=mask.to(device), labels=labels.to(device)).logits.cpu()
+        given = {"labels": labels.to(device), "targets_only": True}
+        return model(input_ids=inputs.to(device), attention_mask=mask.to(device), **given).logits.cpu()
     return model(input_ids=inputs.to(device), attention_mask=mask.to(device)).logits[masked].cpu()
 
 

@@ -76,7 +76,9 @@ def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: 
                 (hide,) = rows_on(device, rows, hidden == number)
                 labels = tensors["input_ids"].masked_fill(~hide, -100)
                 tensors["input_ids"] = tensors["input_ids"].masked_fill(hide, mask_id)
-                logits = model(**tensors, labels=labels).logits if ours else model(**tensors).logits[hide]
+                given = {"labels": labels, "targets_only": True} if ours else {}
+                logits = model(**tensors, **given).logits
+                logits = logits if ours else logits[hide]
                 losses = F.cross_entropy(logits.float(), labels[hide], reduction="none")
                 place = np.nonzero(hidden[rows] == number)
                 values[rows[place[0]], place[1]] = losses.cpu().numpy()

@@ -284,7 +284,7 @@ def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
             model: Any = EncoderForMaskedLM(config)
             model.to(device)
             ids = torch.randint(config.vocab_size, (2, tokens), device=device)
-            loss = model.train()(input_ids=ids, labels=ids).loss
+            loss = model.train()(input_ids=ids, labels=ids, targets_only=True).loss
             loss.backward()
     except MemoryError:
         raise

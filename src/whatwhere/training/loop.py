@@ -181,7 +181,7 @@ class Trainer(TrainingState):
         for i, (micro_batch, count) in enumerate(zip(micro_batches, counts, strict=True)):
             with self._sum_gradients_at_end(is_last=i == len(micro_batches) - 1):
                 with accelerator.autocast():
-                    loss = self.step_module(**micro_batch).loss
+                    loss = self.step_module(**micro_batch, **self.options).loss
                 accelerator.backward(loss * (count * accelerator.num_processes / total))
             loss_sum += loss.detach() * count
         return float(accelerator.reduce(loss_sum, reduction="sum") / total)

@@ -11,6 +11,7 @@ from accelerate.state import AcceleratorState
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from ..encoder import EncoderForMaskedLM
 from .environment import bf16_pays, check_trackers, join_processes, must_join_on_cpu
 from .memory import keep_freed_memory
 from .optimizers import make_optimizers
@@ -26,6 +27,7 @@ class TrainingState:
 
     Attributes:
         model: the model itself, on the accelerator's device.
+        options: further arguments of the model when it is trained or validated.
         step_module: the module that a step calls: the model as accelerate prepared it; `model` where it is shared out.
         is_shared: whether each process keeps a share of the model (`sharding=full`).
         optimizers: of all its parameters.
@@ -54,6 +56,8 @@ class TrainingState:
         model.set_attn_implementation(config.backend)
         model.to(self.accelerator.device)
         self.model = model
+        # Of a masked-language model of ours a step reads the labelled tokens alone.
+        self.options = {"targets_only": True} if isinstance(model, EncoderForMaskedLM) else {}
         self._model_class = type(model)  # sharding gives it another
         self.is_shared = config.sharding == "full"
         if self.is_shared:  # not by accelerate, whose plugin takes the optimizers out of our hands

@@ -40,7 +40,7 @@ class Validator:
         for batch in self.batches():
             batch = {key: value.to(accelerator.device) for key, value in batch.items()}
             with accelerator.autocast():
-                output = model(**batch)
+                output = model(**batch, **self.training.options)
             targets = batch["labels"][batch["labels"] != -100]
             total += float(output.loss) * len(targets)
             right += int((output.logits.argmax(-1) == targets).sum())
