@@ -262,15 +262,15 @@ def attend_fused(
 
 
 class StackedLinear(nn.Linear):
-    """Several linear maps of one input in one product; `rows` gives the number of outputs of each, in order."""
+    """Several linear maps of one input in one product; `rows` gives the number of outputs of each, in order.
+
+    It returns the outputs side by side, as every `nn.Linear`, and its caller splits them: whatever adapts, quantises or
+    replaces a linear layer works on it, and need not know of `rows`.
+    """
 
     def __init__(self, width: int, rows: tuple[int, ...], bias: bool) -> None:
         super().__init__(width, sum(rows), bias=bias)
         self.rows = rows
-
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
-        """Return the output (..., rows) of each map."""
-        return super().forward(x).split_with_sizes(self.rows, dim=-1)
 
 
 class Attention(nn.Module):
@@ -291,7 +291,8 @@ class Attention(nn.Module):
         self.absolute_special = config.absolute_special
         qk = self.heads * self.d_head
         biased = config.block == "bert"
-        self.qkv = nn.ModuleList(StackedLinear(d, (qk, qk, d), biased) for d in self.sizes)
+        self.rows = [(qk, qk, d) for d in self.sizes]
+        self.qkv = nn.ModuleList(StackedLinear(d, rows, biased) for d, rows in zip(self.sizes, self.rows, strict=True))
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
         added = config.absolute != "none" and config.untied == "none"
@@ -306,8 +307,8 @@ class Attention(nn.Module):
         queries = {}
         keys = {}
         values = []
-        for name, x, project in zip(self.term_of_stream, streams, self.qkv, strict=True):
-            q, k, v = project(x)
+        for name, x, project, rows in zip(self.term_of_stream, streams, self.qkv, self.rows, strict=True):
+            q, k, v = project(x).split_with_sizes(rows, dim=-1)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
             if inputs.rotation is not None:
                 q = rotate(q, *inputs.rotation)

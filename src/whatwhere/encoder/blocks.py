@@ -56,22 +56,27 @@ class FeedForward(nn.Module):
         self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
         widths = list(zip(config.stream_sizes, self.inner, strict=True))
         inputs = widths if self.separate else [(config.hidden_size, config.intermediate_size)]
-        self.up = nn.ModuleList(StackedLinear(d, (inner,) * (1 + self.gated), biased) for d, inner in inputs)
+        self.rows = [(inner,) * (1 + self.gated) for _, inner in inputs]
+        widths_in = [d for d, _ in inputs]
+        self.up = nn.ModuleList(StackedLinear(d, rows, biased) for d, rows in zip(widths_in, self.rows, strict=True))
         self.down = nn.ModuleList(nn.Linear(inner, d, bias=biased) for d, inner in widths)
 
-    def _activate(self, x: Tensor, *up: Tensor) -> Tensor:
+    def _inner(self, x: Tensor, number: int) -> Tensor:
+        """Return the activations (b, n, inner) of the layer `number` of `up`."""
+        x = self.up[number](x)
         if not self.gated:
             return F.gelu(x)
-        gate = F.silu(x)
+        gate, up = x.split_with_sizes(self.rows[number], dim=-1)
+        gate = F.silu(gate)
         # Without a gradient the product overwrites the gate: allocating a new block costs more than the product.
-        return gate * up[0] if torch.is_grad_enabled() else gate.mul_(up[0])
+        return gate * up if torch.is_grad_enabled() else gate.mul_(up)
 
     def forward(self, streams: Streams) -> Streams:
         """Compute the update (b, n, d_stream) of each stream."""
         if self.separate:
-            inner: Streams = tuple(self._activate(*up(x)) for up, x in zip(self.up, streams, strict=True))
+            inner: Streams = tuple(self._inner(x, number) for number, x in enumerate(streams))
         else:
-            inner = self._activate(*self.up[0](torch.cat(streams, dim=-1))).split_with_sizes(self.inner, dim=-1)
+            inner = self._inner(torch.cat(streams, dim=-1), 0).split_with_sizes(self.inner, dim=-1)
         return tuple(down(h) for down, h in zip(self.down, inner, strict=True))
 
 

@@ -9,8 +9,9 @@ import ast
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 
@@ -116,8 +117,22 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
         (Path(folder) / name).write_text(text, encoding="utf-8")
 
 
+def _first_key(folder: Path, beginnings: tuple[str, ...]) -> str | None:
+    """Return the first name of a weight in the folder's files that begins so, or None."""
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, "pt") as weights:
+                if found := sorted(key for key in weights.keys() if key.startswith(beginnings)):
+                    return str(found[0])
+        except SafetensorError:
+            continue  # damaged: transformers says so
+    return None
+
+
 class CarriedModel(PreTrainedModel):
     """Model that is saved with its code, and read from safetensors only."""
+
+    former_keys: ClassVar[tuple[str, ...]] = ()  # beginnings of names that weights of this head had once
 
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], *args: Any, code: bool = True, **kwargs: Any
@@ -147,7 +162,8 @@ class CarriedModel(PreTrainedModel):
         """Open a saved model as transformers does, but never read a pickle.
 
         Raises:
-            ValueError: the folder has no safetensors file.
+            ValueError: the folder has no safetensors file, or a head whose weights have their former names, which
+                would be drawn anew.
         """
         folder = Path(str(pretrained_model_name_or_path)) / kwargs.get("subfolder", "")
         pickled = kwargs.get("use_safetensors") is False or folder.suffix in (".bin", ".pt", ".pth", ".ckpt")
@@ -155,5 +171,9 @@ class CarriedModel(PreTrainedModel):
             raise ValueError(
                 f"{folder} has no model.safetensors, and a pickle (pytorch_model.bin) is never read. "
                 "Save it with safetensors in the program that made it."
+            )
+        if cls.former_keys and (key := _first_key(folder, cls.former_keys)):
+            raise ValueError(
+                f"The head in {folder} has weights of former names ({key}). Train it again from the pretrained model."
             )
         return super().from_pretrained(pretrained_model_name_or_path, *args, **{**kwargs, "use_safetensors": True})

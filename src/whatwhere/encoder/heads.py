@@ -171,19 +171,43 @@ class EncoderForMaskedLM(EncoderWithHead):
         return MaskedLMOutput(loss=loss, logits=logits, **rest)
 
 
-def _classifier(config: EncoderConfig) -> nn.Linear:
+def _labels(config: EncoderConfig) -> int:
     assert config.num_labels is not None  # transformers counts id2label, two entries unless given
-    return nn.Linear(config.hidden_size, config.num_labels)
+    return config.num_labels
+
+
+def first_state(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Return the state (b, hidden_size) of the first token of each text; padding may stand on either side."""
+    if attention_mask is None:
+        return hidden[:, 0]
+    return hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
+
+
+class ClassifierOfTexts(nn.Module):
+    """BERT's pooler and classifier, dense, tanh, dropout, linear, in one module under the name that clients save.
+
+    An adapter of PEFT saves the module `classifier` beside its own weights, as RoBERTa has it.
+    """
+
+    def __init__(self, config: EncoderConfig, outputs: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = nn.Dropout(config.dropout)
+        self.out_proj = nn.Linear(config.hidden_size, outputs)
+
+    def forward(self, state: Tensor) -> Tensor:
+        """Return the scores (b, outputs) of the first tokens' states (b, hidden_size)."""
+        return self.out_proj(self.dropout(torch.tanh(self.dense(state))))
 
 
 class EncoderForSequenceClassification(EncoderWithHead):
     """Encoder with a classifier of texts on the first token ([CLS]), as BERT: dense, tanh, classifier."""
 
+    former_keys = ("pooler.",)
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
-        self.dropout = nn.Dropout(config.dropout)
-        self.classifier = _classifier(config)
+        self.classifier = ClassifierOfTexts(config, _labels(config))
         self.post_init()
 
     @can_return_tuple
@@ -206,10 +230,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
             num_items_in_batch: see `EncoderWithHead`.
         """
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
-        cls_state = hidden[:, 0]
-        if attention_mask is not None:  # padding may stand on either side
-            cls_state = hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
-        logits = self.classifier(self.dropout(torch.tanh(self.pooler(cls_state))))
+        logits = self.classifier(first_state(hidden, attention_mask))
         if labels is None:
             return SequenceClassifierOutput(logits=logits, **rest)
         loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
@@ -224,7 +245,7 @@ class EncoderForTokenClassification(EncoderWithHead):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.classifier = _classifier(config)
+        self.classifier = nn.Linear(config.hidden_size, _labels(config))
         self.post_init()
 
     @can_return_tuple
@@ -254,9 +275,11 @@ class EncoderForTokenClassification(EncoderWithHead):
 class EncoderForQuestionAnswering(EncoderWithHead):
     """Encoder with a head for answers in the text: a start and an end score of each token, by one linear map."""
 
+    former_keys = ("span.",)
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        self.span = nn.Linear(config.hidden_size, 2)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
         self.post_init()
 
     @can_return_tuple
@@ -280,7 +303,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         if (start_positions is None) != (end_positions is None):
             raise ValueError("A loss needs both start_positions and end_positions; got one of them.")
         hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
-        start, end = self.span(hidden).unbind(-1)
+        start, end = self.qa_outputs(hidden).unbind(-1)
         count = {} if num_items_in_batch is None else {"num_items_in_batch": num_items_in_batch}
         return QuestionAnsweringModelOutput(
             loss=self.loss_function(start, end, start_positions, end_positions, **count),

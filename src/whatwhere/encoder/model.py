@@ -103,7 +103,7 @@ class Encoder(EncoderPreTrainedModel):
     # the row. An exported graph cannot check this itself.
     contiguous = False
     # Weights of heads, so that the encoder of a model with a head opens without a report about them.
-    _keys_to_ignore_on_load_unexpected = [r"^(head|pooler|classifier|span)\."]
+    _keys_to_ignore_on_load_unexpected = [r"^(head|classifier|qa_outputs)\."]
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
