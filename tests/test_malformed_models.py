@@ -110,7 +110,6 @@ def of_config(**values):
         a_number_for_labels=(of_config(id2label=5),),
         nan=(of_config(norm_eps=float("nan")),),
         half_a_character=(of_config(block="\ud800"),),
-        unknown_fields=(of_config(quantization_config={"quant_method": "x"}),),
         more_layers_than_weights=(of_config(num_hidden_layers=9),),
         a_billion_layers=(of_config(num_hidden_layers=10**9),),
         layers_of_others=('{"model_type": "bert", "num_hidden_layers": 1000000000}',),

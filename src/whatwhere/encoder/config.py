@@ -34,6 +34,7 @@ _HF_KEYS = frozenset(
     "torch_dtype num_labels name_or_path _commit_hash output_attentions attn_implementation experts_implementation "
     "model_type _attn_implementation_internal _experts_implementation_internal auto_map use_cache problem_type".split()
 )
+_NOTES = "_notes"  # argument by which `from_dict` hands over the keys that are no fields
 _AT_LEAST_1 = (
     "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings "
     "table_width table_rank attention_window".split()
@@ -146,13 +147,28 @@ class EncoderConfig(PretrainedConfig):
     sep_token_id: int = 3
     mask_token_id: int = 4
 
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Read a configuration from a dict, such as the config.json of a folder; arguments are those of transformers.
+
+        Keys that are no fields are kept, saved again and not used, as in every configuration of transformers: tools
+        leave notes of theirs there (`quantization_config`). Keys that a person gives to the class itself are checked.
+        """
+        known = _HF_KEYS | set(cls.__dataclass_fields__)
+        fields = {key: value for key, value in config_dict.items() if key in known}
+        notes = {key: value for key, value in config_dict.items() if key not in known}
+        return super().from_dict({**fields, _NOTES: notes} if notes else fields, **kwargs)
+
     def __post_init__(self, **kwargs: Any) -> None:
+        notes = kwargs.pop(_NOTES, {})
         for key in kwargs:
             if key not in _HF_KEYS:
                 hint = suggest_name(key, list(type(self).__dataclass_fields__))
                 hint = hint or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
                 raise ValueError(f"EncoderConfig has no field {key!r}.{hint}")
-        super().__post_init__(**kwargs)
+        computed = {key for key in notes if isinstance(getattr(type(self), key, None), property)}
+        super().__post_init__(**kwargs, **{key: value for key, value in notes.items() if key not in computed})
+        vars(self).update({key: notes[key] for key in computed})
         self._check_types()
         if self.intermediate_size is None:
             self.intermediate_size = 4 * self.hidden_size
