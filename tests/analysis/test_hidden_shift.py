@@ -48,8 +48,8 @@ def test_shift_is_a_mean_of_relative_changes(held_out):
     for window in [held_out[i * len(held_out) // 10] for i in range(10)]:
         ids = torch.tensor(window.input_ids[:8])[None]
         h, moved = (
-            model.encoder(ids, position_ids=torch.arange(8)[None] + k, output_hidden_states=True)
-            .hidden_states[2][0, 1:]
+            model.encoder(ids, position_ids=torch.arange(8)[None] + k, output_block_states=True)
+            .block_states[2][0, 1:]
             .detach()
             for k in (0, 8)
         )  # [CLS] is left out

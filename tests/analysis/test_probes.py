@@ -388,7 +388,7 @@ def encoder(name="dstg", **fields):
 
 def hidden_of(model, ids):
     with torch.no_grad():
-        return model.encoder(input_ids=ids, output_hidden_states=True).hidden_states
+        return model.encoder(input_ids=ids, output_block_states=True).block_states
 
 
 def test_block_updates_are_additions_to_the_residual_path():

@@ -28,7 +28,7 @@ def test_block_written_out(name, feed_forward, block, residual):
     fields = {} if name == "nope" else {"stream_feed_forward": feed_forward}
     model = build(name, block=block, residual=residual, intermediate_size=72, **fields)
     given = inputs("plain")
-    hidden = model.encoder(**given, output_hidden_states=True).hidden_states
+    hidden = model.encoder(**given, output_block_states=True).block_states
     weights, c = dict(model.encoder.named_parameters()), model.config
     visible = naive.visible_keys(7, None, None)
     for b, ids in enumerate(given["input_ids"].tolist()):

@@ -132,13 +132,56 @@ def test_loss_without_labels_is_zero_with_gradients_not_nan(ids):
 
 def test_hidden_states_are_embedding_and_block_outputs_position_first(ids):
     model = build("dstg").encoder
-    out = model(ids, output_hidden_states=True)
-    assert len(out.hidden_states) == 3
+    out = model(ids, output_hidden_states=True, output_block_states=True)
+    assert len(out.hidden_states) == len(out.block_states) == 3
     table = model.position_table()
     torch.testing.assert_close(out.hidden_states[0][..., :8], table[:9].expand(2, 9, 8))
     torch.testing.assert_close(out.hidden_states[0][..., 8:], model.word_embeddings(ids))
-    normed = torch.cat(model.norm(out.hidden_states[-1].split([8, 16], dim=-1)), dim=-1)
+    normed = torch.cat(model.norm(out.block_states[-1].split([8, 16], dim=-1)), dim=-1)
     torch.testing.assert_close(out.last_hidden_state, normed)
+    assert all(torch.equal(a, b) for a, b in zip(out.hidden_states[:-1], out.block_states[:-1], strict=True))
+
+
+@pytest.mark.parametrize("name", ["dstg", "rope", "bert-a"])
+def test_last_of_the_hidden_states_is_the_output(name, ids):
+    """hidden_states[-1] equals last_hidden_state; in NeoBERT's block it was the state before the norm."""
+    model = build(name).encoder
+    out = model(ids, output_hidden_states=True)
+    assert torch.equal(out.hidden_states[-1], out.last_hidden_state)
+    model.config.tie_last_hidden_states = False  # transformers' switch for the state before the norm
+    whole = model(ids, output_hidden_states=True, output_block_states=True)
+    assert torch.equal(whole.hidden_states[-1], whole.block_states[-1])
+    assert torch.equal(whole.hidden_states[-1], out.last_hidden_state) == (name == "bert-a")
+
+
+def test_the_configuration_asks_for_outputs(ids, tmp_path):
+    """output_hidden_states, output_attentions and return_dict of the configuration are obeyed.
+
+    The first two were ignored.
+    """
+    model = build("dstg")
+    expected = model(ids, output_hidden_states=True, output_attentions=True)
+    model.save_pretrained(tmp_path)
+    wanted = {"output_hidden_states": True, "output_attentions": True, "attn_implementation": "eager"}
+    asked = ww.EncoderForMaskedLM.from_pretrained(tmp_path, dtype=torch.float64, **wanted)
+    for found in (asked(ids), asked.encoder(ids)):
+        for key in ("hidden_states", "attentions"):
+            assert all(torch.equal(a, b) for a, b in zip(found[key], expected[key], strict=True))
+    assert asked(ids, output_hidden_states=False).hidden_states is None
+    asked.config.return_dict = False
+    for one in (asked, asked.encoder):
+        assert isinstance(one(ids), tuple) and len(one(ids)) == 3
+
+
+def test_hidden_states_and_attentions_have_gradients(ids):
+    """The loss depends on the states and weights that are returned."""
+    for name in ("dstg", "rope"):
+        out = build(name)(ids, labels=ids, output_hidden_states=True, output_attentions=True)
+        for tensor in (*out.hidden_states, *out.attentions):
+            tensor.retain_grad()
+        out.loss.backward()
+        assert all(tensor.grad is not None and tensor.grad.abs().max() > 0 for tensor in out.hidden_states)
+        assert all(tensor.grad is not None and tensor.grad.abs().max() > 0 for tensor in out.attentions)
 
 
 @pytest.mark.parametrize("name", ["dstg", "bert-a", "split"])

@@ -99,8 +99,8 @@ def check_equations(case, block, kind):
     expected = gradients(final)
     for backend in ("eager", "sdpa"):
         model.set_attn_implementation(backend)
-        out = encoder(**given, output_hidden_states=True)
-        for ours, theirs in zip(out.hidden_states, hidden, strict=True):
+        out = encoder(**given, output_block_states=True)
+        for ours, theirs in zip(out.block_states, hidden, strict=True):
             torch.testing.assert_close(ours[tokens], theirs[tokens], rtol=1e-10, atol=1e-11)
         torch.testing.assert_close(out.last_hidden_state[tokens], final[tokens], rtol=1e-10, atol=1e-11)
         for name, ours, theirs in zip(named, gradients(out.last_hidden_state), expected, strict=True):
@@ -426,7 +426,7 @@ def test_split_streams_do_not_mix_under_fixed_weights(case, block, monkeypatch):
 
     def states(ids, positions):
         with torch.no_grad():
-            return torch.stack(model.encoder(ids, position_ids=positions, output_hidden_states=True).hidden_states)
+            return torch.stack(model.encoder(ids, position_ids=positions, output_block_states=True).block_states)
 
     free = [states(ids, positions), states(ids.roll(1, 1), positions), states(ids, positions + 9)]
     d_pos = model.config.position_size

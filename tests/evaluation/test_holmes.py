@@ -77,7 +77,7 @@ def test_first_and_last_tokens_may_be_read():
     inside = [i for i, (start, end) in enumerate(offsets) if start < 12 and end > start]
     assert len(inside) > 1, ids
     with torch.no_grad():
-        states = model(input_ids=torch.tensor([ids]), output_hidden_states=True).hidden_states
+        states = model.base_model(input_ids=torch.tensor([ids]), output_block_states=True).block_states
         # Position after the last block that trains it.
         hidden = np.hstack([states[3][0, :, :8], states[4][0, :, 8:]])
     for pooling, rows in (("first", inside[:1]), ("last", inside[-1:]), ("mean", inside)):

@@ -55,7 +55,8 @@ def test_a_place_is_the_mean_of_its_tokens(kind, reference, tmp_path):
             coded = tokenizer(TEXTS[slot.text], return_offsets_mapping=True, **how)
             where = coded.pop("offset_mapping")[0]
             with torch.no_grad():
-                hidden = body_of(model)(input_ids=coded["input_ids"], output_hidden_states=True).hidden_states
+                wanted = "block_states" if kind == "ours" else "hidden_states"
+                hidden = body_of(model)(input_ids=coded["input_ids"], **{f"output_{wanted}": True})[wanted]
             inside = (where[:, 0] < slot.end) & (where[:, 1] > slot.start) if slot.end >= 0 else where[:, 0] >= 0
             assert number or inside.sum() > 2  # a word of several tokens
             for i, layer in enumerate(layers):

@@ -277,11 +277,14 @@ def outputs(
 ) -> Generator[tuple[np.ndarray, Any], None, None]:
     """Yield (numbers (b,) of the documents, output of the model's body), a batch at a time and without gradients.
 
-    wanted: "hidden_states" or "attentions". order: document numbers in the order wanted; default: 0, 1, ...
+    wanted: "hidden_states" (of an encoder of ours its states before the final norm) or "attentions". order: document
+    numbers in the order wanted; default: 0, 1, ...
     """
     inputs = model_inputs(model, documents)
     device = device_of(model)
     order = np.arange(len(documents)) if order is None else order
+    if wanted == "hidden_states" and hasattr(body_of(model), "attention_terms"):
+        wanted = "block_states"
     for rows in batches(order, batch_size, progress):
         with torch.inference_mode():
             tensors = dict(zip(inputs, rows_on(device, rows, *inputs.values()), strict=True))

@@ -1,20 +1,21 @@
 """The encoder as a transformers model.
 
 embedding → blocks → norm per stream (BERT's block: embedding → norm per stream → blocks). A hidden state is [position;
-semantic] along the last axis; `hidden_states[l]` is the output of block l before the final norm, `hidden_states[0]` the
-embedding.
+semantic] along the last axis. `block_states[l]` is the output of block l before the final norm, `block_states[0]` the
+embedding; `hidden_states` are the same but for the last one, which is `last_hidden_state`, as in all of transformers.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.utils.generic import can_return_tuple
 
 from .attention import AttentionInputs, check_backend, rotation
 from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
@@ -93,6 +94,17 @@ def _common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
     tokens = attention_mask.bool()
     row = position_ids.masked_fill(~tokens, 0).amax(0, keepdim=True)
     return row if bool(((position_ids == row) | ~tokens).all()) else position_ids
+
+
+@dataclass
+class EncoderOutput(BaseModelOutput):
+    """Output of the encoder: what models of transformers return, and the states between the blocks.
+
+    block_states: num_hidden_layers + 1 states (b, n, hidden_size), the embedding and the output of each block before
+    the final norm, or None.
+    """
+
+    block_states: tuple[Tensor, ...] | None = None
 
 
 class Encoder(EncoderPreTrainedModel):
@@ -233,6 +245,7 @@ class Encoder(EncoderPreTrainedModel):
             streams = self.embedding_norm(streams)
         return tuple(self.dropout(x) for x in streams)
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -242,8 +255,8 @@ class Encoder(EncoderPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> BaseModelOutput | tuple[Any, ...]:
+        output_block_states: bool = False,
+    ) -> EncoderOutput:
         """Encode token ids (b, n) as hidden states (b, n, hidden_size).
 
         Args:
@@ -255,8 +268,13 @@ class Encoder(EncoderPreTrainedModel):
                 limit.
             inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`. Schemes that
                 treat special tokens apart (dstg, tupe-*) find them in `input_ids`, and need both.
-            output_hidden_states: also return the num_hidden_layers + 1 hidden states.
-            output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path.
+            output_hidden_states: also return the num_hidden_layers + 1 hidden states, of which the last is
+                `last_hidden_state` (with tie_last_hidden_states=False in the configuration: before the final norm).
+                Default: as the configuration says.
+            output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path. Default: as the
+                configuration says.
+            output_block_states: also return `block_states`, the embedding and the output of each block before the
+                final norm.
 
         Raises:
             ValueError: shapes disagree, an id is outside the vocabulary, or a position outside the table.
@@ -266,23 +284,41 @@ class Encoder(EncoderPreTrainedModel):
             position_ids = position_ids.expand(input_ids.shape)
         self._check(input_ids, attention_mask, position_ids, document_ids)
         inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids)
-        backend = "eager" if output_attentions else (self.config._attn_implementation or "sdpa")
+        config = self.config
+        if output_attentions is None:
+            output_attentions = bool(config.output_attentions)
+        if output_hidden_states is None:
+            output_hidden_states = bool(config.output_hidden_states)
+        backend = "eager" if output_attentions else (config._attn_implementation or "sdpa")
         training = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
-        check_backend(backend, input_ids.device, training, self.config.dropout if self.training else 0.0)
+        check_backend(backend, input_ids.device, training, config.dropout if self.training else 0.0)
         streams = self.embed(input_ids, inputs.position_ids, inputs_embeds)
-        hidden = [torch.cat(streams, dim=-1)] if output_hidden_states else None
+        keeps_states = output_hidden_states or output_block_states
+        states: list[Tensor] = []
         attentions = []
+        if keeps_states:
+            streams = self._keep(streams, states)
         for layer in self.layers:
             streams, attn = layer(streams, inputs, backend)
-            if hidden is not None:
-                hidden.append(torch.cat(streams, dim=-1))
+            if keeps_states:
+                streams = self._keep(streams, states)
             attentions.append(attn)
-        output = BaseModelOutput(
-            last_hidden_state=torch.cat(streams if self.norm is None else self.norm(streams), dim=-1),
-            hidden_states=tuple(hidden) if hidden is not None else None,
+        last = torch.cat(streams if self.norm is None else self.norm(streams), dim=-1)
+        is_tied = getattr(config, "tie_last_hidden_states", None) is not False
+        hidden_states = (*states[:-1], last if is_tied else states[-1]) if output_hidden_states else None
+        return EncoderOutput(
+            last_hidden_state=last,
+            hidden_states=hidden_states,
             attentions=tuple(attentions) if output_attentions else None,
+            block_states=tuple(states) if output_block_states else None,
         )
-        return output if return_dict is not False else output.to_tuple()
+
+    def _keep(self, streams: Streams, states: list[Tensor]) -> Streams:
+        """Add the state (b, n, hidden_size) of the streams to `states`; return streams that are parts of it where
+        gradients are computed, so that it has one."""
+        state = torch.cat(streams, dim=-1) if len(streams) > 1 else streams[0]
+        states.append(state)
+        return state.split(self.config.stream_sizes, dim=-1) if torch.is_grad_enabled() else streams
 
     def _ids(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """Return the token ids, or, where vectors stand for them, ids of no special token."""

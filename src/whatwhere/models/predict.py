@@ -151,12 +151,12 @@ class Predictor:
         sums = np.zeros((len(texts), 0))
         config = self.model.config
         early = self.what == "vectors" and reads_early(self.model.config, pooling)
-        for rows, mask, output in self._passes(windows, progress, output_hidden_states=early):
+        for rows, mask, output in self._passes(windows, progress, **({"output_block_states": True} if early else {})):
             if self.what == "labels":
                 values = output.logits
             else:
                 counted = torch.from_numpy(padded([w.counted for w in rows], 0)).to(mask)
-                states = trained_states(output.hidden_states, config) if early else output.last_hidden_state
+                states = trained_states(output.block_states, config) if early else output.last_hidden_state
                 if parts is None:
                     values = pooled(states, counted, pooling, streams)
                 else:

@@ -26,7 +26,7 @@ def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
     """Return the last hidden states (b, n, hidden_size), each stream taken after the last block that trains it.
 
     Args:
-        hidden: the num_hidden_layers + 1 hidden states (b, n, hidden_size) of an encoder, before its final norm.
+        hidden: the num_hidden_layers + 1 states (b, n, hidden_size) of an encoder, before its final norm.
         config: of that encoder; `last_trained_layer` reads the block of each stream from it.
     """
     late = last_trained_layer(config, "position")
@@ -96,8 +96,8 @@ class TextVectors(torch.nn.Module):
         """Add the vectors (b, width) of a batch as `sentence_embedding`."""
         config = self.model.config
         early = reads_early(config, self.pooling)
-        output = self.model(**features, output_hidden_states=early)
-        hidden = trained_states(output.hidden_states, config) if early else output.last_hidden_state
+        output = self.model(**features, **({"output_block_states": True} if early else {}))
+        hidden = trained_states(output.block_states, config) if early else output.last_hidden_state
         mask = features["attention_mask"]
         vectors = pooled(hidden, mask, self.pooling, getattr(config, "position_size", 0))
         self.texts += len(mask)
