@@ -59,12 +59,13 @@ for name, (folder, auto) in json.load(open("cases.json")).items():
     body = transformers.AutoModel.from_pretrained(folder, trust_remote_code=True).eval()
     model = getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True).eval()
     ids, mask = torch.tensor(IDS), torch.tensor(MASK)
+    rows = (ids[:, None], mask[:, None]) if "MultipleChoice" in auto else (ids, mask)
     with torch.no_grad():
-        tensors = {f"{name}|{k}": v.contiguous() for k, v in model(ids, attention_mask=mask).items()}
+        tensors = {f"{name}|{k}": v.contiguous() for k, v in model(*rows).items()}
         tensors[f"{name}|last_hidden_state"] = body(ids, attention_mask=mask).last_hidden_state
         model.save_pretrained(folder / "again")
         again = getattr(transformers, auto).from_pretrained(folder / "again", trust_remote_code=True).eval()
-        tensors |= {f"{name}|again.{k}": v.contiguous() for k, v in again(ids, attention_mask=mask).items()}
+        tensors |= {f"{name}|again.{k}": v.contiguous() for k, v in again(*rows).items()}
     found |= tensors
     for part in (config, body, model, again):
         assert type(part).__module__.startswith("transformers_modules."), type(part)
@@ -121,7 +122,8 @@ def test_a_carried_model_gives_the_same_numbers(case, opened):
     """Model gives the same numbers where whatwhere is not installed."""
     _, models, found = opened
     with torch.no_grad():
-        expected = models[case](IDS, attention_mask=MASK)
+        rows = (IDS[:, None], MASK[:, None]) if "MultipleChoice" in case else (IDS, MASK)
+        expected = models[case](*rows)
         body = models[case].encoder(IDS, attention_mask=MASK).last_hidden_state
     assert torch.equal(found[f"{case}|last_hidden_state"], body)
     for key, value in expected.items():

@@ -350,7 +350,7 @@ def test_words_may_be_given_as_vectors(name):
     assert float(gradient[0, 1, 0]) == pytest.approx(float(after - before) / 2e-6, rel=1e-4, abs=1e-7)
     if apart:
         for ask in (model, model.attention_terms):
-            with pytest.raises(ValueError, match=r"treats \[CLS\] and \[SEP\] apart.* Give input_ids beside"):
+            with pytest.raises(ValueError, match=r"treats \[CLS\] and \[SEP\] apart.* or special_tokens_mask beside"):
                 ask(inputs_embeds=vectors, **given)
 
 

@@ -7,6 +7,7 @@ from .carry import AUTO_CLASSES
 from .config import EncoderConfig
 from .heads import (
     EncoderForMaskedLM,
+    EncoderForMultipleChoice,
     EncoderForQuestionAnswering,
     EncoderForSequenceClassification,
     EncoderForTokenClassification,
@@ -23,6 +24,7 @@ __all__ = [
     "Encoder",
     "EncoderConfig",
     "EncoderForMaskedLM",
+    "EncoderForMultipleChoice",
     "EncoderForQuestionAnswering",
     "EncoderForSequenceClassification",
     "EncoderForTokenClassification",

@@ -23,6 +23,7 @@ AUTO_CLASSES = {
     "AutoModel": "Encoder",
     "AutoModelForMaskedLM": "EncoderForMaskedLM",
     "AutoModelForSequenceClassification": "EncoderForSequenceClassification",
+    "AutoModelForMultipleChoice": "EncoderForMultipleChoice",
     "AutoModelForTokenClassification": "EncoderForTokenClassification",
     "AutoModelForQuestionAnswering": "EncoderForQuestionAnswering",
 }

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_outputs import (
     MaskedLMOutput,
+    MultipleChoiceModelOutput,
     QuestionAnsweringModelOutput,
     SequenceClassifierOutput,
     TokenClassifierOutput,
@@ -14,6 +15,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from .config import EncoderConfig
+from .inputs import allowed_pairs, visible_tokens
 from .model import Encoder, EncoderPreTrainedModel
 
 
@@ -22,8 +24,12 @@ class OutputOptions(TypedDict, total=False):
     tuple)."""
 
     inputs_embeds: Tensor | None
+    special_tokens_mask: Tensor | None
+    token_type_ids: Tensor | None
     output_hidden_states: bool | None
     output_attentions: bool | None
+    head_mask: None
+    use_cache: bool | None
 
 
 class EncoderWithHead(EncoderPreTrainedModel):
@@ -180,6 +186,8 @@ def first_state(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Return the state (b, hidden_size) of the first token of each text; padding may stand on either side."""
     if attention_mask is None:
         return hidden[:, 0]
+    if attention_mask.dim() == 4:
+        attention_mask = visible_tokens(allowed_pairs(attention_mask, hidden[..., 0]))
     return hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
 
 
@@ -237,6 +245,51 @@ class EncoderForSequenceClassification(EncoderWithHead):
         if num_items_in_batch is not None:
             loss = loss * (labels != -100).sum() / _on(logits.device, num_items_in_batch)
         return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
+
+
+class EncoderForMultipleChoice(EncoderWithHead):
+    """Encoder with a score of each of several texts, by their first token ([CLS]), as BERT."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.classifier = ClassifierOfTexts(config, 1)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        document_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **options: Unpack[OutputOptions],
+    ) -> MultipleChoiceModelOutput:
+        """Predict `logits` (b, choices) from the inputs of `Encoder.forward`, each (b, choices, n) and more.
+
+        Args:
+            labels: (b,), the number of the right choice, -100 for none; with them the output has a `loss` in nats.
+            num_items_in_batch: see `EncoderWithHead`.
+        """
+        given = input_ids if input_ids is not None else options.get("inputs_embeds")
+        if given is None or given.dim() < 3:
+            seen = None if given is None else tuple(given.shape)
+            raise ValueError(f"input_ids must have shape (batch, choices, tokens); got {seen}.")
+        choices = given.shape[1]
+        inputs = [
+            None if x is None else x.flatten(0, 1) for x in (input_ids, attention_mask, position_ids, document_ids)
+        ]
+        for name in ("inputs_embeds", "special_tokens_mask", "token_type_ids"):
+            if isinstance(tensor := options.get(name), Tensor):
+                options[name] = tensor.flatten(0, 1)  # type: ignore[literal-required]
+        hidden, rest = self._encode(*inputs, **options)
+        logits = self.classifier(first_state(hidden, inputs[1])).view(-1, choices)
+        if labels is None:
+            return MultipleChoiceModelOutput(logits=logits, **rest)
+        chosen = labels != -100
+        loss = mean_cross_entropy(logits[chosen], labels[chosen], num_items_in_batch)
+        return MultipleChoiceModelOutput(loss=loss, logits=logits, **rest)
 
 
 class EncoderForTokenClassification(EncoderWithHead):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,15 @@ from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
 from .config import EncoderConfig
+from .inputs import (
+    allowed_pairs,
+    check_inputs,
+    check_vectors,
+    common_row,
+    ids_of_vectors,
+    is_consecutive,
+    visible_tokens,
+)
 from .registry import BIASES
 from .tables import PositionTable, draw_weights
 
@@ -62,38 +72,6 @@ class EncoderPreTrainedModel(CarriedModel):
         if not direct and not loaded and hasattr(module, "initialize"):
             is_custom_code = False
         super()._initialize_weights(module, is_custom_code)
-
-
-def _is_consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
-    """Tell if tokens that see each other are as far apart in positions as in the row, so that 2n - 1
-    distances suffice."""
-    b, n = position_ids.shape
-    offset = position_ids - torch.arange(n, device=position_ids.device)
-    groups = torch.arange(b, device=position_ids.device)[:, None].expand(b, n)  # tokens of a group see each other
-    if document_ids is not None:
-        pairs = torch.stack([groups, document_ids.expand(b, n)], dim=-1).flatten(0, 1)
-        groups = pairs.unique(dim=0, return_inverse=True)[1].view(b, n)
-    if attention_mask is not None:
-        offset = offset[attention_mask.bool()]
-        groups = groups[attention_mask.bool()]
-    offset = offset.flatten()
-    groups = groups.flatten()
-    if not len(offset):
-        return True
-    offset_of_group = torch.zeros(int(groups.max()) + 1, dtype=offset.dtype, device=offset.device)
-    offset_of_group[groups] = offset  # the offset of any one token: all of the group must share it
-    return bool((offset_of_group[groups] == offset).all())
-
-
-def _common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """Return `position_ids` (b, n) as one row (1, n) where all examples agree at their tokens, else unchanged."""
-    if len(position_ids) < 2:
-        return position_ids
-    if attention_mask is None:
-        return position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
-    tokens = attention_mask.bool()
-    row = position_ids.masked_fill(~tokens, 0).amax(0, keepdim=True)
-    return row if bool(((position_ids == row) | ~tokens).all()) else position_ids
 
 
 @dataclass
@@ -162,11 +140,17 @@ class Encoder(EncoderPreTrainedModel):
         return position_ids
 
     def attention_inputs(
-        self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None, document_ids: Tensor | None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        document_ids: Tensor | None,
+        pairs: Tensor | None = None,
     ) -> AttentionInputs:
         """Return the inputs that all layers share: special tokens, allowed pairs, distances, terms of positions alone.
 
-        Args: as `forward`, all (b, n).
+        Args: as `forward`, all (b, n); pairs: (b, 1, n, n), True where a query may look at a key, in place of what
+        `attention_mask` says of it.
 
         Raises:
             ValueError: a position is negative or outside the table.
@@ -185,8 +169,12 @@ class Encoder(EncoderPreTrainedModel):
             position_ids is None and attention_mask is None and document_ids is None
         )  # 0, 1, 2, ... in every row
         position_ids = self._positions(input_ids, attention_mask, position_ids)
-        allowed = None
-        if attention_mask is not None and not (reads_values and device.type == "cpu" and bool(attention_mask.all())):
+        allowed = pairs
+        if (
+            pairs is None
+            and attention_mask is not None
+            and not (reads_values and device.type == "cpu" and bool(attention_mask.all()))
+        ):
             tokens = attention_mask.bool()
             tokens = tokens | ~tokens.any(-1, keepdim=True)  # a row of padding alone sees all: backends agree
             allowed = tokens[:, None, None, :]
@@ -207,7 +195,7 @@ class Encoder(EncoderPreTrainedModel):
             if (
                 counts_from_zero
                 or self.contiguous
-                or (reads_values and _is_consecutive(position_ids, attention_mask, document_ids))
+                or (reads_values and is_consecutive(position_ids, attention_mask, document_ids))
             ):
                 distance = torch.arange(1 - n, n, device=device)
             else:
@@ -219,7 +207,7 @@ class Encoder(EncoderPreTrainedModel):
             if counts_from_zero:
                 rows = position_ids[:1]
             elif reads_values:
-                rows = _common_row(position_ids, attention_mask)
+                rows = common_row(position_ids, attention_mask)
             table = self.position_table()
             if config.untied == "crossed":
                 assert table is not None
@@ -256,18 +244,23 @@ class Encoder(EncoderPreTrainedModel):
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         output_block_states: bool = False,
+        special_tokens_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        head_mask: None = None,
+        use_cache: bool | None = None,
     ) -> EncoderOutput:
         """Encode token ids (b, n) as hidden states (b, n, hidden_size).
 
         Args:
             input_ids: (b, n) token ids.
-            attention_mask: (b, n), 1 at tokens, 0 at padding.
+            attention_mask: (b, n), 1 at tokens, 0 at padding; or (b or 1, 1, n, n), queries by keys, 1 or true where a
+                query may look at a key (in floating point 0 there and a large negative number elsewhere).
             position_ids: (b, n), or (n,) or (1, n) for all rows, counted from 0, special tokens included; default: the
                 place among the unpadded tokens.
             document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
                 limit.
             inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`. Schemes that
-                treat special tokens apart (dstg, tupe-*) find them in `input_ids`, and need both.
+                treat special tokens apart (dstg, tupe-*) find them in `input_ids` or `special_tokens_mask`, and need one.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states, of which the last is
                 `last_hidden_state` (with tie_last_hidden_states=False in the configuration: before the final norm).
                 Default: as the configuration says.
@@ -275,16 +268,35 @@ class Encoder(EncoderPreTrainedModel):
                 configuration says.
             output_block_states: also return `block_states`, the embedding and the output of each block before the
                 final norm.
+            special_tokens_mask: (b, n), 1 at special tokens, read where there are no `input_ids`: the first token of a
+                row is [CLS], all others are [SEP].
+            token_type_ids, use_cache: accepted, as tokenizers and clients of BERT give them, and not used: [SEP] alone
+                tells two texts apart, and an encoder has no cache.
+            head_mask: None; transformers' own models pass any other over.
 
         Raises:
             ValueError: shapes disagree, an id is outside the vocabulary, or a position outside the table.
         """
-        input_ids = self._ids(input_ids, inputs_embeds)
+        if head_mask is not None:
+            raise ValueError("No head_mask: change or remove the terms of heads by `inspect_terms`.")
+        if inputs_embeds is not None:
+            check_vectors(self.config, inputs_embeds, input_ids)
+        elif input_ids is None:
+            raise ValueError("Give input_ids (batch, tokens), or inputs_embeds.")
+        pairs = None
+        if attention_mask is not None and attention_mask.dim() == 4:
+            rows = input_ids if inputs_embeds is None else inputs_embeds[..., 0]
+            assert rows is not None
+            pairs = allowed_pairs(attention_mask, rows)
+            attention_mask = visible_tokens(pairs)
+        if input_ids is None:
+            assert inputs_embeds is not None
+            input_ids = ids_of_vectors(self.config, inputs_embeds, attention_mask, special_tokens_mask)
         if position_ids is not None and position_ids.shape in ((input_ids.shape[1],), (1, input_ids.shape[1])):
             position_ids = position_ids.expand(input_ids.shape)
-        self._check(input_ids, attention_mask, position_ids, document_ids)
-        inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids)
         config = self.config
+        check_inputs(config, input_ids, attention_mask, position_ids, document_ids)
+        inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids, pairs)
         if output_attentions is None:
             output_attentions = bool(config.output_attentions)
         if output_hidden_states is None:
@@ -320,51 +332,6 @@ class Encoder(EncoderPreTrainedModel):
         states.append(state)
         return state.split(self.config.stream_sizes, dim=-1) if torch.is_grad_enabled() else streams
 
-    def _ids(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-        """Return the token ids, or, where vectors stand for them, ids of no special token."""
-        config = self.config
-        if inputs_embeds is None:
-            if input_ids is None:
-                raise ValueError("Give input_ids (batch, tokens), or inputs_embeds.")
-            return input_ids
-        shape = (config.semantic_size,) if input_ids is None else (*input_ids.shape, config.semantic_size)
-        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-len(shape) :] != shape:
-            raise ValueError(
-                f"inputs_embeds has shape {tuple(inputs_embeds.shape)}; it must be (batch, tokens, "
-                f"{config.semantic_size}), with batch and tokens of input_ids where both are given."
-            )
-        if input_ids is not None:
-            return input_ids
-        if config.relative_special != "none" or config.absolute_special or config.reset != "none":
-            raise ValueError(
-                f"{config.preset or 'This scheme'} treats [CLS] and [SEP] apart, and vectors do not say where they "
-                "are. Give input_ids beside inputs_embeds."
-            )
-        ids = {config.cls_token_id, config.sep_token_id}
-        regular_id = next(i for i in range(3) if i not in ids)
-        return inputs_embeds.new_full(inputs_embeds.shape[:2], regular_id, dtype=torch.long)
-
-    def _check(self, input_ids: Tensor, *inputs: Tensor | None) -> None:
-        if input_ids.dim() != 2:
-            raise ValueError(f"input_ids must have shape (batch, tokens); got {tuple(input_ids.shape)}.")
-        for tensor in inputs:
-            if tensor is not None and tensor.shape != input_ids.shape:
-                raise ValueError(
-                    f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got "
-                    f"{tuple(tensor.shape)}."
-                )
-        if not input_ids.shape[1]:
-            raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
-        if torch.compiler.is_compiling() or input_ids.device.type != "cpu" or not input_ids.numel():
-            return
-        if int(input_ids.min()) < 0:
-            raise ValueError(f"Token ids count from 0; got {int(input_ids.min())}.")
-        if int(input_ids.max()) >= self.config.vocab_size:
-            raise ValueError(
-                f"Token id {int(input_ids.max())}, but the model's vocabulary has {self.config.vocab_size} entries. "
-                "Use the tokenizer that was saved with the model."
-            )
-
     @torch.no_grad()
     def attention_terms(
         self,
@@ -373,6 +340,7 @@ class Encoder(EncoderPreTrainedModel):
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        special_tokens_mask: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Compute the named terms of the attention scores, each (layers, b, h, n, n), with size 1 where constant over
         the batch.
@@ -387,9 +355,10 @@ class Encoder(EncoderPreTrainedModel):
         training = self.training
         self.eval()  # the terms of the model, without one draw of dropout
         collected: list[dict[str, Tensor]] = []
+        inputs = (input_ids, attention_mask, position_ids, document_ids, inputs_embeds)
         try:
             with self.inspect_terms(lambda block, terms, allowed: collected.append(terms)):
-                self(input_ids, attention_mask, position_ids, document_ids, inputs_embeds)
+                self(*inputs, special_tokens_mask=special_tokens_mask)
         finally:
             self.train(training)
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}

@@ -1,0 +1,144 @@
+"""Inputs of the encoder: their checks, the ids that stand for vectors, and masks of pairs."""
+
+import torch
+from torch import Tensor
+
+from .config import EncoderConfig
+
+_NEVER = -1e4  # an additive mask hides a pair by this or less
+
+
+def is_consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
+    """Tell if tokens that see each other are as far apart in positions as in the row, so that 2n - 1
+    distances suffice."""
+    b, n = position_ids.shape
+    offset = position_ids - torch.arange(n, device=position_ids.device)
+    groups = torch.arange(b, device=position_ids.device)[:, None].expand(b, n)  # tokens of a group see each other
+    if document_ids is not None:
+        pairs = torch.stack([groups, document_ids.expand(b, n)], dim=-1).flatten(0, 1)
+        groups = pairs.unique(dim=0, return_inverse=True)[1].view(b, n)
+    if attention_mask is not None:
+        offset = offset[attention_mask.bool()]
+        groups = groups[attention_mask.bool()]
+    offset = offset.flatten()
+    groups = groups.flatten()
+    if not len(offset):
+        return True
+    offset_of_group = torch.zeros(int(groups.max()) + 1, dtype=offset.dtype, device=offset.device)
+    offset_of_group[groups] = offset  # the offset of any one token: all of the group must share it
+    return bool((offset_of_group[groups] == offset).all())
+
+
+def common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """Return `position_ids` (b, n) as one row (1, n) where all examples agree at their tokens, else unchanged."""
+    if len(position_ids) < 2:
+        return position_ids
+    if attention_mask is None:
+        return position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
+    tokens = attention_mask.bool()
+    row = position_ids.masked_fill(~tokens, 0).amax(0, keepdim=True)
+    return row if bool(((position_ids == row) | ~tokens).all()) else position_ids
+
+
+def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
+    """Return a mask of pairs (b, 1, n, n), True where a query may look at a key; a query that may look nowhere looks
+    everywhere, so that backends agree.
+
+    mask: (b or 1, 1, n, n), queries by keys: true or 1 where a query may look, or, in floating point, what transformers
+    adds to the scores: 0 there and a large negative number elsewhere.
+
+    Raises:
+        ValueError: another shape, or numbers that neither allow nor hide.
+    """
+    b, n = input_ids.shape
+    if mask.shape not in ((b, 1, n, n), (1, 1, n, n)):
+        raise ValueError(
+            f"A mask of pairs has shape (batch or 1, 1, tokens, tokens) = {(b, 1, n, n)}; got {tuple(mask.shape)}."
+        )
+    allowed = mask == 0 if mask.is_floating_point() else mask.bool()
+    readable = mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    if readable and mask.is_floating_point() and bool(((mask > _NEVER) & ~allowed).any()):
+        raise ValueError(
+            "A mask of pairs in floating point is added to the scores: 0 where a query may look, a large negative "
+            "number elsewhere. Give true and false to say the same."
+        )
+    allowed = allowed | ~allowed.any(-1, keepdim=True)
+    return allowed.expand(b, -1, -1, -1)
+
+
+def visible_tokens(pairs: Tensor) -> Tensor:
+    """Return (b, n), True at tokens that any query looks at, of a mask of pairs (b, 1, n, n)."""
+    return pairs[:, 0].any(1)
+
+
+def ids_of_vectors(
+    config: EncoderConfig, inputs_embeds: Tensor, attention_mask: Tensor | None, special_tokens_mask: Tensor | None
+) -> Tensor:
+    """Return token ids (b, n) that stand for vectors: of [CLS] and [SEP] where these are marked, else of none of them.
+
+    A row's first token is [CLS] if it is marked; every other marked token is a [SEP].
+
+    Raises:
+        ValueError: the scheme treats [CLS] and [SEP] apart, and nothing says where they are; or a mask of other shape.
+    """
+    names = [config.cls_token_id, config.sep_token_id]
+    regular = next(i for i in range(3) if i not in names)
+    shape = inputs_embeds.shape[:2]
+    ids = inputs_embeds.new_full(shape, regular, dtype=torch.long)
+    if special_tokens_mask is None:
+        if config.relative_special != "none" or config.absolute_special or config.reset != "none":
+            raise ValueError(
+                f"{config.preset or 'This scheme'} treats [CLS] and [SEP] apart, and vectors do not say where they "
+                "are. Give input_ids or special_tokens_mask beside inputs_embeds."
+            )
+        return ids
+    if special_tokens_mask.shape != shape:
+        raise ValueError(
+            f"special_tokens_mask has shape {tuple(special_tokens_mask.shape)}; the vectors are {tuple(shape)}."
+        )
+    ids = ids.masked_fill(special_tokens_mask.bool(), config.sep_token_id)
+    first = torch.zeros(shape[0], dtype=torch.long, device=ids.device)
+    if attention_mask is not None:
+        first = attention_mask.long().argmax(-1)
+    is_first = torch.arange(shape[1], device=ids.device) == first[:, None]
+    return ids.masked_fill(is_first & special_tokens_mask.bool(), config.cls_token_id)
+
+
+def check_vectors(config: EncoderConfig, inputs_embeds: Tensor, input_ids: Tensor | None) -> None:
+    """Refuse vectors of another shape than (b, n, semantic_size), with b and n of the ids beside them.
+
+    Raises:
+        ValueError: the shapes.
+    """
+    shape = (config.semantic_size,) if input_ids is None else (*input_ids.shape, config.semantic_size)
+    if inputs_embeds.dim() != 3 or inputs_embeds.shape[-len(shape) :] != shape:
+        raise ValueError(
+            f"inputs_embeds has shape {tuple(inputs_embeds.shape)}; it must be (batch, tokens, "
+            f"{config.semantic_size}), with batch and tokens of input_ids where both are given."
+        )
+
+
+def check_inputs(config: EncoderConfig, input_ids: Tensor, *inputs: Tensor | None) -> None:
+    """Refuse ids that are no rows or outside the vocabulary, and inputs of another shape.
+
+    Raises:
+        ValueError: which of these.
+    """
+    if input_ids.dim() != 2:
+        raise ValueError(f"input_ids must have shape (batch, tokens); got {tuple(input_ids.shape)}.")
+    for tensor in inputs:
+        if tensor is not None and tensor.shape != input_ids.shape:
+            raise ValueError(
+                f"Every input must have the shape of input_ids, {tuple(input_ids.shape)}; got {tuple(tensor.shape)}."
+            )
+    if not input_ids.shape[1]:
+        raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
+    if torch.compiler.is_compiling() or input_ids.device.type != "cpu" or not input_ids.numel():
+        return
+    if int(input_ids.min()) < 0:
+        raise ValueError(f"Token ids count from 0; got {int(input_ids.min())}.")
+    if int(input_ids.max()) >= config.vocab_size:
+        raise ValueError(
+            f"Token id {int(input_ids.max())}, but the model's vocabulary has {config.vocab_size} entries. "
+            "Use the tokenizer that was saved with the model."
+        )

@@ -1,0 +1,113 @@
+"""Inputs that clients of BERT give: vectors alone, token types, masks of pairs, several choices."""
+
+import pytest
+import torch
+from encoder_models import CLS, SEP, VOCAB, build, config, inputs, random_weights
+from torch.nn import functional as F
+from transformers import AutoModelForMultipleChoice
+
+import whatwhere as ww
+from whatwhere.encoder.presets import PRESETS
+
+LARGE = torch.finfo(torch.float64).min
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("kind", ["plain", "padded"])
+def test_vectors_with_marked_specials_equal_ids(name, kind):
+    """Words' vectors beside `special_tokens_mask`, as a tokenizer makes it, give what the ids give."""
+    model, given = build(name), inputs(kind)
+    ids = given.pop("input_ids")
+    vectors = model.encoder.word_embeddings(ids).detach()
+    marks = torch.isin(ids, torch.tensor([0, CLS, SEP])).long()  # padding is marked, too
+    found = model(inputs_embeds=vectors, special_tokens_mask=marks, **given).logits
+    tokens = given.get("attention_mask", torch.ones_like(ids)).bool()
+    torch.testing.assert_close(found[tokens], model(ids, **given).logits[tokens], rtol=1e-12, atol=1e-12)
+    terms = model.attention_terms(inputs_embeds=vectors, special_tokens_mask=marks, **given)
+    assert set(terms) == set(model.attention_terms(input_ids=ids, **given))
+
+
+def test_a_first_token_without_mark_is_no_cls():
+    """A text without [CLS] has none where vectors stand for it."""
+    model = build("dstg", relative_special="each")
+    ids = torch.tensor([[7, 8, SEP, 9, SEP]])
+    marks = (ids == SEP).long()
+    vectors = model.encoder.word_embeddings(ids).detach()
+    found = model(inputs_embeds=vectors, special_tokens_mask=marks).logits
+    torch.testing.assert_close(found, model(ids).logits, rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match=r"special_tokens_mask has shape \(1, 4\)"):
+        model(inputs_embeds=vectors, special_tokens_mask=marks[:, 1:])
+
+
+def test_types_and_caches_of_clients_change_nothing(ids):
+    """Token types and use_cache are accepted by encoder and heads; a head mask is refused in one line."""
+    types = (torch.arange(9) > 4).long().expand(2, 9)
+    model = build("dstg")
+    for one in (model, model.encoder):
+        assert torch.equal(one(ids, token_type_ids=types, use_cache=False, head_mask=None)[0], one(ids)[0])
+    with pytest.raises(ValueError, match="No head_mask"):
+        model(ids, head_mask=torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("backend", ["eager", "sdpa"])
+@pytest.mark.parametrize("name", ["dstg", "tupe-r", "rope", "alibi"])
+def test_masks_of_pairs_equal_masks_of_tokens(name, backend):
+    """A mask of pairs, in truth values, numbers or as transformers adds it, equals the padding mask it is made of."""
+    model, given = build(name), inputs("padded")
+    model.set_attn_implementation(backend)
+    ids, mask = given["input_ids"], given["attention_mask"]
+    expected = model(**given).logits[mask.bool()]
+    pairs = mask.bool()[:, None, None, :].expand(2, 1, 7, 7)
+    added = torch.zeros(2, 1, 7, 7, dtype=torch.float64).masked_fill(~pairs, LARGE)
+    for form in (pairs, pairs.long(), added):
+        torch.testing.assert_close(model(ids, attention_mask=form).logits[mask.bool()], expected, rtol=0, atol=0)
+
+
+def test_a_mask_of_pairs_keeps_documents_apart():
+    """Pairs within a document alone are what `document_ids` say."""
+    model, given = build("dstg"), inputs("packed")
+    documents = given.pop("document_ids")
+    pairs = (documents[:, :, None] == documents[:, None, :])[:, None]
+    expected = model(**given, document_ids=documents).logits
+    torch.testing.assert_close(model(**given, attention_mask=pairs).logits, expected, rtol=1e-11, atol=1e-11)
+    one = ww.EncoderForSequenceClassification(config("dstg")).double().eval()
+    whole = torch.ones(1, 1, 7, 7, dtype=torch.bool)
+    assert torch.equal(one(given["input_ids"], attention_mask=whole).logits, one(given["input_ids"]).logits)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (torch.ones(2, 2, 9, 9), r"mask of pairs has shape .* = \(2, 1, 9, 9\); got \(2, 2, 9, 9\)"),
+        (torch.ones(2, 1, 9, 9), "in floating point is added to the scores"),
+        (torch.full((2, 1, 9, 9), -0.5), "in floating point is added to the scores"),
+    ],
+)
+def test_other_masks_of_pairs_are_refused(mask, message, ids):
+    with pytest.raises(ValueError, match=message):
+        build("dstg")(ids, attention_mask=mask)
+
+
+def test_choices_are_scored_one_by_one(tmp_path):
+    """The score of a choice is what the classifier says of its text alone; the loss is cross-entropy over choices."""
+    model = random_weights(ww.EncoderForMultipleChoice(config("dstg")).double().eval(), seed=3)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, VOCAB, (3, 4, 8), generator=generator)
+    ids[..., 0] = CLS
+    mask = torch.ones_like(ids)
+    mask[:, 1, 5:] = 0
+    labels = torch.tensor([2, 0, -100])
+    out = model(ids, attention_mask=mask, labels=labels, token_type_ids=torch.zeros_like(ids))
+    for row in range(3):
+        for choice in range(4):
+            alone = model.encoder(ids[row, choice][None, : int(mask[row, choice].sum())]).last_hidden_state[:, 0]
+            torch.testing.assert_close(out.logits[row, choice], model.classifier(alone)[0, 0])
+    torch.testing.assert_close(out.loss, F.cross_entropy(out.logits[:2], labels[:2]))
+    vectors = model.encoder.word_embeddings(ids)
+    given = {"inputs_embeds": vectors, "special_tokens_mask": (ids == CLS).long(), "attention_mask": mask}
+    torch.testing.assert_close(model(**given).logits, out.logits)
+    model.save_pretrained(tmp_path)
+    again = AutoModelForMultipleChoice.from_pretrained(tmp_path, dtype=torch.float64)
+    assert type(again) is type(model) and torch.equal(again(ids, attention_mask=mask).logits, out.logits)
+    with pytest.raises(ValueError, match=r"\(batch, choices, tokens\); got \(4, 8\)"):
+        model(ids[0])
