@@ -8,7 +8,8 @@ special tokens, [q_pos; q_sem]·[k_pos; k_sem] is the sum of both products.
 import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -114,7 +115,7 @@ class AttentionInputs:
     with `places` (T5's buckets) gets those instead. allowed: (b, 1, 1 or n, n), True where a query may look at a key,
     or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the
     positions, which join the words' (BERT-A^d). biases: those that all layers share, computed
-    once. bias_sum: their sum, or None.
+    once. bias_sum: their sum, or None. drops: False leaves dropout out, whatever mode the model is in.
     """
 
     token_kinds: Tensor
@@ -126,10 +127,14 @@ class AttentionInputs:
     positions: tuple[Tensor, Tensor] | None = None
     biases: tuple[Bias, ...] = ()
     bias_sum: Bias | None = None
+    drops: bool = True
 
 
 # Function that `Encoder.inspect_terms` calls in every block: (named terms, allowed) -> terms to use instead, or None.
 Inspect = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
+# Those of this thread (or task), the last ones first in force, by the `id` of the attention that they inspect: threads
+# that read the same model see and change nothing of each other.
+INSPECTED: ContextVar[tuple[Mapping[int, Inspect], ...]] = ContextVar("inspected", default=())
 
 
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
@@ -297,7 +302,6 @@ class Attention(nn.Module):
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
         added = config.absolute != "none" and config.untied == "none"
         self.term_of_stream = ("absolute", "semantic") if len(self.sizes) == 2 else ("mixed" if added else "semantic",)
-        self.inspect: Inspect | None = None
 
     def projections(
         self, streams: tuple[Tensor, ...], inputs: AttentionInputs
@@ -349,14 +353,17 @@ class Attention(nn.Module):
     def forward(
         self, streams: tuple[Tensor, ...], inputs: AttentionInputs, backend: str
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) if it is eager or `inspect` changes the
-        terms."""
+        """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) if it is eager or `Encoder.inspect_terms`
+        changes the terms."""
         products, biases, values = self.projections(streams, inputs)
-        dropout = self.dropout if self.training else 0.0
+        dropout = self.dropout if self.training and inputs.drops else 0.0
         attn = None
         terms = None
-        if self.inspect is not None:
-            terms = self.inspect(term_scores(products, biases, self.scale), inputs.allowed)
+        inspect = None
+        if not torch.compiler.is_compiling():
+            inspect = next((of[id(self)] for of in reversed(INSPECTED.get()) if id(self) in of), None)
+        if inspect is not None:
+            terms = inspect(term_scores(products, biases, self.scale), inputs.allowed)
         if backend == "eager" or terms is not None:
             terms = term_scores(products, biases, self.scale) if terms is None else terms
             mixed, attn = attend_eagerly(terms, values, inputs.allowed, dropout)

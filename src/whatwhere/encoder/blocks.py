@@ -92,8 +92,8 @@ class _Block(nn.Module):
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def _add(self, base: Streams, update: Streams) -> Streams:
-        if self.training:
+    def _add(self, base: Streams, update: Streams, drops: bool) -> Streams:
+        if self.training and drops:
             update = tuple(self.dropout(y) for y in update)
         return tuple(x + y for x, y in zip(base, update, strict=True))
 
@@ -110,9 +110,10 @@ class NeoBertBlock(_Block):
         has them."""
         normed = self.attention_norm(streams)
         update, attn = self.attention(normed, inputs, backend)
-        streams = self._add(normed if self.normalized_residual else streams, update)
+        streams = self._add(normed if self.normalized_residual else streams, update, inputs.drops)
         normed = self.feed_forward_norm(streams)
-        return self._add(normed if self.normalized_residual else streams, self.feed_forward(normed)), attn
+        base = normed if self.normalized_residual else streams
+        return self._add(base, self.feed_forward(normed), inputs.drops), attn
 
 
 class BertBlock(_Block):
@@ -127,8 +128,8 @@ class BertBlock(_Block):
         """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
         has them."""
         update, attn = self.attention(streams, inputs, backend)
-        streams = self.attention_norm(self._add(streams, update))
-        return self.feed_forward_norm(self._add(streams, self.feed_forward(streams))), attn
+        streams = self.attention_norm(self._add(streams, update, inputs.drops))
+        return self.feed_forward_norm(self._add(streams, self.feed_forward(streams), inputs.drops)), attn
 
 
 BLOCKS: dict[str, type[NeoBertBlock] | type[BertBlock]] = {"neobert": NeoBertBlock, "bert": BertBlock}

@@ -7,7 +7,8 @@ embedding; `hidden_states` are the same but for the last one, which is `last_hid
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .attention import AttentionInputs, check_backend, rotation
+from .attention import INSPECTED, AttentionInputs, check_backend, rotation
 from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
@@ -72,6 +73,11 @@ class EncoderPreTrainedModel(CarriedModel):
         if not direct and not loaded and hasattr(module, "initialize"):
             is_custom_code = False
         super()._initialize_weights(module, is_custom_code)
+
+
+# False where this thread (or task) computes terms: they are the model's, not of one draw of dropout. The mode of the
+# model belongs to all threads.
+_DROPS: ContextVar[bool] = ContextVar("drops", default=True)
 
 
 @dataclass
@@ -222,8 +228,13 @@ class Encoder(EncoderPreTrainedModel):
             token_kinds, is_cls, position_ids, distance, allowed, cos_sin, positions, tuple(biases), sum_biases(biases)
         )
 
-    def embed(self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None) -> Streams:
-        """Return the streams (b, n, d_stream) that enter the first block, from token ids and positions (b, n)."""
+    def embed(
+        self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None, drops: bool = True
+    ) -> Streams:
+        """Return the streams (b, n, d_stream) that enter the first block, from token ids and positions (b, n).
+
+        drops: False leaves dropout out, whatever mode the model is in.
+        """
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
         table = self.position_table() if self.untied is None else None
         if table is not None:
@@ -231,7 +242,7 @@ class Encoder(EncoderPreTrainedModel):
             streams = (rows, *streams) if self.config.position_size else (streams[0] + rows,)
         if self.embedding_norm is not None:
             streams = self.embedding_norm(streams)
-        return tuple(self.dropout(x) for x in streams)
+        return tuple(self.dropout(x) for x in streams) if drops else streams
 
     @can_return_tuple
     def forward(
@@ -260,7 +271,7 @@ class Encoder(EncoderPreTrainedModel):
             document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
                 limit.
             inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`. Schemes that
-                treat special tokens apart (dstg, tupe-*) find them in `input_ids` or `special_tokens_mask`, and need one.
+                treat special tokens apart (dstg, tupe-*) find them in `input_ids` or `special_tokens_mask`.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states, of which the last is
                 `last_hidden_state` (with tie_last_hidden_states=False in the configuration: before the final norm).
                 Default: as the configuration says.
@@ -303,8 +314,11 @@ class Encoder(EncoderPreTrainedModel):
             output_hidden_states = bool(config.output_hidden_states)
         backend = "eager" if output_attentions else (config._attn_implementation or "sdpa")
         training = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
-        check_backend(backend, input_ids.device, training, config.dropout if self.training else 0.0)
-        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds)
+        drops = torch.compiler.is_compiling() or _DROPS.get()
+        if not drops:
+            inputs = replace(inputs, drops=False)
+        check_backend(backend, input_ids.device, training, config.dropout if self.training and drops else 0.0)
+        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, drops)
         keeps_states = output_hidden_states or output_block_states
         states: list[Tensor] = []
         attentions = []
@@ -352,15 +366,14 @@ class Encoder(EncoderPreTrainedModel):
         `rope`, `semantic` is the whole rotated product. Where packed documents do not see each other, entries mean
         nothing.
         """
-        training = self.training
-        self.eval()  # the terms of the model, without one draw of dropout
         collected: list[dict[str, Tensor]] = []
         inputs = (input_ids, attention_mask, position_ids, document_ids, inputs_embeds)
+        token = _DROPS.set(False)
         try:
             with self.inspect_terms(lambda block, terms, allowed: collected.append(terms)):
                 self(*inputs, special_tokens_mask=special_tokens_mask)
         finally:
-            self.train(training)
+            _DROPS.reset(token)
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}
 
     @contextmanager
@@ -369,6 +382,8 @@ class Encoder(EncoderPreTrainedModel):
     ) -> Iterator[None]:
         """Hand the attention terms of every block to `see` during the forward passes inside the `with` statement.
 
+        Only those of this thread: others may read the same model meanwhile, and nothing of theirs is seen or changed.
+
         see: function of (block 0 ... L - 1, named terms, allowed). Each term is (b or 1, h, n, n), as in
             `attention_terms`; allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for everywhere.
             If it returns terms, attention goes on with those instead (in the eager path); None changes nothing.
@@ -376,11 +391,9 @@ class Encoder(EncoderPreTrainedModel):
         Blocks must not be compiled.
         """
         blocks = [layer for layer in self.layers if isinstance(layer, NeoBertBlock | BertBlock)]
-        previous = [block.attention.inspect for block in blocks]
-        for number, block in enumerate(blocks):
-            block.attention.inspect = partial(see, number)
+        mine = {id(block.attention): partial(see, number) for number, block in enumerate(blocks)}
+        INSPECTED.set((*INSPECTED.get(), mine))
         try:
             yield
         finally:
-            for block, inspect in zip(blocks, previous, strict=True):
-                block.attention.inspect = inspect
+            INSPECTED.set(tuple(of for of in INSPECTED.get() if of is not mine))
