@@ -4,6 +4,7 @@ biases), with their norms and feed-forward layers."""
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from .attention import Attention, AttentionInputs, StackedLinear
 from .config import EncoderConfig
@@ -80,8 +81,11 @@ class FeedForward(nn.Module):
         return tuple(down(h) for down, h in zip(self.down, inner, strict=True))
 
 
-class _Block(nn.Module):
-    """Parts that both blocks share: attention and feed-forward, each with a norm."""
+class _Block(GradientCheckpointingLayer):
+    """Parts that both blocks share: attention and feed-forward, each with a norm.
+
+    transformers' base class computes a block again in the backward pass, where that is switched on.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
@@ -46,6 +47,7 @@ class EncoderPreTrainedModel(CarriedModel):
     _supports_sdpa = True
     _supports_flex_attn = True
     _no_split_modules = ["NeoBertBlock", "BertBlock"]
+    supports_gradient_checkpointing = True
 
     def _init_weights(self, module: nn.Module) -> None:
         """Draw matrices and word embeddings as configured and set norms to one; tables and biases initialise
@@ -63,6 +65,15 @@ class EncoderPreTrainedModel(CarriedModel):
             init.zeros_(module.bias)
         if callable(initialize := getattr(module, "initialize", None)):
             initialize(config)
+
+    def _set_gradient_checkpointing(
+        self, enable: bool = True, gradient_checkpointing_func: Callable[..., Any] = checkpoint, *args: Any, **how: Any
+    ) -> None:
+        if getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
+            raise ValueError(
+                "use_reentrant=True would lose the gradients of streams and biases. Leave it out, or set it to False."
+            )
+        super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, *args, **how)
 
     def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
         # For code outside its package, transformers skips a module without direct weights as if it were loaded. Tables
