@@ -353,8 +353,8 @@ class Attention(nn.Module):
     def forward(
         self, streams: tuple[Tensor, ...], inputs: AttentionInputs, backend: str
     ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) if it is eager or `Encoder.inspect_terms`
-        changes the terms."""
+        """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) if it is eager or the terms were
+        changed."""
         products, biases, values = self.projections(streams, inputs)
         dropout = self.dropout if self.training and inputs.drops else 0.0
         attn = None
