@@ -1,18 +1,25 @@
-# Everything a checkout needs. `make demo` and `make test` set up their own environment in .venv.
+# Everything a checkout needs. Each target sets up in .venv what it needs: `make demo` the package alone.
 ROOT := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
 PYTHON ?= python3.11
 VENV := $(ROOT)/.venv
 BIN := $(VENV)/bin
+# A stamp for each set of packages: .ready is the package alone, .ready-test has the extra `test` as well.
 READY := $(VENV)/.ready
+INSTALL := $(BIN)/pip install --quiet --no-compile --constraint $(ROOT)/constraints.txt --editable
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: env demo test slow faults lint audit bench docs wheel ends end-oldest end-newest clean
+.PHONY: env demo test slow clients faults lint audit bench docs wheel ends end-oldest end-newest clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile --constraint $(ROOT)/constraints.txt --editable '$(ROOT)[dev]'
+	$(INSTALL) '$(ROOT)'
+	@touch $@
+
+$(READY)-%: $(READY)
+	@echo "Adding the extra $* to $(VENV)"
+	$(INSTALL) '$(ROOT)[$*]'
 	@touch $@
 
 env: $(READY)
@@ -24,21 +31,35 @@ demo: $(READY)
 IN_TURN := -m pytest -n auto --dist loadfile --no-loadscope-reorder
 PYTEST := cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python $(IN_TURN)
 
-test: $(READY)
+test: $(READY)-test
 	$(PYTEST)
 
 # The same once more at leisure: processes spawned as users' are, torch's launcher, every preset at every size.
-slow: $(READY)
+slow: $(READY)-test
 	$(PYTEST) -m slow
+
+# Libraries that users bring a model to, and transformers' own tests of a model. The environment lies on top of .venv;
+# its pins stand beside the tests, because bertviz brings boto3, which needs an older python-dateutil.
+CLIENTS := $(VENV)/clients
+$(CLIENTS)/.ready: $(READY)-test $(ROOT)/tests/clients/constraints.txt
+	$(PYTHON) -m venv $(CLIENTS)
+	cd $(CLIENTS)/lib/python3.*/site-packages && \
+		$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > below.pth
+	$(CLIENTS)/bin/pip install --quiet --no-compile --constraint $(ROOT)/tests/clients/constraints.txt \
+		--editable '$(ROOT)[clients]'
+	@touch $@
+
+clients: $(CLIENTS)/.ready
+	cd $(ROOT) && OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -W ignore::DeprecationWarning -m slow tests/clients
 
 # Crashes at changes of the file system, full disks, jumping clocks, damage; the table of docs/reliability.md. As many
 # points at once as cores; EVERY=1 does every change and file, which takes hours, EVERY=10 every tenth.
 EVERY ?=
-faults: $(READY)
+faults: $(READY)-test
 	cd $(ROOT)/tests && OMP_NUM_THREADS=1 $(BIN)/python faults.py $(if $(EVERY),--every $(EVERY)) \
 		--out ../docs/reliability.md
 
-lint: $(READY)
+lint: $(READY)-lint
 	cd $(ROOT) && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 # Known vulnerabilities of the versions that are tested; needs PyPI's advisories, and fails without them, in a line.
@@ -48,15 +69,15 @@ audit:
 	@{ $(VENV)/audit/bin/pip install --quiet pip-audit && $(AUDIT); } 2> $(VENV)/audit/said; \
 		status=$$?; tail -n 1 $(VENV)/audit/said >&2; exit $$status
 
-bench: $(READY)
+bench: $(READY)-test
 	cd $(ROOT) && $(BIN)/python -m benchmarks
 
-docs: $(READY)
+docs: $(READY)-docs
 	cd $(ROOT) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is build/docs/index.html."
 
 # The wheel in an environment of its own, by the tutorial; then with an extra.
-wheel: $(READY)
+wheel: $(READY)-test
 	cd $(ROOT) && PYTHONPATH=tests/factories OMP_NUM_THREADS=1 $(BIN)/python tests/wheel.py --extra onnx
 
 # The default tests at both ends of what docs/install.md supports, each in an environment of its own; needs the index.
@@ -67,7 +88,7 @@ end-newest: PACKAGES := --upgrade torch transformers tokenizers
 ends: $(ENDS)
 $(ENDS):
 	$(PYTHON) -m venv $(VENV)/$@
-	$(VENV)/$@/bin/pip install --quiet --no-compile $(PACKAGES) --editable '$(ROOT)[dev]'
+	$(VENV)/$@/bin/pip install --quiet --no-compile $(PACKAGES) --editable '$(ROOT)[test]'
 	cd $(ROOT) && OMP_NUM_THREADS=1 $(VENV)/$@/bin/python $(IN_TURN)
 
 clean:
