@@ -304,7 +304,7 @@ class UntiedPositions(nn.Module):
         else:
             assert table is not None
             with without_autocast(table.device):
-                q, k = self.project(table[position_ids].to(self.query.weight.dtype))
+                q, k = self.project(table[position_ids].to(self.norm.weight.dtype))  # not quantised, as query may be
                 base = self.scale * (q @ k.transpose(-1, -2))
                 if self.cls is not None:
                     q, k = self.project(self.cls[None])
