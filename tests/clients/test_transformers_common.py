@@ -1,0 +1,73 @@
+"""transformers' own common tests of a model: ours pass what its BERT passes, by the tests of the version in use."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from common_suite import outcomes, source_folder
+
+import whatwhere as ww
+
+pytestmark = pytest.mark.slow
+
+# One preset for every way that positions enter; --all-presets takes the others, too.
+REPRESENTATIVES = ["dstg", "rope", "alibi", "rp", "split", "bert-a", "bert-ad", "tupe-r", "tupe-free"]
+
+_OWN_CAPTURE = (
+    "hidden states come from our own code, which other tests hold to the convention, not by `capture_outputs`"
+)
+_IDS = "special tokens have a part of their own: vectors alone do not say where these are"
+# What BERT passes and ours do not, with the reason.
+EXCEPTIONS = {
+    "test_capture_outputs_decorator": _OWN_CAPTURE,
+    "test_can_capture_specific_layers_hidden_states": _OWN_CAPTURE,
+}
+
+
+@pytest.fixture(scope="module")
+def source() -> Path:
+    """The source distribution of the installed transformers, whose common tests are not in its wheel."""
+    if importlib.util.find_spec("parameterized") is None:
+        pytest.skip("transformers' tests need the package parameterized: pip install 'whatwhere[test]'")
+    try:
+        return source_folder()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def control(source) -> dict[str, tuple[str, str]]:
+    """What transformers' BERT gives in the same tests."""
+    return outcomes(source, "bert")
+
+
+def test_control_passes_most_of_the_common_tests(control):
+    """The harness runs the tests: BERT passes a hundred or more of them and fails none."""
+    passed = [name for name, (outcome, _) in control.items() if outcome == "passed"]
+    assert len(passed) >= 100
+    assert not {name: reason for name, (outcome, reason) in control.items() if outcome == "failed"}
+
+
+def exceptions(preset: str) -> dict[str, str]:
+    """The tests that BERT passes and the preset does not, each with its reason."""
+    config = ww.preset(preset, "tiny")
+    reads_ids = config.absolute_special or config.relative_special != "none" or config.reset != "none"
+    return EXCEPTIONS | ({"test_inputs_embeds": _IDS} if reads_ids else {})
+
+
+@pytest.mark.parametrize("preset", ww.PRESETS)
+def test_preset_passes_what_bert_passes(preset, source, control, request):
+    """Every common test that BERT passes passes, the listed exceptions apart, and none of these passes unnoticed."""
+    if preset not in REPRESENTATIVES and not request.config.getoption("all_presets"):
+        pytest.skip("no representative of its family: give --all-presets")
+    ours = outcomes(source, preset)
+    assert set(ours) == set(control)
+    passed = {name for name, (outcome, _) in control.items() if outcome == "passed"}
+    behind = {
+        name: " ".join(end)
+        for name, end in ours.items()
+        if end[0] == "failed" or (end[0] != "passed" and name in passed)
+    }
+    listed = exceptions(preset)
+    assert not {name: reason for name, reason in behind.items() if name not in listed}
+    assert not set(listed) - set(behind), "no exception any more: take it off the list"
