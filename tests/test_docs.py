@@ -148,3 +148,12 @@ def test_unchecked_links_lead_somewhere(page):
         heads = re.findall(r"^#+ (.+)$", (ROOT / place).read_text("utf-8"), flags=re.M) if heading else []
         assert not heading or heading in [head.lower().replace(" ", "-") for head in heads], (place, heading)
     assert links
+
+
+def test_clients_table_has_every_client_test():
+    """The table of what works elsewhere names the tests of `tests/clients`, each once."""
+    page = (ROOT / "docs/how-to/elsewhere.md").read_text("utf-8")
+    rows = "\n".join(line for line in page.splitlines() if line.startswith("| "))
+    sources = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "tests/clients").glob("test_*.py")))
+    tests = set(re.findall(r"^def (test_\w+)", sources, flags=re.M))
+    assert sorted(re.findall(r"`(test_\w+)`", rows)) == sorted(tests - {"test_control_passes_most_of_the_common_tests"})
