@@ -57,11 +57,11 @@ class EncoderWithHead(EncoderPreTrainedModel):
         return self.encoder.inspect_terms(see)
 
     def _encode(
-        self, input_ids: Tensor | None, *inputs: Tensor | None, **options: Unpack[OutputOptions]
+        self, input_ids: Tensor | None, *inputs: Tensor | None, **kwargs: Unpack[OutputOptions]
     ) -> tuple[Tensor, dict[str, Any]]:
         """Return the last hidden state, and the further outputs that every head returns."""
         names = ("attention_mask", "position_ids", "document_ids")
-        output = self.encoder(input_ids, **dict(zip(names, inputs, strict=True)), **options, return_dict=True)
+        output = self.encoder(input_ids, **dict(zip(names, inputs, strict=True)), **kwargs, return_dict=True)
         return output.last_hidden_state, {"hidden_states": output.hidden_states, "attentions": output.attentions}
 
 
@@ -152,7 +152,7 @@ class EncoderForMaskedLM(EncoderWithHead):
         labels: Tensor | None = None,
         targets_only: bool = False,
         num_items_in_batch: Tensor | int | None = None,
-        **options: Unpack[OutputOptions],
+        **kwargs: Unpack[OutputOptions],
     ) -> MaskedLMOutput:
         """Predict masked tokens from the inputs of `Encoder.forward`: `logits` (b, n, V).
 
@@ -163,7 +163,7 @@ class EncoderForMaskedLM(EncoderWithHead):
                 order. The loss is the same, for less work and memory.
             num_items_in_batch: see `EncoderWithHead`.
         """
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **kwargs)
         if labels is None:
             return MaskedLMOutput(logits=self.head(hidden), **rest)
         if labels.shape != hidden.shape[:2]:
@@ -227,7 +227,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **options: Unpack[OutputOptions],
+        **kwargs: Unpack[OutputOptions],
     ) -> SequenceClassifierOutput:
         """Predict `logits` (b, num_labels) of texts from the inputs of `Encoder.forward`.
 
@@ -237,7 +237,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
                 means regression, and whole numbers mean classes.
             num_items_in_batch: see `EncoderWithHead`.
         """
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **kwargs)
         logits = self.classifier(first_state(hidden, attention_mask))
         if labels is None:
             return SequenceClassifierOutput(logits=logits, **rest)
@@ -264,7 +264,7 @@ class EncoderForMultipleChoice(EncoderWithHead):
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **options: Unpack[OutputOptions],
+        **kwargs: Unpack[OutputOptions],
     ) -> MultipleChoiceModelOutput:
         """Predict `logits` (b, choices) from the inputs of `Encoder.forward`, each (b, choices, n) and more.
 
@@ -272,7 +272,7 @@ class EncoderForMultipleChoice(EncoderWithHead):
             labels: (b,), the number of the right choice, -100 for none; with them the output has a `loss` in nats.
             num_items_in_batch: see `EncoderWithHead`.
         """
-        given = input_ids if input_ids is not None else options.get("inputs_embeds")
+        given = input_ids if input_ids is not None else kwargs.get("inputs_embeds")
         if given is None or given.dim() < 3:
             seen = None if given is None else tuple(given.shape)
             raise ValueError(f"input_ids must have shape (batch, choices, tokens); got {seen}.")
@@ -281,9 +281,9 @@ class EncoderForMultipleChoice(EncoderWithHead):
             None if x is None else x.flatten(0, 1) for x in (input_ids, attention_mask, position_ids, document_ids)
         ]
         for name in ("inputs_embeds", "special_tokens_mask", "token_type_ids"):
-            if isinstance(tensor := options.get(name), Tensor):
-                options[name] = tensor.flatten(0, 1)  # type: ignore[literal-required]
-        hidden, rest = self._encode(*inputs, **options)
+            if isinstance(tensor := kwargs.get(name), Tensor):
+                kwargs[name] = tensor.flatten(0, 1)  # type: ignore[literal-required]
+        hidden, rest = self._encode(*inputs, **kwargs)
         logits = self.classifier(first_state(hidden, inputs[1])).view(-1, choices)
         if labels is None:
             return MultipleChoiceModelOutput(logits=logits, **rest)
@@ -310,7 +310,7 @@ class EncoderForTokenClassification(EncoderWithHead):
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **options: Unpack[OutputOptions],
+        **kwargs: Unpack[OutputOptions],
     ) -> TokenClassifierOutput:
         """Predict `logits` (b, n, num_labels) of tokens from the inputs of `Encoder.forward`.
 
@@ -318,7 +318,7 @@ class EncoderForTokenClassification(EncoderWithHead):
             labels: (b, n) classes, -100 for tokens without a label; with them the output has a `loss` in nats.
             num_items_in_batch: see `EncoderWithHead`.
         """
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **kwargs)
         logits = self.classifier(self.dropout(hidden))
         chosen = None if labels is None else labels != -100
         loss = None if labels is None else mean_cross_entropy(logits[chosen], labels[chosen], num_items_in_batch)
@@ -345,7 +345,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **options: Unpack[OutputOptions],
+        **kwargs: Unpack[OutputOptions],
     ) -> QuestionAnsweringModelOutput:
         """Predict `start_logits` and `end_logits` (b, n) of the answer from the inputs of `Encoder.forward`.
 
@@ -355,7 +355,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         """
         if (start_positions is None) != (end_positions is None):
             raise ValueError("A loss needs both start_positions and end_positions; got one of them.")
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **options)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **kwargs)
         start, end = self.qa_outputs(hidden).unbind(-1)
         count = {} if num_items_in_batch is None else {"num_items_in_batch": num_items_in_batch}
         return QuestionAnsweringModelOutput(
