@@ -53,7 +53,7 @@ def test_matrices_of_our_models_are_those_of_the_scores():
         streams = encoder.embed(ids, torch.arange(7)[None])
         x = encoder.layers[0].attention_input(streams)[-1][0].detach().numpy()
         for head in range(config.num_attention_heads):  # at the start BERT's biases are 0
-            expected = x @ scores.query[0, head].T @ scores.key[0, head] @ x.T * config.scale
+            expected = x @ scores.query[0, head].T @ scores.key[0, head] @ x.T * config.score_scale
             np.testing.assert_allclose(term[0, head].numpy(), expected, atol=1e-12)
         np.testing.assert_array_equal(scores.words, encoder.word_embeddings.weight.detach().numpy())
 

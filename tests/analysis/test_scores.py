@@ -81,7 +81,7 @@ def test_theta_is_that_of_the_weights(name):
             .numpy()
         )
         q, k = (p @ m.weight.detach().numpy().T for m in (untied.query, untied.key))
-        theta += config.scale * (q * k).reshape(2, 2, 12).sum(2)
+        theta += config.score_scale * (q * k).reshape(2, 2, 12).sum(2)
     if untied is not None and untied.theta is not None:
         theta += untied.theta.detach().numpy()
     relative = model.encoder.relative

@@ -107,7 +107,7 @@ def _own(model: Any, body: Any) -> FirstBlock:
     query, key = zip(project.weight[: 2 * rows].split(rows), biases, strict=True)
     norm = (body.embedding_norm or layer.attention_norm).norms[0]
     turn = None if config.rotation == "none" else lambda x, at: rotate(x, *rotation(at, config, x.dtype))
-    return FirstBlock(body.word_embeddings, table, None, norm, None, query, key, heads, config.scale, turn)
+    return FirstBlock(body.word_embeddings, table, None, norm, None, query, key, heads, config.score_scale, turn)
 
 
 # Paths of the first block's projections in models built like BERT: BERT and its kin, ALBERT, DistilBERT.

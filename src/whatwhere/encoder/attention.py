@@ -288,7 +288,7 @@ class Attention(nn.Module):
         super().__init__()
         self.heads = config.num_attention_heads
         self.d_head = config.d_head
-        self.scale = config.scale
+        self.scale = config.score_scale
         self.dropout = config.dropout
         self.sizes = config.stream_sizes
         self.joint = config.stream_qk == "joint"

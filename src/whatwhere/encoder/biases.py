@@ -265,7 +265,7 @@ class UntiedPositions(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.heads = config.num_attention_heads
-        self.scale = config.scale
+        self.scale = config.score_scale
         self.reset = config.reset != "none"
         self.free = self.theta = self.cls = None
         if config.untied == "free":

@@ -341,7 +341,7 @@ class EncoderConfig(PretrainedConfig):
         return self.hidden_size // math.gcd(self.hidden_size, self.position_size)
 
     @property
-    def scale(self) -> float:
+    def score_scale(self) -> float:
         """Factor of the products in the scores: 1/√(terms · d_head), with two terms for TUPE's positional one, four if
         crossed."""
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]

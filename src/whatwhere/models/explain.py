@@ -221,7 +221,7 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
             if name == "absolute" and config.absolute_special:
                 product += "·[i, j not special]"
             products.append(f"reset[{product}]" if name == "absolute" and reset else product)
-    line = " + ".join([f"({' + '.join(products)}) / √{round(config.scale**-2)}", *biases])
+    line = " + ".join([f"({' + '.join(products)}) / √{round(config.score_scale**-2)}", *biases])
     notes = ["q, k from words with positions added"] if "mixed" in terms else []
     if reset:
         how = ", once for the sum" if config.reset == "sum" else ", for each apart"
