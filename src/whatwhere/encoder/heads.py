@@ -191,7 +191,7 @@ def first_state(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     return hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
 
 
-class ClassifierOfTexts(nn.Module):
+class TextClassificationHead(nn.Module):
     """BERT's pooler and classifier, dense, tanh, dropout, linear, in one module under the name that clients save.
 
     An adapter of PEFT saves the module `classifier` beside its own weights, as RoBERTa has it.
@@ -215,7 +215,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        self.classifier = ClassifierOfTexts(config, _labels(config))
+        self.classifier = TextClassificationHead(config, _labels(config))
         self.post_init()
 
     @can_return_tuple
@@ -252,7 +252,7 @@ class EncoderForMultipleChoice(EncoderWithHead):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        self.classifier = ClassifierOfTexts(config, 1)
+        self.classifier = TextClassificationHead(config, 1)
         self.post_init()
 
     @can_return_tuple
