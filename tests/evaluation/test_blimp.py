@@ -189,7 +189,7 @@ def test_the_verb_judges_each_model_once_and_its_control(data, tmp_path, monkeyp
 
 def test_a_model_without_its_head_is_refused(data, tmp_path):
     """transformers draws a head that a folder lacks: a sentence encoder had 0.50 without a word."""
-    model = BertForMaskedLM(BertConfig(vocab_size=5, **SIZES)).bert
+    model = BertForMaskedLM(BertConfig(vocab_size=4096, **SIZES)).bert
     model.save_pretrained(tmp_path / "bare")
     load_tokenizer(ww.reference()).save_pretrained(tmp_path / "bare")
     words = ["evaluate", "linguistic", str(tmp_path / "bare"), "--data", str(data), "--tasks", "blimp"]
