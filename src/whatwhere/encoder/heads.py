@@ -23,7 +23,6 @@ class OutputOptions(TypedDict, total=False):
     """Further inputs and outputs of a forward pass (`Encoder.forward`); every head also takes `return_dict` (False: a
     tuple)."""
 
-    inputs_embeds: Tensor | None
     special_tokens_mask: Tensor | None
     token_type_ids: Tensor | None
     output_hidden_states: bool | None
@@ -60,7 +59,7 @@ class EncoderWithHead(EncoderPreTrainedModel):
         self, input_ids: Tensor | None, *inputs: Tensor | None, **kwargs: Unpack[OutputOptions]
     ) -> tuple[Tensor, dict[str, Any]]:
         """Return the last hidden state, and the further outputs that every head returns."""
-        names = ("attention_mask", "position_ids", "document_ids")
+        names = ("attention_mask", "position_ids", "document_ids", "inputs_embeds")
         output = self.encoder(input_ids, **dict(zip(names, inputs, strict=True)), **kwargs, return_dict=True)
         return output.last_hidden_state, {"hidden_states": output.hidden_states, "attentions": output.attentions}
 
@@ -152,6 +151,7 @@ class EncoderForMaskedLM(EncoderWithHead):
         labels: Tensor | None = None,
         targets_only: bool = False,
         num_items_in_batch: Tensor | int | None = None,
+        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[OutputOptions],
     ) -> MaskedLMOutput:
         """Predict masked tokens from the inputs of `Encoder.forward`: `logits` (b, n, V).
@@ -163,7 +163,7 @@ class EncoderForMaskedLM(EncoderWithHead):
                 order. The loss is the same, for less work and memory.
             num_items_in_batch: see `EncoderWithHead`.
         """
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **kwargs)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, inputs_embeds, **kwargs)
         if labels is None:
             return MaskedLMOutput(logits=self.head(hidden), **rest)
         if labels.shape != hidden.shape[:2]:
@@ -227,6 +227,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[OutputOptions],
     ) -> SequenceClassifierOutput:
         """Predict `logits` (b, num_labels) of texts from the inputs of `Encoder.forward`.
@@ -237,7 +238,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
                 means regression, and whole numbers mean classes.
             num_items_in_batch: see `EncoderWithHead`.
         """
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **kwargs)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, inputs_embeds, **kwargs)
         logits = self.classifier(first_state(hidden, attention_mask))
         if labels is None:
             return SequenceClassifierOutput(logits=logits, **rest)
@@ -264,6 +265,7 @@ class EncoderForMultipleChoice(EncoderWithHead):
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[OutputOptions],
     ) -> MultipleChoiceModelOutput:
         """Predict `logits` (b, choices) from the inputs of `Encoder.forward`, each (b, choices, n) and more.
@@ -272,15 +274,14 @@ class EncoderForMultipleChoice(EncoderWithHead):
             labels: (b,), the number of the right choice, -100 for none; with them the output has a `loss` in nats.
             num_items_in_batch: see `EncoderWithHead`.
         """
-        given = input_ids if input_ids is not None else kwargs.get("inputs_embeds")
+        given = input_ids if input_ids is not None else inputs_embeds
         if given is None or given.dim() < 3:
             seen = None if given is None else tuple(given.shape)
             raise ValueError(f"input_ids must have shape (batch, choices, tokens); got {seen}.")
         choices = given.shape[1]
-        inputs = [
-            None if x is None else x.flatten(0, 1) for x in (input_ids, attention_mask, position_ids, document_ids)
-        ]
-        for name in ("inputs_embeds", "special_tokens_mask", "token_type_ids"):
+        by_choice = (input_ids, attention_mask, position_ids, document_ids, inputs_embeds)
+        inputs = [None if x is None else x.flatten(0, 1) for x in by_choice]
+        for name in ("special_tokens_mask", "token_type_ids"):
             if isinstance(tensor := kwargs.get(name), Tensor):
                 kwargs[name] = tensor.flatten(0, 1)  # type: ignore[literal-required]
         hidden, rest = self._encode(*inputs, **kwargs)
@@ -310,6 +311,7 @@ class EncoderForTokenClassification(EncoderWithHead):
         document_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[OutputOptions],
     ) -> TokenClassifierOutput:
         """Predict `logits` (b, n, num_labels) of tokens from the inputs of `Encoder.forward`.
@@ -318,7 +320,7 @@ class EncoderForTokenClassification(EncoderWithHead):
             labels: (b, n) classes, -100 for tokens without a label; with them the output has a `loss` in nats.
             num_items_in_batch: see `EncoderWithHead`.
         """
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **kwargs)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, inputs_embeds, **kwargs)
         logits = self.classifier(self.dropout(hidden))
         chosen = None if labels is None else labels != -100
         loss = None if labels is None else mean_cross_entropy(logits[chosen], labels[chosen], num_items_in_batch)
@@ -345,6 +347,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        inputs_embeds: Tensor | None = None,
         **kwargs: Unpack[OutputOptions],
     ) -> QuestionAnsweringModelOutput:
         """Predict `start_logits` and `end_logits` (b, n) of the answer from the inputs of `Encoder.forward`.
@@ -355,7 +358,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         """
         if (start_positions is None) != (end_positions is None):
             raise ValueError("A loss needs both start_positions and end_positions; got one of them.")
-        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, **kwargs)
+        hidden, rest = self._encode(input_ids, attention_mask, position_ids, document_ids, inputs_embeds, **kwargs)
         start, end = self.qa_outputs(hidden).unbind(-1)
         count = {} if num_items_in_batch is None else {"num_items_in_batch": num_items_in_batch}
         return QuestionAnsweringModelOutput(
