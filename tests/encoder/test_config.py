@@ -518,7 +518,7 @@ def test_unknown_keys_of_a_folder_are_kept(tmp_path):
     saved = json.loads((tmp_path / "one/config.json").read_text())
     (tmp_path / "one/config.json").write_text(json.dumps(saved | NOTES))
     read = AutoConfig.from_pretrained(tmp_path / "one")
-    assert type(read) is ww.EncoderConfig and read.position_size == 8 and read.scale == own.scale
+    assert type(read) is ww.EncoderConfig and read.position_size == 8 and read.score_scale == own.score_scale
     assert read.finetuned_by == "somebody" and read.quantization_config == NOTES["quantization_config"]
     copy.deepcopy(read).save_pretrained(tmp_path / "two")
     assert json.loads((tmp_path / "two/config.json").read_text()) == saved | NOTES
