@@ -7,6 +7,7 @@ import pytest
 from common_suite import outcomes, source_folder
 
 import whatwhere as ww
+from whatwhere.encoder import PRESETS
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,7 @@ def exceptions(preset: str) -> dict[str, str]:
     return EXCEPTIONS | (dict.fromkeys(by_vectors, _IDS) if reads_ids else {})
 
 
-@pytest.mark.parametrize("preset", ww.PRESETS)
+@pytest.mark.parametrize("preset", PRESETS)
 def test_preset_passes_what_bert_passes(preset, source, control, request):
     """Every common test that BERT passes passes, the listed exceptions apart, and none of these passes unnoticed."""
     if preset not in REPRESENTATIVES and not request.config.getoption("all_presets"):
