@@ -8,7 +8,6 @@ from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
-    losses,
 )
 from sentence_transformers.cross_encoder import (
     CrossEncoder,
@@ -16,6 +15,7 @@ from sentence_transformers.cross_encoder import (
     CrossEncoderTrainingArguments,
 )
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import Trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -52,7 +52,7 @@ def test_ranking_loss_falls_and_vectors_reload(folder, texts, tmp_path):
     left, right = halves(texts)
     data = Dataset.from_dict({"anchor": left, "positive": right})
     arguments = SentenceTransformerTrainingArguments(str(tmp_path / "run"), **OPTIONS)
-    loss = losses.MultipleNegativesRankingLoss(model)
+    loss = MultipleNegativesRankingLoss(model)
     trainer = SentenceTransformerTrainer(model, arguments, train_dataset=data, loss=loss)
     trainer.train()
     assert_falls(losses_of(trainer))

@@ -171,7 +171,7 @@ def test_first_attention_gives_the_scores_of_the_model():
     scores = np.einsum("id,hde,je->hij", x, parts.M, x) / np.sqrt(parts.d_k)
     assert np.allclose(scores, model.attention_terms(input_ids=ids)["semantic"][0, 0].numpy())
     values = np.einsum("id,hdv->hiv", x, parts.W_V)
-    wanted = model.encoder.layers[0].attention.qkv[0](torch.from_numpy(x))[2]
+    wanted = model.encoder.layers[0].attention.qkv[0](torch.from_numpy(x)).chunk(3, dim=-1)[2]
     assert np.allclose(values.transpose(1, 0, 2).reshape(5, 24), wanted.detach().numpy())
 
 
