@@ -50,7 +50,8 @@ $(CLIENTS)/.ready: $(READY)-test $(ROOT)/tests/clients/constraints.txt
 	@touch $@
 
 clients: $(CLIENTS)/.ready
-	cd $(ROOT) && OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -W ignore::DeprecationWarning -m slow tests/clients
+	cd $(ROOT) && OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -W ignore::DeprecationWarning -m "" \
+		tests/clients tests/encoder/test_adapters.py
 
 # Crashes at changes of the file system, full disks, jumping clocks, damage; the table of docs/reliability.md. As many
 # points at once as cores; EVERY=1 does every change and file, which takes hours, EVERY=10 every tenth.
