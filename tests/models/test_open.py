@@ -4,11 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from cli_runner import whatwhere
 from foreign_models import EVERY, TEXTS, save
 from malformed import cases, refused
+from safetensors.torch import save_file
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -23,7 +25,7 @@ from transformers import (
 
 import whatwhere as ww
 from whatwhere.evaluation.benchmark import identity
-from whatwhere.models.open import WeightsMisfit, open_config, open_model
+from whatwhere.models.open import HeadMissing, WeightsMisfit, open_config, open_model
 from whatwhere.run.folder import RunFolder
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -274,6 +276,38 @@ def test_a_head_that_is_not_there_is_refused(place, tmp_path):
         refused(lambda folder=folder: open_model(folder, "masked", untrained=True), said)
     ViTModel(ViTConfig(image_size=32, patch_size=8, **SMALL)).save_pretrained(tmp_path / "vit")
     refused(lambda: open_config(tmp_path / "vit", "answers"), "(vit) has no head for questions in transformers")
+
+
+def without_head(folder, place):
+    """Copy a model without the weights of its head, as encoders for sentences are saved; config.json names it yet."""
+    shutil.copytree(folder, place)
+    body = AutoModel.from_pretrained(folder).state_dict()
+    save_file({key: value.contiguous() for key, value in body.items()}, place / "model.safetensors", {"format": "pt"})
+    return place
+
+
+@pytest.mark.parametrize("kind", MASKED)
+def test_a_head_without_weights_predicts_nothing(kind, place, tmp_path):
+    """all-mpnet-base-v2's config.json names MPNetForMaskedLM, its weights have no head: one drawn at random filled in
+    "Paris is the capital of <mask>" with "##nery", and was exported."""
+    folder = without_head(place / kind, tmp_path / kind)
+    with pytest.raises(HeadMissing, match="was saved without the head that its config.json names, .*ForMaskedLM"):
+        open_model(folder, "masked")
+    found = ww.predict(folder, TEXTS[:2])
+    np.testing.assert_array_equal(found, ww.predict(place / kind, TEXTS[:2], what="vectors"))
+    with pytest.raises(HeadMissing):
+        ww.predict(folder, TEXTS[:2], what="words")
+
+
+def test_a_classifier_without_weights_labels_nothing(tmp_path):
+    """A new classifier is what a fine-tuning asks for, and no prediction."""
+    model = BertForSequenceClassification(BertConfig(vocab_size=50, **SMALL, num_labels=3))
+    model.save_pretrained(tmp_path / "whole")
+    folder = without_head(tmp_path / "whole", tmp_path / "bare")
+    with pytest.raises(HeadMissing, match="classifier.bias is not among its weights"):
+        open_model(folder, "labels")
+    assert open_model(folder, "labels", classes=3).model.config.num_labels == 3
+    assert open_model(tmp_path / "whole", "labels").model.config.num_labels == 3
 
 
 def test_weights_in_an_older_folder_belong_to_its_identity(place, tmp_path):

@@ -49,6 +49,10 @@ class WeightsMisfit(ValueError):
     """Error raised for weights whose shapes differ from those of the requested configuration."""
 
 
+class HeadMissing(ValueError):
+    """Error raised for weights without the head that config.json names, and that must not be drawn anew."""
+
+
 @dataclass(frozen=True, eq=False)
 class OpenModel:
     """An opened model: its configuration, the network in evaluation mode, its tokenizer and its folder.
@@ -114,7 +118,8 @@ def open_model(
     Args:
         source: a model's folder, a checkpoint, a name on the Hub, or "reference".
         head: None for the bare encoder, "masked" for words, "labels" for a classifier, "answers" for the ends of
-            answers. The last one, and a classifier of `classes`, get new weights where none are saved.
+            answers. The last one, and a classifier of `classes` or of a changed `config`, get new weights where none
+            are saved.
         untrained: draw all weights from `seed` and read the configuration alone.
         seed: of weights that are drawn; torch's own generator is left at it.
         classes: of a new classifier; 0 for one number to regress. None: as the model was saved.
@@ -124,6 +129,7 @@ def open_model(
     Raises:
         ValueError: as `open_config`; weights that are damaged or lack what the configuration asks for.
         WeightsMisfit: weights of other shapes than `config` or `classes` ask for.
+        HeadMissing: the weights lack the words or labels that their configuration names.
     """
     name, local = _place(source)
     changed = config is not None or classes is not None
@@ -154,6 +160,8 @@ def open_model(
                 "Give a model of that shape."
             ) from None
         _check_weights(model, info["missing_keys"], name)
+        if head == "masked" or (head == "labels" and not changed):
+            _check_saved_head(model, info["missing_keys"], name)
     return OpenModel(model.config, model.eval(), Path(name))
 
 
@@ -267,6 +275,19 @@ def _check_weights(model: Any, missing: Any, name: str) -> None:
     if 2 * len(lacking) > len(set(model.state_dict())) or (ours and of_body):
         raise ValueError(
             f"The weights of {name} lack {lacking[0]}, which its config.json asks for. Use a complete copy."
+        )
+
+
+def _check_saved_head(model: Any, missing: Any, name: str) -> None:
+    """Refuse a head of which weights were not in the file: drawn at random, it would predict anything.
+
+    The config.json of encoders for sentences often names the head of the pretraining, which their weights lack.
+    """
+    body = f"{model.base_model_prefix}."
+    if lacking := sorted(key for key in missing if not key.startswith(body)):
+        raise HeadMissing(
+            f"{name} was saved without the head that its config.json names, {type(model).__name__}: {lacking[0]} is "
+            "not among its weights. Ask for vectors, or give a model with that head."
         )
 
 

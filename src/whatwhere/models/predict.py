@@ -18,7 +18,7 @@ from ..run.progress import Progress, ignore_progress
 from ..run.reference import model_source
 from .lengths import read_at_once
 from .modules import MODULES, VectorParts, vector_parts
-from .open import open_config, open_model
+from .open import HeadMissing, open_config, open_model
 from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from .tensors import device_of
 
@@ -72,7 +72,14 @@ class Predictor:
             raise ValueError(
                 f"{model} ({head or 'without a head'}) gives {is_given}; what={self.what} needs another model."
             )
-        opened = open_model(model, KINDS[self.what])
+        try:
+            opened = open_model(model, KINDS[self.what])
+        except HeadMissing:
+            if what is not None:
+                raise
+            self.remark = f"{model} was saved without the head that its config.json names: these are vectors."
+            self.what = "vectors"
+            opened = open_model(model)
         self.model = opened.model
         self.tokenizer = opened.tokenizer
         self.types = opened.token_types
