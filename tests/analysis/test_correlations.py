@@ -20,11 +20,14 @@ from transformers import (
     ElectraModel,
     ModernBertConfig,
     ModernBertModel,
+    MPNetConfig,
+    MPNetModel,
     RobertaConfig,
     RobertaModel,
 )
 
 from whatwhere.analysis.correlations import CORRELATIONS, correlation_records, first_block, first_block_correlations
+from whatwhere.analysis.foreign import distance_bias
 from whatwhere.analysis.patterns import pattern_of
 from whatwhere.analysis.who import RecordContext
 
@@ -56,6 +59,7 @@ FOREIGN = {
             attn_implementation="eager",
         )
     ),
+    "mpnet": lambda: MPNetModel(MPNetConfig(**SIZES, max_position_embeddings=16, attn_implementation="eager")),
 }
 
 
@@ -95,7 +99,8 @@ def test_parts_sum_to_bert_attention_weights(kind):
     with torch.no_grad():
         expected = model(ids, output_attentions=True).attentions[0]
     parts = first_block_correlations(first_block(model), ids)
-    torch.testing.assert_close(sum(parts.values()).softmax(-1), expected, atol=1e-10, rtol=0)
+    scores = sum(parts.values()) + distance_bias(model, 11)
+    torch.testing.assert_close(scores.softmax(-1), expected, atol=1e-10, rtol=0)
     assert all(parts[part].std() > 1e-3 for part in parts)
 
 
@@ -225,6 +230,17 @@ def test_first_block_patterns_need_no_pure_term(measured):
         name, strength = pattern_of(arrays["position-position"][r.head])
         assert r.part == name and r.value == pytest.approx(strength, abs=1e-5)
     assert sum(r.value for r in records if r.metric == "patterns.share") == pytest.approx(1)
+
+
+def test_patterns_of_mpnet_see_its_bias():
+    """A bias of the distance that prefers the token before gives every head the pattern `previous`."""
+    model, chosen = foreign("mpnet"), documents(3, n=14)
+    with torch.no_grad():
+        bias = model.encoder.relative_attention_bias.weight
+        bias.zero_()
+        bias[model.encoder.relative_position_bucket(torch.tensor([-1]))] = 50.0
+    records, _ = correlation_records(model, chosen, WHO)
+    assert {r.part for r in records if r.metric == "pattern"} == {"previous"}
 
 
 def test_large_maps_are_means_over_128_bins():

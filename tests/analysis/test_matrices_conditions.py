@@ -6,12 +6,20 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    BertModel,
+    DistilBertModel,
+    GPT2Config,
+    GPT2Model,
+    ModernBertModel,
+    MPNetModel,
+)
 
 import whatwhere as ww
-from whatwhere.analysis.matrices import condition_records, scores_of_model
+from whatwhere.analysis.matrices import Scores, condition_records, scores_of_model
 from whatwhere.analysis.who import RecordContext
-from whatwhere.models.content_weights import Scores, scores_of_folder
 from whatwhere.records.record import select
 
 V, M_POSITIONS = 40, 6
@@ -58,30 +66,25 @@ def test_matrices_of_our_models_are_those_of_the_scores():
         np.testing.assert_array_equal(scores.words, encoder.word_embeddings.weight.detach().numpy())
 
 
-def test_a_bert_folder_is_read_by_name(tmp_path, p):
-    model = BertModel(
-        BertConfig(vocab_size=V, hidden_size=24, num_attention_heads=3, num_hidden_layers=2, intermediate_size=8)
+@pytest.mark.parametrize("kind", [BertModel, MPNetModel, DistilBertModel, ModernBertModel])
+def test_h1_and_h3_of_foreign_models(kind, p):
+    """Encoders of transformers other than BERT, MPNet for one, were refused."""
+    config = kind.config_class(
+        vocab_size=V, hidden_size=24, num_attention_heads=3, num_hidden_layers=2, intermediate_size=8, pad_token_id=1
     )
-    model.save_pretrained(tmp_path)
-    scores = scores_of_folder(tmp_path)
-    weight = model.encoder.layer[1].attention.self.key.weight.detach().double().numpy()
-    np.testing.assert_array_equal(scores.key[1].reshape(24, 24), weight)
-    assert scores.query.shape == (2, 3, 8, 24)
+    model = kind(config)
+    scores = scores_of_model(model)
+    assert scores.query.shape == scores.key.shape == (2, 3, 8, 24)
+    np.testing.assert_array_equal(scores.words, model.get_input_embeddings().weight.detach().double().numpy())
     assert len(select(condition_records(scores, p, RecordContext("bert")), metric="h3")) == 2 * 3 * 2
 
 
-def test_other_folders_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="config.json is missing"):
-        scores_of_folder(tmp_path)
-    GPT2Model(GPT2Config(vocab_size=V, n_embd=8, n_head=2, n_layer=1)).save_pretrained(tmp_path / "gpt2")
-    with pytest.raises(ValueError, match="is of type 'gpt2'"):
-        scores_of_folder(tmp_path / "gpt2")
-    BertModel(BertConfig(vocab_size=V, hidden_size=8, num_attention_heads=2, num_hidden_layers=1)).save_pretrained(
-        tmp_path / "bert"
-    )
-    (tmp_path / "bert/model.safetensors").unlink()
-    with pytest.raises(ValueError, match="no .safetensors file"):
-        scores_of_folder(tmp_path / "bert")
+def test_models_of_other_layouts_are_refused():
+    with pytest.raises(ValueError, match="GPT2Model are under no known name"):
+        scores_of_model(GPT2Model(GPT2Config(vocab_size=V, n_embd=8, n_head=2, n_layer=1)))
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
+    with pytest.raises(ValueError, match="are 4 wide, its attention 8"):
+        scores_of_model(AlbertModel(AlbertConfig(vocab_size=V, embedding_size=4, **sizes)))
 
 
 def test_the_floor_is_what_equal_positions_show(p):

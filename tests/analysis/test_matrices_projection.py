@@ -177,7 +177,7 @@ def test_bad_input(corpus):
     with pytest.raises(ValueError, match="position 23, in row 24, but the table has 24 rows"):
         projection_records(build("ap"), far, RecordContext("m", 0, "s"))
     assert projection_records(build("rope"), far, RecordContext("m", 0, "s"))
-    with pytest.raises(ValueError, match="attention.self.query"):
+    with pytest.raises(ValueError, match="GPT2Model are under no known name"):
         projection_records(GPT2Model(GPT2Config(n_embd=12, n_layer=1, n_head=2)), corpus, RecordContext("m", 0, "s"))
     with pytest.raises(ValueError, match="All distances are 0"):
         projection_records(build("rope"), CorpusDistances(0 * corpus.dist, POSITIONS), RecordContext("m", 0, "s"))

@@ -22,6 +22,7 @@ from ..records.metric import NOT_NEGATIVE, PRODUCT, SHARE, Metric
 from ..records.metrics import add_metrics
 from ..records.record import Record
 from .analyses import INSIDE, Analysis
+from .foreign import distance_bias, query_key
 from .passes import Batch, Documents, batches, body_of, first_position, name_of, rows_on
 from .patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
 from .who import RecordContext, count_documents, document_mean
@@ -110,45 +111,40 @@ def _own(model: Any, body: Any) -> FirstBlock:
     return FirstBlock(body.word_embeddings, table, None, norm, None, query, key, heads, config.score_scale, turn)
 
 
-# Paths of the first block's projections in models built like BERT: BERT and its kin, ALBERT, DistilBERT.
-_QUERY_KEY = (
-    ("encoder.layer.0.attention.self", "query", "key"),
-    ("encoder.albert_layer_groups.0.albert_layers.0.attention", "query", "key"),
-    ("transformer.layer.0.attention", "q_lin", "k_lin"),
-)
 _BETWEEN = ("embeddings_project", "encoder.embedding_hidden_mapping_in")
 
 
-def _first_of(body: Any, paths: Any) -> Any:
-    """Return the modules at the first existing path of some, each a module and the names of its parts; None without
-    one."""
-    for path, *parts in paths:
+def _between(body: Any) -> nn.Linear | None:
+    """Return the map from the width of the words to that of the blocks; None without one."""
+    for path in _BETWEEN:
         with suppress(AttributeError):
-            module = body.get_submodule(path)
-            return [module.get_submodule(part) for part in parts] or module
+            found = body.get_submodule(path)
+            return found if isinstance(found, nn.Linear) else None
     return None
 
 
 def _like_bert(model: Any, body: Any) -> FirstBlock:
     embeddings = getattr(body, "embeddings", None)
-    pair = _first_of(body, _QUERY_KEY)
+    found = None
+    with suppress(ValueError):
+        found = query_key(model)[0]
     names = ("word_embeddings", "position_embeddings", "LayerNorm", "token_type_embeddings")
     parts: list[Any] = [getattr(embeddings, name, None) for name in names]
     kinds = (nn.Embedding, nn.Embedding, nn.LayerNorm)
-    if not pair or not all(isinstance(part, kind) for part, kind in zip(parts, kinds, strict=False)):
+    if found is None or not all(isinstance(part, kind) for part, kind in zip(parts, kinds, strict=False)):
         raise ValueError(
             f"{type(model).__name__} is not built like BERT. Give a model with embeddings.word_embeddings, "
             ".position_embeddings and .LayerNorm, and a first block with a query and a key projection (BERT, RoBERTa, "
-            "ELECTRA, CamemBERT, XLM-RoBERTa, ALBERT, DistilBERT)."
+            "ELECTRA, CamemBERT, XLM-RoBERTa, MPNet, ALBERT, DistilBERT)."
         )
-    (query, key) = pair
     (words, positions, norm, types) = parts
     table = positions.weight[first_position(model) :]
     types = None if types is None else types.weight[0]
-    between = _first_of(body, ((path,) for path in _BETWEEN))
-    projections = (query.weight, query.bias), (key.weight, key.bias)
+    query = found.query, found.query_bias
+    key = found.key, found.key_bias
     heads = int(model.config.num_attention_heads)
-    return FirstBlock(words, table, types, norm, between, *projections, heads, (len(query.weight) // heads) ** -0.5)
+    scale = (len(found.query) // heads) ** -0.5
+    return FirstBlock(words, table, types, norm, _between(body), query, key, heads, scale)
 
 
 def normed_parts(norm: nn.Module, word: Tensor, position: Tensor, constant: Tensor) -> Parts:
@@ -237,7 +233,7 @@ def correlation_records(
 
     A correlation without variance has no row and column. Where the model has no term that is free of content (`ap`,
     BERT), the patterns of the mean position-position correlation are added: `pattern`, `patterns.share` (TUPE 4.4) of
-    this one block.
+    this one block; in MPNet those of its sum with the bias of the distance, which the block adds to its scores.
 
     Arrays: of each of the four, (h, m, m), mean over documents of the m positions that are mostly regular tokens, at
     most 128: with more, means over 128 equal bins.
@@ -252,6 +248,8 @@ def correlation_records(
     device = block.positions.device
     values = np.empty((len(documents), len(CORRELATIONS), 3, block.heads))
     means = {part: MeanScores() for part in CORRELATIONS}
+    places = MeanScores()
+    bias = distance_bias(model, documents.length)
     for rows in batches(np.arange(len(documents)), batch_size):
         with torch.inference_mode():
             batch = Batch.of(documents, rows, device)
@@ -259,6 +257,7 @@ def correlation_records(
             parts = first_block_correlations(block, batch.input_ids, *rows_on(device, rows, documents.position_ids))
             for part in CORRELATIONS:
                 means[part].add(parts[part], regular)
+            places.add(parts["position-position"] + bias, regular)
             values[rows] = torch.stack([_variances(parts[part], regular) for part in CORRELATIONS], dim=1).cpu().numpy()
     if not len(values) or np.isnan(values).all():
         raise ValueError("No document has 3 regular tokens or more, so no correlation varies. Give longer documents.")
@@ -272,7 +271,7 @@ def correlation_records(
     axes = {"metric": STATISTICS, "part": CORRELATIONS, "head": range(block.heads)}
     records = who.records("correlation.", mean, axes, n=n, layer=1)
     maps = {part: m.mean() for part, m in means.items()}
-    between_positions = maps["position-position"]
+    between_positions = places.mean()
     if not _has_terms(model) and between_positions.shape[-1] >= 3:
         records += pattern_records(between_positions[None], who, n=documents.count)
     return records, {part: _binned(m).astype(np.float32) for part, m in maps.items()}

@@ -17,12 +17,12 @@ import numpy as np
 from ..encoder import Encoder
 from ..geometry import sinusoidal
 from ..geometry.distances import distances
-from ..models.content_weights import Scores, split_heads
 from ..records.metric import NOT_NEGATIVE, SCALES, TABLE, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
 from .analyses import TRAINING, Analysis
 from .corpus_geometry import CorpusDistances, rows_of
+from .foreign import query_key
 from .passes import as_float64, body_of, first_position
 from .who import RecordContext
 
@@ -75,7 +75,7 @@ def score_matrices(model: Any) -> ScoreMatrices:
     x_i M x_jᵀ is the sum over all heads of q_i · k_j before the scale, without biases, rotations and norms.
 
     Raises:
-        ValueError: the model is neither ours nor laid out as BERT (`encoder.layer[l].attention.self.query`).
+        ValueError: the model is neither ours nor of a family that `query_key` knows.
     """
     body = body_of(model)
     if isinstance(body, Encoder):
@@ -87,14 +87,7 @@ def score_matrices(model: Any) -> ScoreMatrices:
         if body.untied is not None:
             of_table = [as_float64(body.untied.query.weight).T @ as_float64(body.untied.key.weight)]
         return ScoreMatrices(blocks, as_float64(rows), of_table)
-    try:
-        attentions = [layer.attention.self for layer in body.encoder.layer]
-        blocks = [as_float64(a.query.weight).T @ as_float64(a.key.weight) for a in attentions]
-    except (AttributeError, TypeError):
-        raise ValueError(
-            f"{type(model).__name__} has no encoder.layer[l].attention.self.query and .key, so W_Q and W_K of its "
-            "blocks are not found. Encoders of this package and of BERT's layout have them: BERT, RoBERTa, ELECTRA."
-        ) from None
+    blocks = [as_float64(pair.query).T @ as_float64(pair.key) for pair in query_key(model)]
     positions = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
     if positions is None or positions.weight.shape[1] != len(blocks[0]):
         return ScoreMatrices(blocks, None, [])
@@ -141,11 +134,44 @@ def projection_records(model: Any, corpus: CorpusDistances, who: RecordContext) 
     ]
 
 
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Weights of the content term of attention scores, in float64.
+
+    words: word embeddings (V, d). query, key: matrices (layers, heads, d_head, d) that turn a vector into a head's
+    query or key.
+    """
+
+    words: np.ndarray
+    query: np.ndarray
+    key: np.ndarray
+
+
+def _scores(words: np.ndarray, weights: list[tuple[np.ndarray, np.ndarray]], heads: int) -> Scores:
+    """Return the weights by head, of word embeddings (V, d), and of W_Q and W_K (heads · d_head, d) of each block."""
+    query, key = (np.stack([w.reshape(heads, -1, w.shape[1]) for w in kind]) for kind in zip(*weights, strict=True))
+    return Scores(words, query, key)
+
+
 def scores_of_model(model: Any) -> Scores:
-    """Return the content weights of one of our models; with two streams, of the semantic stream."""
-    encoder = body_of(model)
-    words = as_float64(encoder.word_embeddings.weight)
-    return split_heads(words, _query_key(encoder, -1), encoder.config.num_attention_heads)
+    """Return the content weights of a model, ours or of transformers; with two streams, of the semantic stream.
+
+    Raises:
+        ValueError: as `query_key`, or the words are not as wide as the attention that reads them.
+    """
+    body = body_of(model)
+    heads = int(model.config.num_attention_heads)
+    if isinstance(body, Encoder):
+        return _scores(as_float64(body.word_embeddings.weight), _query_key(body, -1), heads)
+    words = as_float64(body.get_input_embeddings().weight)
+    weights = [(as_float64(pair.query), as_float64(pair.key)) for pair in query_key(model)]
+    width = weights[0][0].shape[1]
+    if words.shape[1] != width:
+        raise ValueError(
+            f"The words of {type(model).__name__} are {words.shape[1]} wide, its attention {width}: a map stands "
+            "between them, as in ALBERT and ELECTRA-small. Give a model without one, for example ELECTRA-base."
+        )
+    return _scores(words, weights, heads)
 
 
 def condition_records(

@@ -32,7 +32,6 @@ from ..analysis.matrices import condition_records, scores_of_model
 from ..analysis.who import RecordContext
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
-from ..models.content_weights import bert_like, scores_of_folder
 from ..models.model_tables import WITHOUT_CLS
 from ..models.open import open_model
 from ..models.own_config import is_ours, own_config
@@ -155,7 +154,7 @@ def _check_model(folder: Path) -> None:
             f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
         )
     if not is_ours(folder):
-        bert_like(folder)
+        scores_of_model(open_model(folder).model)
     elif own_config(folder).absolute == "none":
         raise ValueError(
             f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model."
@@ -319,7 +318,7 @@ def _model_records(
         who = RecordContext(folder.name, study=study)
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, who, corpus=corpus)
-        scores = scores_of_model(open_model(folder).model) if is_ours(folder) else scores_of_folder(folder)
+        scores = scores_of_model(open_model(folder).model)
         records += condition_records(scores, distributions.p, who, halves=halves)
     return records
 
