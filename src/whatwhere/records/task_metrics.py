@@ -161,6 +161,9 @@ TASKS: dict[str, Metric] = {
             method="length",
         ),
     ),
+    "length.cosine": _length("cosine with the vector in pieces", "", range=CORRELATION),
+    "length.found": _length("second halves found", SHARE),
+    "length.lost": _length("second halves that pieces find beyond the way", SHARE, range=CORRELATION),
     "length.frequencies": Metric(name="loss of the texts' own token frequencies", unit=NATS, method="length"),
     "length.trained": Metric(name="trained length", unit="tokens", method="length"),
     **with_endings(
