@@ -21,6 +21,7 @@ from whatwhere.evaluation.blimp import (
     read_blimp,
     right,
 )
+from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
 from whatwhere.evaluation.word_states import Slot
 from whatwhere.models.open import open_config, open_model
 from whatwhere.records.record import read_records, select
@@ -196,6 +197,12 @@ def test_a_model_without_its_head_is_refused(data, tmp_path):
     done = whatwhere(*words, "--out", str(tmp_path / "o"))
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "bare (BertModel) was saved without a masked-language head" in done.stderr
+    # Where no task is named, the probes are measured and the page says why BLiMP is not.
+    every = {"data": data, "tasks": []}
+    config = LinguisticConfig.parse({**every, "models": [str(tmp_path / "bare")]})
+    assert "blimp" not in config.tasks and "blimp" in LinguisticConfig.parse({**every, "models": ["reference"]}).tasks
+    (note,) = (note for note in LINGUISTIC.notes(config, tmp_path) if note.startswith("BLiMP was left out."))
+    assert "was saved without a masked-language head" in note
     with pytest.raises(ValueError, match="no head"):
         (tmp_path / "bare" / "config.json").write_text('{"model_type": "bert"}')
         open_config(tmp_path / "bare", "masked")

@@ -2,7 +2,7 @@
 hidden states, each stream of a two-stream model also alone."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ class LinguisticConfig(LinguisticKeys, EvaluationConfig):
             )
         if not self.tasks:
             names = [name for name in (BLIMP, *TASKS) if there(name, self.folder)]
+            if BLIMP in names and without_words(self.models):
+                names.remove(BLIMP)
             if not names:
                 raise ValueError(
                     f"{self.data} holds no task: none of blimp/*.jsonl, ud-ewt/*-ud-train.conllu, wikipedia-en/. Bring "
@@ -61,12 +63,26 @@ def there(name: str, data: Path | None) -> bool:
     return TASKS["acceptability" if name == BLIMP else name].there(data)
 
 
+def without_words(models: Sequence[str]) -> str:
+    """Return why one of some models cannot say how likely a word is; "" where all of them can."""
+    for model in models:
+        try:
+            open_config(model)
+        except ValueError:
+            continue  # no model at all, which is refused later
+        try:
+            open_model(model, "masked")
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
 def _check_all(config: LinguisticConfig) -> None:
     for name in config.tasks:
         if name == BLIMP:
             read_blimp(config.folder, 1)
             for model in config.models:
-                open_config(model, "masked")
+                open_model(model, "masked")
         else:
             TASKS[name].check(config.folder)
 
@@ -268,6 +284,8 @@ def _notes(config: LinguisticConfig, _out: Path) -> list[str]:
         states = "the last hidden state that is trained" if config.layers == "last" else "all hidden states"
         rows = config.limit or ROWS
         notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of training and test.")
+    if BLIMP not in config.tasks and there(BLIMP, config.folder) and (reason := without_words(config.models)):
+        notes.append(f"BLiMP was left out. {reason}")
     missing = [name for name in (BLIMP, *TASKS) if not there(name, config.folder)]
     if missing and len(config.tasks) + len(missing) == 1 + len(TASKS):  # others were not asked for
         where = "the Hub has no data of theirs" if config.data is None else "the folder has no files of theirs"
