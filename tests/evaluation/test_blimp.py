@@ -198,7 +198,7 @@ def test_a_model_without_its_head_is_refused(data, tmp_path):
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "bare (BertModel) was saved without a masked-language head" in done.stderr
     # Where no task is named, the probes are measured and the page says why BLiMP is not.
-    every = {"data": data, "tasks": []}
+    every = {"data": str(data), "tasks": []}
     config = LinguisticConfig.parse({**every, "models": [str(tmp_path / "bare")]})
     assert "blimp" not in config.tasks and "blimp" in LinguisticConfig.parse({**every, "models": ["reference"]}).tasks
     (note,) = (note for note in LINGUISTIC.notes(config, tmp_path) if note.startswith("BLiMP was left out."))
