@@ -214,6 +214,9 @@ def test_unknown_preset_and_size_name_what_exists():
         ww.preset("dstg", "smal")
     with pytest.raises(ValueError, match="block must be one of neobert, bert; got 'brt'"):
         ww.preset("dstg", block="brt")
+    for block in ("positions", ["bert"]):  # the first is a key of the sizes: both were a TypeError
+        with pytest.raises(ValueError, match="block must be one of neobert, bert; got"):
+            ww.preset("dstg", block=block)
 
 
 def test_config_survives_json(tmp_path):

@@ -82,7 +82,7 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
         )
     values = {**PRESETS[name], **fields}
     block = values.get("block", EncoderConfig.block)
-    if block not in SIZES[size]:
+    if not isinstance(block, str) or block not in RESIDUALS:  # SIZES[size] holds "positions", too
         raise ValueError(f"block must be one of neobert, bert; got {block!r}.")
     widths = SIZES[size][block]
     has_two_streams = values.pop("streams", 1) == 2
