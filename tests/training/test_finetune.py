@@ -106,6 +106,17 @@ def test_a_resumed_fine_tuning_equals_one_run(encoder, tables, tmp_path):
     assert finetune(config, tmp_path / "broken", progress=False) == again  # a finished run is left alone
 
 
+def test_a_lost_log_keeps_the_accuracy(encoder, tables, tmp_path):
+    """Without its log a training killed after the last checkpoint had no accuracy: a TypeError at every try."""
+    config = config_of(encoder, tables)
+    expected = finetune(config, tmp_path / "run", progress=False)
+    for name in ("model.safetensors", "training.json", "log.jsonl"):
+        (tmp_path / "run" / name).unlink()
+    summary = finetune(config, tmp_path / "run", progress=False)
+    for key in ("validation_loss", "validation_accuracy", "accuracy_low", "accuracy_high"):
+        assert summary[key] == expected[key]
+
+
 def test_accuracy_is_the_saved_folders(encoder, tables, tmp_path):
     """Accuracy is that of the saved folder and has wilsons interval."""
     summary = finetune(config_of(encoder, tables), tmp_path / "run", progress=False)

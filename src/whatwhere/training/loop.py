@@ -111,6 +111,9 @@ class Trainer(TrainingState):
                 if is_stopped:
                     raise Stopped(f"after step {step:,} of {label}, with a checkpoint")
 
+        is_validated = any(line["step"] == self.steps and "validation_loss" in line for line in logger.history)
+        if validator and not is_validated:  # resumed after the last step, without its log
+            logger.log(self.steps, validator.validate())
         checkpointer.drop_superfluous()
         logger.close()
         return logger.summary()
