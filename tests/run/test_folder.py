@@ -168,6 +168,56 @@ def test_refused_input_leaves_no_folder(tmp_path):
     assert not (tmp_path / "deep").exists()
 
 
+def _begin(path):
+    with RunFolder.open(path, "windows") as run:
+        run.write("a.txt", "a")
+
+
+def test_refused_input_takes_its_inner_runs_along(tmp_path):
+    """A tokenizer that a refused command left was taken by the next command, which asked for another."""
+    out = tmp_path / "run"
+    earlier = multiprocessing.get_context("fork").Process(target=_begin, args=(out / "earlier",))
+    earlier.start()
+    earlier.join()
+    with pytest.raises(ValueError, match="too few"), RunFolder.open(out, "study"):
+        with RunFolder.open(out / "earlier", "windows"):
+            pass
+        with (
+            RunFolder.open(out / "corpus", "windows"),
+            RunFolder.create(out / "corpus/tokenizer", "tokenizer") as tokenizer,
+        ):
+            (tokenizer / "vocab.txt").write_text("a")
+        raise ValueError("too few")
+    assert [path.name for path in out.iterdir()] == ["earlier"]
+
+
+def test_a_refused_part_leaves_the_other_parts_files(tmp_path):
+    """Of two parts begun at once in a new folder, the refused one removed every file of the other."""
+    out = tmp_path / "run"
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    end = context.Event()
+    other = context.Process(target=_hold, args=(out, "2-of-2", ready, end))
+    with pytest.raises(ValueError, match="damaged"), RunFolder.open(out, "study", part="1-of-2") as run:
+        run.write("settings.json", {"length": 64})
+        other.start()
+        assert ready.wait(60)
+        RunFolder.at(out).write("of-2.txt", "b")
+        raise ValueError("damaged")
+    end.set()
+    other.join()
+    assert RunFolder.at(out).kind == "study" and RunFolder.at(out).read("of-2.txt") == "b"
+    assert RunFolder.at(out).read("settings.json") == {"length": 64}  # which the other part relies on
+
+
+def test_a_refused_part_alone_leaves_no_folder(tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(ValueError, match="damaged"), RunFolder.open(out, "study", part="1-of-2") as run:
+        run.write("settings.json", {"length": 64})
+        raise ValueError("damaged")
+    assert not out.exists()
+
+
 def test_an_accepted_run_stays_after_an_error(tmp_path):
     with pytest.raises(ValueError, match="not finite"), RunFolder.open(tmp_path / "run", "study") as run:
         run.write("study.yaml", {"a": 1})

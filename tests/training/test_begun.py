@@ -120,8 +120,11 @@ def test_wrong_input_leaves_no_run_behind(text, tmp_path):
     assert "No corpus 'nowhere.txt'" in whatwhere(*words, "nowhere.txt", *small).stderr
     done = whatwhere(*words, str(text), "--set", "batch_size=4096", *small)
     assert "less than one batch of 4096" in done.stderr and not (out / "pretrain.yaml").exists()
-    done = whatwhere(*words, str(text), "--set", "batch_size=8", *small)  # the windows are used again
+    assert not out.exists()  # corpus/ stayed, and its tokenizer was taken whatever the next command asked for
+    small[-1] = "vocab_size=150"
+    done = whatwhere(*words, str(text), "--set", "batch_size=8", "--length", "16", *small)
     assert done.returncode == 0, done.stderr
+    assert Windows(out / "corpus").manifest["vocab_size"] == 150
     (tmp_path / "mine/corpus").mkdir(parents=True)
     (tmp_path / "mine/corpus/thesis.txt").write_text("mine")
     done = whatwhere("pretrain", "--out", str(tmp_path / "mine"), "--steps", "1", "--corpus", str(text), *small)

@@ -32,12 +32,13 @@ from .files import (
     sweep,
 )
 from .formats import format_of
-from .lock import is_free, lock
+from .lock import hold_other_parts, is_free, lock
 
 MANIFEST = "manifest.jsonl"
 LOG = "log.jsonl"
 FORMAT = "whatwhere-run-1"
 _LONGEST = 4096  # characters of a path
+_new_here: set[Path] = set()  # runs that this process has begun
 _NOT_RECORDED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
 
 
@@ -61,6 +62,7 @@ class RunFolder:
         self._kind: str | None = None
         self._files: dict[str, str] = {}  # name -> SHA-256
         self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and facts
+        self._writers: set[str] = set()  # handles that wrote lines
         # Process -> files in its last line -> their hashes before that line.
         self._pending: dict[str, dict[str, str | None]] = {}
 
@@ -72,7 +74,8 @@ class RunFolder:
         """Open a folder for writing, as the only process, and make it if it is missing.
 
         Temporary files of killed processes are removed. Where the block refuses its input by a ValueError before it has
-        called `accept` or finished a step, a new run leaves no file.
+        called `accept` or finished a step, a new run leaves no file, nor do the runs in it that this process began. A
+        part stays where another process has written to the run or holds a part, too.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -93,14 +96,18 @@ class RunFolder:
             run._refresh()
             run._begin_or_check(kind)
             run._is_provisional = run.is_new
+            if run.is_new:
+                _new_here.add(path.resolve())
             if not part:
                 sweep(path, is_free)
                 run._settle()
             try:
                 yield run
             except ValueError:
-                if run._is_provisional:
+                if run._is_provisional and not part:
                     run._withdraw()
+                elif run._is_provisional:
+                    run._withdraw_part(part)
                 raise
             finally:
                 if not part:
@@ -401,6 +408,7 @@ class RunFolder:
 
     def _apply(self, line: Mapping[str, Any]) -> None:
         """Apply one line of the manifest."""
+        self._writers.add(str(line.get("by", "")))
         if "closed" in line:
             self._pending = {}
         for name, digest in line.get("restored", {}).items():
@@ -445,6 +453,18 @@ class RunFolder:
         for folder in sorted({(self.path / name).parent for name in self._files} - {self.path}, reverse=True):
             with suppress(OSError):  # it holds something else
                 folder.rmdir()
+        begun = [path for path in _new_here if self.path.resolve() in path.parents]
+        for path in sorted(begun):
+            _new_here.discard(path)
+            if path.is_dir() and is_free(path):
+                remove_folder(path)
+
+    def _withdraw_part(self, part: str) -> None:
+        """Remove the files of a new run whose part was refused, unless another process may use them."""
+        with hold_other_parts(self.path, part) as is_alone:
+            self._refresh()
+            if is_alone and self._writers <= {self._name}:
+                self._withdraw()
 
 
 def verify(folder: Path) -> tuple[int, list[str]]:

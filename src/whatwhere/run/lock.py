@@ -78,6 +78,26 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
                 raise
 
 
+@contextmanager
+def hold_other_parts(folder: Path, part: str) -> Iterator[bool]:
+    """Keep other processes from beginning a part of a folder, for a process that holds `part`.
+
+    Yields:
+        True if no other process holds a part now.
+    """
+    file_lock = FileLock(folder / LOCK, timeout=SECONDS_TO_WAIT)
+    try:
+        file_lock.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
+        yield all(is_unlocked(path) for path in folder.glob(f"{LOCK}-*") if path.name != f"{LOCK}-{part}")
+    finally:
+        (folder / LOCK).unlink(missing_ok=True)
+        file_lock.release()
+
+
 _locked_folders: set[Path] = set()  # folders that this process holds
 
 
