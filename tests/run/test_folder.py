@@ -218,6 +218,18 @@ def test_a_refused_part_alone_leaves_no_folder(tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("torn", [b"", b'{"format": "what'])
+def test_a_manifest_without_a_whole_line_begins_anew(tmp_path, torn):
+    """A kill before the first whole line had the folder refused for good."""
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / MANIFEST).write_bytes(torn)
+    with RunFolder.open(out, "study") as run:
+        assert run.is_new
+        run.write("a.txt", "a")
+    assert RunFolder.at(out).kind == "study" and RunFolder.at(out).read("a.txt") == "a"
+
+
 def test_an_accepted_run_stays_after_an_error(tmp_path):
     with pytest.raises(ValueError, match="not finite"), RunFolder.open(tmp_path / "run", "study") as run:
         run.write("study.yaml", {"a": 1})

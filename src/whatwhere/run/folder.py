@@ -45,7 +45,7 @@ _NOT_RECORDED = (MANIFEST, LOG, "README.md")  # lines are added to the first two
 class RunFolder:
     """A run's folder; made by `open`, `create` or `at`.
 
-    path: of the folder. is_new: the folder had no manifest when it was opened.
+    path: of the folder. is_new: the folder had no manifest with a whole line when it was opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,6 +94,7 @@ class RunFolder:
             if not part:
                 run._name = ""
             run._refresh()
+            run.is_new = not run._size
             run._begin_or_check(kind)
             run._is_provisional = run.is_new
             if run.is_new:
@@ -158,6 +159,8 @@ class RunFolder:
             raise ValueError(f"{self.path} holds a {self._kind} run, not a {kind} run. Choose another --out.")
         for path in self.path.iterdir():
             if (path / MANIFEST).is_file() or path.name.startswith(".") or path.name == LOG:
+                continue
+            if path.name == MANIFEST and not self._size:  # of a process that was killed before its first whole line
                 continue
             if path.is_dir() and all(name.startswith(".") for name in os.listdir(path)):  # another process begins it
                 continue
