@@ -150,6 +150,14 @@ def test_runs_table_can_be_compared_again(run, tmp_path):
     assert own.value < waves.value
 
 
+def test_corpora_with_one_file_name_are_refused(tmp_path):
+    """The second of "a b" and "a-b" overwrote counts and arrays of the first."""
+    config = GeometryConfig.parse({"corpora": [f"a b={THREE}", f"a-b={THREE},seed=1"], "positions": 16})
+    with pytest.raises(ValueError, match="corpora 'a b' and 'a-b' have one file name, a-b. Name one of them otherwise"):
+        run_geometry(config, tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
 def test_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "report.html").write_text("mine")

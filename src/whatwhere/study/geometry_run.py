@@ -66,6 +66,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     began = time.perf_counter()
     started = time.strftime("%Y-%m-%d %H:%M")
     sources = config.sources()
+    _check_names(sources)
     plan = _plan(config)
     encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
     runs = {run: Path(model_source(run)) for run in config.models}
@@ -140,6 +141,17 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
 def _stem(corpus: str) -> str:
     """Return a corpus's name as its files have it."""
     return _UNFIT.sub("-", corpus)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    """Refuse corpora whose files would overwrite each other."""
+    by_stem = dict[str, str]()
+    for name in names:
+        if (other := by_stem.setdefault(_stem(name), name)) != name:
+            raise ValueError(
+                f"The corpora {other!r} and {name!r} have one file name, {_stem(name)}. Name one of them otherwise: "
+                "--corpus NAME=TEXT."
+            )
 
 
 def _counts_file(corpus: str) -> str:
