@@ -22,6 +22,7 @@ from whatwhere.length.longer_texts import LENGTH
 from whatwhere.records.record import read_records, select
 from whatwhere.records.table import Point
 from whatwhere.run.files import read_object, temporary_folder
+from whatwhere.run.folder import RunFolder
 from whatwhere.study import evaluation_run as evaluate
 from whatwhere.study.evaluation_run import _threads_of_trials, evaluation_text, run_evaluation
 
@@ -346,6 +347,9 @@ def test_all_benchmarks_share_a_budget(data, tmp_path, monkeypatch):
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
     assert (found["done"], found["left"], list(found["benchmarks"])) == (0, 4, ["length", "glue"])
+    steps = RunFolder.at(out).steps()  # "length" and "glue" were among them, as if they were finished
+    assert {"tried length", "tried glue"} <= steps.keys() and not {"length", "glue"} & steps.keys()
+    assert RunFolder.at(out).facts("tried glue") == {"done": 0, "left": found["benchmarks"]["glue"]["left"]}
     lacking = "\n".join(found["left_out"])
     assert all(
         f"{name}: " in lacking for name in ("linguistic pos", "holmes", "mteb MR-local", "squad squad", "glue cola")

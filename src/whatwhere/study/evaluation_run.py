@@ -235,7 +235,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
             folder = run.sub(benchmark.name)
             result = run_evaluation(benchmark, settings, folder, progress, is_checked=True)
             results[benchmark.name] = result
-            run.done(benchmark.name)
+            run.done(f"tried {benchmark.name}", facts={key: result[key] for key in ("done", "left")})
             inner = RunFolder.at(folder)
             records += [replace(record, study=out.name) for record in inner.read(RECORDS)]
             if result["done"]:  # a benchmark without a finished trial gets only the line below
