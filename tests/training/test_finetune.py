@@ -2,8 +2,11 @@
 one line."""
 
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from unittest import mock
@@ -423,9 +426,17 @@ def test_failed_starts_begin_anew_with_other_settings(encoder, tables, corpus_fi
     assert losses(tmp_path / "tuned") == losses(tmp_path / "whole") and whole["longest"] <= 24
 
 
+@pytest.mark.parametrize(("value", "expected"), [("0", "False"), ("", "False"), ("1", "True")])
+def test_offline_follows_the_hubs_rule(value, expected):
+    """`HF_HUB_OFFLINE=0` counted as offline."""
+    command = [sys.executable, "-c", "from whatwhere.run import hub; print(hub.is_offline())"]
+    done = subprocess.run(command, env=os.environ | {"HF_HUB_OFFLINE": value}, capture_output=True, text=True)
+    assert done.stdout.strip() == expected, done.stderr
+
+
 def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
     # transformers tried for half a minute; most often the name of a folder was misspelt.
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(hub, "get_hf_file_metadata", mock.Mock(side_effect=RuntimeError("no address")))
     monkeypatch.setattr(models.AutoConfig, "from_pretrained", mock.Mock(side_effect=AssertionError("asked again")))
     with pytest.raises(

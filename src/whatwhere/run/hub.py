@@ -1,15 +1,14 @@
 """Check that the Hub answers: once, and only where no file is at hand."""
 
-import os
 from pathlib import Path
 
-from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
+from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 
 
 def is_offline() -> bool:
     """Return whether the user forbids requests to the Hub (`HF_HUB_OFFLINE`)."""
-    return bool(os.environ.get("HF_HUB_OFFLINE"))
+    return bool(constants.HF_HUB_OFFLINE)  # its own rule: 0 is none, and TRANSFORMERS_OFFLINE counts, too
 
 
 def check_hub(name: str, file: str, *other_files: str) -> None:
