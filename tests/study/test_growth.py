@@ -1,12 +1,17 @@
 """A finished study gains seeds and models; nothing that it has is lost or changes, where it refuses either."""
 
 from cli_runner import whatwhere
+from small_study import VALUES
 
+import whatwhere as ww
 from whatwhere.records.record import read_records
 from whatwhere.run.files import read_json
 from whatwhere.run.folder import RunFolder
+from whatwhere.study import comparisons
+from whatwhere.study.explorer_files import INDEX
 from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
+from whatwhere.training.corpus_settings import prepare_windows
 
 
 def test_a_study_gains_seeds_and_loses_none(arguments, tmp_path):
@@ -53,6 +58,24 @@ def test_a_study_gains_models_and_changes_none(arguments, tmp_path):
     assert done.returncode == 2 and "this command lacks dstg. Give all its models" in done.stderr
     done = whatwhere("study", "--out", grown, "--set", variant % 32)
     assert done.returncode == 2 and "was started with variants.narrow=" in done.stderr, done.stderr
+
+
+def test_added_models_show_texts_as_long(corpus_file, tmp_path, monkeypatch):
+    """The texts of models that a study gained were shorter, as their length was shared by more models."""
+
+    def open_models(run, config, seed):
+        return {name: ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=300)) for name in config.models}
+
+    monkeypatch.setattr(comparisons, "open_models", open_models)
+    monkeypatch.setattr(comparisons, "MOST_LEVELS", 30_000)
+    with RunFolder.open(tmp_path / "s", "study") as run:
+        for models in (["rope"], ["rope", "ap", "alibi"]):
+            config = StudyConfig.parse({**VALUES, "corpus": str(corpus_file), "models": models})
+            windows = prepare_windows(config, run.path / "corpus", progress=False)
+            comparisons.save_explorer_texts(run, config, windows)
+        shown = {entry["name"]: [text["tokens"] for text in entry["texts"]] for entry in run.read(INDEX)}
+    assert 8 < len(shown["rope"][0]) < config.length
+    assert shown["ap"] == shown["alibi"] == shown["rope"]
 
 
 def test_variants_given_whole_are_added_to_saved_ones(arguments, tmp_path):

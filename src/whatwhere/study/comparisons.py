@@ -72,6 +72,9 @@ def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -
         heads = model.config.num_hidden_layers * model.config.num_attention_heads
         maps += heads * (1 + len(term_names(model)))
     tokens_shown = min(config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + config.texts)) ** 0.5))
+    if len(missing) < len(steps):  # the study gained models: their texts are as long as the saved ones
+        saved = [entry["texts"] for entry in run.read(INDEX) if entry["name"] in steps and entry["name"] not in missing]
+        tokens_shown = max(len(text["tokens"]) for entry_texts in saved for text in entry_texts)
     held_out = windows["held_out"]
     texts = []
     for i in np.linspace(0, len(held_out) - 1, config.texts).astype(int):
