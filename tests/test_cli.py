@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import tomllib
 from collections import Counter
@@ -14,6 +15,8 @@ from made_study import make_study
 from run_files import missing, unexplained
 
 from whatwhere.encoder import EncoderForMaskedLM
+from whatwhere.run.files import read_object
+from whatwhere.study.heads_run import FACTS, HeadsConfig, _command
 
 
 def refused(*arguments: str) -> str:
@@ -290,6 +293,13 @@ def test_undertrained_models_are_announced_first(trained, tmp_path):
     assert done.stdout.startswith(wanted), (done.stdout, done.stderr)
     found = re.match(r".* is ([\d.]+) nats, such a guess has ([\d.]+)\. What follows is how it began", done.stdout)
     assert float(found[1]) > float(found[2]) - 0.1
+    # It named the model without its path, and forgot every option.
+    command = read_object(out / FACTS)["command"]
+    assert shlex.split(command)[1:] == ["heads", str(trained), "--documents", "10", "--out", "NEW-FOLDER"]
+    given = HeadsConfig(model="m", corpus="my text.txt", length=64, ablate=3)
+    assert _command("my model", given) == (
+        "whatwhere heads 'my model' --corpus 'my text.txt' --length 64 --ablate 3 --out NEW-FOLDER"
+    )
     assert "too little learned" in (out / "report.html").read_text(encoding="utf-8")
     assert not unexplained(out, "heads MODEL")
     assert missing(out, "heads MODEL") == {"arrays/correlations-*.npz"}  # which a stream of its own has not

@@ -1,9 +1,11 @@
 """`whatwhere spectra` as a whole: the text table, the folder it writes, one's own files left alone."""
 
 import json
+import shlex
 
 import numpy as np
 import pytest
+from cli_runner import whatwhere
 from run_files import missing, unexplained
 from transformers import BertConfig, BertModel
 
@@ -65,9 +67,19 @@ def test_a_folder_holds_records_arrays_facts_and_a_page(sources, tmp_path):
         ("circle", "positions", 64, 6, "arrays/table-circle.npz"),
         ("bert", "positions", 40, 16, "arrays/table-bert.npz"),
     ]
-    assert facts["command"].startswith("whatwhere spectra ") and facts["left_out"] == []
+    assert facts["left_out"] == []
     with np.load(tmp_path / "out/arrays/table-circle.npz", allow_pickle=False) as arrays:
         assert arrays["scores"].shape == (64, 6) and arrays["products"].shape == (3, 64, 64)
+
+
+def test_the_recorded_command_runs_again(sources, tmp_path):
+    """Paths with a space stood in it without quotes."""
+    source = sources[0].rename(tmp_path / "a circle.npy")
+    run_spectra([source], tmp_path / "the out")
+    program, *words = shlex.split(json.loads((tmp_path / "the out/spectra.json").read_text())["command"])
+    assert program == "whatwhere" and words == ["spectra", str(source), "--out", str(tmp_path / "the out")]
+    done = whatwhere(*words)
+    assert done.returncode == 0, done.stderr
 
 
 def test_other_sources_and_other_folders_are_refused(sources, tmp_path):

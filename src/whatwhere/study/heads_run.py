@@ -1,6 +1,7 @@
 """`whatwhere heads`: a look into one model, from its text to records, arrays and a page."""
 
 import json
+import shlex
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 from pathlib import Path
@@ -68,7 +69,8 @@ def run_heads(
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
             settings = {"corpus": corpus, "field": field, "documents": documents, "length": length, "ablate": ablated}
-            HeadsConfig.parse({"model": str(folder.absolute()), **settings}).bind(run, CONFIG)
+            settings_now = HeadsConfig.parse({"model": str(folder.absolute()), **settings})
+            settings_now.bind(run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, documents, progress, length)
         windows, source = stack.enter_context(opened)
         held_out = windows["held_out"]
@@ -104,10 +106,18 @@ def run_heads(
                 "models": [{"name": name, "seed": seed, "config": config, "left_out": measured.left_out}],
                 "seeds": [] if seed is None else [seed],
                 "machine": machine(),
-                "command": f"whatwhere heads {name} --out NEW-FOLDER",
+                "command": _command(str(folder), settings_now),
             }
             result["report"] = str(save_results(run, [*measured.records, *learning], FACTS, facts))
     return result
+
+
+def _command(model: str, config: HeadsConfig) -> str:
+    """Return the command that looks into a model with these settings again."""
+    words = ["whatwhere", "heads", model]
+    for key, value in config.model_dump(exclude={"model"}, exclude_defaults=True).items():
+        words += [f"--{key}", str(value)]
+    return shlex.join([*words, "--out", "NEW-FOLDER"])
 
 
 def _texts(model: Any, tokenizer: Any, held_out: Any, length: int) -> list[tuple[str, np.ndarray]]:

@@ -1,5 +1,6 @@
 """Results that a command leaves: records, claims, a file of facts, and the page that is drawn from them."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def _provenance(
         "machine": machine(),
         "notes": [*NOTES.get(config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
         "seconds": seconds,
-        "command": f"whatwhere study --config {run.path / 'study.yaml'} --out NEW-FOLDER",
+        "command": f"whatwhere study --config {shlex.quote(str(run.path / 'study.yaml'))} --out NEW-FOLDER",
         "planned": len(models_of(config)),
     }
 

@@ -1,5 +1,6 @@
 """`whatwhere spectra`: from sources of tables to records, a text table, and a folder with arrays and a page."""
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def run_spectra(
         facts["title"] = "The shape of position tables"
         facts["seconds"] = time.perf_counter() - began
         flags = ["--words"] if words else []
-        facts["command"] = " ".join(["whatwhere spectra", *config.sources, *flags, f"--out {run.path}"])
+        facts["command"] = shlex.join(["whatwhere", "spectra", *config.sources, *flags, "--out", str(run.path)])
         records = [record for of_table in measured.records for record in of_table]
         return measured, save_results(run, records, FACTS, facts)
 
