@@ -47,7 +47,7 @@ def test_the_first_settings_bind(tmp_path):
         bound(out)
     with pytest.raises(ValueError, match="started with title='', this command has title='x'\\. Give title=''"):
         bound(out, title="x")  # the key that was given is named before the default one
-    assert Counting.of_run(RunFolder.at(out), NAME).steps == 625
+    assert Counting.load_from_run(RunFolder.at(out), NAME).steps == 625
 
 
 def test_free_keys_and_equal_content_go_on(tmp_path):

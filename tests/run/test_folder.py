@@ -67,7 +67,7 @@ def test_damage_of_a_file_is_named(tmp_path):
 def test_killed_before_the_rename_keeps_the_file_before(tmp_path, monkeypatch, there):
     out = tmp_path / "run"
     with RunFolder.open(out, "study") as run:
-        run.done("begun")
+        run.mark_done("begun")
         if there:
             run.write("a.txt", "before")
 
@@ -109,13 +109,13 @@ def test_a_torn_last_line_is_ignored(tmp_path, cut):
     out = tmp_path / "run"
     with RunFolder.open(out, "study") as run:
         run.write("a.txt", "a")
-        run.done("first")
-        run.done("second")
+        run.mark_done("first")
+        run.mark_done("second")
     manifest = out / MANIFEST
     manifest.write_bytes(manifest.read_bytes()[:-cut])
     with RunFolder.open(out, "study") as run:
         assert run.is_done("first") and not run.is_done("second")
-        run.done("third")
+        run.mark_done("third")
     assert RunFolder.at(out).is_done("third") and not RunFolder.at(out).is_done("second")
 
 
@@ -138,7 +138,7 @@ def test_a_step_is_done_from_its_inputs_and_files(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
         assert run.reason_to_redo("measured") is None
         run.write("records.json", [1])
-        run.done("measured", inputs={"seeds": (1, 2)}, files=["records.json"])
+        run.mark_done("measured", inputs={"seeds": (1, 2)}, files=["records.json"])
         assert run.is_done("measured") and run.is_done("measured", inputs={"seeds": [1, 2]})
         assert not run.is_done("measured", inputs={"seeds": [1]})
         (tmp_path / "run/records.json").write_text("[2]")
@@ -271,7 +271,7 @@ def test_other_folders_are_refused(tmp_path):
 def test_temporary_names_of_killed_processes_go(tmp_path):
     out = tmp_path / "run"
     with RunFolder.open(out, "study") as run:
-        run.done("begun")
+        run.mark_done("begun")
     dead = multiprocessing.get_context("fork").Process(target=os.getpid)
     dead.start()
     dead.join()
@@ -336,7 +336,7 @@ def test_two_handles_see_each_others_lines(tmp_path):
         worker = RunFolder.at(tmp_path / "run")
         worker.write("arrays/a.txt", "a")
         assert run.has("arrays/a.txt")
-        run.done("x")
+        run.mark_done("x")
         assert worker.is_done("x")
 
 
@@ -372,7 +372,7 @@ def test_a_part_leaves_open_what_another_part_is_writing(tmp_path, monkeypatch):
         def rename(source, target):
             if target == out / "a.txt":
                 with RunFolder.open(out, "study", part="second") as second:
-                    second.done("second")
+                    second.mark_done("second")
             replace(source, target)
 
         with monkeypatch.context() as patch:
@@ -384,7 +384,7 @@ def test_a_part_leaves_open_what_another_part_is_writing(tmp_path, monkeypatch):
 def test_a_step_keeps_small_results(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
         assert run.step("budget") is None
-        run.done("budget", inputs={"minutes": 2}, facts={"steps": 7, "seconds": {"ap": 0.5}})
+        run.mark_done("budget", inputs={"minutes": 2}, facts={"steps": 7, "seconds": {"ap": 0.5}})
         assert run.facts("budget") == {"steps": 7, "seconds": {"ap": 0.5}}
         assert run.step("budget")["inputs"] == {"minutes": 2}
         run.write("a.txt", "a")
@@ -418,7 +418,7 @@ def test_files_of_a_library_move_in(tmp_path):
 
 def test_runs_inside_have_manifests_of_their_own(tmp_path):
     with RunFolder.open(tmp_path / "study", "study") as run:
-        with RunFolder.open(run.sub("models/ap/seed-0"), "pretrain") as model:
+        with RunFolder.open(run.path_of_run("models/ap/seed-0"), "pretrain") as model:
             model.write("training.json", {"steps": 1})
         run.write("records.json", [])
         assert run.unrecorded_files() == [] and run.names() == ["records.json"]
@@ -433,7 +433,7 @@ def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path):
     with RunFolder.open(run, "study") as folder:
         folder.write("a.json", {"x": 1})
         folder.write("b.json", {"x": 1})
-        folder.done("first", files=["a.json"])
+        folder.mark_done("first", files=["a.json"])
     (run / "a.json").write_text('{"x": 2}')
     with pytest.raises(ValueError, match="--accept FILE"):
         RunFolder.at(run).read("a.json")
@@ -458,15 +458,16 @@ def test_a_replaced_manifest_is_read_again(tmp_path):
     place = tmp_path / "s"
     with RunFolder.open(place, "study") as run:
         run.write("a.json", 1)
-        run.done("one", files=["a.json"])
+        run.mark_done("one", files=["a.json"])
     handle = RunFolder.at(place)
     assert handle.is_done("one") and handle.read("a.json") == 1
     text = (place / "manifest.jsonl").read_bytes()
     (place / "manifest.jsonl").write_bytes(text.replace(b'"one"', b'"two"'))  # in place, of equal size
     os.utime(place / "manifest.jsonl", (1, 1))
-    assert set(handle.steps()) == {"two"}
+    assert set(handle.finished_steps()) == {"two"}
     shutil.rmtree(place)
     with RunFolder.open(place, "study") as run:
         run.write("longer-name.json", list(range(100)))
-        run.done("a step with a longer name than before", files=["longer-name.json"], facts={"why": "x" * 500})
-    assert handle.names() == ["longer-name.json"] and set(handle.steps()) == {"a step with a longer name than before"}
+        run.mark_done("a step with a longer name than before", files=["longer-name.json"], facts={"why": "x" * 500})
+    assert handle.names() == ["longer-name.json"]
+    assert set(handle.finished_steps()) == {"a step with a longer name than before"}

@@ -146,7 +146,7 @@ def test_several_processes_share_the_models(arguments, finished, tmp_path):
     second.finish()
     # It took one more call.
     assert (shared / "report.html").is_file()
-    assert {"measured dstg/0", "measured rope/0"} <= RunFolder.at(shared).steps().keys()
+    assert {"measured dstg/0", "measured rope/0"} <= RunFolder.at(shared).finished_steps().keys()
     assert not [path for path in shared.rglob(".*") if path.is_file()] and not verify(shared)[1]
     assert any(line["event"] == "report" for line in read_lines(shared / "log.jsonl"))
     trained = (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns

@@ -153,7 +153,7 @@ def configured(
 
     values = {key: value for key, value in values.items() if value is not None}
     values_here = given(context, kind)
-    merged = kind.merged(path, settings or (), **{**values_here, **values})
+    merged = kind.merge_values(path, settings or (), **{**values_here, **values})
     use_scheme(merged.get("scheme"))
     flags = {param.name: param.opts[0] for param in context.command.params if param.name in values_here}
     return kind.parse(merged, {**dict(zip(values, values, strict=True)), **flags}, path, settings or ())

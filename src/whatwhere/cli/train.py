@@ -40,7 +40,7 @@ def _settings_file(
     if keys - {*kind.FREE, "seeds", "scheme"} - arguments:
         return None
     if context.params.get("scheme") is None:  # else that file is run first, and compared with the run's
-        kind.of_run(RunFolder.at(out), name)
+        kind.load_from_run(RunFolder.at(out), name)
     return out / name
 
 
@@ -126,7 +126,7 @@ def windows(
     from ..corpus.build import describe_pieces
     from ..training.corpus_settings import CorpusConfig, prepare_part, prepare_windows
 
-    merged = CorpusConfig.merged(config, settings or (), **given(context, CorpusConfig))
+    merged = CorpusConfig.merge_values(config, settings or (), **given(context, CorpusConfig))
     keys = CorpusConfig.model_fields
     corpus = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in keys})
     if part is not None:

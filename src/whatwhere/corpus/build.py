@@ -209,7 +209,7 @@ def _builder(
         raise ValueError(f"workers={workers} must be at least 1, this process itself.")
     if SETTINGS not in run.names():
         run.write(SETTINGS, settings)
-    folder = run.sub("tokenizer")
+    folder = run.path_of_run("tokenizer")
     if not folder.is_dir():
         with RunFolder.create(folder, "tokenizer", replace=False) as new:  # another part begins, too
             tokenizer.save_pretrained(new)
@@ -347,7 +347,7 @@ def _keep_shard(run: RunFolder, description: dict[str, Any], hashes: Mapping[str
     about = f"shards/{description['name']}.json"
     run.write(about, description)
     files = [*(f"shards/{name}" for name in hashes), about]
-    run.done(_step(description["name"]), inputs={"digest": description["digest"]}, files=files)
+    run.mark_done(_step(description["name"]), inputs={"digest": description["digest"]}, files=files)
 
 
 def _finish(run: RunFolder, settings: dict[str, Any], shards: list[dict[str, Any]]) -> Windows:
@@ -367,5 +367,5 @@ def _finish(run: RunFolder, settings: dict[str, Any], shards: list[dict[str, Any
     run.write("unigrams.npy", counts)
     files["unigrams.npy"] = (run.path / "unigrams.npy").stat().st_size
     run.write(MANIFEST, manifest)
-    run.done(BUILT, files=[MANIFEST, "unigrams.npy"])
+    run.mark_done(BUILT, files=[MANIFEST, "unigrams.npy"])
     return Windows(run.path)

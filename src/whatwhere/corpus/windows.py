@@ -270,7 +270,7 @@ def _check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
 def is_built(folder: Path) -> bool:
     """Return whether a folder holds finished windows; one without the list of its files is taken as it is."""
     run = RunFolder.at(folder)
-    return (folder / MANIFEST).is_file() and (run.kind is None or BUILT in run.steps())
+    return (folder / MANIFEST).is_file() and (run.kind is None or BUILT in run.finished_steps())
 
 
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:

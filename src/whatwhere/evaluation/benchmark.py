@@ -151,7 +151,7 @@ class Trial:
         values[self.file_name()] = dict(facts)
         for name, value in values.items():
             run.write(name, value)
-        run.done(self.run_step, inputs={"model": identity(self.source)}, files=values)
+        run.mark_done(self.run_step, inputs={"model": identity(self.source)}, files=values)
 
     def facts(self, out: Path, *keys: str) -> dict[str, Any]:
         """Return the facts that were written, which have these keys.

@@ -451,7 +451,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def hash_now(path: Path) -> str:
+def cached_hash_of(path: Path) -> str:
     """Return the SHA-256 of a file, computed once a process while the file's time and size stay."""
     state = path.stat()
     return _hash_of_state(path, state.st_mtime_ns, state.st_size)

@@ -4,8 +4,8 @@ Every file with a hash is written through a `RunFolder`; pages and logs have non
 every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
 written under a temporary name, its hash goes into the manifest, then it takes its name. A process that is killed in
 between leaves a last line about a file that still has its former content; until the folder is opened for writing again,
-the former hash is accepted, too. Where several processes write to one folder, each line names its process, and this
-holds for the last line of each process.
+the former hash is accepted, too. Where several processes write to one folder, each line carries a token of its
+writer, and this holds for the last line of each writer.
 """
 
 import json
@@ -21,9 +21,9 @@ from typing import Any, Self
 
 from .files import (
     append_line,
+    cached_hash_of,
     check_writable,
     flush_names,
-    hash_now,
     new_file,
     new_folder,
     read_lines,
@@ -52,13 +52,13 @@ class RunFolder:
         self.path = path
         self.is_new = not (path / MANIFEST).is_file()
         self._is_provisional = False  # a new run whose input may still be refused
-        self._name = secrets.token_hex(4)  # of this handle, in its lines; "" where no other process writes
+        self._writer_token = secrets.token_hex(4)  # in each of its lines; "" where no other process writes
         self._reset_cache()
 
     def _reset_cache(self) -> None:
         self._state: tuple[int, int, int] | None = None  # number, time and size of the manifest that was read
-        self._size = 0  # bytes of it that were applied
-        self._last = b""  # line before them
+        self._applied_bytes = 0  # of the manifest
+        self._last_applied_line = b""  # ends at `_applied_bytes`
         self._kind: str | None = None
         self._files: dict[str, str] = {}  # name -> SHA-256
         self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and facts
@@ -92,7 +92,7 @@ class RunFolder:
         with lock(path, part):
             run = cls(path)
             if not part:
-                run._name = ""
+                run._writer_token = ""
             run._refresh()
             run.is_new = not run._size
             run._begin_or_check(kind)
@@ -101,7 +101,7 @@ class RunFolder:
                 _new_here.add(path.resolve())
             if not part:
                 sweep(path, is_free)
-                run._settle()
+                run._resolve_pending()
             try:
                 yield run
             except ValueError:
@@ -112,7 +112,7 @@ class RunFolder:
                 raise
             finally:
                 if not part:
-                    run._settle()
+                    run._resolve_pending()
                     sweep(path, is_free)  # processes of this run that were stopped leave temporary names
 
     @classmethod
@@ -126,10 +126,10 @@ class RunFolder:
             yield folder
             (folder / MANIFEST).unlink(missing_ok=True)  # which came along with a copied folder
             run = cls(folder)
-            run._name = ""
+            run._writer_token = ""
             run._append({"format": FORMAT, "kind": kind})
             run.record(*run.unrecorded_files())
-            run._settle()
+            run._resolve_pending()
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
@@ -141,7 +141,7 @@ class RunFolder:
         run._refresh()
         return run
 
-    def sub(self, name: str) -> Path:
+    def path_of_run(self, name: str) -> Path:
         """Return the path of a run inside this one, which has a manifest of its own."""
         return self.path / name
 
@@ -219,7 +219,7 @@ class RunFolder:
     def hash_of(self, name: str) -> str:
         """Return the recorded SHA-256 of a file; of one that is not recorded the hash of its bytes now."""
         self._refresh()
-        return self._files.get(name) or hash_now(self.path / name)
+        return self._files.get(name) or cached_hash_of(self.path / name)
 
     def record(self, *names: str, hashes: Mapping[str, str] = MappingProxyType({})) -> None:
         """Add files that a library wrote to the manifest, with their present hashes.
@@ -283,7 +283,7 @@ class RunFolder:
                 yield f"{self.path / MANIFEST} names the file {name[:200]!r}, which is not inside {self.path}"
                 continue
             path = self.path / name
-            actual = hash_now(path) if path.is_file() else None
+            actual = cached_hash_of(path) if path.is_file() else None
             accepted = {self._files.get(name, actual)}
             accepted |= {pending[name] for pending in self._pending.values() if name in pending}
             if actual in accepted:
@@ -295,7 +295,7 @@ class RunFolder:
 
     # ---- steps and log ----
 
-    def done(
+    def mark_done(
         self,
         step: str,
         *,
@@ -347,7 +347,7 @@ class RunFolder:
         if files := self._steps[step]["files"]:  # without names all files would be compared
             self.check(*files)
 
-    def steps(self) -> dict[str, dict[str, Any]]:
+    def finished_steps(self) -> dict[str, dict[str, Any]]:
         """Return the inputs of every finished step."""
         self._refresh()
         return {step: dict(known["inputs"]) for step, known in self._steps.items()}
@@ -378,7 +378,7 @@ class RunFolder:
 
     def _append(self, line: dict[str, Any]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        append_line(self.path / MANIFEST, line | ({"by": self._name} if self._name else {}), flush=True)
+        append_line(self.path / MANIFEST, line | ({"by": self._writer_token} if self._writer_token else {}), flush=True)
 
     def _refresh(self) -> None:
         """Apply the lines that were added since the last look."""
@@ -389,13 +389,15 @@ class RunFolder:
         if state is None:
             self._reset_cache()
             return
-        if self._state is None or state[0] != self._state[0] or state[2] <= self._size:  # another file, or not longer
+        is_other_file = self._state is None or state[0] != self._state[0]
+        if is_other_file or state[2] <= self._applied_bytes:
             self._reset_cache()
         with path.open("rb") as file:
-            file.seek(self._size - len(self._last))
-            if file.read(len(self._last)) != self._last:  # lines are only added: another was put in its place
+            last_line = self._last_applied_line
+            file.seek(self._applied_bytes - len(last_line))
+            if file.read(len(last_line)) != last_line:  # lines are only added: another was put in its place
                 self._reset_cache()
-            file.seek(self._size)
+            file.seek(self._applied_bytes)
             text = file.read()
         self._state = state
         for row in text.splitlines(keepends=True):
@@ -406,8 +408,8 @@ class RunFolder:
                 self._apply(line)
             elif not row.endswith(b"\n"):  # perhaps it is being written
                 break
-            self._size += len(row)
-            self._last = row
+            self._applied_bytes += len(row)
+            self._last_applied_line = row
 
     def _apply(self, line: Mapping[str, Any]) -> None:
         """Apply one line of the manifest."""
@@ -435,8 +437,11 @@ class RunFolder:
                 "facts": line.get("facts", {}),
             }
 
-    def _settle(self) -> None:
-        """Close the last line of every process, and restore the former hash of files that were never renamed."""
+    def _resolve_pending(self) -> None:
+        """Restore the recorded hash of files that a killed process did not rename.
+
+        The last lines of all writers are closed with it.
+        """
         self._refresh()
         pending_hashes = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
         if not pending_hashes:

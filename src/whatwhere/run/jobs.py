@@ -50,29 +50,29 @@ def parallel_jobs() -> int:
     return cores()
 
 
-def threads_of_jobs(jobs: int, at_once: int) -> list[int | None]:
-    """Return the threads of each job, where `at_once` of them run at the same time.
+def threads_of_jobs(jobs: int, most_jobs: int) -> list[int | None]:
+    """Return the threads of each job, where at most `most_jobs` run at the same time, each on one core.
 
     Each job has one thread, but the last jobs share the cores that are left idle. Where jobs run one by one, each is
     None: all threads of the process.
     """
-    if at_once < 2:
+    if most_jobs < 2:
         return [None] * jobs
-    rest = jobs % at_once
-    return [*[1] * (jobs - rest), *[at_once // max(rest, 1)] * rest]
+    rest = jobs % most_jobs
+    return [*[1] * (jobs - rest), *[most_jobs // max(rest, 1)] * rest]
 
 
 def run_jobs(
     jobs: Sequence[Job],
-    at_once: int,
+    most_threads: int,
     progress: bool,
     process_per_job: bool = True,
     name: str = "models",
     in_each_process: Callable[[], object] | None = None,
 ) -> Iterator[tuple[Job, Any]]:
-    """Run jobs in processes, `at_once` threads at a time, and yield each job with its result when it finishes.
+    """Run jobs in processes, on `most_threads` threads in all, and yield each job with its result when it finishes.
 
-    Arguments and results must be picklable. A single job, or `at_once` = 1, runs in this process.
+    Arguments and results must be picklable. A single job, or `most_threads` = 1, runs in this process.
 
     Args:
         process_per_job: Start a process for each job, as the heap of a training stays large and a second one would grow
@@ -84,7 +84,7 @@ def run_jobs(
         Exception: whatever a job raises. The other jobs are stopped, trainings with a checkpoint, and finished work
             stays on disk.
     """
-    if len(jobs) < 2 or at_once < 2:
+    if len(jobs) < 2 or most_threads < 2:
         with _display(progress, len(jobs), name) as show:
             for number, job in enumerate(jobs):
                 with limit_threads(job.threads):
@@ -100,9 +100,9 @@ def run_jobs(
     with _display(progress, len(jobs), name) as show:
         Thread(target=_forward, args=(states, show), daemon=True).start()
         with stop_sender:
-            for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or at_once):
+            for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most_threads):
                 part = list(group)
-                size = min(len(part), at_once // threads)
+                size = min(len(part), most_threads // threads)
                 jobs_of_process = 1 if process_per_job else None
                 with ProcessPoolExecutor(
                     size,

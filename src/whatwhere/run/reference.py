@@ -6,11 +6,8 @@ from .folder import RunFolder
 
 REFERENCE = "reference"
 _FOLDER = Path(__file__).parents[1] / "reference"  # package data; examples/make_reference.py writes it
-FILES_TO_OPEN = (
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)  # that opening a model reads, beside the weights
+# Files that opening a model reads, beside the weights.
+FILES_TO_OPEN = ("config.json", "tokenizer.json", "tokenizer_config.json")
 _REQUIRED_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 

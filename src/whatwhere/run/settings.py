@@ -24,9 +24,9 @@ class StrictConfig(BaseModel):
     command line. The ways to get a configuration:
 
         parse(values)              from plain values
-        load(path, settings)       from a YAML file and `key=value` settings; `merged` gives their values unchecked
+        load(path, settings)       from a YAML file and `key=value` settings; `merge_values` leaves them unchecked
         bind(run, name)            from these settings and those that the resumed run was started with
-        of_run(run, name)          from a run's folder alone, after comparing the hash of the file
+        load_from_run(run, name)   from a run's folder alone, after comparing the hash of the file
         load_run(path)             from a file of a run, without comparing its hash: for workers (`SchemeConfig` only)
     """
 
@@ -97,7 +97,7 @@ class StrictConfig(BaseModel):
         return values
 
     @classmethod
-    def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+    def merge_values(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
         """Return the values of a YAML file, overridden by `values` that are not None, then by `key=value` settings.
 
         The values are not checked yet.
@@ -129,21 +129,21 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
-        """Return the configuration of the values that `merged` gives.
+        """Return the configuration of the values that `merge_values` gives.
 
         A scheme of the user's that they name must have been loaded by `use_scheme`.
 
         Raises:
-            ValueError: as `merged` and `parse`.
+            ValueError: as `merge_values` and `parse`.
         """
         settings = list(settings)
         flags = {key: key for key, value in values.items() if value is not None}
-        return cls.parse(cls.merged(path, settings, **values), flags, path, settings)
+        return cls.parse(cls.merge_values(path, settings, **values), flags, path, settings)
 
     # ---- in the folder of a run ----
 
     def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
-        """Return the settings that a run resumes with: those in its folder, or these where it holds none yet.
+        """Save these settings in a new run, or return those that a started run resumes with.
 
         Keys of `FREE` and `free`, and keys that mean the same (`has_same_content`), take the values of these settings.
 
@@ -156,10 +156,12 @@ class StrictConfig(BaseModel):
         if name not in run.names():
             self.save_in(run, name)
             return self
-        return self.resume(self.of_run(run, name), run, free)
+        return self.merge_with_saved(self.load_from_run(run, name), run, free)
 
-    def resume(self, saved: Self, run: RunFolder, free: Iterable[str] = ()) -> Self:
-        """Return the settings that a run resumes with, as `bind`, where the caller has read the folder's settings.
+    def merge_with_saved(self, saved: Self, run: RunFolder, free: Iterable[str] = ()) -> Self:
+        """Return a run's saved settings with the free keys of these, and refuse any other difference.
+
+        `bind` reads the saved settings itself; this is for a caller that has read them.
 
         Raises:
             ValueError: a key differs that may not change.
@@ -184,7 +186,7 @@ class StrictConfig(BaseModel):
         run.write(name, self.model_dump(mode="json"))
 
     @classmethod
-    def of_run(cls, run: RunFolder, name: str) -> Self:
+    def load_from_run(cls, run: RunFolder, name: str) -> Self:
         """Return the settings that a run was started with, after comparing the hash of their file.
 
         Raises:

@@ -60,14 +60,14 @@ def _receive(number: int, frame: FrameType | None) -> None:
     _stop_signal = _stop_signal or number
     if _is_spawning and not is_second:
         return
-    if is_second or (
-        _not_deferring.is_set() and _is_importing(frame)
-    ):  # inside an import the exception would look like an error of the imported module
+    # Inside an import the exception would look like an error of the imported module.
+    if is_second or (_not_deferring.is_set() and _is_importing(frame)):
         _write_stderr("stopped.")
         os._exit(128 + number)
     if _not_deferring.is_set():
         raise Stopped
-    _write_stderr("stopping after this step, with a checkpoint; once more stops at once.")
+    second = "A second signal stops immediately, without a checkpoint."
+    _write_stderr(f"stopping after this step, with a checkpoint. {second}")
 
 
 def _write_stderr(words: str) -> None:

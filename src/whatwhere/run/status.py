@@ -72,7 +72,7 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
         if (folder / name).is_file():
             return [_training(folder, name)]
     run = RunFolder.at(folder)
-    trainings = [_training(path.parent, path.name) for path in _below(folder)]
+    trainings = [_training(path.parent, path.name) for path in _trainings_below(folder)]
     if (folder / STUDY).is_file():
         return [_study(run, trainings), *trainings]
     if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
@@ -80,7 +80,8 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     raise ValueError(f"There is no run in {folder}. Give the --out folder of pretrain, finetune, study, evaluate.")
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _trainings_below(folder: Path) -> Iterator[Path]:
+    """Yield the settings files of the trainings in the folder of a study or an evaluation."""
     return (path for name in TRAININGS for path in sorted(folder.glob(f"models/*/seed-*/{name}")))
 
 
@@ -101,7 +102,7 @@ def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
 def _run_of_other_kind(run: RunFolder) -> dict[str, Any]:
     facts = _state_of_run(run, str(run.kind), run.step(RESULTS) is not None)
     if (run.path / "runs").is_dir():
-        facts["trials"] = sum(step.startswith(_TRIAL_STEP) for step in run.steps())
+        facts["trials"] = sum(step.startswith(_TRIAL_STEP) for step in run.finished_steps())
     return facts
 
 

@@ -50,19 +50,21 @@ class Workers:
         self.children = (cores() if workers is None else workers) - 1
         self.executor: ProcessPoolExecutor | None = None
 
-    def needs_workers(self, read: int, share: float | None) -> bool:
+    def needs_workers(self, characters_read: int, share: float | None) -> bool:
         """Return whether worker processes run, or are worth starting for the characters that are left.
 
         Args:
-            read: characters read. share: their share of all, None where it is unknown.
+            characters_read: by all processes. share: their share of all, None where it is unknown.
         """
-        characters_left = read * (1 / share - 1) if share else read
+        characters_left = characters_read * (1 / share - 1) if share else characters_read
         return self.executor is not None or characters_left >= WORTH_WORKERS
 
-    def map(self, work: Work, tasks: Iterable[Task], read: Callable[[], tuple[int, float | None]]) -> Iterator[Any]:
+    def map(
+        self, work: Work, tasks: Iterable[Task], amount_read: Callable[[], tuple[int, float | None]]
+    ) -> Iterator[Any]:
         """Yield the results of work(tokenizer, *task), in any order.
 
-        read: returns the characters read, and their share of all.
+        amount_read: returns the number of characters read, and their share of all.
         """
         waiting: deque[tuple[Task, Future[Any]]] = deque()
 
@@ -77,7 +79,7 @@ class Workers:
         for task in tasks:
             while waiting and waiting[0][1].done():
                 yield collect()
-            if len(waiting) < 2 * self.children and self.needs_workers(*read()):
+            if len(waiting) < 2 * self.children and self.needs_workers(*amount_read()):
                 waiting.append((task, self.submit(work, task)))
             else:
                 yield work(self.tokenizer, *task)

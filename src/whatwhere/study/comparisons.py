@@ -26,7 +26,7 @@ MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing
 
 def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any]:
     """Return the trained models of a seed by name."""
-    folders = {name: run.sub(ModelOfSeed(name, seed).folder) for name in config.models}
+    folders = {name: run.path_of_run(ModelOfSeed(name, seed).folder) for name in config.models}
     return {name: open_model(folder, "masked").model for name, folder in folders.items()}
 
 
@@ -55,7 +55,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
                 progress=partial(report, part="regression"),
             )
         run.write(file, measured)
-        run.done(step, inputs=inputs, files=[file])
+        run.mark_done(step, inputs=inputs, files=[file])
     records: list[Record] = run.read(file)
     return records
 
@@ -85,4 +85,4 @@ def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -
     texts.append((title, np.array(tokenizer(text, truncation=True, max_length=tokens_shown)["input_ids"])))
     for name in missing:
         file = save_texts(run, models[name], tokenizer, texts, name=name, seed=0)
-        run.done(steps[name], files=[file, INDEX])
+        run.mark_done(steps[name], files=[file, INDEX])

@@ -38,11 +38,11 @@ def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progr
         except ValueError as error:
             _log.warning("No geometry of the corpus: %s More text would give one.", str(error).split(" Count more")[0])
             run.write(_RECORDS, [])
-            run.done(STEP, files=[_RECORDS])
+            run.mark_done(STEP, files=[_RECORDS])
             return []
         run.write(_ARRAYS, geometry_arrays(geometry, {}))
         run.write(_RECORDS, geometry_records(RecordContext(CORPUS, study=study), counts, geometry))
-        run.done(STEP, files=[_ARRAYS, _RECORDS])
+        run.mark_done(STEP, files=[_ARRAYS, _RECORDS])
     records: list[Record] = run.read(_RECORDS)
     return records
 

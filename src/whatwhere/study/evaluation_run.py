@@ -79,9 +79,9 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     Raises:
         ValueError: other settings, or a finished file is not as it was written.
     """
-    if run.has(file) and any(step != STEP for step in run.steps()):
+    if run.has(file) and any(step != STEP for step in run.finished_steps()):
         config.check_scheme(run.path)
-        saved = type(config).of_run(run, file)
+        saved = type(config).load_from_run(run, file)
         config.bind(run, file, config.free())
         for name in filter(run.has, run.names()):
             run.check(name)
@@ -232,10 +232,10 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
         for benchmark, settings in choices:
             if config.minutes is not None:
                 settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
-            folder = run.sub(benchmark.name)
+            folder = run.path_of_run(benchmark.name)
             result = run_evaluation(benchmark, settings, folder, progress, is_checked=True)
             results[benchmark.name] = result
-            run.done(f"tried {benchmark.name}", facts={key: result[key] for key in ("done", "left")})
+            run.mark_done(f"tried {benchmark.name}", facts={key: result[key] for key in ("done", "left")})
             inner = RunFolder.at(folder)
             records += [replace(record, study=out.name) for record in inner.read(RECORDS)]
             if result["done"]:  # a benchmark without a finished trial gets only the line below

@@ -68,7 +68,7 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
 def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None:
     """Measure a trained model, and write its records and arrays as one step of the study."""
     run = RunFolder.at(task.out)
-    folder = run.sub(task.model.folder)
+    folder = run.path_of_run(task.model.folder)
     who = RecordContext(task.model.name, task.model.seed, task.out.name)
     beginning = folder / "checkpoints" / "step-0"
     untrained = open_model(beginning, "masked").model if beginning.is_dir() else None
@@ -101,4 +101,4 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
         "summary": read_json(folder / "training.json"),
         "left_out": measured.left_out,
     }
-    run.done(task.model.step, files=files, facts=facts)
+    run.mark_done(task.model.step, files=files, facts=facts)

@@ -55,7 +55,7 @@ def save_results(
         files.append(CLAIMS)
     run.write(name, {**facts, "versions": versions()})
     files.append(name)
-    run.done(STEP, inputs=inputs, files=files)
+    run.mark_done(STEP, inputs=inputs, files=files)
     return write_report(run.path)
 
 

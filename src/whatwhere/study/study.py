@@ -198,7 +198,7 @@ def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
             written.
     """
     config.check_scheme(run.path)
-    saved = StudyConfig.of_run(run, CONFIG)
+    saved = StudyConfig.load_from_run(run, CONFIG)
     _refuse_removals(run, saved, config)
     for name in config.models:
         if name not in saved.models:
@@ -209,7 +209,7 @@ def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
         "variants": {**saved.variants, **config.variants},
         "widths": {**saved.widths, **config.widths},
     }
-    return config.resume(saved, run).model_copy(update=extended)
+    return config.merge_with_saved(saved, run).model_copy(update=extended)
 
 
 def _refuse_removals(run: RunFolder, saved: StudyConfig, now: StudyConfig) -> None:
@@ -250,7 +250,7 @@ def steps_of(study: Study) -> int:
             seconds = {name: time_step(config.pretraining(name, 0, 1), study.windows) for name in config.models}
         budget = steps_in_minutes(config, seconds, study.log.seconds())
         facts = {"steps": budget.steps, "seconds_per_step": seconds}
-        study.run.done(BUDGET, inputs={"minutes": config.minutes}, facts=facts)
+        study.run.mark_done(BUDGET, inputs={"minutes": config.minutes}, facts=facts)
         times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
         study.log.say(BUDGET, steps=budget.steps, **times)
         training = config.pretraining(config.models[0], 0, 1)

@@ -39,13 +39,13 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         return [f"training.{key}" for key in keys]
 
     @classmethod
-    def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+    def merge_values(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
         """Merge a file, values and settings; variants that a setting gives are added by name to those of the file.
 
         Raises:
             ValueError: as every configuration that may name a scheme.
         """
-        merged = super().merged(path, settings, **values)
+        merged = super().merge_values(path, settings, **values)
         of_file = (cls._read(Path(path)).get("variants") if path is not None else None) or {}
         if isinstance(of_file, dict) and isinstance(merged.get("variants"), dict):
             merged["variants"] = {**of_file, **merged["variants"]}

@@ -79,14 +79,14 @@ class SchemeConfig(SchemeKeys):
         return values
 
     @classmethod
-    def merged(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+    def merge_values(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
         """Merge a file, values and settings; the user must have given a scheme that the file names (`check_trusted`).
 
         Raises:
             ValueError: the user gave no scheme of that text.
         """
         trust_scheme(values.get("scheme"))
-        merged = super().merged(path, settings, **values)
+        merged = super().merge_values(path, settings, **values)
         scheme = merged.get("scheme")
         if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
             check_trusted(Path(scheme), Path(path))
@@ -115,7 +115,7 @@ class SchemeConfig(SchemeKeys):
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 
     @classmethod
-    def of_run(cls, run: RunFolder, name: str) -> Self:
+    def load_from_run(cls, run: RunFolder, name: str) -> Self:
         """Read the settings of a run, after loading the scheme of its folder.
 
         Raises:
@@ -124,16 +124,16 @@ class SchemeConfig(SchemeKeys):
         """
         run.check(SCHEME, name)
         if (run.path / name).is_file():
-            use_scheme(cls.merged(run.path / name).get("scheme"))
-        return super().of_run(run, name)
+            use_scheme(cls.merge_values(run.path / name).get("scheme"))
+        return super().load_from_run(run, name)
 
     @classmethod
     def load_run(cls, path: Path) -> Self:
         """Return what `save_in` wrote, after loading the scheme of the folder.
 
-        A worker process starts with this: unlike `of_run` it compares no hash, as its parent has done so.
+        A worker process starts with this: unlike `load_from_run` it compares no hash, as its parent has done so.
         """
-        merged = cls.merged(path)
+        merged = cls.merge_values(path)
         use_scheme(merged.get("scheme"))
         return cls.parse(merged, path=path)
 

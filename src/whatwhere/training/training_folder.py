@@ -106,7 +106,7 @@ def finished_summary(run: RunFolder) -> dict[str, Any] | None:
     Raises:
         ValueError: a file of it is missing or not as it was written.
     """
-    if TRAINED not in run.steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
+    if TRAINED not in run.finished_steps() or not (run.path / SUMMARY).is_file() or not has_weights(run.path):
         return None
     run.check_step(TRAINED)
     summary: dict[str, Any] = run.read(SUMMARY)
@@ -153,4 +153,4 @@ def finish(
         model_files = run.move_in(temporary, last=WEIGHTS)
     run.record(LOG)
     other_files = [name for name in names_before if name.endswith((".yaml", ".json", ".py", ".csv"))]
-    run.done(TRAINED, files=sorted({*model_files, *other_files, LOG}))
+    run.mark_done(TRAINED, files=sorted({*model_files, *other_files, LOG}))
