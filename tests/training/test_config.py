@@ -274,8 +274,8 @@ def test_a_curriculum_doubles_its_pieces():
     class Whole:
         windows = SimpleNamespace(special_ids={"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3})
 
-        def batch(self, part, *share):
-            asked.append((part, *share))
+        def batch(self, micro_step, *others):
+            asked.append((micro_step, *others))
             ids = torch.arange(5, 45).repeat(3, 1)
             return {"input_ids": ids, "labels": ids, "attention_mask": torch.ones_like(ids), "position_ids": ids - 5}
 

@@ -45,12 +45,13 @@ class Batches(ABC):
             self._order = (epoch, drawn(self.seed, epoch).permutation(self.total))
         return self._order[1]
 
-    def batch(self, step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
-        """Return the rows that process `rank` reads in an optimizer step, as tensors (rows, ...).
+    def batch(self, micro_step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
+        """Return the rows of a micro-batch that process `rank` reads, as tensors (rows, ...).
 
-        Global sample s = step * batch_size + row; process r takes the rows r, r + world, ...
+        Global sample s = micro_step * batch_size + row; process r takes the rows r, r + world, ...
 
         Args:
+            micro_step: number of the micro-batch in the whole training, from 0; the step where each has one.
             batch_size: rows of all `world` processes together.
 
         Raises:
@@ -61,7 +62,7 @@ class Batches(ABC):
                 f"batch_size={batch_size} must be a positive multiple of the number of processes, {world}."
             )
         chosen = []
-        for sample in range(step * batch_size + rank, (step + 1) * batch_size, world):
+        for sample in range(micro_step * batch_size + rank, (micro_step + 1) * batch_size, world):
             epoch, at = divmod(sample, self.total)
             chosen.append((epoch, int(self.permutation(epoch)[at])))
         return self._collate(chosen)

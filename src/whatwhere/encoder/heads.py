@@ -35,7 +35,7 @@ class EncoderWithHead(EncoderPreTrainedModel):
     """Base class of a head: a model with an encoder below it.
 
     Every head takes `num_items_in_batch`, the number of labels in a whole batch of which its inputs are a part, as
-    `transformers.Trainer` gives it: the loss is then a sum divided by this number, so that accumulated parts add up to
+    `transformers.Trainer` gives it: the loss is then a sum divided by this number, so that micro-batches add up to
     the loss of the whole batch, however many labels each has.
     """
 

@@ -25,7 +25,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     size: str = Field("tiny", description=PretrainKeys.model_fields["size"].description)
     recipe: Literal["dstg", "tupe"] = Field(
         "dstg",
-        description="Whose training defaults for all models.",
+        description="Family of papers whose training defaults apply to all models.",
         json_schema_extra={"default": "those of the first model's family"},
     )
     match: Literal["parameters", "operations"] | None = Field(

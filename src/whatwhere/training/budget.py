@@ -25,9 +25,9 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
     trainer = Trainer(EncoderForMaskedLM(model_config), config, TIMED_STEPS + 1)
     times = []
     for step in range(TIMED_STEPS + 1):
-        parts = trainer.micro_batches(batches.batch, step)
+        micro_batches = trainer.micro_batches(batches.batch, step)
         began = time.perf_counter()
-        trainer.step(step, parts)
+        trainer.step(step, micro_batches)
         times.append(time.perf_counter() - began)
     return statistics.median(times[1:])  # the first warms up
 

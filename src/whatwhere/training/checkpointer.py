@@ -16,7 +16,7 @@ from .checkpoints import (
     pack,
     restore,
     write_checkpoint,
-    write_share,
+    write_shard,
 )
 from .divergence import weights_message
 from .logger import Logger
@@ -40,15 +40,15 @@ class Checkpointer:
         self.training = training
         self.logger = logger
         self.label = label
-        self.marks = (
+        self.extra_steps = (
             log_spaced_steps(training.steps) if config.checkpoint_steps is None else set(config.checkpoint_steps)
         )
         self._saved_at = time.perf_counter()
 
     def is_planned(self, step: int) -> bool:
-        """Return whether `step` gets a checkpoint that stays: first, last, the marks, every `checkpoint_every`-th."""
+        """Return whether `step` gets a checkpoint that stays: first, last, extra, every `checkpoint_every`-th."""
         is_regular = step % self.training.config.checkpoint_every == 0
-        return is_regular or step in self.marks or step in (0, self.training.steps)
+        return is_regular or step in self.extra_steps or step in (0, self.training.steps)
 
     def is_overdue(self) -> bool:
         """Return whether `checkpoint_minutes` have passed since this process's last checkpoint."""
@@ -110,13 +110,13 @@ class Checkpointer:
         self.logger.flush()
         model = training.model_to_save()
         packed = pack(training.optimizers)
-        shares = accelerator.num_processes if training.is_shared else 1
-        if shares > 1 and not accelerator.is_main_process:
-            write_share(self.root, step, packed, accelerator.process_index, shares)
+        shards = accelerator.num_processes if training.is_sharded else 1
+        if shards > 1 and not accelerator.is_main_process:
+            write_shard(self.root, step, packed, accelerator.process_index, shards)
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             flat = {f"{rank}.{name}": s for rank, states in enumerate(random_states) for name, s in states.items()}
-            write_checkpoint(self.root, step, model, packed, flat, self.logger.state_dict(), shares)
+            write_checkpoint(self.root, step, model, packed, flat, self.logger.state_dict(), shards)
             self.drop_superfluous()
         accelerator.wait_for_everyone()
         self._saved_at = time.perf_counter()

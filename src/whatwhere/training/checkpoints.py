@@ -16,13 +16,13 @@ from transformers import PreTrainedModel
 from ..run.files import read_object, remove_folder, write_json
 from ..run.folder import MANIFEST, RunFolder
 from .model_folder import save_model
-from .sharding import local_part, make_share, rows_of_process
+from .sharding import local_part, make_shard, rows_of_process
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
 CHECKPOINTS = "checkpoints"  # the folder of a run that holds them
 KIND = "checkpoint"
-OPTIMIZER = "optimizer.safetensors"  # where processes share a model, optimizer-K-of-N.safetensors each
+OPTIMIZER = "optimizer.safetensors"  # of a sharded model, optimizer-K-of-N.safetensors each
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class _Parts:
             if start < last_row and first_row < start + length:
                 rows.append(part[max(first_row - start, 0) : min(last_row - start, length)])
             start += length
-        return make_share(torch.cat(rows) if rows else self.files[0].get_tensor(name)[:0], like)
+        return make_shard(torch.cat(rows) if rows else self.files[0].get_tensor(name)[:0], like)
 
 
 def write_checkpoint(
@@ -94,7 +94,7 @@ def write_checkpoint(
     packed: Mapping[str, torch.Tensor],
     random_states: dict[str, torch.Tensor],
     state: dict[str, Any],
-    shares: int = 1,
+    shards: int = 1,
 ) -> Path:
     """Write `root/step-N`: a transformers folder, the states of optimizers and random generators, `state.json`, hashes.
 
@@ -102,7 +102,7 @@ def write_checkpoint(
         packed: the optimizers' states, as `pack` returns them.
         random_states: by PROCESS.DEVICE.
         state: of the logger.
-        shares: processes that share the model; this is the first, the others wrote their states by `write_share`.
+        shards: processes that hold a shard of the model each; the first calls this, the others `write_shard` before.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -112,10 +112,10 @@ def write_checkpoint(
         with RunFolder.create(final, KIND) as folder:
             save_model(model, folder)
             states = {**packed} | {f"random.{name}": state for name, state in random_states.items()}
-            save_file(states, folder / (OPTIMIZER if shares == 1 else _share_file(0, shares)))
-            for rank in range(1, shares):
-                os.replace(_shares_folder(root, step) / _share_file(rank, shares), folder / _share_file(rank, shares))
-            shutil.rmtree(_shares_folder(root, step), ignore_errors=True)
+            save_file(states, folder / (OPTIMIZER if shards == 1 else _shard_file(0, shards)))
+            for rank in range(1, shards):
+                os.replace(_shards_folder(root, step) / _shard_file(rank, shards), folder / _shard_file(rank, shards))
+            shutil.rmtree(_shards_folder(root, step), ignore_errors=True)
             write_json(folder / STATE, {**state, "step": step})
     except SafetensorError as error:  # it wraps what the system said, a full disk above all
         hint = "Earlier checkpoints are whole; make room, then run the same command again."
@@ -123,27 +123,27 @@ def write_checkpoint(
     return final
 
 
-def write_share(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank: int, shares: int) -> None:
+def write_shard(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank: int, shards: int) -> None:
     """Write the optimizers' states of one process of several for the first one, which writes the checkpoint.
 
     Raises:
         OSError: the disk is full or not writable.
     """
-    folder = _shares_folder(root, step)
+    folder = _shards_folder(root, step)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({**packed}, folder / _share_file(rank, shares))
+        save_file({**packed}, folder / _shard_file(rank, shards))
     except SafetensorError as error:
         hint = "Earlier checkpoints are whole; make room, then run the same command again."
-        raise OSError(f"Cannot write {folder / _share_file(rank, shares)}: {error}. {hint}") from None
+        raise OSError(f"Cannot write {folder / _shard_file(rank, shards)}: {error}. {hint}") from None
 
 
-def _share_file(rank: int, shares: int) -> str:
-    return f"optimizer-{rank + 1}-of-{shares}.safetensors"
+def _shard_file(rank: int, shards: int) -> str:
+    return f"optimizer-{rank + 1}-of-{shards}.safetensors"
 
 
-def _shares_folder(root: Path, step: int) -> Path:
-    return root / f".step-{step}-shares.0"  # a temporary name, which the next run sweeps away
+def _shards_folder(root: Path, step: int) -> Path:
+    return root / f".step-{step}-shards.0"  # a temporary name, which the next run sweeps away
 
 
 def drop_after(root: Path, step: int) -> None:

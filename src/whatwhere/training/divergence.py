@@ -45,9 +45,13 @@ def weights_message(parameters: str, step: int, label: str, config: LoopConfig, 
     return f"Step {step} of {label} left {parameters} not finite. {advice}."
 
 
-def batch_arrays(parts: Sequence[dict[str, Tensor]]) -> dict[str, np.ndarray]:
-    """Return the tensors of a step's batch as arrays called PART.NAME, for inspection."""
-    return {f"{i}.{name}": value.cpu().numpy() for i, part in enumerate(parts) for name, value in part.items()}
+def batch_arrays(micro_batches: Sequence[dict[str, Tensor]]) -> dict[str, np.ndarray]:
+    """Return the tensors of a step's batch as arrays called MICRO_BATCH.NAME, for inspection."""
+    return {
+        f"{i}.{name}": value.cpu().numpy()
+        for i, micro_batch in enumerate(micro_batches)
+        for name, value in micro_batch.items()
+    }
 
 
 def _lower_the_rate(config: LoopConfig) -> str:

@@ -26,7 +26,7 @@ from ..run.files import read_object, sha256
 from ..run.folder import RunFolder
 from .environment import join_processes
 from .loop import Trainer
-from .predictions import class_shares, write_predictions
+from .predictions import class_probabilities, write_predictions
 from .scheme_settings import SchemeConfig
 from .training_folder import begin, finish, finished_summary, open_training, settle_settings
 from .training_keys import FinetuneKeys
@@ -190,7 +190,9 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
         _bind_data(run, facts)
         begin(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
-            print(f"{cut[0].upper()}{cut[1:]}.{_longer(config.length, most_tokens(model.config))}", file=sys.stderr)
+            print(
+                f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, most_tokens(model.config))}", file=sys.stderr
+            )
         if progress and facts["tables"]["data"] == facts["tables"]["dev"]:
             print(f"{config.dev} is what is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
     trainer = Trainer(model, config, config.total_steps(len(data)), run.path)
@@ -204,9 +206,9 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     )
     low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
     summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
-    shares = class_shares(trainer, dev.in_order(config.batch_size))
+    probabilities = class_probabilities(trainer, dev.in_order(config.batch_size))
     if join_processes().is_main_process:
-        write_predictions(run, dev_rows, names, shares)
+        write_predictions(run, dev_rows, names, probabilities)
     finish(run, trainer.model_to_save(), tokenizer, settings=config.model_dump(), summary=summary, card=classifier_card)
     trainer.accelerator.wait_for_everyone()
     return summary
@@ -232,8 +234,8 @@ def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -
     }
 
 
-def _longer(length: int, longest: int | None) -> str:
-    """Say how the user gets fewer rows cut, where that is possible."""
+def _length_hint(length: int, longest: int | None) -> str:
+    """Return a hint to raise --length."""
     if longest is not None and longest <= length:
         return f" {longest} tokens are all that the model reads."
     return f" To read more of them: --length N{f', N up to {longest}' if longest else ''}."

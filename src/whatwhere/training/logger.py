@@ -138,10 +138,10 @@ class Logger:
             if self.training.config.trackers:
                 accelerator.log({key: value for key, value in line.items() if key != "step"}, step=step)
 
-    def write_batch(self, parts: Sequence[Batch]) -> Path:
-        """Write this process's parts of a step that was not finite, for inspection; returns the file."""
+    def write_batch(self, micro_batches: Sequence[Batch]) -> Path:
+        """Write this process's micro-batches of a step that was not finite, for inspection; return the file."""
         path = self.out / f"not-finite-{self.training.accelerator.process_index}.npz"
-        write_arrays(path, batch_arrays(parts))
+        write_arrays(path, batch_arrays(micro_batches))
         return path
 
     def summary(self) -> dict[str, Any]:

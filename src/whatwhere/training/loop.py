@@ -24,7 +24,7 @@ from .environment import warn_of_single_process
 from .logger import Logger
 from .memory import TRIM_EVERY, trim_heap
 from .optimizers import learning_rate_factor
-from .state import Batch, BatchAt, TrainingState
+from .state import Batch, BatchFunction, TrainingState
 from .stop import StopSignal
 from .validator import Validator
 
@@ -34,7 +34,7 @@ class Trainer(TrainingState):
 
     def fit(
         self,
-        batch_at: BatchAt,
+        batch_at: BatchFunction,
         out: Path,
         *,
         tokens_per_step: int,
@@ -42,7 +42,9 @@ class Trainer(TrainingState):
         label: str = "training",
         progress: bool | Progress = True,
     ) -> dict[str, Any]:
-        """Train, log to `out/log.jsonl`, write checkpoints to `out/checkpoints`; return the facts of every summary.
+        """Train, and return the facts that all trainings' summaries share.
+
+        The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
         The training resumes from the newest complete checkpoint, or begins where there is none. On CPU every number of
         a resumed run equals the uninterrupted run's. All processes have the same weights after every step.
@@ -118,7 +120,7 @@ class Trainer(TrainingState):
         logger.close()
         return logger.summary()
 
-    def _prefetch(self, batch_at: BatchAt, start: int) -> Generator[list[Batch]]:
+    def _prefetch(self, batch_at: BatchFunction, start: int) -> Generator[list[Batch]]:
         """Yield the batches of the steps from `start` on; a thread makes the next one while a step is taken."""
         with ThreadPoolExecutor(1) as thread:
             upcoming = thread.submit(self.micro_batches, batch_at, start)
@@ -128,7 +130,7 @@ class Trainer(TrainingState):
                     upcoming = thread.submit(self.micro_batches, batch_at, step)
                 yield micro_batches
 
-    def micro_batches(self, batch_at: BatchAt, step: int) -> list[Batch]:
+    def micro_batches(self, batch_at: BatchFunction, step: int) -> list[Batch]:
         """Return this process's micro-batches of the batch of `step`, counted from 0.
 
         Together, in all processes, they are always the same windows.
@@ -136,7 +138,7 @@ class Trainer(TrainingState):
         world = self.accelerator.num_processes
         rank = self.accelerator.process_index
         first = step * self.config.accumulate
-        return [batch_at(first + i, self.part_rows * world, rank, world) for i in range(self.config.accumulate)]
+        return [batch_at(first + i, self.micro_batch_rows * world, rank, world) for i in range(self.config.accumulate)]
 
     def step(self, step: int, micro_batches: list[Batch]) -> tuple[float, float]:
         """Take one optimizer step; return the mean loss over the batch's labels and the norm of its gradient.
@@ -191,9 +193,9 @@ class Trainer(TrainingState):
 
     def _sum_gradients_at_end(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
         """Return a block in which processes sum their gradients only if it is of the batch's last micro-batch."""
-        if self.is_shared:
+        if self.is_sharded:
             cast(FSDPModule, self.step_module).set_requires_gradient_sync(is_last)
-        if is_last or self.is_shared:
+        if is_last or self.is_sharded:
             return contextlib.nullcontext()
         return self.accelerator.no_sync(self.step_module)
 

@@ -16,38 +16,39 @@ CONFUSION = "dev-confusion.csv"
 
 
 @torch.no_grad()
-def class_shares(training: TrainingState, batches: Iterable[Batch]) -> np.ndarray:
+def class_probabilities(training: TrainingState, batches: Iterable[Batch]) -> np.ndarray:
     """Compute the probabilities of the classes for each row of some batches: (rows, classes) float64, rows sum to 1.
 
     Every process reads all of them, in the precision of the training, as its validation does.
     """
     accelerator = training.accelerator
     training.model.eval()
-    shares = []
+    probabilities = []
     for batch in batches:
         inputs = {key: value.to(accelerator.device) for key, value in batch.items() if key != "labels"}
         with accelerator.autocast():
             logits = training.model(**inputs).logits
-        shares.append(logits.double().softmax(-1).cpu().numpy())
-    return np.concatenate(shares)
+        probabilities.append(logits.double().softmax(-1).cpu().numpy())
+    return np.concatenate(probabilities)
 
 
-def write_predictions(run: RunFolder, rows: LabelledTexts, names: list[str], shares: np.ndarray) -> None:
+def write_predictions(run: RunFolder, rows: LabelledTexts, names: list[str], probabilities: np.ndarray) -> None:
     """Write a row for each development row, in its order, and the counts of predicted classes for each right one.
 
     Args:
-        names: the classes, in the order of the columns of `shares`.
-        shares: probabilities (rows, classes).
+        names: the classes, in the order of the columns of `probabilities`.
+        probabilities: (rows, classes).
     """
-    best = shares.argmax(-1)
+    best = probabilities.argmax(-1)
     predicted = [names[number] for number in best]
+    of_labels = probabilities[np.arange(len(best)), [names.index(label) for label in rows.labels]]
     columns = {
         "text": rows.texts,
         **({} if rows.pairs is None else {"text_pair": rows.pairs}),
         "label": rows.labels,
         "predicted": predicted,
-        "probability": shares[np.arange(len(best)), best].round(6),
-        "probability_of_label": shares[np.arange(len(best)), [names.index(label) for label in rows.labels]].round(6),
+        "probability": probabilities[np.arange(len(best)), best].round(6),
+        "probability_of_label": of_labels.round(6),
     }
     run.write(PREDICTIONS, pd.DataFrame(columns).to_csv(index=False))
     counts = confusion_matrix(rows.labels, predicted, labels=names)

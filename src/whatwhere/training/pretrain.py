@@ -62,7 +62,10 @@ def pretrain(
 
 
 def _settle_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
-    """Return the settings with their budget in steps; minutes stay until a training of them has steps."""
+    """Return the settings with their budget in steps.
+
+    A budget in minutes stays until the run has saved steps; then its number of steps counts.
+    """
     config = config.in_steps()
     if config.minutes is None or CONFIG not in run.names() or not has_steps(run):
         return config
@@ -87,7 +90,7 @@ def _train(
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
     check_one_batch(windows, config.batch_size)
-    # Steps that are timed are the main process's, in all processes.
+    # All processes use the number of steps that the main process timed.
     steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=processes.device)))
     passes = steps * config.batch_size / len(windows["train"])
     if passes > 1 and progress is True and processes.is_main_process:

@@ -17,7 +17,7 @@ from .environment import check_trackers
 from .recipes import PRESET_RATES, defaults_of, family_of
 from .scheme_settings import SchemeConfig
 from .sharding import check_launcher
-from .state import Batch, BatchAt
+from .state import Batch, BatchFunction
 from .training_keys import PretrainKeys
 
 BUDGET = ("steps", "tokens", "minutes")
@@ -139,7 +139,7 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
     )
 
 
-def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> BatchAt:
+def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> BatchFunction:
     """Return the batches of a training of `steps` steps, cut into pieces as `first_length` asks.
 
     Pieces double in length in each equal part of the steps; in the last part the windows are whole.
@@ -149,11 +149,11 @@ def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> Ba
     lengths = [config.first_length]
     while 2 * lengths[-1] < config.length:
         lengths.append(2 * lengths[-1])
-    parts = steps * config.accumulate
+    micro_steps = steps * config.accumulate
 
-    def cut_batch(part: int, rows: int, rank: int, world: int) -> Batch:
-        batch = batches.batch(part, rows, rank, world)
-        stage = part * (len(lengths) + 1) // parts
+    def cut_batch(micro_step: int, rows: int, rank: int, world: int) -> Batch:
+        batch = batches.batch(micro_step, rows, rank, world)
+        stage = micro_step * (len(lengths) + 1) // micro_steps
         return batch if stage == len(lengths) else in_pieces(batch, lengths[stage], batches.windows.special_ids)
 
     return cut_batch

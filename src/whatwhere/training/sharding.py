@@ -1,4 +1,4 @@
-"""FSDP2: each process keeps a share of every weight, gradient and optimizer state.
+"""FSDP2: each process keeps a shard of every weight, gradient and optimizer state.
 
 A block's weights are gathered only while the block computes (torch's `fully_shard`, Zhao et al. 2023).
 """
@@ -26,13 +26,13 @@ def check_launcher() -> None:
         if os.environ.get(name := f"ACCELERATE_USE_{plugin}", "false").lower() in ("true", "1"):
             raise ValueError(
                 f"accelerate was asked for its plugin {plugin} ({name}={os.environ[name]}), which is not used here. "
-                f"Launch without --use_{plugin.lower()}, and without it in accelerate's own settings; to share a model "
-                "out: --set sharding=full."
+                f"Launch without --use_{plugin.lower()}, and without it in accelerate's own settings; to shard a "
+                "model: --set sharding=full."
             )
 
 
 def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: TorchDynamoPlugin) -> None:
-    """Share a model, in place, among the processes of a training; it must be equal in all of them.
+    """Shard a model, in place, among the processes of a training; it must be equal in all of them.
 
     dynamo: how accelerate compiles the blocks, each by itself; the gathering of weights stays outside the graphs.
 
@@ -41,7 +41,7 @@ def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: 
     """
     if processes == 1:
         raise ValueError(
-            "sharding=full shares a model among processes, and there is one. Start several (torchrun --nproc-per-node "
+            "sharding=full shards a model among processes, and there is one. Start several (torchrun --nproc-per-node "
             "2 -m whatwhere ...), or --set sharding=none."
         )
     mesh = init_device_mesh(device.type, (processes,))
@@ -53,13 +53,13 @@ def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: 
 
 
 def local_part(value: Tensor) -> Tensor:
-    """Return this process's rows of a shared tensor, or all of a tensor that is not shared."""
+    """Return this process's rows of a sharded tensor, or all of a tensor that is not sharded."""
     return value.to_local() if isinstance(value, DTensor) else value
 
 
 def rows_of_process(like: Tensor) -> tuple[int, int]:
-    """Return the first row of this process's share of `like` and the row after its last; all rows if it is not
-    shared."""
+    """Return the first row of this process's shard of `like` and the row after its last; all rows if it is not
+    sharded."""
     if not isinstance(like, DTensor):
         return 0, len(like) if like.ndim else 0
     size = -(-len(like) // like.device_mesh.size())  # as torch.chunk divides
@@ -67,8 +67,8 @@ def rows_of_process(like: Tensor) -> tuple[int, int]:
     return first, min(first + size, len(like))
 
 
-def make_share(rows: Tensor, like: Tensor) -> Tensor:
-    """Return rows of this process's share (`rows_of_process`) as a tensor that is shared as `like` is."""
+def make_shard(rows: Tensor, like: Tensor) -> Tensor:
+    """Return rows of this process's shard (`rows_of_process`) as a tensor that is sharded as `like` is."""
     if not isinstance(like, DTensor):
         return rows
     return DTensor.from_local(
@@ -82,9 +82,9 @@ def make_share(rows: Tensor, like: Tensor) -> Tensor:
 
 
 def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool) -> PreTrainedModel | None:
-    """Return a copy of a shared model on the CPU, to be saved, in the processes with `keep`; None in the others.
+    """Return a copy of a sharded model on the CPU, to be saved, in the processes with `keep`; None in the others.
 
-    All processes must call it; they gather one weight at a time. kind: class of the model before it was shared.
+    All processes must call it; they gather one weight at a time. kind: class of the model before it was sharded.
     """
     weights = {}
     for name, value in model.state_dict().items():

@@ -19,7 +19,8 @@ from .sharding import check_launcher, shard, whole_model
 from .training_keys import LoopConfig
 
 Batch = dict[str, Tensor]
-BatchAt = Callable[[int, int, int, int], Batch]  # (micro step, rows of all processes, rank, world) -> this process's
+# (micro_step, rows of all processes, rank, world) -> this process's rows; micro_step counts micro-batches from 0 on.
+BatchFunction = Callable[[int, int, int, int], Batch]
 
 
 class TrainingState:
@@ -28,11 +29,11 @@ class TrainingState:
     Attributes:
         model: the model itself, on the accelerator's device.
         options: further arguments of the model when it is trained or validated.
-        step_module: the module that a step calls: the model as accelerate prepared it; `model` where it is shared out.
-        is_shared: whether each process keeps a share of the model (`sharding=full`).
+        step_module: the module that a step calls: the model as accelerate prepared it; `model` where it is sharded.
+        is_sharded: whether each process keeps one shard of the model (`sharding=full`).
         optimizers: of all its parameters.
         steps: optimizer steps of the whole training.
-        part_rows: rows of one of a step's accumulated parts in this process.
+        micro_batch_rows: rows of a micro-batch in this process; a step accumulates one or more micro-batches.
     """
 
     def __init__(self, model: PreTrainedModel, config: LoopConfig, steps: int, out: Path | None = None) -> None:
@@ -41,8 +42,8 @@ class TrainingState:
         out: folder that trackers write to.
 
         Raises:
-            ValueError: a tracker or a launcher's plugin that does not work here, one process to share a model, or a
-                batch that does not divide among processes and accumulated parts.
+            ValueError: a tracker or a launcher's plugin that does not work here, one process to shard a model, or a
+                batch that does not divide among processes and micro-batches.
         """
         check_trackers(config.trackers)
         check_launcher()
@@ -59,15 +60,15 @@ class TrainingState:
         # Of a masked-language model of ours a step reads the labelled tokens alone.
         self.options = {"targets_only": True} if isinstance(model, EncoderForMaskedLM) else {}
         self._model_class = type(model)  # sharding gives it another
-        self.is_shared = config.sharding == "full"
-        if self.is_shared:  # not by accelerate, whose plugin takes the optimizers out of our hands
+        self.is_sharded = config.sharding == "full"
+        if self.is_sharded:  # not by accelerate, whose plugin takes the optimizers out of our hands
             shard(model, self.accelerator.device, world, self.accelerator.state.dynamo_plugin)
             self.step_module = model
         else:
             self.step_module = self.accelerator.prepare_model(model)
         self.optimizers = make_optimizers(model, config, steps)
 
-        self.part_rows, rest = divmod(config.batch_size, world * config.accumulate)
+        self.micro_batch_rows, rest = divmod(config.batch_size, world * config.accumulate)
         if rest:
             raise ValueError(
                 f"batch_size must be a multiple of processes × accumulate: batch_size={config.batch_size}, "
@@ -77,9 +78,9 @@ class TrainingState:
     def model_to_save(self) -> Any:
         """Return the whole model, as its folder is written; all processes must call it.
 
-        Of a shared model it is a copy on the CPU, in the main process alone; the others get None.
+        Of a sharded model it is a copy on the CPU, in the main process alone; the others get None.
         """
-        if self.is_shared:
+        if self.is_sharded:
             return whole_model(self.model, self._model_class, self.accelerator.is_main_process)
         return self.model
 

@@ -40,7 +40,7 @@ def open_training(out: str | Path, kind: str) -> Iterator[RunFolder]:
 
 
 def has_steps(run: RunFolder) -> bool:
-    """Return whether the training has left a step after the first: a checkpoint, or the finished model."""
+    """Return whether a checkpoint after step 0, or the finished model, exists."""
     return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
 
 

@@ -76,10 +76,8 @@ class LoopConfig(StrictConfig):
 
     seed: NonNegativeInt = Field(0, description="Seed of weights, masks and order.")
     steps: Count | None = Field(None, description="Budget in optimizer steps.")
-    batch_size: Count = Field(
-        32, description="Windows of an optimizer step, all processes and accumulated parts together."
-    )
-    accumulate: Count = Field(1, description="Parts in which the batch of a step is computed.")
+    batch_size: Count = Field(32, description="Windows of an optimizer step, all processes and micro-batches together.")
+    accumulate: Count = Field(1, description="Micro-batches into which the batch of a step is divided.")
     learning_rate: PositiveFloat = Field(
         4e-3, description="Peak learning rate of AdamW; those of other parameters are shares of it."
     )
@@ -127,7 +125,7 @@ class LoopConfig(StrictConfig):
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Numbers of forward and backward passes.")
     backend: Literal["sdpa", "eager", "flex_attention"] = Field("sdpa", description="Attention backend.")
     sharding: Literal["none", "full"] = Field(
-        "none", description="full: each of several processes keeps a share of the model (FSDP2)."
+        "none", description="full: each of several processes keeps one shard of the model (FSDP2)."
     )
     deterministic: bool = Field(
         False,
@@ -141,8 +139,7 @@ class LoopConfig(StrictConfig):
     )
     checkpoint_minutes: PositiveFloat = Field(
         10.0,
-        description="Most minutes of training that a kill costs: after so long a checkpoint is written, which the next "
-        "one replaces.",
+        description="Minutes between additional checkpoints, each replacing the one before.",
     )
     validate_every: Count = Field(100, description="Steps between validations.")
     log_every: Count = Field(10, description="Steps between log lines.")
@@ -163,7 +160,7 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     size: str = Field("tiny", description="tiny, small or paper: widths, layers and positions.")
     recipe: Literal["dstg", "tupe"] = Field(
         "dstg",
-        description="Whose training defaults.",
+        description="Family of papers whose training defaults apply.",
         json_schema_extra={"default": "those of the preset's family"},
     )
     model: dict[str, Any] = Field({}, description="Fields of the encoder that override the preset's.")
