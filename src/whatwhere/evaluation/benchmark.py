@@ -164,7 +164,7 @@ class Trial:
         return read_object(path, *keys, hint=f"Delete {path.name} and run the command again.")
 
     def is_done(self, out: Path) -> bool:
-        """Return whether this trial is finished and its files are there; their hashes are not compared.
+        """Return whether this trial is finished, without comparing the hashes of its files.
 
         In a copy without a manifest, return whether its facts are there.
         """
@@ -174,8 +174,8 @@ class Trial:
             return run.kind is None and self.file(out).is_file()
         return all(map(run.has, step["files"]))
 
-    def finished(self, out: Path) -> bool:
-        """Return whether this trial is finished and its files are as they were written.
+    def check_finished(self, out: Path) -> bool:
+        """Return whether this trial is finished, after comparing its model and the hashes of its files.
 
         Raises:
             ValueError: a file is not as it was written, or the model is another one now.

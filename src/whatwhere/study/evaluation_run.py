@@ -25,10 +25,11 @@ from ..records.table import Point, Table
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
+from ..run.status import RESULTS
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import trust_scheme
 from .machine import machine
-from .results import FACTS, RECORDS, STEP, save_results
+from .results import FACTS, RECORDS, save_results
 
 C = TypeVar("C", bound=EvaluationConfig)
 WIDE = 158  # characters of a line
@@ -53,7 +54,7 @@ def run_evaluation(
         if not is_checked:
             benchmark.check(config)
         trials = benchmark.trials(config)
-        todo = [trial for trial in trials if not trial.finished(out)]
+        todo = [trial for trial in trials if not trial.check_finished(out)]
         config.save_in(run, benchmark.file)
         run.accept()
         threads = _threads_of_trials(trials)
@@ -79,7 +80,7 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     Raises:
         ValueError: other settings, or a finished file is not as it was written.
     """
-    if run.has(file) and any(step != STEP for step in run.finished_steps()):
+    if run.has(file) and any(step != RESULTS for step in run.finished_steps()):
         config.check_scheme(run.path)
         saved = type(config).load_from_run(run, file)
         config.bind(run, file, config.free())

@@ -41,8 +41,9 @@ from ..run.files import remove_folder
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from ..run.reference import model_source
+from ..run.status import RESULTS
 from .machine import machine
-from .results import STEP, save_results
+from .results import save_results
 from .study_settings import GeometryConfig
 
 CONFIG = "geometry.yaml"
@@ -78,7 +79,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
             _count(config, source, tokenizer, out / _counts_file(name), progress)
         return {"out": str(out), "report": None, "corpora": [], "models": []}
     with RunFolder.open(out, KIND) as run:
-        is_done = run.step(STEP) is not None  # only then settings bind
+        is_done = run.step(RESULTS) is not None  # only then settings bind
         config = config.bind(run, CONFIG, () if is_done else GeometryConfig.model_fields)
         tokenizer = _tokenizer(config, sources)
         for folder in runs.values():
@@ -384,15 +385,15 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
 
 def _summary(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] | None) -> list[str]:
     """Return sentences on one corpus, made from its numbers by fixed rules; table: facts of the written table."""
-    value: Numbers = {(s.metric, s.part, s.index): s for s in geometry.statistics}
+    statistics: Numbers = {(s.metric, s.part, s.index): s for s in geometry.statistics}
     rows = len(geometry.distributions.positions)
     words = [
         _support_sentence(config, geometry),
-        *_noise_sentences(geometry, value),
-        *_fit_sentences(value, rows, config.width),
+        *_noise_sentences(geometry, statistics),
+        *_fit_sentences(statistics, rows, config.width),
     ]
     corrected = ".corrected" if geometry.corrected is not None else ""
-    violations = value[f"violations{corrected}", "corpus", None].value
+    violations = statistics[f"violations{corrected}", "corpus", None].value
     words.append(
         f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances "
         "grow with the lag, 50 by chance)."
@@ -424,14 +425,14 @@ def _model_summary(records: Sequence[Record], name: str) -> list[str]:
         (last_step, end) = separations[-1]
         nearest = "The nearest two rows of its position table are"
         words.append(f"{nearest} {start:.3g} apart at step {first_step}, {end:.3g} at step {last_step}.")
-    whats = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
-    for metric, what in whats.items():
+    subjects = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
+    for metric, subject in subjects.items():
         least = [r.value for r in of_model if r.metric == metric]
         floor = {(r.layer, r.head, r.part): r.value for r in of_model if r.metric == f"{metric}.floor"}
         below = [r for r in of_model if r.metric == metric and r.value < floor.get((r.layer, r.head, r.part), 0.0)]
         share = f"{len(below)} of {len(least)}"
         tail = f"; below what two halves of the documents differ by at one position in {share}" if floor else ""
-        words += [f"Smallest distance of {what}: {min(least):.3g}{tail}."] if least else []
+        words += [f"Smallest distance of {subject}: {min(least):.3g}{tail}."] if least else []
     return words
 
 
@@ -449,11 +450,11 @@ def _support_sentence(config: GeometryConfig, geometry: Geometry) -> str:
     return f"{rows} of {config.positions} positions have at least {config.min_support:g} tokens{tail}."
 
 
-def _noise_sentences(geometry: Geometry, value: Numbers) -> list[str]:
+def _noise_sentences(geometry: Geometry, statistics: Numbers) -> list[str]:
     if geometry.corrected is None:
         return []
-    mean = value["distance.mean.corrected", None, None]
-    counted = value["distance.mean", None, None].value
+    mean = statistics["distance.mean.corrected", None, None]
+    counted = statistics["distance.mean", None, None].value
     floor = (
         f"Two halves of the documents are {geometry.corrected.floor.mean():.2f} apart at one and the same position. "
     )
@@ -466,8 +467,8 @@ def _noise_sentences(geometry: Geometry, value: Numbers) -> list[str]:
     ]
 
 
-def _fit_sentences(value: Numbers, rows: int, width: int) -> list[str]:
-    held_out = {key[1:]: s.value for key, s in value.items() if key[0] == "stress.held_out"}
+def _fit_sentences(statistics: Numbers, rows: int, width: int) -> list[str]:
+    held_out = {key[1:]: s.value for key, s in statistics.items() if key[0] == "stress.held_out"}
     ranked = [(s, index) for (part, index), s in held_out.items() if part == "mds" and index is not None]
     if not ranked:
         return []

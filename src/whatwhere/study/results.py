@@ -21,7 +21,6 @@ from .study_settings import StudyConfig
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
 FACTS = "study.json"  # of a study, an evaluation, a look into heads
-STEP = RESULTS
 CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # of the windows' manifest, for study.json
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
@@ -55,7 +54,7 @@ def save_results(
         files.append(CLAIMS)
     run.write(name, {**facts, "versions": versions()})
     files.append(name)
-    run.mark_done(STEP, inputs=inputs, files=files)
+    run.mark_done(RESULTS, inputs=inputs, files=files)
     return write_report(run.path)
 
 
@@ -65,26 +64,26 @@ def save_study(
     windows: Windows,
     steps: int,
     measured: Sequence[ModelOfSeed],
-    records: Sequence[Record],
-    between: Sequence[Record],
+    corpus_records: Sequence[Record],
+    comparison_records: Sequence[Record],
     seconds: float,
 ) -> Path:
     """Write the results of a study's measured models and draw its page; return the page's path.
 
     Args:
-        records: Of the corpus.
-        between: What models tell of each other.
+        corpus_records: Records of the corpus, without a model.
+        comparison_records: Records that compare models.
         seconds: Time that all commands on this study took together.
     """
-    gathered = list(records)
+    gathered = list(corpus_records)
     for model in measured:
         gathered += run.read(f"{model.folder}/{RECORDS}")
-    gathered += between
+    gathered += comparison_records
     if config.inside:
         gathered += convergence_records(gathered, study=run.path.name)
     entries = [_entry(run, config, steps, model) for model in measured]
     facts = _provenance(run, config, windows, steps, entries, seconds)
-    inputs = {"models": [str(model) for model in measured], "between": bool(between)}
+    inputs = {"models": [str(model) for model in measured], "between": bool(comparison_records)}
     return save_results(run, gathered, FACTS, facts, evaluate(gathered), inputs)
 
 

@@ -22,7 +22,7 @@ from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.jobs import Job, limit_threads, run_jobs, show_progress, threads_of_jobs
 from ..run.lock import LOCK, InUse, is_unlocked
-from ..run.status import STUDY
+from ..run.status import RESULTS, STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_step
 from ..training.corpus_settings import check_one_batch, prepare_windows
 from ..training.scheme_settings import SCHEME
@@ -38,7 +38,7 @@ from .plan import (
     steps_in_minutes,
     threads_while_timed,
 )
-from .results import STEP, save_study, total_seconds
+from .results import save_study, total_seconds
 from .study_settings import StudyConfig, advice_of_trainings
 from .training_records import text_records
 
@@ -212,28 +212,28 @@ def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
     return config.merge_with_saved(saved, run).model_copy(update=extended)
 
 
-def _refuse_removals(run: RunFolder, saved: StudyConfig, now: StudyConfig) -> None:
+def _refuse_removals(run: RunFolder, saved: StudyConfig, requested: StudyConfig) -> None:
     """Refuse settings that would remove models or seeds from a study, or change a model of it."""
-    if now.seeds < saved.seeds:
+    if requested.seeds < saved.seeds:
         raise ValueError(
-            f"{run.path} was started with seeds={saved.seeds}, this command has seeds={now.seeds}. Give "
+            f"{run.path} was started with seeds={saved.seeds}, this command has seeds={requested.seeds}. Give "
             f"seeds={saved.seeds} or more, or choose another --out."
         )
-    if lost := [name for name in saved.models if name not in now.models]:
+    if lost := [name for name in saved.models if name not in requested.models]:
         raise ValueError(
             f"{run.path} was started with models={','.join(saved.models)}, this command lacks {lost[0]}. Give all its "
             "models, or choose another --out."
         )
     for name in saved.models:
-        if saved.variants.get(name) != now.variants.get(name):
+        if saved.variants.get(name) != requested.variants.get(name):
             raise ValueError(
                 f"{run.path} was started with variants.{name}={saved.variants.get(name)}, this command has "
-                f"{now.variants.get(name)}. Give the variant another name."
+                f"{requested.variants.get(name)}. Give the variant another name."
             )
-        if now.widths.get(name, saved.widths.get(name)) != saved.widths.get(name):
+        if requested.widths.get(name, saved.widths.get(name)) != saved.widths.get(name):
             raise ValueError(
                 f"{run.path} was started with widths.{name}={saved.widths.get(name)}, this command has "
-                f"{now.widths[name]}. Give a variant of that width another name."
+                f"{requested.widths[name]}. Give a variant of that width another name."
             )
 
 
@@ -310,11 +310,11 @@ def records_without_model(study: Study) -> list[Record]:
 def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], measured: Sequence[ModelOfSeed]) -> bool:
     """Return whether a page is due: after the first measured model, and after the last model of each seed."""
 
-    def seeds(of: Sequence[ModelOfSeed]) -> set[int]:
-        missing = {model.seed for model in models if model not in of}
+    def complete_seeds(done: Sequence[ModelOfSeed]) -> set[int]:
+        missing = {model.seed for model in models if model not in done}
         return {model.seed for model in models} - missing
 
-    return not on_page or seeds(measured) > seeds(on_page)
+    return not on_page or complete_seeds(measured) > complete_seeds(on_page)
 
 
 def _find_model(config: StudyConfig, name: str) -> ModelOfSeed:
@@ -336,21 +336,22 @@ def _open_to_prepare(out: Path, log: StudyLog) -> Iterator[RunFolder]:
     Raises:
         InUse: another process does the whole study.
     """
-    waited = ""
+    awaited_writer = ""
     while True:
         try:
             with RunFolder.open(out, KIND, part=PREPARING) as run:
-                if waited:
-                    log.say("waited", f"going on: process {waited} is done with {out}", process=waited, folder=str(out))
+                if awaited_writer:
+                    words = f"going on: process {awaited_writer} is done with {out}"
+                    log.say("waited", words, process=awaited_writer, folder=str(out))
                 yield run
                 return
         except InUse as error:
             if error.folder != out or not is_unlocked(out / LOCK):
                 raise
-            if not waited:
-                waited = error.writer
-                words = f"waiting for process {waited}, which prepares {out}"
-                log.say("waiting", words, process=waited, folder=str(out))
+            if not awaited_writer:
+                awaited_writer = error.writer
+                words = f"waiting for process {awaited_writer}, which prepares {out}"
+                log.say("waiting", words, process=awaited_writer, folder=str(out))
             time.sleep(WAIT)
 
 
@@ -360,7 +361,7 @@ def _check_finished(run: RunFolder) -> None:
     Raises:
         ValueError: the first file that is not as it was written.
     """
-    if run.step(STEP) is not None:
+    if run.step(RESULTS) is not None:
         for name in filter(run.has, run.names()):
             run.check(name)
 

@@ -72,8 +72,7 @@ def training_records(folder: Path, who: RecordContext) -> list[Record]:
 
 
 def learning_records(tokenizer: Any, folder: Path, who: RecordContext) -> list[Record]:
-    """Return validation losses of the pretraining of a model or checkpoint, up to it, and the loss of a guess by
-    frequency.
+    """Return the loss curves of a model's pretraining, up to the checkpoint, and the unigram loss.
 
     There are none where the losses are unknown: of models from elsewhere, or of another task.
     """
