@@ -94,7 +94,7 @@ class RunFolder:
             if not part:
                 run._writer_token = ""
             run._refresh()
-            run.is_new = not run._size
+            run.is_new = not run._applied_bytes
             run._begin_or_check(kind)
             run._is_provisional = run.is_new
             if run.is_new:
@@ -160,7 +160,7 @@ class RunFolder:
         for path in self.path.iterdir():
             if (path / MANIFEST).is_file() or path.name.startswith(".") or path.name == LOG:
                 continue
-            if path.name == MANIFEST and not self._size:  # of a process that was killed before its first whole line
+            if path.name == MANIFEST and not self._applied_bytes:  # of a process that was killed before its first whole line
                 continue
             if path.is_dir() and all(name.startswith(".") for name in os.listdir(path)):  # another process begins it
                 continue
@@ -471,7 +471,7 @@ class RunFolder:
         """Remove the files of a new run whose part was refused, unless another process may use them."""
         with hold_other_parts(self.path, part) as is_alone:
             self._refresh()
-            if is_alone and self._writers <= {self._name}:
+            if is_alone and self._writers <= {self._writer_token}:
                 self._withdraw()
 
 
