@@ -98,8 +98,8 @@ def test_buckets_are_computed_once_for_all_layers(monkeypatch, ids):
     """Buckets are found once for all layers and maps of pairs are in order."""
     # Each layer found them anew, a sixth of the operations of a short text; and the map took the order of a transposed
     # table, so that it was copied once more.
-    asked, places = [], T5Bias.places
-    monkeypatch.setattr(T5Bias, "places", staticmethod(lambda *given: asked.append(given) or places(*given)))
+    asked, buckets = [], T5Bias.buckets
+    monkeypatch.setattr(T5Bias, "buckets", staticmethod(lambda *given: asked.append(given) or buckets(*given)))
     model = build("rp").encoder
     layout = model.attention_inputs(ids, None, None, None)
     bias = model.layers[1].attention.relative(layout.distance, layout.token_kinds, layout.is_cls)

@@ -112,10 +112,10 @@ class AttentionInputs:
     relative_special=each 2 at [SEP]. is_cls: (b, n), 1 at [CLS], else 0. Both are (1, n) where special tokens stand
     alike in all examples, so that a bias that is equal over the batch exists once. position_ids: (b, n). distance:
     key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. A bias
-    with `places` (T5's buckets) gets those instead. allowed: (b, 1, 1 or n, n), True where a query may look at a key,
-    or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. positions: query and key of the
-    positions, which join the words' (BERT-A^d). biases: those that all layers share, computed
-    once. bias_sum: their sum, or None. drops: False leaves dropout out, whatever mode the model is in.
+    with `buckets` (T5) gets the buckets of the distances instead. allowed: (b, 1, 1 or n, n), True where a query may
+    look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. position_query_key: query
+    and key of the positions, which join the words' (BERT-A^d). biases: those that all layers share, computed once.
+    bias_sum: their sum, or None. drops: False leaves dropout out, whatever mode the model is in.
     """
 
     token_kinds: Tensor
@@ -124,7 +124,7 @@ class AttentionInputs:
     distance: Tensor | None = None
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
-    positions: tuple[Tensor, Tensor] | None = None
+    position_query_key: tuple[Tensor, Tensor] | None = None
     biases: tuple[Bias, ...] = ()
     bias_sum: Bias | None = None
     drops: bool = True
@@ -132,8 +132,8 @@ class AttentionInputs:
 
 # Function that `Encoder.inspect_terms` calls in every block: (named terms, allowed) -> terms to use instead, or None.
 Inspect = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
-# Those of this thread (or task), the last ones first in force, by the `id` of the attention that they inspect: threads
-# that read the same model see and change nothing of each other.
+# Stack of mappings from `id(attention)` to its inspector, one per thread or task; the newest wins. So threads that read
+# the same model see and change nothing of each other.
 INSPECTED: ContextVar[tuple[Mapping[int, Inspect], ...]] = ContextVar("inspected", default=())
 
 
@@ -278,6 +278,15 @@ class StackedLinear(nn.Linear):
         self.rows = rows
 
 
+def stream_terms(config: EncoderConfig) -> tuple[str, ...]:
+    """Return the name of each stream's own term of the scores, position stream first."""
+    if len(config.stream_sizes) == 2:
+        return ("absolute", "semantic")
+    if config.absolute != "none" and config.untied == "none":  # positions are added to the words
+        return ("mixed",)
+    return ("semantic",)
+
+
 class Attention(nn.Module):
     """Multi-head attention over all streams: weights from the sum of terms are applied to the values of each stream.
 
@@ -300,8 +309,7 @@ class Attention(nn.Module):
         self.qkv = nn.ModuleList(StackedLinear(d, rows, biased) for d, rows in zip(self.sizes, self.rows, strict=True))
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
-        added = config.absolute != "none" and config.untied == "none"
-        self.term_of_stream = ("absolute", "semantic") if len(self.sizes) == 2 else ("mixed" if added else "semantic",)
+        self.term_of_stream = stream_terms(config)
 
     def projections(
         self, streams: tuple[Tensor, ...], inputs: AttentionInputs
@@ -326,25 +334,25 @@ class Attention(nn.Module):
             keys[name] = k
             values.append(v)
         products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
-        if inputs.positions is not None:
-            queries["absolute"], keys["absolute"] = inputs.positions
-        if self.joint or inputs.positions is not None:
+        if inputs.position_query_key is not None:
+            queries["absolute"], keys["absolute"] = inputs.position_query_key
+        if self.joint or inputs.position_query_key is not None:
             products = [Product(queries, keys)]
         biases = list(inputs.biases)
         if self.relative is not None:
             assert inputs.distance is not None
             biases.append(self.relative(inputs.distance, inputs.token_kinds, inputs.is_cls))
-        return products, biases, self._over_heads(values)
+        return products, biases, self._split_into_heads(values)
 
-    def _over_heads(self, values: list[Tensor]) -> Tensor:
-        """Cut values of the streams (b, n, d_stream) over the heads: (b, h, n, hidden_size / h)."""
+    def _split_into_heads(self, values: list[Tensor]) -> Tensor:
+        """Split the values of the streams (b, n, d_stream) into heads: (b, h, n, hidden_size / h)."""
         if self.consecutive:
             return torch.cat(values, dim=-1).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return torch.cat([v.unflatten(-1, (self.heads, -1)).transpose(1, 2) for v in values], dim=-1)
 
-    def _over_streams(self, mixed: Tensor) -> tuple[Tensor, ...]:
-        """Join outputs of the heads (b, h, n, hidden_size / h) for each stream, (b, n, d_stream): the inverse of
-        `_over_heads`."""
+    def _join_heads(self, mixed: Tensor) -> tuple[Tensor, ...]:
+        """Join outputs of the heads (b, h, n, hidden_size / h) into streams (b, n, d_stream): the inverse of
+        `_split_into_heads`."""
         if self.consecutive:
             return mixed.transpose(1, 2).flatten(2).split_with_sizes(list(self.sizes), dim=-1)
         parts = mixed.split_with_sizes([d // self.heads for d in self.sizes], dim=-1)
@@ -371,4 +379,4 @@ class Attention(nn.Module):
             shared = [] if inputs.bias_sum is None else [inputs.bias_sum]
             biases = [*shared, *biases[len(inputs.biases) :]]
             mixed = attend_fused(products, biases, values, self.scale, inputs.allowed, dropout, backend)
-        return tuple(out(part) for out, part in zip(self.out, self._over_streams(mixed), strict=True)), attn
+        return tuple(out(part) for out, part in zip(self.out, self._join_heads(mixed), strict=True)), attn

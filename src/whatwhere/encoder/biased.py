@@ -72,9 +72,9 @@ class _Piece(NamedTuple):
         return x[self.examples, :, self.queries if x.shape[2] > 1 else slice(None)]
 
 
-def _part(memory: Tensor, *shape: int) -> Tensor:
-    """Return the first part of flat memory in a shape."""
-    return memory[: math.prod(shape)].view(shape)
+def _part(scratch: Tensor, *shape: int) -> Tensor:
+    """Return the first part of a flat scratch buffer in a shape."""
+    return scratch[: math.prod(shape)].view(shape)
 
 
 class _Weights:
@@ -101,7 +101,7 @@ class _Weights:
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(SCORES_PER_PIECE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.dtype)
-        self.narrow = torch.empty(size, dtype=q.dtype) if q.dtype != self.dtype else None
+        self.low_precision = torch.empty(size, dtype=q.dtype) if q.dtype != self.dtype else None
         self.noise = torch.empty(size if dropout else 0, dtype=self.dtype)
         self.bits = torch.empty(-(-size // 4) if dropout else 0, dtype=torch.int64)
         self.generator = torch.Generator().manual_seed(seed) if dropout else None
@@ -127,8 +127,8 @@ class _Weights:
         examples, tokens = torch.where(self.kinds)
         return examples, tokens, [0, *(self.kinds > 0).sum(-1).cumsum(0).tolist()]
 
-    def skewed_views(self, memory: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
-        """Return two views of the memory: (heads, queries, distances) and (heads, queries, n).
+    def skewed_views(self, scratch: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
+        """Return two views of the scratch buffer: (heads, queries, distances) and (heads, queries, n).
 
         Entry (i, j) of the second is the entry of the first at row i and distance j - i. A map of pairs that is written
         to the second is summed over equal distances by summing the columns of the first.
@@ -136,7 +136,7 @@ class _Weights:
         h = piece.heads.stop - piece.heads.start
         r = piece.queries.stop - piece.queries.start
         width = r + self.n - 1
-        return _part(memory, h, r, width), memory[r - 1 :].as_strided((h, r, self.n), (r * width, width - 1, 1))
+        return _part(scratch, h, r, width), scratch[r - 1 :].as_strided((h, r, self.n), (r * width, width - 1, 1))
 
     def distances(self, piece: _Piece) -> slice:
         """Return the columns of (h, 2n - 1) that hold the distances from the piece's queries to all keys."""
@@ -159,14 +159,16 @@ class _Weights:
         return pairs
 
     def product(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
-        """Compute x yᵀ (examples · heads, n_q, n_k) in at least float32, in the memory `out`."""
+        """Compute x yᵀ (examples · heads, n_q, n_k) in at least float32, in the scratch buffer `out`."""
         shape = x.shape[0], x.shape[1], y.shape[1]
-        result = torch.bmm(x, y.transpose(1, 2), out=_part(out if self.narrow is None else self.narrow, *shape))
-        return result if self.narrow is None else _part(out, *shape).copy_(result)
+        if self.low_precision is None:
+            return torch.bmm(x, y.transpose(1, 2), out=_part(out, *shape))
+        result = torch.bmm(x, y.transpose(1, 2), out=_part(self.low_precision, *shape))
+        return _part(out, *shape).copy_(result)
 
-    def to_narrow(self, x: Tensor) -> Tensor:
+    def to_low_precision(self, x: Tensor) -> Tensor:
         """Return x in the type of q as (examples · heads, queries, n)."""
-        return (x if self.narrow is None else _part(self.narrow, *x.shape).copy_(x)).flatten(0, 1)
+        return (x if self.low_precision is None else _part(self.low_precision, *x.shape).copy_(x)).flatten(0, 1)
 
     def _special_in(self, piece: _Piece) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return special keys and special queries of the piece as (examples, tokens), counted from its start."""
@@ -191,7 +193,7 @@ class _Weights:
         special_values = self.special_values
         if special_values is not None and (self.shares_special or not len(self.special_tokens[0])):
             special_values = None
-        if base is not None and special_values is None and self.narrow is None:
+        if base is not None and special_values is None and self.low_precision is None:
             if self.b == 1 and self.by_distance:  # the map was made for this piece alone
                 scores = base[None]
             else:
@@ -229,16 +231,20 @@ class _Weights:
             scores.copysign_(mask.sub_(0.5))
         return scores
 
-    def apply_dropout(self, signed: Tensor, memory: Tensor) -> Tensor:
+    def apply_dropout(self, signed: Tensor, scratch: Tensor) -> Tensor:
         """Return the weights after dropout without the factor 1 / `kept_share`, in the type of q.
 
-        `memory` is overwritten.
+        `scratch` is overwritten.
         """
-        return self.to_narrow(torch.clamp(signed, min=0, out=_part(memory, *signed.shape)) if self.drop else signed)
+        if self.drop:
+            signed = torch.clamp(signed, min=0, out=_part(scratch, *signed.shape))
+        return self.to_low_precision(signed)
 
-    def to_wide(self, narrow: Tensor) -> Tensor:
+    def to_high_precision(self, low_precision: Tensor) -> Tensor:
         """Return weights of the forward pass in at least float32."""
-        return narrow if self.narrow is None else _part(self.scores, *narrow.shape).copy_(narrow)
+        if self.low_precision is None:
+            return low_precision
+        return _part(self.scores, *low_precision.shape).copy_(low_precision)
 
     def pop_special_gradient(self, d_scores: Tensor, piece: _Piece) -> Tensor:
         """Return the gradient (kinds, kinds, heads) of the special values; set their pairs to zero in `d_scores`."""
@@ -263,8 +269,8 @@ class _Weights:
         return gradient
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, memory: Tensor | None = None) -> Tensor:
-    """Compute the outputs; the weights go into `memory` (b, h, n, n), if it is given."""
+def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, saved_weights: Tensor | None = None) -> Tensor:
+    """Compute the outputs; the weights go into `saved_weights` (b, h, n, n), if it is given."""
     q = q.contiguous()
     k = k.contiguous()
     v = v.to(q.dtype).contiguous()
@@ -274,10 +280,10 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, memory: Tensor | None =
         shared = work.shared_bias(group[0])
         for piece in group:
             signed = work.weights(piece, shared)
-            if memory is not None:
-                memory[piece] = signed
-            if memory is not None and not work.drop:
-                p = piece.of_queries(memory)
+            if saved_weights is not None:
+                saved_weights[piece] = signed
+            if saved_weights is not None and not work.drop:
+                p = piece.of_queries(saved_weights)
             else:
                 p = work.apply_dropout(signed, work.scores)
             torch.bmm(p, piece.of_keys(v), out=piece.of_queries(out))
@@ -290,15 +296,15 @@ class _BiasedAttention(torch.autograd.Function):
         q = q.contiguous()
         k = k.contiguous()
         v = v.to(q.dtype).contiguous()
-        memory = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP_WEIGHTS_UP_TO else None
+        saved_weights = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP_WEIGHTS_UP_TO else None
         base, special_values, token_kinds, allowed, *ctx.rest = rest
-        ctx.save_for_backward(q, k, v, base, special_values, token_kinds, allowed, memory)
-        return _attend(q, k, v, *rest, memory=memory)
+        ctx.save_for_backward(q, k, v, base, special_values, token_kinds, allowed, saved_weights)
+        return _attend(q, k, v, *rest, saved_weights=saved_weights)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, *optional, memory = ctx.saved_tensors
+        q, k, v, *optional, saved_weights = ctx.saved_tensors
         work = _Weights(q, k, *optional, *ctx.rest)
         n = work.n
         dtype = work.dtype
@@ -310,13 +316,12 @@ class _BiasedAttention(torch.autograd.Function):
         learned = zip(optional[:2], ctx.needs_input_grad[3:5], strict=True)
         d_base, d_values = (torch.zeros_like(x, dtype=dtype) if needed else None for x, needed in learned)
         sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
-        blind_queries = (
-            None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
-        )  # whose weights are uniform for any scores
+        # Queries that may look nowhere: their weights are uniform for any scores.
+        blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
         blind_queries = blind_queries if blind_queries is not None and bool(blind_queries.any()) else None
         scratch = torch.empty_like(work.scores)
         for group in work.groups():
-            shared = work.shared_bias(group[0]) if memory is None else None
+            shared = work.shared_bias(group[0]) if saved_weights is None else None
             total = None  # gradient of the bias that the group shares
             if sums is not None:
                 columns, total = work.skewed_views(sums, group[0])
@@ -325,12 +330,15 @@ class _BiasedAttention(torch.autograd.Function):
                 total = d_base[0, group[0].heads, group[0].queries]
             for piece in group:
                 d_o = piece.of_queries(d_out)
-                p = work.weights(piece, shared) if memory is None else work.to_wide(memory[piece])
-                if memory is not None and not work.drop:
-                    narrow = piece.of_queries(memory)
+                if saved_weights is None:
+                    p = work.weights(piece, shared)
                 else:
-                    narrow = work.apply_dropout(p, scratch)
-                _store(piece.of_keys(d_v), narrow, d_o, add=is_split)
+                    p = work.to_high_precision(saved_weights[piece])
+                if saved_weights is not None and not work.drop:
+                    low_precision = piece.of_queries(saved_weights)
+                else:
+                    low_precision = work.apply_dropout(p, scratch)
+                _store(piece.of_keys(d_v), low_precision, d_o, add=is_split)
                 d_p = work.product(d_o, piece.of_keys(v), scratch).view(p.shape)
                 if work.drop:
                     d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
@@ -338,9 +346,9 @@ class _BiasedAttention(torch.autograd.Function):
                 d_scores = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, dtype, grad_input=d_p)
                 if blind_queries is not None:
                     d_scores *= ~piece.of_mask(blind_queries)
-                narrow = work.to_narrow(d_scores)
-                torch.bmm(narrow, piece.of_keys(k), out=piece.of_queries(d_q))
-                _store(piece.of_keys(d_k), narrow, piece.of_queries(q), add=is_split)
+                low_precision = work.to_low_precision(d_scores)
+                torch.bmm(low_precision, piece.of_keys(k), out=piece.of_queries(d_q))
+                _store(piece.of_keys(d_k), low_precision, piece.of_queries(q), add=is_split)
                 if (d_base is not None or d_values is not None) and len(work.special_tokens[0]):
                     d_special = work.pop_special_gradient(d_scores, piece)
                     if d_values is not None:

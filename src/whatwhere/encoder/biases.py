@@ -124,7 +124,7 @@ class T5Bias(nn.Module):
         init.zeros_(self.table)
 
     @staticmethod
-    def places(distance: Tensor, config: EncoderConfig) -> Tensor:
+    def buckets(distance: Tensor, config: EncoderConfig) -> Tensor:
         """Return the buckets of distances of any shape, computed once for all layers."""
         return t5_bucket(distance, config.relative_buckets, config.relative_max_distance)
 
@@ -217,8 +217,8 @@ class RelativeBias(nn.Module):
         super().__init__()
         self.name = config.relative
         self.function = BIASES[config.relative](config)
-        self.kind = config.relative_special
-        values = {"none": 0, "shared": 3, "each": 4}[self.kind]
+        self.special_sharing = config.relative_special
+        values = {"none": 0, "shared": 3, "each": 4}[self.special_sharing]
         self.special = nn.Parameter(torch.zeros(values, config.num_attention_heads)) if values else None
         has_theta = config.reset == "each" or (config.reset == "sum" and config.untied == "none")
         self.cls = nn.Parameter(torch.zeros(2, config.num_attention_heads)) if has_theta else None
@@ -228,7 +228,7 @@ class RelativeBias(nn.Module):
     def initialize(self, config: EncoderConfig) -> None:
         """Set the values at special tokens to their start (`SPECIAL_START`), and θ to zero."""
         if self.special is not None:
-            init.constant_(self.special, SPECIAL_START[self.kind])
+            init.constant_(self.special, SPECIAL_START[self.special_sharing])
         if self.cls is not None:
             init.zeros_(self.cls)
 
@@ -247,7 +247,7 @@ class RelativeBias(nn.Module):
         base = by_distance.t().contiguous() if distance.ndim == 1 else by_distance.permute(0, 3, 1, 2)
         if not self.reset:
             special_values = (
-                None if self.special is None else arrange_by_kinds(self.special, SPECIAL_INDICES[self.kind])
+                None if self.special is None else arrange_by_kinds(self.special, SPECIAL_INDICES[self.special_sharing])
             )
             return Bias("relative", base, special_values, token_kinds)
         theta = base.new_zeros(2, self.heads) if self.cls is None else self.cls

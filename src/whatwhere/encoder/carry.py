@@ -118,12 +118,12 @@ def carry(folder: str | os.PathLike[str], schemes: Iterable[str] = ()) -> None:
         (Path(folder) / name).write_text(text, encoding="utf-8")
 
 
-def _first_key(folder: Path, beginnings: tuple[str, ...]) -> str | None:
-    """Return the first name of a weight in the folder's files that begins so, or None."""
+def _first_key(folder: Path, prefixes: tuple[str, ...]) -> str | None:
+    """Return the first weight in the folder's files whose name has one of the prefixes, or None."""
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, "pt") as weights:
-                if found := sorted(key for key in weights.keys() if key.startswith(beginnings)):
+                if found := sorted(key for key in weights.keys() if key.startswith(prefixes)):
                     return str(found[0])
         except SafetensorError:
             continue  # damaged: transformers says so
@@ -133,7 +133,7 @@ def _first_key(folder: Path, beginnings: tuple[str, ...]) -> str | None:
 class CarriedModel(PreTrainedModel):
     """Model that is saved with its code, and read from safetensors only."""
 
-    former_keys: ClassVar[tuple[str, ...]] = ()  # beginnings of names that weights of this head had once
+    former_keys: ClassVar[tuple[str, ...]] = ()  # prefixes of names that weights of this head had once
 
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], *args: Any, code: bool = True, **kwargs: Any

@@ -34,7 +34,7 @@ _HF_KEYS = frozenset(
     "torch_dtype num_labels name_or_path _commit_hash output_attentions attn_implementation experts_implementation "
     "model_type _attn_implementation_internal _experts_implementation_internal auto_map use_cache problem_type".split()
 )
-_NOTES = "_notes"  # argument by which `from_dict` hands over the keys that are no fields
+_FOREIGN_KEYS = "_foreign_keys"  # argument by which `from_dict` hands over the keys that are no fields
 _AT_LEAST_1 = (
     "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings "
     "table_width table_rank attention_window".split()
@@ -156,19 +156,20 @@ class EncoderConfig(PretrainedConfig):
         """
         known = _HF_KEYS | set(cls.__dataclass_fields__)
         fields = {key: value for key, value in config_dict.items() if key in known}
-        notes = {key: value for key, value in config_dict.items() if key not in known}
-        return super().from_dict({**fields, _NOTES: notes} if notes else fields, **kwargs)
+        foreign = {key: value for key, value in config_dict.items() if key not in known}
+        return super().from_dict({**fields, _FOREIGN_KEYS: foreign} if foreign else fields, **kwargs)
 
     def __post_init__(self, **kwargs: Any) -> None:
-        notes = kwargs.pop(_NOTES, {})
+        foreign = kwargs.pop(_FOREIGN_KEYS, {})
         for key in kwargs:
             if key not in _HF_KEYS:
                 hint = suggest_name(key, list(type(self).__dataclass_fields__))
                 hint = hint or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
                 raise ValueError(f"EncoderConfig has no field {key!r}.{hint}")
-        computed = {key for key in notes if isinstance(getattr(type(self), key, None), property)}
-        super().__post_init__(**kwargs, **{key: value for key, value in notes.items() if key not in computed})
-        vars(self).update({key: notes[key] for key in computed})
+        computed = {key for key in foreign if isinstance(getattr(type(self), key, None), property)}
+        super().__post_init__(**kwargs, **{key: value for key, value in foreign.items() if key not in computed})
+        # A property has no setter, so transformers cannot set such a key; in `vars` it is kept and saved again.
+        vars(self).update({key: foreign[key] for key in computed})
         self._check_types()
         if self.intermediate_size is None:
             self.intermediate_size = 4 * self.hidden_size

@@ -182,9 +182,8 @@ class Encoder(EncoderPreTrainedModel):
         reads_values = not torch.compiler.is_compiling() and device.type != "meta"
         if reads_values:
             token_kinds, is_cls = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, is_cls))
-        counts_from_zero = (
-            position_ids is None and attention_mask is None and document_ids is None
-        )  # 0, 1, 2, ... in every row
+        # Then positions are 0, 1, 2, ... in every row.
+        counts_from_zero = position_ids is None and attention_mask is None and document_ids is None
         position_ids = self._positions(input_ids, attention_mask, position_ids)
         allowed = pairs
         if (
@@ -206,7 +205,7 @@ class Encoder(EncoderPreTrainedModel):
             in_window = (gap <= config.attention_window).expand(examples, 1, n, n)
             allowed = in_window if allowed is None else (allowed & in_window) | (gap == 0)  # no row without a key
         distance = None
-        positions = None
+        position_query_key = None
         biases: list[Bias] = []
         if config.relative != "none":
             if (
@@ -217,8 +216,8 @@ class Encoder(EncoderPreTrainedModel):
                 distance = torch.arange(1 - n, n, device=device)
             else:
                 distance = position_ids[:, None, :] - position_ids[:, :, None]
-            places = getattr(BIASES[config.relative], "places", None)
-            distance = distance if places is None else places(distance, config)
+            buckets = getattr(BIASES[config.relative], "buckets", None)
+            distance = distance if buckets is None else buckets(distance, config)
         if self.untied is not None:
             rows = position_ids
             if counts_from_zero:
@@ -228,7 +227,7 @@ class Encoder(EncoderPreTrainedModel):
             table = self.position_table()
             if config.untied == "crossed":
                 assert table is not None
-                positions = self.untied.project(table[rows])
+                position_query_key = self.untied.project(table[rows])
             else:
                 biases.append(self.untied(table, rows, is_cls))
         if self.relative is not None:
@@ -236,7 +235,15 @@ class Encoder(EncoderPreTrainedModel):
             biases.append(self.relative(distance, token_kinds, is_cls))
         cos_sin = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
         return AttentionInputs(
-            token_kinds, is_cls, position_ids, distance, allowed, cos_sin, positions, tuple(biases), sum_biases(biases)
+            token_kinds,
+            is_cls,
+            position_ids,
+            distance,
+            allowed,
+            rotation=cos_sin,
+            position_query_key=position_query_key,
+            biases=tuple(biases),
+            bias_sum=sum_biases(biases),
         )
 
     def embed(

@@ -61,7 +61,7 @@ def register_bias(name: str) -> Callable[[_Part], _Part]:
     score units.
 
     `distance` holds integers of any shape, key position minus query position. Configurations take it as
-    `relative=name`. A method `initialize(config)` sets the initial weights. A static method `places(distance, config)`
+    `relative=name`. A method `initialize(config)` sets the initial weights. A static method `buckets(distance, config)`
     maps the distances, once for all layers, to integers of the same shape that `forward` gets instead.
 
     Raises:

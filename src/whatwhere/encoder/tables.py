@@ -104,7 +104,7 @@ def read_starting_table(source: str, rows: int, width: int) -> Tensor:
 HALF_TURN_SIZE = 0.1  # of the two waves of a half turn, as in the authors' code
 
 
-def _fixed_scale(config: EncoderConfig, table: Tensor) -> float:
+def _starting_scale(config: EncoderConfig, table: Tensor) -> float:
     """Return the factor that gives a table its starting spread: as configured, or as a learned table starts."""
     if config.table_scale is not None:
         return config.table_scale
@@ -138,7 +138,7 @@ class LearnedTable(nn.Module):
             init.copy_(self.weight, size * half_turn(rows, width))
         elif config.table_start == "sinusoidal":
             waves = sinusoid(rows, width, torch.float64)
-            init.copy_(self.weight, _fixed_scale(config, waves) * waves)
+            init.copy_(self.weight, _starting_scale(config, waves) * waves)
         elif not getattr(self.weight, "_is_hf_initialized", False):  # a loaded model needs the file no more
             init.copy_(self.weight, read_starting_table(config.table_start, rows, width))
 
@@ -161,7 +161,7 @@ class SinusoidalTable(nn.Module):
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the initial values as the configuration says."""
-        init.constant_(self.scale, _fixed_scale(config, sinusoid(self.rows, self.width, torch.float64)))
+        init.constant_(self.scale, _starting_scale(config, sinusoid(self.rows, self.width, torch.float64)))
 
     def forward(self) -> Tensor:
         """Return the table, (rows, width)."""
@@ -206,7 +206,7 @@ class FourierTable(nn.Module):
         """Set the initial values as the configuration says."""
         init.copy_(self.log_frequency, frequencies(self.width, torch.float64).log())
         init.zeros_(self.phase)
-        init.constant_(self.amplitude, _fixed_scale(config, sinusoid(self.rows, self.width, torch.float64)))
+        init.constant_(self.amplitude, _starting_scale(config, sinusoid(self.rows, self.width, torch.float64)))
 
     @property
     def frequency(self) -> Tensor:
@@ -241,7 +241,7 @@ class FileTable(nn.Module):
         if not getattr(self.weight, "_is_hf_initialized", False):
             assert config.table_file is not None
             table = read_starting_table(config.table_file, *self.weight.shape)
-            init.copy_(self.weight, _fixed_scale(config, table) * table)
+            init.copy_(self.weight, _starting_scale(config, table) * table)
 
     def forward(self) -> Tensor:
         """Return the table, (rows, width)."""
