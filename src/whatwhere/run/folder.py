@@ -160,7 +160,8 @@ class RunFolder:
         for path in self.path.iterdir():
             if (path / MANIFEST).is_file() or path.name.startswith(".") or path.name == LOG:
                 continue
-            if path.name == MANIFEST and not self._applied_bytes:  # of a process that was killed before its first whole line
+            # A manifest without a whole line is of a process that was killed as it began.
+            if path.name == MANIFEST and not self._applied_bytes:
                 continue
             if path.is_dir() and all(name.startswith(".") for name in os.listdir(path)):  # another process begins it
                 continue
