@@ -203,3 +203,19 @@ def test_only_full_heads_train_the_last_position_output(head, residual):
     config.architectures = ["EncoderForSequenceClassification"]
     assert last_trained_layer(config, "position") == 3
     assert last_trained_layer(ww.preset("rope", "tiny", vocab_size=40), "position") == 4
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_added_words_get_logits_of_both_streams(tied):
+    """A table of words that grows takes the decoder of positions with it, and the old words keep their logits.
+
+    The logits of positions had the old number of words, and their sum raised RuntimeError.
+    """
+    torch.manual_seed(0)
+    model = ww.EncoderForMaskedLM(ww.preset("dstg-full-mlm", "tiny", vocab_size=50, tie_word_embeddings=tied)).eval()
+    ids = torch.tensor([[2, 7, 9, 3]])
+    before = model(ids).logits
+    model.resize_token_embeddings(53)
+    after = model(ids).logits
+    assert after.shape == (1, 4, 53)
+    torch.testing.assert_close(after[..., :50], before)
