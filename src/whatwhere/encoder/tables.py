@@ -157,11 +157,15 @@ class SinusoidalTable(nn.Module):
         super().__init__()
         self.rows = rows
         self.width = width
-        self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("scale", torch.tensor(self._factor(config)))
+
+    def _factor(self, config: EncoderConfig) -> float:
+        waves = sinusoid(self.rows, self.width, torch.float64, torch.device("cpu"))  # a model may be built on no device
+        return _starting_scale(config, waves)
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the initial values as the configuration says."""
-        init.constant_(self.scale, _starting_scale(config, sinusoid(self.rows, self.width, torch.float64)))
+        init.constant_(self.scale, self._factor(config))
 
     def forward(self) -> Tensor:
         """Return the table, (rows, width)."""
