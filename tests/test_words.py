@@ -23,8 +23,8 @@ VERBS = set(
     "Fine-tune Fit Flatten Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join Judge Keep Lay Leave Let "
     "Limit List Load Log Look Make Map Mark Mask Measure Merge Move Name Normalise Number Open Order Pack Parse Pass "
     "Pool Predict Pretrain Print Probe Put Raise Read Refuse Register Remember Remove Render Replace Restore Return "
-    "Round Run Save Say Scale Score Seed Select Set Share Show Spend Split Stack Start Subtract Sum Take Tell Tokenise "
-    "Train Transform Turn Update Wait Write Yield".split()
+    "Round Run Save Say Scale Score Seed Select Set Shard Share Show Spend Split Stack Start Subtract Sum Take Tell "
+    "Tokenise Train Transform Turn Update Wait Write Yield".split()
 )
 
 
