@@ -118,14 +118,15 @@ def _times(runs: dict[str, Callable[[], Any]], settings: Settings) -> dict[str, 
 
 
 def _exported(size: str, shapes: list[tuple[int, int]], vocab: int, settings: Settings, results: Results) -> None:
-    own = encoder("dstg", size, vocab)
+    tokenizer = load_tokenizer("reference")
+    own = encoder("dstg", size, max(vocab, len(tokenizer)))  # an export refuses a table with fewer rows
     models = {"dstg": own, "BERT of its shape": peer("bert", own.config)}
     with tempfile.TemporaryDirectory() as place:
         graphs = {}
         for name, model in models.items():
             folder = Path(place) / name.split()[0]
             model.save_pretrained(folder)
-            load_tokenizer("reference").save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
             ww.export(folder, folder / "graph", what="vectors")
             graphs[name] = _session(folder / "graph" / MODEL)
         for b, n in shapes:
