@@ -68,7 +68,7 @@ def test_models_without_table_or_matrices_are_refused_first(place, tmp_path):
     config = json.loads((place / "electra/config.json").read_text())
     (tmp_path / "small").mkdir()
     (tmp_path / "small/config.json").write_text(json.dumps({**config, "embedding_size": 8}))
-    assert "The words of" in refused(*geometry, "--model", tmp_path / "small")
+    assert "small holds no finished model" in refused(*geometry, "--model", tmp_path / "small")
     assert not (tmp_path / "out").exists()
 
 
