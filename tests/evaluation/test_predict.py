@@ -242,6 +242,9 @@ def test_a_blank_row_has_a_result_of_its_own(classifier, tmp_path):
         assert "5 vectors" in done.stdout and "No token in text 2 and 1 others: read as the special" in done.stderr
         np.testing.assert_allclose(np.load(tmp_path / "p.npy"), torch.cat(states).numpy(), atol=1e-5)
     np.testing.assert_allclose(ww.predict("reference", rows, what="vectors"), torch.cat(states).numpy(), atol=1e-5)
+    # One blank row made vectors of a whole file of masks.
+    first, blank, third = ww.predict("reference", ["A [MASK].", "", "The [MASK] of it."], top=2)
+    assert blank == [] and [len(found) for found in (*first, *third)] == [2, 2]
     labels = [ww.predict(classifier, row)[0] for row in rows]
     with mock.patch.object(sys, "stdin", io.StringIO("\n".join(rows) + "\n")):
         done = whatwhere("predict", classifier, "--json")

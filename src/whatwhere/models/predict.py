@@ -129,9 +129,9 @@ class Predictor:
             stride: tokens that two neighbouring windows share.
 
         Returns:
-            One result for each text, in their order. Words: a list of its masks, of each the `top` likeliest as
-            {"word": ..., "probability": ...}. Labels: {label: probability} of the `top` likeliest (of a regression: its
-            number). Vectors: (texts, width) float32.
+            One result for each text, in their order. Words: a list of its masks (empty of a blank text), of each the
+            `top` likeliest as {"word": ..., "probability": ...}. Labels: {label: probability} of the `top` likeliest
+            (of a regression: its number). Vectors: (texts, width) float32.
 
         Raises:
             ValueError: no text, one without a mask (for words), one for which the tokenizer gives nothing at all,
@@ -153,7 +153,7 @@ class Predictor:
         windows = list(self._windows(texts, stride, cuts) if pairs is None else self._pairs(texts, pairs))
         self._tell(texts, pairs, windows, cuts)
         if self.what == "words":
-            return self._words(len(texts), windows, top, progress)
+            return self._words(texts, windows, top, progress)
         weights = np.zeros(len(texts))
         sums = np.zeros((len(texts), 0))
         config = self.model.config
@@ -299,7 +299,7 @@ class Predictor:
         return str(self.tokenizer.decode([token]).strip() or self.tokenizer.convert_ids_to_tokens(token))
 
     def _words(
-        self, texts: int, windows: Sequence[_Window], top: int, progress: Progress
+        self, texts: Sequence[str], windows: Sequence[_Window], top: int, progress: Progress
     ) -> list[list[list[dict[str, Any]]]]:
         mask_id = self.tokenizer.mask_token_id
         best: dict[tuple[int, int, int], tuple[int, list[dict[str, Any]]]] = {}  # of a mask: to the nearer end, words
@@ -311,13 +311,14 @@ class Predictor:
                     if key in best and best[key][0] >= room:
                         continue
                     best[key] = room, self.likeliest(logits[place], top)
-        words: list[list[list[dict[str, Any]]]] = [[] for _ in range(texts)]
+        words: list[list[list[dict[str, Any]]]] = [[] for _ in texts]
         for (text, *_), (_, likeliest) in sorted(best.items(), key=lambda entry: entry[0]):
             words[text].append(likeliest)
-        if not all(words):
-            raise ValueError(
-                f"Text {words.index([]) + 1} has no {self.tokenizer.mask_token} to fill in. Add one, or leave it out."
-            )
+        for number, (text, of_text) in enumerate(zip(texts, words, strict=True), 1):
+            if text.strip() and not of_text:
+                raise ValueError(
+                    f"Text {number} has no {self.tokenizer.mask_token} to fill in. Add one, or leave it out."
+                )
         return words
 
 
@@ -352,7 +353,7 @@ def predict(
 
 
 def opened(model: str | Path, texts: Sequence[str], what: str | None = None, length: int | None = None) -> Predictor:
-    """Open the predictor that suits the texts: vectors in place of words where a text has no mask.
+    """Open the predictor that suits the texts: vectors in place of words where a text that is not blank has no mask.
 
     Args:
         what: "words", "labels", "vectors"; None: as `predict`.
@@ -361,9 +362,13 @@ def opened(model: str | Path, texts: Sequence[str], what: str | None = None, len
         ValueError: as `Predictor`.
     """
     predictor = Predictor(model, what, length)
-    if what is None and predictor.what == "words" and not all(predictor.tokenizer.mask_token in text for text in texts):
-        without = "No text" if not any(predictor.tokenizer.mask_token in text for text in texts) else "Not every text"
-        remark = f"{without} has a {predictor.tokenizer.mask_token} to fill in: these are their vectors."
+    if what is not None or predictor.what != "words":
+        return predictor
+    mask = predictor.tokenizer.mask_token
+    has_mask = [mask in text for text in texts if text.strip()]  # a blank row has no words, whatever the others have
+    if not has_mask or not all(has_mask):
+        without = "Not every text" if any(has_mask) else "No text"
+        remark = f"{without} has a {mask} to fill in: these are their vectors."
         predictor = Predictor(model, "vectors", length)
         predictor.remark = remark
     return predictor

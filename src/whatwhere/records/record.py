@@ -82,6 +82,10 @@ def read_records(path: str | Path) -> list[Record]:
             raise ValueError(
                 f"{path.parent} is a model, which has no records. Give the folder of a study or of `heads`."
             )
+        if not path.parent.exists():
+            raise ValueError(f"No records at {path}: {path.parent} does not exist. Give the folder of a finished run.")
+        if (path.parent / "study.yaml").is_file():
+            raise ValueError(f"No records at {path} yet. See how far the study is: whatwhere status {path.parent}")
         raise ValueError(f"No records at {path}. A study writes them: whatwhere study --help.")
     try:
         metadata = pq.read_metadata(path)
