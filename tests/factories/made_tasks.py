@@ -6,6 +6,7 @@ import lzma
 
 import numpy as np
 import yaml
+from made_trees import write_trees
 
 from whatwhere.evaluation.holmes import data_sets
 
@@ -154,3 +155,14 @@ def made_up(n, seed, articles=5, none=0.0):
         asked = {"id": f"{seed}-{i}", "question": texts[0], "answers": given}
         found[i % articles]["paragraphs"].append(paragraph(asked, context=context))
     return {"version": "", "data": found}
+
+
+def write_every_task(folder, texts):
+    """Write a few rows for every family of evaluations, of the given texts where their length matters."""
+    folder = write_trees(write_vectors(folder))
+    pairs = [(text, texts[i // 2][:20]) for i, text in enumerate(texts[:24])]
+    for split in ("train", "dev"):
+        rows = [f"{i}\t{one}\t{two}\t{'not_' * (i % 2)}entailment\n" for i, (one, two) in enumerate(pairs)]
+        put(folder / f"glue/RTE/{split}.tsv", "index\tsentence1\tsentence2\tlabel\n" + "".join(rows))
+        write(folder / "squad", made_up(12, len(split)), f"{split}-v1.1.json")
+    return folder

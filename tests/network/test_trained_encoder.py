@@ -11,8 +11,7 @@ import pytest
 import torch
 from cli_runner import sentences, whatwhere
 from foreign_models import TEXTS
-from made_tasks import made_up, put, write, write_holmes, write_vectors
-from made_trees import write_trees
+from made_tasks import put, write_every_task, write_holmes
 from safetensors.numpy import load_file
 from scipy.stats import spearmanr
 from sklearn.linear_model import Ridge
@@ -220,13 +219,7 @@ def test_finetune_reports_what_predict_counts(minilm, tmp_path):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """Small data of every family of evaluations."""
-    folder = write_trees(write_vectors(tmp_path_factory.mktemp("data")))
-    pairs = [(text, TEXTS[i // 2][:20]) for i, text in enumerate(TEXTS[:24])]
-    for split in ("train", "dev"):
-        rows = [f"{i}\t{one}\t{two}\t{'not_' * (i % 2)}entailment\n" for i, (one, two) in enumerate(pairs)]
-        put(folder / f"glue/RTE/{split}.tsv", "index\tsentence1\tsentence2\tlabel\n" + "".join(rows))
-        write(folder / "squad", made_up(12, len(split)), f"{split}-v1.1.json")
-    return folder
+    return write_every_task(tmp_path_factory.mktemp("data"), TEXTS)
 
 
 def test_mteb_is_spearman_of_cosines(minilm, data, tmp_path):
