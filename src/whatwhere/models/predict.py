@@ -314,8 +314,8 @@ class Predictor:
         words: list[list[list[dict[str, Any]]]] = [[] for _ in texts]
         for (text, *_), (_, likeliest) in sorted(best.items(), key=lambda entry: entry[0]):
             words[text].append(likeliest)
-        for number, (text, of_text) in enumerate(zip(texts, words, strict=True), 1):
-            if text.strip() and not of_text:
+        for number, (string, of_text) in enumerate(zip(texts, words, strict=True), 1):
+            if string.strip() and not of_text:
                 raise ValueError(
                     f"Text {number} has no {self.tokenizer.mask_token} to fill in. Add one, or leave it out."
                 )
