@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 
 from whatwhere.analysis.passes import choose_documents
 from whatwhere.analysis.probes import probe_records, split_documents
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import Record, select
 
 from .timing import Results, Settings, clock, figure, row

@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 import whatwhere as ww
 from whatwhere.analysis import ablation, attention_weights, correlations, passes, position_tables, probes, regressions
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.evaluation import glue
 from whatwhere.evaluation.mteb import Pooling
 from whatwhere.models.sentence import POOLINGS
@@ -32,10 +32,10 @@ def values_by_metric(file):
 
 
 def test_records_have_the_unit_of_their_metric():
-    who = RecordContext("m", 0, "s")
-    assert {who.record(name, 1.0).unit for name in LOSSES} == {"nats"}
-    assert {who.record(name, 1.0).unit for name in ("r2.token", "hidden.top2", "kl.share.semantic")} == {""}
-    assert [who.record(name, 1.0).unit for name in ("n50", "seconds", "memory.peak", "tokens_per_second")] == [
+    context = RecordContext("m", 0, "s")
+    assert {context.record(name, 1.0).unit for name in LOSSES} == {"nats"}
+    assert {context.record(name, 1.0).unit for name in ("r2.token", "hidden.top2", "kl.share.semantic")} == {""}
+    assert [context.record(name, 1.0).unit for name in ("n50", "seconds", "memory.peak", "tokens_per_second")] == [
         "%",
         "s",
         "bytes",

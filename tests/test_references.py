@@ -321,11 +321,11 @@ def test_the_ledger_has_a_reference_column(folder, tmp_path):
 def test_a_row_tells_what_the_reference_would_be():
     reference = {"value": 0.5, "low": 0.4, "high": 0.6, "verdict": "not settled", "so_far": "not seen here"}
     found = row({"id": "x", "unit": "nats", "reference": reference})
-    assert found.there == "0.50\u202fnats [0.40, 0.60]"
-    assert found.there_verdict == "not settled, so far not seen there"
+    assert found.reference_result == "0.50\u202fnats [0.40, 0.60]"
+    assert found.reference_verdict == "not settled, so far not seen there"
     nothing = row({"id": "x", "reference": {"value": None, "verdict": "not testable here"}})
-    assert (nothing.there, nothing.there_verdict) == ("–", "not testable there")
-    assert (row({"id": "x"}).there, row({"id": "x", "reference": "odd"}).there_verdict) == ("–", "")
+    assert (nothing.reference_result, nothing.reference_verdict) == ("–", "not testable there")
+    assert (row({"id": "x"}).reference_result, row({"id": "x", "reference": "odd"}).reference_verdict) == ("–", "")
 
 
 def test_the_part_comes_from_the_model_not_its_probes(folder, tmp_path):

@@ -13,7 +13,7 @@ import whatwhere as ww
 from whatwhere.analysis import ablation
 from whatwhere.analysis.ablation import ablation_records, document_loss_records, masked, permutations
 from whatwhere.analysis.passes import Documents
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
 N = 12

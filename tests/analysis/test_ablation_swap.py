@@ -8,7 +8,7 @@ from encoder_models import build
 from small_documents import documents
 
 from whatwhere.analysis.ablation import masked, swap_pairs, swap_records
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
 WHO = RecordContext("m", 1, "s")

@@ -8,7 +8,7 @@ from small_documents import documents
 import whatwhere as ww
 from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, TRAINING, Analysis, AnalysisInput, analyses_of
 from whatwhere.analysis.passes import Reader
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.study.measurements import measure
 
 ME = RecordContext("m", 0, "s")
@@ -25,8 +25,8 @@ class Counter(Reader):
     def hidden(self, batch, hidden):
         self.batches += 1
 
-    def records(self, who):
-        return [who.record("corpus.windows", self.batches)]
+    def records(self, context):
+        return [context.record("corpus.windows", self.batches)]
 
     def arrays(self):
         return {"batches": np.array(self.batches)}
@@ -54,7 +54,7 @@ def test_readers_share_one_pass():
         Analysis("b", INSIDE, reader=Counter, arrays="counts"),
         Analysis("c", INSIDE, fail, needs=("documents", "corpus")),
         Analysis("d", INSIDE, fail, needs=("loss",)),  # a body alone has no loss
-        Analysis("e", INSIDE, lambda s: [s.who.record("corpus.documents", len(s.some(4)))]),
+        Analysis("e", INSIDE, lambda s: [s.context.record("corpus.documents", len(s.some(4)))]),
     ]
     measured = measure(subject, analyses)
     assert len(calls) == 3 and told[-1] == ("heads", 20, 20)
@@ -77,7 +77,7 @@ def test_only_optional_analyses_may_find_nothing(way):
 
 def test_readers_need_models_with_terms():
     """A reader is for models with terms a function for others."""
-    both = Analysis("x", INSIDE, lambda s: [s.who.record("corpus.documents", len(s.some()))], reader=Counter)
+    both = Analysis("x", INSIDE, lambda s: [s.context.record("corpus.documents", len(s.some()))], reader=Counter)
     (of_terms,) = measure(AnalysisInput(ME, encoder(), documents(4)), [both]).records
     (of_others,) = measure(AnalysisInput(ME, object(), documents(4)), [both]).records
     assert (of_terms.metric, of_others.metric) == ("corpus.windows", "corpus.documents")

@@ -23,7 +23,7 @@ from whatwhere.analysis.attention_weights import (
     repeated_documents,
 )
 from whatwhere.analysis.passes import Batch, read
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 
 WHO = RecordContext("m", 0, "s")
 

@@ -9,7 +9,7 @@ import torch
 from whatwhere.analysis.centres import centre_records
 from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.passes import Documents
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.geometry import stress
 from whatwhere.geometry.distances import distances
 from whatwhere.records.record import select

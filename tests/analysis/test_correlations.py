@@ -29,7 +29,7 @@ from transformers import (
 from whatwhere.analysis.correlations import CORRELATIONS, correlation_records, first_block, first_block_correlations
 from whatwhere.analysis.foreign import distance_bias
 from whatwhere.analysis.patterns import pattern_of
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 
 WHO = RecordContext("m", 0, "s")
 SIZES = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}

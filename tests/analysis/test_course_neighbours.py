@@ -11,7 +11,7 @@ from small_documents import documents
 from whatwhere.analysis.attention_weights import TOTAL
 from whatwhere.analysis.course import OFFSETS, REACH, NeighbourWeights, local_records
 from whatwhere.analysis.passes import Batch, read
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 from whatwhere.training.checkpoints import write_checkpoint
 

@@ -10,7 +10,7 @@ import torch
 import whatwhere as ww
 from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.course import PERCENT, checkpoint_tables, low_rank_records, separation_records
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 from whatwhere.training.checkpoints import write_checkpoint
 

@@ -19,7 +19,7 @@ from whatwhere.analysis.head_labels import (
     term_shares,
 )
 from whatwhere.analysis.passes import Documents, read
-from whatwhere.analysis.who import RecordContext, draw_documents
+from whatwhere.analysis.record_context import RecordContext, draw_documents
 from whatwhere.records.gates import NOTHING, labels
 from whatwhere.records.record import Record, select
 from whatwhere.records.table import Table

@@ -12,7 +12,7 @@ from sklearn.metrics import calinski_harabasz_score
 import whatwhere as ww
 from whatwhere.analysis.hidden import SentenceMaps, _cuts
 from whatwhere.analysis.passes import Documents, read
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
 N, WIDTH, LAYERS = 30, 7, 2

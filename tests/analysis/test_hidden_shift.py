@@ -8,7 +8,7 @@ import torch
 from encoder_models import VOCAB, build
 
 from whatwhere.analysis.hidden import shift_records
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
 

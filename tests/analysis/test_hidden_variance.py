@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from whatwhere.analysis.hidden import PositionVariance, _position_r2, ceiling_records, corrected_share
 from whatwhere.analysis.passes import Documents, read
 from whatwhere.analysis.probes import split_documents
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
 

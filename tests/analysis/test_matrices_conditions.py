@@ -19,7 +19,7 @@ from transformers import (
 
 import whatwhere as ww
 from whatwhere.analysis.matrices import Scores, condition_records, scores_of_model
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
 V, M_POSITIONS = 40, 6

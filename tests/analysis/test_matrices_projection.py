@@ -20,7 +20,7 @@ from transformers import (
 import whatwhere as ww
 from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.matrices import projection_records, score_matrices
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
 POSITIONS = np.array([0, 1, 3, 4, 7, 20])

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from whatwhere.analysis import probes
 from whatwhere.analysis.passes import choose_documents, written
 from whatwhere.analysis.probes import probe_records, split_documents
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.records.intervals import split_interval
 from whatwhere.records.metrics import range_of

@@ -9,7 +9,7 @@ from small_documents import documents
 
 from whatwhere.analysis.passes import read
 from whatwhere.analysis.reach import ReachReader, mean_distance
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
 WHO = RecordContext("m", 0, "s")

@@ -9,7 +9,7 @@ from small_documents import documents
 
 import whatwhere as ww
 from whatwhere.analysis.patterns import score_records, theta_records
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
 WHO = RecordContext("m", 1, "s")

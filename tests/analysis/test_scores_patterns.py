@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel
 
 from whatwhere.analysis.passes import read
 from whatwhere.analysis.patterns import PATTERNS, PatternCounts, content_free_terms, pattern_of
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.encoder.biases import alibi_slopes, t5_bucket
 
 WHO = RecordContext("m", 0, "s")

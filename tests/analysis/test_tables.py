@@ -6,7 +6,7 @@ import torch
 import yaml
 
 from whatwhere.analysis.position_tables import noise_records, table_arrays, table_records, word_records
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.claims import CLAIMS, evaluate
 from whatwhere.encoder import EncoderForMaskedLM, preset
 from whatwhere.geometry import equivariance, inner_products, spectrum
@@ -175,10 +175,10 @@ def test_an_idle_walk_is_not_training(tmp_path):
     (tmp_path / CONFIG).write_text(yaml.safe_dump(config.model_dump(mode="json")))
 
     def row(table):
-        who = RecordContext("dstg", 0, "s")
-        slow = [who.record("dct.low4", 0.95, index=i) for i in (0, 1)]
+        context = RecordContext("dstg", 0, "s")
+        slow = [context.record("dct.low4", 0.95, index=i) for i in (0, 1)]
         change = Record("s", "dstg", "change", 4.4, step=1100, seed=0)
-        found = [*slow, change, *noise_records(table, who, start, saved_table_walk(tmp_path))]
+        found = [*slow, change, *noise_records(table, context, start, saved_table_walk(tmp_path))]
         return evaluate(found, [c for c in CLAIMS if c.id == "dstg-low-frequency"])[0], found
 
     found, records = row(end)

@@ -10,7 +10,7 @@ from cli_runner import whatwhere
 from transformers import BertConfig, BertForMaskedLM
 
 import whatwhere as ww
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import load_tokenizer
 from whatwhere.evaluation.blimp import (
     Acceptability,

@@ -15,7 +15,7 @@ from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 import whatwhere as ww
 from whatwhere.analysis.passes import Documents
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.length import measures as length
 from whatwhere.length.extension import Continued, adapt, extend

@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.length.vectors import framed, vector_records, vectors_in_pieces, vectors_of
 from whatwhere.records.record import select
 

@@ -22,8 +22,8 @@ import whatwhere as ww
 from whatwhere.analysis.matrices import condition_records, scores_of_model
 from whatwhere.analysis.passes import choose_documents
 from whatwhere.analysis.probes import probe_records
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.analysis.texts import text_maps
-from whatwhere.analysis.who import RecordContext
 from whatwhere.evaluation.word_states import Slot, slot_states
 from whatwhere.models.open import open_model
 from whatwhere.records.record import select

@@ -30,10 +30,10 @@ CLAIM = {
 
 def test_a_row_has_value_interval_paper_and_control():
     r = row(CLAIM)
-    assert (r.here, r.printed, r.mark, r.paper) == ("0.587 [0.551, 0.623]", "0.89", "holds-here", "DSTG")
+    assert (r.result, r.printed, r.mark, r.paper) == ("0.587 [0.551, 0.623]", "0.89", "holds-here", "DSTG")
     assert r.untrained == "0.100, not seen here" and r.judged and r.anchor == "claim-dstg-x"
-    assert r.each == "" and row(CLAIM | {"values": [0.58, 0.6, 0.582]}).each == "0.580, 0.600, 0.582"
-    assert row({"value": 94.1, "unit": "%", "verdict": "holds here"}).here == "94.1\u202f%"
+    assert r.seed_values == "" and row(CLAIM | {"values": [0.58, 0.6, 0.582]}).seed_values == "0.580, 0.600, 0.582"
+    assert row({"value": 94.1, "unit": "%", "verdict": "holds here"}).result == "94.1\u202f%"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_row_has_value_interval_paper_and_control():
 )
 def test_a_row_is_made_of_anything(broken):
     r = row(broken)
-    assert r.claim and r.here == "–" and r.mark in ("not-testable-here", "holds-here")
+    assert r.claim and r.result == "–" and r.mark in ("not-testable-here", "holds-here")
     assert render_page(Page("t", claims=[broken]))
 
 

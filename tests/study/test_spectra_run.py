@@ -10,7 +10,7 @@ from run_files import missing, unexplained
 from transformers import BertConfig, BertModel
 
 from whatwhere.analysis.position_tables import noise_records, table_records
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import read_records
 from whatwhere.run.folder import verify
 from whatwhere.study.spectra_run import measure_tables, run_spectra, spectra_text
@@ -59,8 +59,8 @@ def test_a_folder_holds_records_arrays_facts_and_a_page(sources, tmp_path):
     run, page = run_spectra(sources, tmp_path / "out", words=False)
     assert page == tmp_path / "out/report.html" and page.read_text(encoding="utf-8").startswith("<!doctype html>")
     records = read_records(tmp_path / "out/records.parquet")
-    who, table = RecordContext("circle", study="spectra"), np.load(sources[0])
-    expected = table_records(table, who)[0] + noise_records(table, who)
+    context, table = RecordContext("circle", study="spectra"), np.load(sources[0])
+    expected = table_records(table, context)[0] + noise_records(table, context)
     assert [r for r in records if r.model == "circle"] == expected
     facts = json.loads((tmp_path / "out/spectra.json").read_text())
     assert [(e["name"], e["kind"], e["rows"], e["width"], e["arrays"]) for e in facts["tables"]] == [

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from cli_runner import whatwhere
 
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import Windows
 from whatwhere.run.files import append_line
 from whatwhere.run.folder import verify

@@ -30,7 +30,7 @@ from . import passes
 from .analyses import INSIDE, Analysis, AnalysisInput
 from .head_labels import term_names
 from .passes import Documents, Progress, rows_on
-from .who import Axes, RecordContext, count_documents, document_mean, of_documents
+from .record_context import Axes, RecordContext, count_documents, document_mean, of_documents
 
 KINDS = ("remove", "mean", "shuffle")
 BY = ("all", "layer", "head")
@@ -84,7 +84,7 @@ class _Ablation:
 def ablation_records(
     model: Any,
     documents: Documents,
-    who: RecordContext,
+    context: RecordContext,
     *,
     kinds: Sequence[str] = KINDS,
     by: Sequence[str] = BY,
@@ -138,10 +138,12 @@ def ablation_records(
                     if progress is not None:
                         progress(number * len(ablations) + k, len(groups) * len(ablations))
     places = [("loss", None, None, None), *((a.kind, a.part, a.layer, a.head) for a in ablations)]
-    return _over_documents(who, "ablation.", values, {("metric", "part", "layer", "head"): places}, documents)
+    return _over_documents(context, "ablation.", values, {("metric", "part", "layer", "head"): places}, documents)
 
 
-def document_loss_records(model: Any, documents: Documents, who: RecordContext, *, batch_size: int = 8) -> list[Record]:
+def document_loss_records(
+    model: Any, documents: Documents, context: RecordContext, *, batch_size: int = 8
+) -> list[Record]:
     """Measure the masked-language loss of each document in nats, with the same masks for all models, and their mean.
 
     Records `loss.document` (index: number of the document). They take more documents than the ablations can afford.
@@ -157,11 +159,11 @@ def document_loss_records(model: Any, documents: Documents, who: RecordContext, 
             sums[rows] = _losses(model, documents, rows, ids, labels, documents.position_ids).sum(1)
     count = (labels != IGNORED).sum(1)
     values = np.divide(sums, count, out=np.full_like(sums, np.nan), where=count > 0)
-    return _over_documents(who, "loss.", values[:, None], {"metric": ["document"]}, documents)
+    return _over_documents(context, "loss.", values[:, None], {"metric": ["document"]}, documents)
 
 
 def _over_documents(
-    who: RecordContext, metric: str, values: np.ndarray, axes: Axes, documents: Documents
+    context: RecordContext, metric: str, values: np.ndarray, axes: Axes, documents: Documents
 ) -> list[Record]:
     """Return records of the means of `values` (windows, entries), and of the first entry also of each document.
 
@@ -170,9 +172,9 @@ def _over_documents(
     """
     passes.check_words(values)
     values = of_documents(values, documents.document_numbers)
-    loss, *others = who.records(metric, document_mean(values), axes, n=np.isfinite(values).sum(0))
+    loss, *others = context.records(metric, document_mean(values), axes, n=np.isfinite(values).sum(0))
     losses = values[:, 0] if len(values) > 1 else values[:0, 0]
-    return [loss, *who.records(loss.metric, losses, {"index": range(len(losses))}, n=1), *others]
+    return [loss, *context.records(loss.metric, losses, {"index": range(len(losses))}, n=1), *others]
 
 
 def masked(documents: Documents, mask_rate: float, mask_id: int) -> tuple[np.ndarray, np.ndarray]:
@@ -364,7 +366,7 @@ def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tupl
 
 
 def swap_records(
-    model: Any, documents: Documents, who: RecordContext, *, pairs: int = PAIRS, progress: Progress = None
+    model: Any, documents: Documents, context: RecordContext, *, pairs: int = PAIRS, progress: Progress = None
 ) -> list[Record]:
     """Measure the rise of the masked-language loss, in nats, when the tokens at two positions swap places.
 
@@ -414,10 +416,12 @@ def swap_records(
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
     mean = document_mean(means, document_numbers=documents.document_numbers)
     n = count_documents(means, documents.document_numbers)
-    records = who.records("swap.loss", mean, {"index": list(lags), "part": SWAPPED}, n=n)
+    records = context.records("swap.loss", mean, {"index": list(lags), "part": SWAPPED}, n=n)
     for lag, (hits, tried) in zip(lags, positive.tolist(), strict=True):
         if tried:
-            records.append(who.record("swap.positive", hits / tried, *share_interval(hits, tried), index=lag, n=tried))
+            records.append(
+                context.record("swap.positive", hits / tried, *share_interval(hits, tried), index=lag, n=tried)
+            )
     return records
 
 
@@ -430,7 +434,7 @@ def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
 
 
 def _ablations(s: AnalysisInput) -> list[Record]:
-    measure = partial(ablation_records, s.model, s.some(s.ablated), s.who)
+    measure = partial(ablation_records, s.model, s.some(s.ablated), s.context)
     if s.thorough:
         return measure(progress=s.progress_of("ablation"))
     records = measure(kinds=KINDS[:1], progress=s.progress_of("ablation"))
@@ -439,12 +443,14 @@ def _ablations(s: AnalysisInput) -> list[Record]:
 
 
 ANALYSES = (
-    Analysis("losses", INSIDE, lambda s: document_loss_records(s.model, s.some(), s.who), needs=("documents", "loss")),
+    Analysis(
+        "losses", INSIDE, lambda s: document_loss_records(s.model, s.some(), s.context), needs=("documents", "loss")
+    ),
     Analysis("ablations", INSIDE, _ablations, needs=("documents", "loss")),
     Analysis(
         "swapped rows",
         INSIDE,
-        lambda s: swap_records(s.model, s.some(s.ablated), s.who, progress=s.progress_of("swapped rows")),
+        lambda s: swap_records(s.model, s.some(s.ablated), s.context, progress=s.progress_of("swapped rows")),
         needs=("documents", "loss"),
         optional=True,
     ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..records.record import Arrays, Record
 from .passes import Documents, Progress, Reader, as_float64
-from .who import RecordContext
+from .record_context import RecordContext
 
 # Stages, in their order: analyses of every model of a study; of a model and documents, in a study or in
 # `whatwhere heads`, those with a reader in one pass; of a training: its beginning, its checkpoints, its corpus.
@@ -22,8 +22,8 @@ SCORED = 16  # documents over which the spread of the scores is measured
 class AnalysisInput:
     """Model with the inputs of its analyses; an analysis runs where all inputs that it needs are there.
 
-    who: context of the records. held_out: windows to probe. documents: windows that the analyses of `INSIDE` read.
-    untrained: the model of step 0. run: folder (str or Path) of the training, with checkpoints.
+    context: model that the records are about. held_out: windows to probe. documents: windows that the analyses of
+    `INSIDE` read. untrained: the model of step 0. run: folder (str or Path) of the training, with checkpoints.
     corpus: `CorpusDistances` of the texts. Each of these may be None: the run has no such input.
     probed, splits, components: documents, splits, components of `probe_records`.
     ablated: number of documents whose loss is measured without parts of the model; 0: none.
@@ -31,7 +31,7 @@ class AnalysisInput:
     progress: function that is called with (steps done, steps in all, name of the analysis), or None.
     """
 
-    who: RecordContext
+    context: RecordContext
     model: Any
     documents: Documents | None = None
     held_out: Any = None

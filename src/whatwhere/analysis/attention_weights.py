@@ -23,7 +23,7 @@ from ..records.metrics import add_metrics
 from ..records.record import Record
 from .analyses import INSIDE, Analysis
 from .passes import Batch, Documents, Progress, Reader, at_least_float32, eager, outputs, read
-from .who import RecordContext
+from .record_context import RecordContext
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms
 KINDS = ("previous", "next", "self", "special", "local", "broad")
@@ -163,14 +163,14 @@ class AttentionScores(WeightReader):
         self._profiles[block, part] += lag_sums(pair_sums(weights.values, regular, pool.dtype), w)
         self._maps[block, part] += _pooled(pair_sums(weights.values, real, pool.dtype), pool)
 
-    def records(self, who: RecordContext) -> list[Record]:
+    def records(self, context: RecordContext) -> list[Record]:
         means, places = self.places()  # (documents, places, h, kinds)
         axes = {**places, "head": range(self.heads), "metric": KINDS}
         special = self.values["special"]
         n = self.count(means)
         return [
-            *who.records("attention.special.keys", self.mean(special), {}, n=self.count(special)),
-            *who.records("attention.", self.mean(means), axes, n=n),
+            *context.records("attention.special.keys", self.mean(special), {}, n=self.count(special)),
+            *context.records("attention.", self.mean(means), axes, n=n),
         ]
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -251,7 +251,7 @@ def _pooled(cells: Tensor, pool: Tensor) -> np.ndarray:
 
 
 def foreign_scores(
-    model: Any, documents: Documents, who: RecordContext, *, batch_size: int = 8, progress: Progress = None
+    model: Any, documents: Documents, context: RecordContext, *, batch_size: int = 8, progress: Progress = None
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the records and arrays of `AttentionScores` for any encoder of transformers that returns its attention
     weights, part `total` alone.
@@ -269,7 +269,7 @@ def foreign_scores(
                 p = at_least_float32(values)
                 allowed = None if documents.attention_mask is None else keys
                 scores.weights(batch, block, TOTAL, Weights(p, torch.special.entr(p).sum(-1), allowed))
-    return scores.records(who), scores.arrays()
+    return scores.records(context), scores.arrays()
 
 
 def attention_weights(
@@ -363,7 +363,7 @@ class CopyReader(WeightReader):
         self.keep((block, part), batch, (forward + back).mean(1).div_(2))
 
 
-def copy_records(repeated: CopyReader, control: CopyReader, who: RecordContext) -> list[Record]:
+def copy_records(repeated: CopyReader, control: CopyReader, context: RecordContext) -> list[Record]:
     """Measure the heads that look from a token at its copy, by attention to known places (DSTG section 4 (3): retrieval
     heads).
 
@@ -380,17 +380,21 @@ def copy_records(repeated: CopyReader, control: CopyReader, who: RecordContext) 
     axes = {**places, "head": range(raw.shape[2])}
     records = []
     for metric, values in (("", raw - place_alone), (".raw", raw), (".control", place_alone)):
-        records += who.records(f"attention.retrieval{metric}", repeated.mean(values), axes, n=repeated.count(values))
+        records += context.records(
+            f"attention.retrieval{metric}", repeated.mean(values), axes, n=repeated.count(values)
+        )
     return records
 
 
-def retrieval_records(model: Any, documents: Documents, who: RecordContext, progress: Progress = None) -> list[Record]:
+def retrieval_records(
+    model: Any, documents: Documents, context: RecordContext, progress: Progress = None
+) -> list[Record]:
     """Measure `copy_records` on pieces of the documents; raises the errors of `repeated_documents`."""
     repeated = CopyReader()
     control = CopyReader()
     for texts, reader in zip(repeated_documents(documents), (repeated, control), strict=True):
         read(model, texts, [reader], progress=progress)
-    return copy_records(repeated, control, who)
+    return copy_records(repeated, control, context)
 
 
 REPEATED = 100  # documents that the texts for the retrieval heads repeat
@@ -398,14 +402,14 @@ ANALYSES = (
     Analysis(
         "attention",
         INSIDE,
-        lambda s: foreign_scores(s.model, s.some(), s.who, progress=s.progress_of("attention")),
+        lambda s: foreign_scores(s.model, s.some(), s.context, progress=s.progress_of("attention")),
         reader=AttentionScores,
         arrays="attention",
     ),
     Analysis(
         "retrieval",
         INSIDE,
-        lambda s: retrieval_records(s.model, s.some(REPEATED), s.who, progress=s.progress_of("retrieval")),
+        lambda s: retrieval_records(s.model, s.some(REPEATED), s.context, progress=s.progress_of("retrieval")),
         needs=("documents", "terms"),
         optional=True,
     ),

@@ -18,7 +18,7 @@ from .analyses import CONTROLS, TRAINING, Analysis, AnalysisInput
 from .corpus_geometry import CorpusDistances, equidistant
 from .hidden import PositionVariance
 from .passes import Documents, read
-from .who import RecordContext
+from .record_context import RecordContext
 
 FEWEST_POSITIONS = 3
 
@@ -44,7 +44,7 @@ other.
 )
 
 
-def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, who: RecordContext) -> list[Record]:
+def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, context: RecordContext) -> list[Record]:
     """Measure the stress of mean states, `hidden.stress`, by layer (0 = embedding) and part (`all`, `position`,
     `semantic`).
 
@@ -77,7 +77,7 @@ def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, wh
     if filled.sum() < FEWEST_POSITIONS or not dist.any():
         return []
     level = stress_of_distances(equidistant(dist), dist, "optimal")
-    records = [who.record("hidden.stress.level", level, n=len(dist))]
+    records = [context.record("hidden.stress.level", level, n=len(dist))]
     weights = counts[:, filled, None]
     for layer, sums in enumerate(states.sums):
         of_layer = sums.numpy()[:, places[present[filled]]]
@@ -91,15 +91,15 @@ def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, wh
                 continue
             whole, *left = (stress_of_distances(np.sqrt(np.maximum(s, 0.0)), dist, "optimal") for s in squares)
             ends = jackknife_interval(whole, left, range_of("hidden.stress")) or ()
-            records.append(who.record("hidden.stress", whole, *ends, layer=layer, part=part, n=documents.count))
+            records.append(context.record("hidden.stress", whole, *ends, layer=layer, part=part, n=documents.count))
     return records
 
 
 def _centres(s: AnalysisInput) -> list[Record]:
-    records = centre_records(s.model, s.some(), s.corpus, s.who)
+    records = centre_records(s.model, s.some(), s.corpus, s.context)
     if s.untrained is None:
         return records
-    return records + centre_records(s.untrained, s.some(CONTROLS), s.corpus, s.who.at(0))
+    return records + centre_records(s.untrained, s.some(CONTROLS), s.corpus, s.context.at(0))
 
 
 ANALYSES = (Analysis("centres", TRAINING, _centres, needs=("documents", "corpus")),)

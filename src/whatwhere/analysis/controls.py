@@ -10,7 +10,7 @@ from .patterns import score_records
 
 def control_records(s: AnalysisInput) -> list[Record]:
     """Measure the untrained model, whose words and table alone produce some of each quantity."""
-    start = s.who.at(0)
+    start = s.context.at(0)
     sentences = SentenceMaps(s.untrained)
     variance = PositionVariance(s.untrained)
     read(s.untrained, s.some(CONTROLS), [sentences, variance])

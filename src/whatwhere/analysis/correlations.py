@@ -25,7 +25,7 @@ from .analyses import INSIDE, Analysis
 from .foreign import distance_bias, query_key
 from .passes import Batch, Documents, batches, body_of, first_position, name_of, rows_on
 from .patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
-from .who import RecordContext, count_documents, document_mean
+from .record_context import RecordContext, count_documents, document_mean
 
 CORRELATIONS = ("word-word", "word-position", "position-word", "position-position")
 STATISTICS = ("share", "row", "column", "std")
@@ -218,7 +218,7 @@ def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids:
 
 
 def correlation_records(
-    model: Any, documents: Documents, who: RecordContext, *, batch_size: int = 8
+    model: Any, documents: Documents, context: RecordContext, *, batch_size: int = 8
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the four correlations between regular tokens, as records and maps, for each head of the first block
     (layer 1).
@@ -269,11 +269,11 @@ def correlation_records(
     mean = document_mean(stacked, document_numbers=documents.document_numbers)
     n = count_documents(stacked, documents.document_numbers)
     axes = {"metric": STATISTICS, "part": CORRELATIONS, "head": range(block.heads)}
-    records = who.records("correlation.", mean, axes, n=n, layer=1)
+    records = context.records("correlation.", mean, axes, n=n, layer=1)
     maps = {part: m.mean() for part, m in means.items()}
     between_positions = places.mean()
     if not _has_terms(model) and between_positions.shape[-1] >= 3:
-        records += pattern_records(between_positions[None], who, n=documents.count)
+        records += pattern_records(between_positions[None], context, n=documents.count)
     return records, {part: _binned(m).astype(np.float32) for part, m in maps.items()}
 
 
@@ -315,7 +315,7 @@ ANALYSES = (
     Analysis(
         "correlations",
         INSIDE,
-        lambda s: correlation_records(s.model, s.some(), s.who),
+        lambda s: correlation_records(s.model, s.some(), s.context),
         arrays="correlations",
         optional=True,
     ),

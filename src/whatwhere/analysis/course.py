@@ -45,7 +45,7 @@ from .analyses import TRAINING, Analysis
 from .attention_weights import TOTAL, WeightReader, Weights, query_mean
 from .corpus_geometry import CorpusDistances, rows_of
 from .passes import Batch, Documents, read
-from .who import RecordContext
+from .record_context import RecordContext
 
 PERCENT = (1, 5, 25, 50, 75, 95, 99)  # of the pairs, in `separation.quantile`
 RANKS = (1, 2, 3, 5, 8)  # of the approximations in `low_rank_records`
@@ -128,7 +128,7 @@ def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def separation_records(
-    run: str | Path, who: RecordContext, *, used: int | None = None, corpus: CorpusDistances | None = None
+    run: str | Path, context: RecordContext, *, used: int | None = None, corpus: CorpusDistances | None = None
 ) -> list[Record]:
     """Measure a run's position table at every checkpoint; `step` is the checkpoint's, n the number of rows.
 
@@ -154,16 +154,16 @@ def separation_records(
             rows = table[chosen]
             before = start[chosen]
             place: dict[str, Any] = {"part": part, "n": len(rows)}
-            records += _shape(rows, who.at(step), **place)
+            records += _shape(rows, context.at(step), **place)
             values = {"change": float(np.linalg.norm(rows - before) / np.linalg.norm(before))}
             if part == "corpus" and corpus is not None:
                 values |= corpus.stress(rows)
                 values |= {f"correlation{e}": distance_correlation(rows, dist) for e, dist in corpus.kinds().items()}
-            records += [who.at(step).record(metric, value, **place) for metric, value in values.items()]
+            records += [context.at(step).record(metric, value, **place) for metric, value in values.items()]
     return records
 
 
-def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: RecordContext) -> list[Record]:
+def low_rank_records(table: np.ndarray, corpus: CorpusDistances, context: RecordContext) -> list[Record]:
     """Measure the least stress of tables of low rank against the corpus's distances (GEOM remark 8).
 
     Index: the rank, 1, 2, 3, 5, 8. `low_rank.stress.raw` and `low_rank.stress.optimal` of part "table", the centred
@@ -183,7 +183,7 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: RecordCont
     for ending, dist in corpus.kinds().items():
         best = classical_mds(dist).coords
         for rank in (r for r in RANKS if r <= min(components.shape[1], best.shape[1])):
-            record = partial(who.record, index=rank, n=len(rows))
+            record = partial(context.record, index=rank, n=len(rows))
             coords = {"table": components[:, :rank], "mds": best[:, :rank]}
             optimal = {part: stress(of_part, dist, "optimal") for part, of_part in coords.items()}
             chance = [stress(random_table(len(rows), rank, k), dist, "optimal") for k in range(RANDOM)]
@@ -197,18 +197,18 @@ def low_rank_records(table: np.ndarray, corpus: CorpusDistances, who: RecordCont
     return records
 
 
-def _shape(table: np.ndarray, who: RecordContext, **place: Any) -> list[Record]:
+def _shape(table: np.ndarray, context: RecordContext, **place: Any) -> list[Record]:
     """Return records of a table's rows by themselves."""
     apart = distances(table)[np.triu_indices(len(table), 1)]
     violations = monotonicity_interval(table)
     shape = spectrum(table)
     ends = () if violations.low == violations.high else (violations.low, violations.high)
     return [
-        who.record("separation", apart.min(), **place),
-        *who.records("separation.quantile", np.percentile(apart, PERCENT), {"index": PERCENT}, **place),
-        who.record("violations", violations.value, *ends, **place),
-        *who.records("pca.share", shape.shares[:SHARES], {"index": range(SHARES)}, **place),
-        who.record("n50", shape.n50, **place),
+        context.record("separation", apart.min(), **place),
+        *context.records("separation.quantile", np.percentile(apart, PERCENT), {"index": PERCENT}, **place),
+        context.record("violations", violations.value, *ends, **place),
+        *context.records("pca.share", shape.shares[:SHARES], {"index": range(SHARES)}, **place),
+        context.record("n50", shape.n50, **place),
     ]
 
 
@@ -254,7 +254,7 @@ class NeighbourWeights(WeightReader):
             keys = torch.full_like(count, n) if weights.allowed is None else weights.allowed.sum(-1)[:, 0].expand(b, n)
             self.keep("even", batch, query_mean((count / keys)[:, None], regular)[:, 0])
 
-    def records(self, who: RecordContext) -> list[Record]:
+    def records(self, context: RecordContext) -> list[Record]:
         self.places()  # raises where there is nothing
         places = [key for key in self.values if isinstance(key, tuple)]
         parts = list(dict.fromkeys(part for _, part in places))
@@ -268,26 +268,26 @@ class NeighbourWeights(WeightReader):
         by_head = by_layer | {"head": range(share.shape[-1])}
         heads = self.mean(share)
         records = [
-            *who.records("local.weight", self.mean(means[..., :-1], draws=1), {**by_head, "index": OFFSETS}, n=n),
-            *who.records("local.share", self.mean(share.mean((-2, -1))), by_part, n=n),
-            *who.records("local.share", self.mean(share.mean(-1)), by_layer, n=n),
-            *who.records("local.share", heads, by_head, n=n),
+            *context.records("local.weight", self.mean(means[..., :-1], draws=1), {**by_head, "index": OFFSETS}, n=n),
+            *context.records("local.share", self.mean(share.mean((-2, -1))), by_part, n=n),
+            *context.records("local.share", self.mean(share.mean(-1)), by_layer, n=n),
+            *context.records("local.share", heads, by_head, n=n),
         ]
         for p, part in enumerate(parts):
             b, head = divmod(int(np.argmax(heads[0][p])), share.shape[-1])
             best = (end[p, b, head] for end in heads)
-            records.append(who.record("local.best", *best, part=part, layer=blocks[b] + 1, head=head, n=n))
+            records.append(context.record("local.best", *best, part=part, layer=blocks[b] + 1, head=head, n=n))
         terms = [p for p, part in enumerate(parts) if part != TOTAL]
         by_block = [(block + 1, share[:, :, b].mean(-1)) for b, block in enumerate(blocks)]
         for layer, values in [(None, share.mean((-2, -1))), *by_block]:  # (documents, parts)
             for p in terms if len(terms) > 1 else ():
                 rival = max((q for q in terms if q != p), key=lambda q: float(np.nanmean(values[:, q])))
                 lead = self.mean(values[:, p] - values[:, rival])
-                records.append(who.record("local.lead", *lead, part=parts[p], layer=layer, n=n))
-        return [*records, who.record("local.even", *self.mean(self.values["even"]), n=n)]
+                records.append(context.record("local.lead", *lead, part=parts[p], layer=layer, n=n))
+        return [*records, context.record("local.even", *self.mean(self.values["even"]), n=n)]
 
 
-def local_records(run: str | Path, documents: Documents, who: RecordContext) -> list[Record]:
+def local_records(run: str | Path, documents: Documents, context: RecordContext) -> list[Record]:
     """Measure `NeighbourWeights` at every checkpoint of a pretraining; `step` is the checkpoint's, none for
     `local.even`.
 
@@ -299,8 +299,8 @@ def local_records(run: str | Path, documents: Documents, who: RecordContext) -> 
         model = open_model(folder, "masked").model
         reader = NeighbourWeights()
         read(model, documents, [reader])
-        *of_step, even = reader.records(who.at(step))
-        records += [*([] if records else [replace(even, step=who.step)]), *of_step]
+        *of_step, even = reader.records(context.at(step))
+        records += [*([] if records else [replace(even, step=context.step)]), *of_step]
     return records
 
 
@@ -363,20 +363,20 @@ ANALYSES = (
     Analysis(
         "separation",
         TRAINING,
-        lambda s: separation_records(s.run, s.who, corpus=s.corpus),
+        lambda s: separation_records(s.run, s.context, corpus=s.corpus),
         needs=("run", "table"),
         optional=True,
     ),
     Analysis(
         "neighbours",
         TRAINING,
-        lambda s: local_records(s.run, s.some(AT_CHECKPOINTS), s.who),
+        lambda s: local_records(s.run, s.some(AT_CHECKPOINTS), s.context),
         needs=("run", "documents"),
     ),
     Analysis(
         "low rank",
         TRAINING,
-        lambda s: low_rank_records(s.table, s.corpus, s.who),
+        lambda s: low_rank_records(s.table, s.corpus, s.context),
         needs=("corpus", "table"),
         optional=True,
     ),

@@ -28,7 +28,7 @@ from .passes import (
     evaluating,
     name_of,
 )
-from .who import Axes, RecordContext, document_means, interval
+from .record_context import Axes, RecordContext, document_means, interval
 
 # A head is called after the term that has at least half of its KL, "several" where none has: with three terms figure
 # 2's corners against its middle. The paper gives no threshold. Stability: the share of bootstrap draws of the documents
@@ -219,7 +219,7 @@ class HeadTaxonomy(Reader):
         check_passed(self.values)
         return np.stack([self.values[block] for block in sorted(self.values)], axis=1)
 
-    def records(self, who: RecordContext) -> list[Record]:
+    def records(self, context: RecordContext) -> list[Record]:
         kl = self.kl
         check_words(kl)
         layers, heads = kl.shape[1:3]
@@ -237,10 +237,10 @@ class HeadTaxonomy(Reader):
         labelled = [(layer + 1, head, names[k]) for (layer, head), k in np.ndenumerate(label)]
         by_label: Axes = {("layer", "head", "part"): labelled}
         return [
-            *who.records("kl.", (mean, *interval(drawn)), by_term, n=documents),
-            *who.records("kl.share.", (share, *interval(shares)), by_term, n=documents),
-            *who.records("head.label", np.mean(labels == label, axis=0).ravel(), by_label, n=documents),
-            *who.records("heads.share", (of_label, *interval(of_labels)), {"part": names}, n=layers * heads),
+            *context.records("kl.", (mean, *interval(drawn)), by_term, n=documents),
+            *context.records("kl.share.", (share, *interval(shares)), by_term, n=documents),
+            *context.records("head.label", np.mean(labels == label, axis=0).ravel(), by_label, n=documents),
+            *context.records("heads.share", (of_label, *interval(of_labels)), {"part": names}, n=layers * heads),
         ]
 
 

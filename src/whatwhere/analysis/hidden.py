@@ -25,7 +25,7 @@ from ..records.record import Record
 from .analyses import INSIDE, PLAIN, Analysis
 from .passes import Batch, Documents, Reader, check_finite, check_passed, choose_documents, hidden_states
 from .probes import probe_targets, split_documents, stream_columns
-from .who import RecordContext, document_mean
+from .record_context import RecordContext, document_mean
 
 SHUFFLES = 10
 SHOWN = 4  # documents whose scores are kept for the figure
@@ -145,7 +145,7 @@ class SentenceMaps(Reader):
                 of_row = [h[row, :, columns].detach().cpu().double().numpy() for h in hidden]
                 self._scores[part].append(_component_scores(of_row, regular[row]))
 
-    def records(self, who: RecordContext) -> list[Record]:
+    def records(self, context: RecordContext) -> list[Record]:
         check_passed(self.values)
         excess = np.log(self.values["sentences.separation"]) - np.log(self.values["sentences.null"])
         if np.isnan(excess).all():
@@ -156,7 +156,7 @@ class SentenceMaps(Reader):
             mean, *ends = self.mean(values)
             low, high = (np.where(n > 1, end, np.nan) for end in ends)
             axes = {"layer": range(self.layers), "part": list(self.parts)}
-            records += who.records(metric, (mean, low, high), axes, n=n)
+            records += context.records(metric, (mean, low, high), axes, n=n)
         return records
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -302,7 +302,7 @@ class PositionVariance(Reader):
             self.sums[layer].flatten(0, 1).index_add_(0, cells, x)
             self._squares[layer].index_add_(0, cells // self.counts.shape[1], squares)
 
-    def records(self, who: RecordContext) -> list[Record]:
+    def records(self, context: RecordContext) -> list[Record]:
         check_passed(self.sums)
         records = []
         groups = range(len(self.counts)) if len(self.counts) > 1 else ()
@@ -313,7 +313,7 @@ class PositionVariance(Reader):
                     without = [shares[part] for shares in left]
                     ends = jackknife_interval(value, without, range_of("variance.position")) or ()
                     place = {"layer": layer, "part": part, "n": self._documents}
-                    records.append(who.record("variance.position", value, *ends, **place))
+                    records.append(context.record("variance.position", value, *ends, **place))
         return records
 
     def _shares(self, layer: int, left_out: int | None) -> dict[str, float]:
@@ -363,8 +363,8 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
             of_splits = ((counts & ~held_out[:, None], counts & held_out[:, None]) for held_out in test)
             values = [_position_r2(chosen.position_ids, y, *tokens) for tokens in of_splits]
             tokens = counts.sum(1)
-            who = RecordContext("", study=study)
-            records += who.splits(f"r2.{target}.ceiling", values, chosen.count, test @ tokens, int(tokens.sum()))
+            context = RecordContext("", study=study)
+            records += context.splits(f"r2.{target}.ceiling", values, chosen.count, test @ tokens, int(tokens.sum()))
     return records
 
 
@@ -395,7 +395,7 @@ def state_changes(model: Any, here: Documents, shifted: Documents) -> np.ndarray
     return changes
 
 
-def shift_records(model: Any, window_set: Any, who: RecordContext, *, documents: int = 100) -> list[Record]:
+def shift_records(model: Any, window_set: Any, context: RecordContext, *, documents: int = 100) -> list[Record]:
     """Measure the relative change of states when all positions shift: `shift.change`, by layer and part (`all`,
     `position`, `semantic`).
 
@@ -416,11 +416,11 @@ def shift_records(model: Any, window_set: Any, who: RecordContext, *, documents:
     changes = state_changes(model, here, shifted)
     mean = document_mean(changes, document_numbers=chosen.document_numbers)
     axes = {"layer": range(changes.shape[1]), "part": list(parts)}
-    return who.records("shift.change", mean, axes, n=chosen.count)
+    return context.records("shift.change", mean, axes, n=chosen.count)
 
 
 ANALYSES = (
-    Analysis("shift", PLAIN, lambda s: shift_records(s.model, s.held_out, s.who), needs=("held_out",)),
+    Analysis("shift", PLAIN, lambda s: shift_records(s.model, s.held_out, s.context), needs=("held_out",)),
     Analysis("sentences", INSIDE, reader=SentenceMaps, arrays="hidden"),
     Analysis("variance", INSIDE, reader=PositionVariance),
 )

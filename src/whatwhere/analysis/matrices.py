@@ -24,7 +24,7 @@ from .analyses import TRAINING, Analysis
 from .corpus_geometry import CorpusDistances, rows_of
 from .foreign import query_key
 from .passes import as_float64, body_of, first_position
-from .who import RecordContext
+from .record_context import RecordContext
 
 add_metrics(
     {
@@ -101,7 +101,7 @@ def _query_key(encoder: Any, stream: int) -> list[tuple[np.ndarray, np.ndarray]]
     return [(weight[:rows], weight[rows : 2 * rows]) for weight in weights]
 
 
-def projection_records(model: Any, corpus: CorpusDistances, who: RecordContext) -> list[Record]:
+def projection_records(model: Any, corpus: CorpusDistances, context: RecordContext) -> list[Record]:
     """Measure the stress of P and of P · M(l), for every block l, against the corpus's distances at the corpus's
     positions.
 
@@ -127,7 +127,7 @@ def projection_records(model: Any, corpus: CorpusDistances, who: RecordContext) 
     if matrices.table is not None:
         tables.append(("own", matrices.table[rows_of(corpus, len(matrices.table))], matrices.of_table))
     return [
-        who.record(f"projected.{metric}", value, part=part, layer=layer, n=len(positions))
+        context.record(f"projected.{metric}", value, part=part, layer=layer, n=len(positions))
         for part, table, behind in tables
         for layer, projected in enumerate([table, *(table @ m for m in behind)])
         for metric, value in corpus.stress(projected).items()
@@ -175,7 +175,7 @@ def scores_of_model(model: Any) -> Scores:
 
 
 def condition_records(
-    scores: Scores, p: Any, who: RecordContext, *, halves: Sequence[tuple[Any, Any]] = ()
+    scores: Scores, p: Any, context: RecordContext, *, halves: Sequence[tuple[Any, Any]] = ()
 ) -> list[Record]:
     """Measure GEOM's conditions: `h1` and `h3`, the smallest distance over pairs of positions, and `h1.median`,
     `h3.median`.
@@ -205,7 +205,7 @@ def condition_records(
             "for."
         )
     noise = [np.asarray(a @ scores.words - b @ scores.words) for a, b in halves]
-    record = partial(who.record, n=len(means))
+    record = partial(context.record, n=len(means))
     records = _smallest(means, noise, "h1", record)
     for layer, (queries, keys) in enumerate(zip(scores.query, scores.key, strict=True)):
         for head, (query, key) in enumerate(zip(queries, keys, strict=True)):
@@ -225,5 +225,5 @@ def _smallest(vectors: np.ndarray, noise: Sequence[np.ndarray], metric: str, rec
 
 
 ANALYSES = (
-    Analysis("projection", TRAINING, lambda s: projection_records(s.model, s.corpus, s.who), needs=("corpus",)),
+    Analysis("projection", TRAINING, lambda s: projection_records(s.model, s.corpus, s.context), needs=("corpus",)),
 )

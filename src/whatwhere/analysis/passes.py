@@ -19,7 +19,7 @@ from torch import Tensor
 from ..encoder import EncoderConfig
 from ..models.tensors import device_of
 from ..records.record import Record
-from .who import DRAWS, Axes, Mean, RecordContext, count_documents, document_mean, which_document
+from .record_context import DRAWS, Axes, Mean, RecordContext, count_documents, document_mean, which_document
 
 TARGETS = ("token", "segment", "intra")
 FEWEST_DOCUMENTS = 10
@@ -398,7 +398,7 @@ class Reader:
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
         """Read the L + 1 hidden states (b, n, hidden_size) of a batch."""
 
-    def records(self, who: RecordContext) -> list[Record]:
+    def records(self, context: RecordContext) -> list[Record]:
         """Return the records of all documents of the pass.
 
         Raises:

@@ -35,7 +35,7 @@ from .passes import (
     read,
     rows_on,
 )
-from .who import RecordContext
+from .record_context import RecordContext
 
 PATTERNS = ("global", "local", "broad", "previous", "next")
 POSITION_TERMS = ("absolute", "relative")  # terms that depend on positions and not on content
@@ -82,13 +82,13 @@ class ScoreSpread(Reader):
             mean, square = (torch.einsum("bhij,bij->bh", x, pairs) / count for x in moments)
             self.keep((block, name), batch, (square - mean.square()).mean(1))
 
-    def records(self, who: RecordContext) -> list[Record]:
+    def records(self, context: RecordContext) -> list[Record]:
         values, places = self.places()  # (documents, places)
         mean, low, high = (np.sqrt(ends) for ends in self.mean(values))
-        return who.records("scores.std", (mean, low, high), places, n=self.count(values))
+        return context.records("scores.std", (mean, low, high), places, n=self.count(values))
 
 
-def score_records(model: Any, documents: Documents, who: RecordContext, *, batch_size: int = 8) -> list[Record]:
+def score_records(model: Any, documents: Documents, context: RecordContext, *, batch_size: int = 8) -> list[Record]:
     """Measure the standard deviation `scores.std` of each term (part) of the scores in each block (layer, from 1), in
     score units.
 
@@ -100,10 +100,10 @@ def score_records(model: Any, documents: Documents, who: RecordContext, *, batch
     """
     reader = ScoreSpread()
     read(model, documents, [reader], batch_size)
-    return reader.records(who)
+    return reader.records(context)
 
 
-def theta_records(model: Any, documents: Documents, who: RecordContext) -> list[Record]:
+def theta_records(model: Any, documents: Documents, context: RecordContext) -> list[Record]:
     """Measure TUPE's θ of every head, in score units, as the model uses it; [] for a scheme without reset.
 
     `theta.query` is θ1, which all pairs get whose query is [CLS] (its row); `theta.key` is θ2, where only the key is
@@ -127,7 +127,7 @@ def theta_records(model: Any, documents: Documents, who: RecordContext) -> list[
     between = v[:, :, words][..., words].reshape(*v.shape[:2], -1)
     theta = np.stack([v[..., cls[0], words[0]], v[..., words[0], cls[0]], between.mean(-1), between.std(-1)], axis=-1)
     axes = {"layer": range(1, len(v) + 1), "head": range(v.shape[1]), "metric": ("query", "key", "mean", "std")}
-    return who.records("theta.", theta, axes)
+    return context.records("theta.", theta, axes)
 
 
 def pattern_of(scores: np.ndarray) -> tuple[str, float]:
@@ -206,7 +206,7 @@ def content_free_terms(model: Any) -> list[str]:
     raise ValueError(f"No term of the attention scores is free of content: {why}")
 
 
-def pattern_records(scores: np.ndarray, who: RecordContext, *, n: int) -> list[Record]:
+def pattern_records(scores: np.ndarray, context: RecordContext, *, n: int) -> list[Record]:
     """Return records of the patterns of content-free scores (L, h, n, n) of blocks 1 ... L.
 
     `pattern`: for each layer and head, part = its pattern, value = its strength (`pattern_of`), n = documents.
@@ -218,8 +218,8 @@ def pattern_records(scores: np.ndarray, who: RecordContext, *, n: int) -> list[R
     places = [(block + 1, head, pattern) for (block, head), pattern in zip(heads, patterns, strict=True)]
     shares = np.array([patterns.count(p) / len(heads) for p in PATTERNS])
     return [
-        *who.records("pattern", np.array(strengths), {("layer", "head", "part"): places}, n=n),
-        *who.records("patterns.share", shares, {"part": PATTERNS}, n=len(heads)),
+        *context.records("pattern", np.array(strengths), {("layer", "head", "part"): places}, n=n),
+        *context.records("patterns.share", shares, {"part": PATTERNS}, n=len(heads)),
     ]
 
 
@@ -282,17 +282,19 @@ class PatternCounts(Reader):
         check_passed(self._means)
         return np.stack([self._means[block].mean() for block in sorted(self._means)])
 
-    def records(self, who: RecordContext) -> list[Record]:
+    def records(self, context: RecordContext) -> list[Record]:
         scores = self.scores()
         if (scores == scores[:1]).all():  # shared by the blocks, as in TUPE: there are the heads of one block only
             scores = scores[:1]
-        return pattern_records(scores, who, n=self._documents)
+        return pattern_records(scores, context, n=self._documents)
 
 
 ANALYSES = (
     Analysis("patterns", INSIDE, reader=PatternCounts, needs=("documents", "terms"), optional=True),
-    Analysis("scores", INSIDE, lambda s: score_records(s.model, s.some(SCORED), s.who), needs=("documents", "terms")),
     Analysis(
-        "θ", INSIDE, lambda s: theta_records(s.model, s.some(), s.who), needs=("documents", "terms"), optional=True
+        "scores", INSIDE, lambda s: score_records(s.model, s.some(SCORED), s.context), needs=("documents", "terms")
+    ),
+    Analysis(
+        "θ", INSIDE, lambda s: theta_records(s.model, s.some(), s.context), needs=("documents", "terms"), optional=True
     ),
 )

@@ -28,7 +28,7 @@ from ..records.record import Arrays, Record
 from ..training.pretrain import saved_table_walk
 from .analyses import PLAIN, Analysis, AnalysisInput
 from .passes import as_float64
-from .who import RecordContext
+from .record_context import RecordContext
 
 SHARES = 10  # components whose share is recorded
 DRAWN = 3  # components whose scores and frequencies are kept of a study's tables
@@ -128,7 +128,7 @@ frequency as if all frequencies had it. Both are held against what training adde
 )
 
 
-def table_records(table: Any, who: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
+def table_records(table: Any, context: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the shape of a model's position table, all rows (the papers leave none out), as records and arrays.
 
     Records, n the number of positions: shares of the variance and N50; `dct.low4` and `fft.turns` of the first three
@@ -153,24 +153,24 @@ def table_records(table: Any, who: RecordContext) -> tuple[list[Record], dict[st
     by_order = {"index": range(SHARES)}
     first = [k for k in FIRST if k < len(s.shares)]
     records = [
-        *_share_records(who, s.shares, min(table.shape), n=n),
-        *who.records("dct.low4", s.low4[:DRAWN], by_order, n=n),
-        *who.records("fft.turns", s.revolutions[:SHARES], by_order, n=n),
-        *who.records("fft.peak", np.asarray(dominant_turns(s.magnitudes)[:PEAKS]), by_order, n=n),
-        who.record("equivariance", s.equivariance, n=n),
-        who.record("equivariance.null", null.mean(), *np.quantile(null, [0.025, 0.975]), n=n),
-        *who.records("equivariance.first", np.asarray(equivariance_of_first(table, first)), {"index": first}, n=n),
-        *who.records("outlier", isolation(table)[lonely], {"index": lonely.tolist()}, n=n),
+        *_share_records(context, s.shares, min(table.shape), n=n),
+        *context.records("dct.low4", s.low4[:DRAWN], by_order, n=n),
+        *context.records("fft.turns", s.revolutions[:SHARES], by_order, n=n),
+        *context.records("fft.peak", np.asarray(dominant_turns(s.magnitudes)[:PEAKS]), by_order, n=n),
+        context.record("equivariance", s.equivariance, n=n),
+        context.record("equivariance.null", null.mean(), *np.quantile(null, [0.025, 0.975]), n=n),
+        *context.records("equivariance.first", np.asarray(equivariance_of_first(table, first)), {"index": first}, n=n),
+        *context.records("outlier", isolation(table)[lonely], {"index": lonely.tolist()}, n=n),
     ]
     for i, pair in enumerate(rotations(s)):
         place: dict[str, Any] = {"part": f"{pair.first + 1}+{pair.second + 1}", "index": i, "n": n}
         for name in ("turns", "strength", "shift", "share"):
-            records.append(who.record(f"rotation.{name}", getattr(pair, name), **place))
+            records.append(context.record(f"rotation.{name}", getattr(pair, name), **place))
     arrays = {"scores": s.scores[:, :DRAWN], "shares": s.shares, "dct_power": s.dct_power[:DRAWN], "outliers": lonely}
     return records, arrays
 
 
-def noise_records(table: Any, who: RecordContext, start: Any = None, walk: float | None = None) -> list[Record]:
+def noise_records(table: Any, context: RecordContext, start: Any = None, walk: float | None = None) -> list[Record]:
     """Measure a position table (rows, width) against the noise that would look like it; n is the number of rows.
 
     `table.rms`: root mean square of the entries about the mean row; `table.floor`: share of that power which the white
@@ -185,28 +185,28 @@ def noise_records(table: Any, who: RecordContext, start: Any = None, walk: float
     table = as_float64(table)
     place: dict[str, Any] = {"n": len(table)}
     centred = table - table.mean(axis=0)
-    records = [who.record("table.rms", np.sqrt(np.mean(centred**2)), **place)]
+    records = [context.record("table.rms", np.sqrt(np.mean(centred**2)), **place)]
     floored = len(table) >= FEWEST_ROWS
     if floored:
-        records.append(who.record("table.floor", white_floor(table), **place))
+        records.append(context.record("table.floor", white_floor(table), **place))
     if start is None:
         return records
     place["part"] = CHANGED
     added = table - as_float64(start)
-    records.append(who.record("table.rms", np.sqrt(np.mean(added**2)), **place))
+    records.append(context.record("table.rms", np.sqrt(np.mean(added**2)), **place))
     if floored:
-        records.append(who.record("table.floor", white_floor(added), **place))
+        records.append(context.record("table.floor", white_floor(added), **place))
     if walk is not None:
-        records.append(who.record("table.walk", walk, **place))
+        records.append(context.record("table.walk", walk, **place))
     return records
 
 
-def word_records(table: Any, who: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
+def word_records(table: Any, context: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the shares and N50 of a model's word table, all rows, part "words" (LOWDIM Table 1b); errors as of
     `table_records`."""
     table = as_float64(table)
     shares = component_shares(table)
-    return _share_records(who, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}
+    return _share_records(context, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}
 
 
 def table_arrays(table: Any) -> dict[str, np.ndarray]:
@@ -235,24 +235,24 @@ def table_arrays(table: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _share_records(who: RecordContext, shares: np.ndarray, total: int, **columns: Any) -> list[Record]:
+def _share_records(context: RecordContext, shares: np.ndarray, total: int, **columns: Any) -> list[Record]:
     needed = half_of_variance(shares)
     return [
-        *who.records("pca.share", shares[:SHARES], {"index": range(SHARES)}, **columns),
-        *(who.record(f"pca.top{k}", shares[:k].sum(), **columns) for k in TOPS),
-        who.record("n50", 100.0 * needed / total, **columns),
-        who.record("n50.count", needed, **columns),
+        *context.records("pca.share", shares[:SHARES], {"index": range(SHARES)}, **columns),
+        *(context.record(f"pca.top{k}", shares[:k].sum(), **columns) for k in TOPS),
+        context.record("n50", 100.0 * needed / total, **columns),
+        context.record("n50.count", needed, **columns),
     ]
 
 
 def _tables(s: AnalysisInput) -> tuple[list[Record], Arrays]:
     first = None if s.untrained is None else s.untrained.position_table()
-    start = [] if first is None else table_records(first, s.who.at(0))[0]
-    records, arrays = table_records(s.table, s.who)
+    start = [] if first is None else table_records(first, s.context.at(0))[0]
+    records, arrays = table_records(s.table, s.context)
     # The table is a parameter that AdamW's steps change directly.
     plain = s.model.config.absolute == "learned" and s.model.config.table_width is None
     walk = saved_table_walk(s.run) if plain and s.run is not None else None
-    return start + records + noise_records(s.table, s.who, first, walk), arrays
+    return start + records + noise_records(s.table, s.context, first, walk), arrays
 
 
 # Optional: a table whose rows are all equal (a control that is held at zeros) has no components.

@@ -23,7 +23,7 @@ from ..records.metrics import add_metrics
 from ..records.record import Record
 from .analyses import PLAIN, TRAINING, Analysis, AnalysisInput
 from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states, written
-from .who import RecordContext
+from .record_context import RecordContext
 
 PENALTY = 1.0  # on the coefficients and not on the intercept
 MEMORY = 2 << 30  # bytes of sums held at a time; with more, the models run once for every chunk of layers
@@ -212,7 +212,7 @@ def chunks_of(values: Mapping[Any, int], splits: int) -> list[list[Any]]:
 def probe_records(
     model: torch.nn.Module,
     window_set: Any,
-    who: RecordContext,
+    context: RecordContext,
     *,
     documents: int = 500,
     splits: int = 5,
@@ -254,7 +254,7 @@ def probe_records(
     test = split_documents(chosen.which(), splits)
     targets = probe_targets(chosen, test)
     sizes = {"documents": chosen.count, "windows": len(chosen), "length": chosen.length}
-    records = [who.record(f"probe.{what}", size) for what, size in sizes.items()]
+    records = [context.record(f"probe.{what}", size) for what, size in sizes.items()]
     config: Any = model.config
     size = 2 * SplitSums.size(config.hidden_size, len(targets.columns))
     places = [(STATE, layer) for layer in range(config.num_hidden_layers + 1)]
@@ -271,7 +271,7 @@ def probe_records(
                     place = {"part": part if k is None else f"{part}.pca{k}", "layer": layer}
                     tests = test @ tokens
                     n = int(tokens.sum())
-                    records += who.splits(metric + target, values, chosen.count, tests, n, **place)
+                    records += context.splits(metric + target, values, chosen.count, tests, n, **place)
     return records
 
 
@@ -405,9 +405,9 @@ def _probe_r2(
 
 
 def _probes(s: AnalysisInput, untrained: bool = False) -> list[Record]:
-    model, who = (s.untrained, s.who.at(0)) if untrained else (s.model, s.who)
+    model, context = (s.untrained, s.context.at(0)) if untrained else (s.model, s.context)
     components = () if untrained else s.components
-    return probe_records(model, s.held_out, who, documents=s.probed, splits=s.splits, components=components)
+    return probe_records(model, s.held_out, context, documents=s.probed, splits=s.splits, components=components)
 
 
 ANALYSES = (

@@ -16,7 +16,7 @@ from ..records.record import Record
 from .analyses import INSIDE, SCORED, TRAINING, Analysis, AnalysisInput
 from .attention_weights import TOTAL, WeightReader, Weights
 from .passes import Batch, Documents, Progress, read
-from .who import RecordContext
+from .record_context import RecordContext
 
 READ_DOCUMENTS = 64  # that the reach is measured on
 EVEN = "even"
@@ -56,16 +56,18 @@ class ReachReader(WeightReader):
                 equal = equal * weights.allowed
             self.keep(EVEN, batch, mean_distance(equal, regular)[:, 0])
 
-    def records(self, who: RecordContext) -> list[Record]:
+    def records(self, context: RecordContext) -> list[Record]:
         values, places = self.places()  # (documents, places, h)
         of_places = [part for _, part in places["layer", "part"]]
         parts = list(dict.fromkeys(of_places))
         means = np.stack([values[:, np.equal(of_places, part)].mean((1, 2)) for part in parts], axis=1)
         even = self.values[EVEN]
         return [
-            *who.records("reach", self.mean(values), {**places, "head": range(values.shape[-1])}, n=self.count(values)),
-            *who.records("reach.mean", self.mean(means), {"part": parts}, n=self.count(means)),
-            *who.records("reach.even", self.mean(even), {}, n=self.count(even)),
+            *context.records(
+                "reach", self.mean(values), {**places, "head": range(values.shape[-1])}, n=self.count(values)
+            ),
+            *context.records("reach.mean", self.mean(means), {"part": parts}, n=self.count(means)),
+            *context.records("reach.even", self.mean(even), {}, n=self.count(even)),
         ]
 
 
@@ -85,7 +87,7 @@ def mean_distance(weights: Tensor, regular: Tensor) -> Tensor:
     return ratio.sum(-1).double() / counts.sum(-1)
 
 
-def reach_records(model: Any, documents: Documents, who: RecordContext, progress: Progress = None) -> list[Record]:
+def reach_records(model: Any, documents: Documents, context: RecordContext, progress: Progress = None) -> list[Record]:
     """Measure the reach of every head by every term (see `ReachReader`) on these documents.
 
     Raises:
@@ -93,19 +95,19 @@ def reach_records(model: Any, documents: Documents, who: RecordContext, progress
     """
     reader = ReachReader()
     read(model, documents, [reader], progress=progress)
-    return reader.records(who)
+    return reader.records(context)
 
 
 def _untrained(s: AnalysisInput) -> list[Record]:
     # A T5 bias begins with zeros, as far as equal attention: a control of the claim that it looks near.
-    return reach_records(s.untrained, s.some(SCORED), s.who.at(0))
+    return reach_records(s.untrained, s.some(SCORED), s.context.at(0))
 
 
 ANALYSES = (
     Analysis(
         "reach",
         INSIDE,
-        lambda s: reach_records(s.model, s.some(READ_DOCUMENTS), s.who, s.progress_of("reach")),
+        lambda s: reach_records(s.model, s.some(READ_DOCUMENTS), s.context, s.progress_of("reach")),
         needs=("documents", "terms"),
     ),
     Analysis("untrained reach", TRAINING, _untrained, needs=("documents", "untrained", "terms")),

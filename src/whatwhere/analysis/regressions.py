@@ -25,7 +25,7 @@ from .probes import (
     stream_columns,
     tested_together,
 )
-from .who import RecordContext
+from .record_context import RecordContext
 
 # Targets of a regression: of the same token, of another document's, of another document's in random order.
 ENDINGS = ("", ".place", ".chance")

@@ -32,7 +32,7 @@ def probe(
         splits: Random splits of the documents.
     """
     from ..analysis.probes import probe_records
-    from ..analysis.who import RecordContext
+    from ..analysis.record_context import RecordContext
     from ..models.open import open_model
     from ..study.model_windows import model_windows
     from ..training.scheme_settings import use_scheme
@@ -194,8 +194,8 @@ def attention(
         truncate: Cut texts that are longer than the model reads.
         out: The page to write.
     """
+    from ..analysis.record_context import RecordContext
     from ..analysis.texts import LEVELS, repeated_text, shown_tokens, text_maps
-    from ..analysis.who import RecordContext
     from ..models.open import open_model
     from ..report.explorer import ExplorerModel, ExplorerText
     from ..report.pages import write_attention_page

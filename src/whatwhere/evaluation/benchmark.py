@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import field_validator
 from scipy.stats import rankdata
 
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..models.open import model_folder
 from ..records.record import Arrays, Record
 from ..run.files import read_object
@@ -110,7 +110,7 @@ class Trial:
         return " ".join(filter(None, (self.name, self._state, self.part, seed)))
 
     @property
-    def who(self) -> RecordContext:
+    def context(self) -> RecordContext:
         """Context of the trial's records, but for the study's name; step 0 where the model is untrained."""
         return RecordContext(self.name, self.seed, "", 0 if self.untrained else self.step)
 
@@ -422,14 +422,14 @@ def _beside(
             drawn[name, untrained][part] = difference = paired(
                 scores[part], pairs, labels[part], strata.get(part), part
             )
-            who = RecordContext(name, None, "", 0 if untrained else None)
-            records.append(who.record(metric, *bounded(difference), part=part, n=len(labels[part])))
+            context = RecordContext(name, None, "", 0 if untrained else None)
+            records.append(context.record(metric, *bounded(difference), part=part, n=len(labels[part])))
     common = _common(drawn.values())
     for (name, untrained), of_parts in drawn.items():
         if len(common) > 1:
-            who = RecordContext(name, None, "", 0 if untrained else None)
+            context = RecordContext(name, None, "", 0 if untrained else None)
             whole = bounded(np.mean([of_parts[part] for part in common], axis=0))
-            records.append(who.record(metric, *whole, n=sum(len(labels[part]) for part in common)))
+            records.append(context.record(metric, *whole, n=sum(len(labels[part]) for part in common)))
     return records, drawn
 
 
@@ -446,7 +446,7 @@ def averages(metric: str, scores: Mapping[Trial, Mapping[str, float]]) -> list[R
     if len(common) < 2:
         return []
     return [
-        trial.who.record(metric, np.mean([of_parts[part] for part in common]), n=len(common))
+        trial.context.record(metric, np.mean([of_parts[part] for part in common]), n=len(common))
         for trial, of_parts in scores.items()
         if common <= set(of_parts)
     ]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..corpus.labelled import json_rows, padded
 from ..corpus.sources import hub_configs, hub_rows
 from ..records.intervals import share_interval
@@ -237,7 +237,7 @@ def paradigm_numbers(pairs: Sequence[Pair]) -> np.ndarray:
     return np.array([number.setdefault(pair.paradigm, len(number)) for pair in pairs], int)
 
 
-def blimp_records(who: RecordContext, pairs: Sequence[Pair], judged: np.ndarray) -> list[Record]:
+def blimp_records(context: RecordContext, pairs: Sequence[Pair], judged: np.ndarray) -> list[Record]:
     """Write the records of BLiMP: the share of pairs that a model has right, by paradigm, field, term and over all.
 
     Shares of fields, terms and of all are means of paradigms.
@@ -250,7 +250,7 @@ def blimp_records(who: RecordContext, pairs: Sequence[Pair], judged: np.ndarray)
         of[pair.paradigm].append(float(share))
     shares = {paradigm: float(np.mean(values)) for paradigm, values in of.items()}
     records = [
-        who.record("blimp.paradigm", share, *share_interval(round(sum(of[p])), len(of[p])), part=p, n=len(of[p]))
+        context.record("blimp.paradigm", share, *share_interval(round(sum(of[p])), len(of[p])), part=p, n=len(of[p]))
         for p, share in shares.items()
     ]
     for metric, group_of in (
@@ -260,5 +260,5 @@ def blimp_records(who: RecordContext, pairs: Sequence[Pair], judged: np.ndarray)
         for group in dict.fromkeys(group_of.values()):
             within = [paradigm for paradigm, name in group_of.items() if name == group]
             mean = float(np.mean([shares[paradigm] for paradigm in within]))
-            records.append(who.record(metric, mean, part=group, n=sum(len(of[paradigm]) for paradigm in within)))
-    return [*records, who.record("blimp", float(np.mean(list(shares.values()))), n=len(pairs))]
+            records.append(context.record(metric, mean, part=group, n=sum(len(of[paradigm]) for paradigm in within)))
+    return [*records, context.record("blimp", float(np.mean(list(shares.values()))), n=len(pairs))]

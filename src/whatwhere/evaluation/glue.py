@@ -319,7 +319,8 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
             ordered[trial.part] = labels[order]
             predicted[trial.name, trial.untrained, trial.part][trial.seed] = predictions[order]
         records += [
-            trial.who.record(f"glue.{key}", value, part=task.name, n=len(predictions)) for key, value in figures.items()
+            trial.context.record(f"glue.{key}", value, part=task.name, n=len(predictions))
+            for key, value in figures.items()
         ]
     records += [*averages("glue.score", of_task), *medians("glue.median", runs)]
     scores = {name: of_both(METRICS[task.metrics[0]]) for name, task in TASKS.items()}

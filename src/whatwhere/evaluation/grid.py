@@ -167,7 +167,7 @@ def medians(metric: str, results: Sequence[tuple[Trial, Sequence[GridResult]]]) 
         for run in runs:
             scores[replace(trial, seed=None)][run.setting].append(float(run.scores[:, 2].max()))
     return [
-        trial.who.record(
+        trial.context.record(
             metric, max(map(np.median, of_each.values())), part=trial.part, n=max(map(len, of_each.values()))
         )
         for trial, of_each in scores.items()

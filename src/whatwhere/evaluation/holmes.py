@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import model_validator
 
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..corpus.labelled import MOST_LABELS
 from ..corpus.text_files import data_lines, empty_file, table_rows
 from ..models.open import open_model
@@ -356,7 +356,7 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
     labels: dict[str, np.ndarray] = {}
     scores: dict[str, Any] = {}
     for trial, facts in _finished(config, out):
-        by_model[trial.who][trial.part] = facts["scores"]
+        by_model[trial.context][trial.part] = facts["scores"]
         arrays = trial.arrays(out)
         predicted[trial.name, trial.untrained, trial.part] = dict(enumerate(arrays["predicted"]))
         labels[trial.part] = arrays["labels"]
@@ -365,19 +365,19 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
     table = table_of(config)
     if table is not None and by_model:
         phenomena = read_phenomena(table)
-        trained = {who: of_sets for who, of_sets in by_model.items() if who.step is None}
-        wide = unsteady({who: {name: of["all"] for name, of in of_sets.items()} for who, of_sets in trained.items()})
+        trained = {context: of_sets for context, of_sets in by_model.items() if context.step is None}
+        wide = unsteady({c: {name: of["all"] for name, of in of_sets.items()} for c, of_sets in trained.items()})
         records += [
             RecordContext("").record("holmes.unsteady", deviation, part=name, n=len(by_model))
             for name, deviation in wide.items()
         ]
         names = sorted(set.intersection(*map(set, by_model.values())) & set(phenomena) - set(wide))
-        for who, of_sets in by_model.items():
+        for context, of_sets in by_model.items():
             for part in next(iter(of_sets.values())):
                 means = {name: float(np.mean(of_sets[name][part])) for name in names}
-                records += _mean_records(who, part, means, phenomena)
-            if who in trained:
-                records += _published_records(who, names, phenomena, published_scores(table, who.model))
+                records += _mean_records(context, part, means, phenomena)
+            if context in trained:
+                records += _published_records(context, names, phenomena, published_scores(table, context.model))
         predicted = {key: of for key, of in predicted.items() if key[2] in names}  # the data sets of the means
     return [*records, *differences("holmes", config, predicted, labels, scores)]
 
@@ -394,12 +394,12 @@ def _data_set_records(trial: Trial, facts: Mapping[str, Any]) -> list[Record]:
             place = {"part": trial.part, "layer": layer, "n": facts["rows"]["test"]}
             name = f"holmes.{metric}{_of(part)}"
             interval = seed_interval(values, range_of(name)) or ()
-            records.append(trial.who.record(name, np.mean(values), *interval, **place))
+            records.append(trial.context.record(name, np.mean(values), *interval, **place))
     return records
 
 
 def _mean_records(
-    who: RecordContext, part: str, means: Mapping[str, float], phenomena: Mapping[str, tuple[str, str]]
+    context: RecordContext, part: str, means: Mapping[str, float], phenomena: Mapping[str, tuple[str, str]]
 ) -> list[Record]:
     """Write records of phenomena, fields and all data sets, from the mean of each data set over seeds."""
     of_phenomenon, of_field = aggregated(means, phenomena)
@@ -408,22 +408,22 @@ def _mean_records(
     end = _of(part)
     records = list[Record]()
     for place, value in of_phenomenon.items():
-        records.append(who.record(f"holmes.phenomenon{end}", value, part=": ".join(place), n=sets[place]))
+        records.append(context.record(f"holmes.phenomenon{end}", value, part=": ".join(place), n=sets[place]))
     for field, value in of_field.items():
-        records.append(who.record(f"holmes.field{end}", value, part=field, n=fields[field]))
+        records.append(context.record(f"holmes.field{end}", value, part=field, n=fields[field]))
     if means:
-        records.append(who.record(f"holmes{end}", np.mean(list(means.values())), n=len(means)))
+        records.append(context.record(f"holmes{end}", np.mean(list(means.values())), n=len(means)))
     return records
 
 
 def _published_records(
-    who: RecordContext, names: Sequence[str], phenomena: Mapping[str, tuple[str, str]], printed: Mapping[str, float]
+    context: RecordContext, names: Sequence[str], phenomena: Mapping[str, tuple[str, str]], printed: Mapping[str, float]
 ) -> list[Record]:
     """Write records of fields, from the scores that a published table has of the same data sets."""
     known = {name: printed[name] for name in names if name in printed}
     fields = Counter(phenomena[name][0] for name in known)
     _, of_field = aggregated(known, phenomena)
-    return [who.record("holmes.published", value, part=f, n=fields[f]) for f, value in of_field.items()]
+    return [context.record("holmes.published", value, part=f, n=fields[f]) for f, value in of_field.items()]
 
 
 def _of(part: str) -> str:

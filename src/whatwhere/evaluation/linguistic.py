@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import model_validator
 
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..models.open import open_config, open_model
 from ..records.intervals import seed_interval
 from ..records.metrics import range_of
@@ -210,9 +210,9 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
             labels[task] = paradigm_numbers(pairs)
             scores[task] = paradigm_mean
             predicted[key][0] = arrays["right"]
-            records += blimp_records(trial.who, pairs, arrays["right"])
+            records += blimp_records(trial.context, pairs, arrays["right"])
             share = paradigm_mean(arrays["right"], labels[task])
-            records.append(trial.who.record("linguistic.score", share, part=task, n=len(pairs)))
+            records.append(trial.context.record("linguistic.score", share, part=task, n=len(pairs)))
             continue
         predictions = arrays["predicted"][:, facts["parts"].index("all")]  # (seeds, rows)
         if facts["classes"]:
@@ -224,7 +224,7 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
             scores[task] = pearson
             labels[task] = arrays["labels"]
             predicted[key] = dict(enumerate(predictions))
-        records += _probe_records(trial.who, task, arrays, facts)
+        records += _probe_records(trial.context, task, arrays, facts)
         if first:
             data = RecordContext("")
             guesses = [name for name in ("commonest", "surface") if name in facts]
@@ -239,7 +239,7 @@ def _share(hits: np.ndarray, rows: np.ndarray) -> float:
 
 
 def _probe_records(
-    who: RecordContext, task: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
+    context: RecordContext, task: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
 ) -> list[Record]:
     """Write the records of a task: of the last layer, and of each layer where there are several.
 
@@ -252,7 +252,7 @@ def _probe_records(
         """values: (seeds,)"""
         name = f"linguistic.{metric}"
         interval = seed_interval(values, range_of(name)) or ()
-        records.append(who.record(name, values.mean(), *interval, part=task, n=n, **place))
+        records.append(context.record(name, values.mean(), *interval, part=task, n=n, **place))
 
     for p, part in enumerate(facts["parts"]):
         stream = "" if part == "all" else f".{part}"

@@ -386,13 +386,13 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
             of_rows = predicted[trial.setting].setdefault((trial.name, trial.untrained, trial.part), {})
             of_rows |= dict.fromkeys(seeds, rows)
         metric = trial.setting.of("mteb.score")
-        records.append(trial.who.record(metric, score, *ends, part=trial.part, n=len(rows) or None))
+        records.append(trial.context.record(metric, score, *ends, part=trial.part, n=len(rows) or None))
     for of_model, of_type in by_model.items():
         assert isinstance(of_model.setting, Pooling)
         if sum(map(len, of_type.values())) == len({trial.part for trial in todo}):
             for name, scores in of_type.items():
                 metric = of_model.setting.of("mteb.type")
-                records.append(of_model.who.record(metric, float(np.mean(scores)), part=name, n=len(scores)))
+                records.append(of_model.context.record(metric, float(np.mean(scores)), part=name, n=len(scores)))
     scored = {part: SCORES[kind] for part, kind in kinds.items() if kind}
     for pooling, of_pooling in predicted.items():
         records += differences("mteb", config, of_pooling, labels, scored, name_of=pooling.of)

@@ -368,7 +368,8 @@ def squad_records(config: SquadConfig, out: Path) -> list[Record]:
         if trial.step is None:
             predicted[trial.name, trial.untrained, trial.part][trial.seed] = scored["f1"]
         records += [
-            trial.who.record(f"squad.{key}", value, part=trial.part, n=len(scored)) for key, value in figures.items()
+            trial.context.record(f"squad.{key}", value, part=trial.part, n=len(scored))
+            for key, value in figures.items()
         ]
     scores = dict.fromkeys(TASKS, lambda scored, _: float(scored.mean()))
     records += averages("squad.score", of_task)

@@ -13,7 +13,7 @@ from pydantic import model_validator
 from scipy.stats import entropy
 
 from ..analysis.probes import stream_columns
-from ..analysis.who import RecordContext, document_mean
+from ..analysis.record_context import RecordContext, document_mean
 from ..corpus import open_source
 from ..corpus.tokenizer import open_tokenizer, save_tokenizer
 from ..encoder import EncoderConfig
@@ -362,26 +362,28 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
             continue
         arrays = trial.arrays(out)
         method = trial.part
-        who = trial.who
+        context = trial.context
         facts = trial.facts(out, *FACTS[: 2 if method == PIECES else None])
-        records += _loss_records(who, method, arrays)
+        records += _loss_records(context, method, arrays)
         losses = _beyond(arrays["loss"], facts)
-        records.append(who.record("length.beyond", *document_mean(losses), part=method, n=len(losses)))
+        records.append(context.record("length.beyond", *document_mean(losses), part=method, n=len(losses)))
         if method == PIECES:
             losses_in_pieces[trial.name, trial.seed] = losses
-            records += [who.record(f"length.{name}", facts[name]) for name in ("trained", "frequencies")]
+            records += [context.record(f"length.{name}", facts[name]) for name in ("trained", "frequencies")]
             continue
         level = (
             _beyond(arrays["pieces"], facts) if "pieces" in arrays else losses_in_pieces.get((trial.name, trial.seed))
         )
         if level is not None:
-            records.append(who.record("length.gain", *document_mean(level - losses), part=method, n=len(losses)))
+            records.append(context.record("length.gain", *document_mean(level - losses), part=method, n=len(losses)))
             if isinstance(trial.setting, ExtrapolationMethod) and trial.setting.adapt == PLAIN:
-                gains_without_training[who].append(level - losses)
-        records += _other_records(who, method, arrays, facts)
-    for who, gains in gains_without_training.items():
+                gains_without_training[context].append(level - losses)
+        records += _other_records(context, method, arrays, facts)
+    for context, gains in gains_without_training.items():
         if len(gains) > 1:
-            records.append(who.record("length.chosen", *document_mean(chosen_gains(np.array(gains))), n=len(gains[0])))
+            records.append(
+                context.record("length.chosen", *document_mean(chosen_gains(np.array(gains))), n=len(gains[0]))
+            )
     return records
 
 
@@ -407,7 +409,7 @@ def _beyond(losses: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
     return np.asarray(np.nanmean(losses[:, facts["trained"] :], axis=1))
 
 
-def _loss_records(who: RecordContext, method: str, arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
+def _loss_records(context: RecordContext, method: str, arrays: Mapping[str, np.ndarray]) -> Iterator[Record]:
     """The loss and the pseudo-perplexity at the positions of each bucket, by its middle."""
     for name, metric in (("loss", "length.loss"), ("alone", "length.perplexity")):
         for places in np.array_split(np.arange(1, arrays[name].shape[1] - 1), BUCKETS):
@@ -416,21 +418,21 @@ def _loss_records(who: RecordContext, method: str, arrays: Mapping[str, np.ndarr
             mean = document_mean(np.nanmean(arrays[name][:, places], axis=1))
             values = np.exp(mean) if name == "alone" else mean
             at = int(places[len(places) // 2])
-            yield who.record(metric, *values, part=method, index=at, n=len(arrays[name]))
+            yield context.record(metric, *values, part=method, index=at, n=len(arrays[name]))
 
 
 def _other_records(
-    who: RecordContext, method: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
+    context: RecordContext, method: str, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
 ) -> Iterator[Record]:
     """A passage that comes again, states under other positions, probes of the tokens beyond."""
     n = arrays["copy"].shape[1]
     for distance, gains in zip(facts["distances"], arrays["copy"], strict=True):
-        yield who.record("length.copy", *document_mean(gains), part=method, index=distance, n=n)
+        yield context.record("length.copy", *document_mean(gains), part=method, index=distance, n=n)
     for p, part in enumerate(facts["parts"]):
         for by, changes in zip(facts["shifts"], arrays["drift"][..., p], strict=True):
-            yield who.record(f"length.drift{_of(part)}", *document_mean(changes), part=method, index=by, n=n)
+            yield context.record(f"length.drift{_of(part)}", *document_mean(changes), part=method, index=by, n=n)
     for metric, part, layer, value, low, high, tokens in facts["probes"]:
-        yield who.record(f"length.{metric}{_of(part)}", value, low, high, part=method, layer=layer, n=tokens)
+        yield context.record(f"length.{metric}{_of(part)}", value, low, high, part=method, layer=layer, n=tokens)
 
 
 def _of(part: str) -> str:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from ..analysis.hidden import state_changes
 from ..analysis.passes import Documents, batches, evaluating, model_inputs, rows_on
 from ..analysis.probes import probe_records, stream_columns
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..corpus.windows import Window, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.config import last_trained_layer
@@ -209,7 +209,9 @@ class _Beyond:
         return replace(window, segments=segments)
 
 
-def beyond_records(model: Any, texts: WindowSet, trained: int, who: RecordContext) -> list[Record]:
+def beyond_records(model: Any, texts: WindowSet, trained: int, context: RecordContext) -> list[Record]:
     """Return `probe_records` of the tokens at positions beyond the trained length."""
     documents = _Beyond(texts, trained)
-    return probe_records(model, documents, who, documents=len(texts), batch_size=max(1, BATCH_TOKENS // texts.length))
+    return probe_records(
+        model, documents, context, documents=len(texts), batch_size=max(1, BATCH_TOKENS // texts.length)
+    )

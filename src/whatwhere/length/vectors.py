@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ..analysis.passes import evaluating
-from ..analysis.who import RecordContext, document_mean
+from ..analysis.record_context import RecordContext, document_mean
 from ..models.sentence import pooled
 from ..models.tensors import device_of
 from ..records.record import Record
@@ -52,7 +52,7 @@ def framed(texts: np.ndarray, ends: tuple[int, int]) -> np.ndarray:
 
 
 def vector_records(
-    original: Any, copy: Any, texts: LongTexts, most: int, method: str, who: RecordContext
+    original: Any, copy: Any, texts: LongTexts, most: int, method: str, context: RecordContext
 ) -> list[Record]:
     """Measure what the vectors of a longer copy keep of the original's, as records by way of reading.
 
@@ -87,7 +87,7 @@ def vector_records(
     records = []
     for (metric, way), of_texts in values.items():
         mean, low, high = document_mean(of_texts, document_numbers=texts.document_numbers())
-        records.append(who.record(metric, mean, low, high, part=way, n=len(of_texts)))
+        records.append(context.record(metric, mean, low, high, part=way, n=len(of_texts)))
     return records
 
 

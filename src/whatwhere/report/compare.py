@@ -187,7 +187,7 @@ def _claims_section(studies: Mapping[str, Run]) -> Section:
             alike.append(key)
             continue
         first = next(iter(of_runs.values()))
-        verdicts = (f"{r.verdict}: {r.here}" if (r := of_runs.get(run)) else "" for run in studies)
+        verdicts = (f"{r.verdict}: {r.result}" if (r := of_runs.get(run)) else "" for run in studies)
         rows.append(row(first.claim, *verdicts, first.printed.replace(ledger.NONE, ""), first.rule))
     table = Table("claims-by-run", "Claims whose verdicts differ", ["Claim", *studies, "Paper", "Rule"], rows)
     intro = (

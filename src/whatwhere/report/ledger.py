@@ -43,10 +43,10 @@ def doubt(verdict: str, so_far: str = "") -> str:
 class Row:
     """A claim as it is shown.
 
-    origin: what the paper has of it. paper: whose it is. here: value and interval. each: the values of two or three
-    training seeds. there, there_verdict: those of the reference study. printed: the paper's value. so_far: the verdict
-    if the models had settled. holm: of what holds, that it may be one of many by chance. bars: what the value is held
-    against, and how far the paper's is from it.
+    origin: what the paper has of it. paper: whose it is. result: value and interval. seed_values: the values of two or
+    three training seeds. reference_result, reference_verdict: of the reference study. printed: value of the paper.
+    so_far: the verdict if the models had settled. holm: of what holds, that it may be one of many by chance. bars: what
+    the value is held against, and how far the paper's is from it.
     untrained: what the rule says of the untrained model. records: what decided it.
     """
 
@@ -56,10 +56,10 @@ class Row:
     paper: str
     verdict: str
     origin: str = ""
-    here: str = NONE
-    each: str = ""
-    there: str = NONE
-    there_verdict: str = ""
+    result: str = NONE
+    seed_values: str = ""
+    reference_result: str = NONE
+    reference_verdict: str = ""
     printed: str = NONE
     bars: str = ""
     so_far: str = ""
@@ -117,8 +117,8 @@ def row(claim: Mapping[str, Any]) -> Row:
         claim=str(claim.get("claim") or cells["id"] or "unnamed claim"),
         paper=cells["source"].partition(" ")[0].rstrip(":,"),
         verdict=str(claim.get("verdict") or UNTESTABLE),
-        here=text,
-        each=", ".join(number(v, low, high, MOST_DIGITS) for v in values),
+        result=text,
+        seed_values=", ".join(number(v, low, high, MOST_DIGITS) for v in values),
         **_reference(claim.get("reference"), unit),
         printed=printed(paper) + unit if paper is not None else NONE,
         bars=_bars(claim.get("bars"), paper),
@@ -136,12 +136,12 @@ def _reference(of: Any, unit: str) -> dict[str, str]:
     if so_far := str(of.get("so_far") or ""):
         verdict = f"{verdict}, so far {so_far}"
     verdict = verdict.replace(UNTRAINED, shown_verdict(UNTRAINED))
-    cells = {"there_verdict": verdict.replace("here", "there")}
+    cells = {"reference_verdict": verdict.replace("here", "there")}
     value, low, high = (finite(of.get(key)) for key in ("value", "low", "high"))
     if value is None:
         return cells
     bounds = interval(low, high, MOST_DIGITS)
-    return cells | {"there": f"{number(value, low, high, MOST_DIGITS)}{unit} {bounds}".strip()}
+    return cells | {"reference_result": f"{number(value, low, high, MOST_DIGITS)}{unit} {bounds}".strip()}
 
 
 def _bars(bars: Any, paper: float | None) -> str:
@@ -180,7 +180,7 @@ def rows(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
 def shown(claims: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return `rows`, or [] where the run has measured nothing that a claim needs."""
     ledger = rows(claims)
-    return ledger if any(r.here != NONE for r in ledger) else []
+    return ledger if any(r.result != NONE for r in ledger) else []
 
 
 def counts(rows: Sequence[Row]) -> tuple[list[str], list[tuple[str, list[int]]]]:
@@ -227,7 +227,7 @@ def table(rows: Sequence[Row]) -> Table | None:
         "origin",
         "verdict",
         "holm",
-        "here",
+        "result",
         "seeds",
         "reference",
         "reference verdict",
@@ -238,8 +238,8 @@ def table(rows: Sequence[Row]) -> Table | None:
         "rule",
         "scale",
     )
-    of = {"paper": "printed", "bar": "bars", "seeds": "each"}  # where a column is called otherwise
-    of |= {"reference": "there", "reference verdict": "there_verdict"}
+    of = {"paper": "printed", "bar": "bars", "seeds": "seed_values"}  # where a column is called otherwise
+    of |= {"reference": "reference_result", "reference verdict": "reference_verdict"}
     cells = [[text(getattr(r, of.get(field, field))) for field in fields] for r in rows]
     columns = tuple(field.capitalize() for field in fields)
     return Table("claims", "Every claim with its rule", columns, cells, frozenset({6, 8, 10})) if rows else None

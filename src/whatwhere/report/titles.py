@@ -120,12 +120,12 @@ def claimed(run: Run, *ids: str, what: str = "") -> str | None:
     """
     claims = {str(c.get("id")): c for c in run.claims}
     for row in (ledger.row(claims[i]) for i in ids if i in claims):
-        if row.here == ledger.NONE or row.verdict not in _HEADS:
+        if row.result == ledger.NONE or row.verdict not in _HEADS:
             continue
         head = _HEADS[row.verdict]
         sentence = _lowered(row.claim) if head and row.claim[1:2].islower() else row.claim
         paper = f", paper {row.printed}" if row.printed != ledger.NONE else ""
-        return f"{head}{sentence} ({f'{what} {row.here}'.strip()}{paper})"
+        return f"{head}{sentence} ({f'{what} {row.result}'.strip()}{paper})"
     return None
 
 

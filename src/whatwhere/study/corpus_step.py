@@ -5,7 +5,7 @@ import logging
 import numpy as np
 
 from ..analysis.corpus_geometry import CorpusDistances, Plan, corpus_geometry
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..corpus import Windows, count_windows
 from ..records.record import Record
 from ..run.folder import RunFolder

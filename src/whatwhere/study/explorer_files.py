@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.record_context import RecordContext
 from ..analysis.texts import LEVELS, shown_tokens, text_maps
-from ..analysis.who import RecordContext
 from ..run.folder import RunFolder
 
 INDEX = "explorer.json"

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..analysis.corpus_geometry import CorpusDistances
 from ..analysis.course import separation_records
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..models.model_tables import has_table
 from ..records.record import Record
 from ..run.files import read_json
@@ -47,9 +47,9 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. Run the command that began it again.")
     summary = read_json(out / SUMMARY)
-    who = RecordContext(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
-    records = training_records(out, who)
-    records.append(who.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
+    context = RecordContext(out.name, FinetuneConfig.load_run(out / CONFIG).seed)
+    records = training_records(out, context)
+    records.append(context.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
     if has_table(out):
-        records += separation_records(out, who, used=summary["longest"], corpus=corpus)
+        records += separation_records(out, context, used=summary["longest"], corpus=corpus)
     return records

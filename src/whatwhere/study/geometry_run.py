@@ -29,7 +29,7 @@ from ..analysis.corpus_geometry import (
 )
 from ..analysis.course import separation_records
 from ..analysis.matrices import condition_records, scores_of_model
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..models.model_tables import WITHOUT_CLS
@@ -266,17 +266,17 @@ def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, fil
     return {"file": file, "rows": len(table), "rank": rank, "corrected": corrected}
 
 
-def geometry_records(who: RecordContext, counts: Counts, geometry: Geometry) -> list[Record]:
-    """Return records of a corpus: its sizes, its support, and every statistic; `who.model` is the corpus's name."""
+def geometry_records(context: RecordContext, counts: Counts, geometry: Geometry) -> list[Record]:
+    """Return records of a corpus: its sizes, its support, and every statistic; `context.model` is the corpus's name."""
     distributions = geometry.distributions
     rows = len(distributions.positions)
     return [
-        who.record("corpus.documents", counts.documents.sum()),
-        who.record("corpus.tokens", distributions.support.sum()),
-        who.record("positions.kept", rows, n=counts.positions),
-        *who.records("support", distributions.support, {"index": range(len(distributions.support))}),
+        context.record("corpus.documents", counts.documents.sum()),
+        context.record("corpus.tokens", distributions.support.sum()),
+        context.record("positions.kept", rows, n=counts.positions),
+        *context.records("support", distributions.support, {"index": range(len(distributions.support))}),
         *(
-            who.record(s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=rows)
+            context.record(s.metric, s.value, s.low, s.high, part=s.part, index=s.index, n=rows)
             for s in geometry.statistics
         ),
     ]
@@ -285,7 +285,7 @@ def geometry_records(who: RecordContext, counts: Counts, geometry: Geometry) -> 
 def _records_between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
     """Return Hellinger distances of two corpora at the positions that both support, as counted, with intervals."""
     records = []
-    who = RecordContext("", study=study)
+    context = RecordContext("", study=study)
     for a, b in combinations(measured, 2):
         p, q = (measured[name][1].distributions for name in (a, b))
         positions, rows, other_rows = np.intersect1d(p.positions, q.positions, return_indices=True)
@@ -301,7 +301,7 @@ def _records_between(study: str, measured: dict[str, tuple[Counts, Geometry]], i
             )
             half = np.hypot(*sides)
         for at, d, h in zip(positions, hellinger(rows_of_a, rows_of_b), half, strict=True):
-            records.append(who.record("between", d, d - h, d + h, part=f"{a}|{b}", index=int(at)))
+            records.append(context.record("between", d, d - h, d + h, part=f"{a}|{b}", index=int(at)))
     return records
 
 
@@ -328,11 +328,11 @@ def _model_records(
     )
     halves = _random_halves(counts, distributions.positions, config) if config.models else []
     for folder in folders:
-        who = RecordContext(folder.name, study=study)
+        context = RecordContext(folder.name, study=study)
         if (folder / "checkpoints").is_dir():
-            records += separation_records(folder, who, corpus=corpus)
+            records += separation_records(folder, context, corpus=corpus)
         scores = scores_of_model(open_model(folder).model)
-        records += condition_records(scores, distributions.p, who, halves=halves)
+        records += condition_records(scores, distributions.p, context, halves=halves)
     return records
 
 

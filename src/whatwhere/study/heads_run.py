@@ -11,8 +11,8 @@ import numpy as np
 
 from ..analysis import INSIDE, AnalysisInput, analyses_of
 from ..analysis.passes import choose_documents
+from ..analysis.record_context import RecordContext
 from ..analysis.texts import repeated_text
-from ..analysis.who import RecordContext
 from ..models.lengths import most_tokens
 from ..records.gates import NOTHING, labels
 from ..records.record import Record
@@ -75,12 +75,13 @@ def run_heads(
         windows, source = stack.enter_context(opened)
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
-        who = RecordContext(name, seed, out.name if out else "")
+        context = RecordContext(name, seed, out.name if out else "")
         with show_progress(name, progress) as report:
             measured = measure(
-                AnalysisInput(who, model, chosen, ablated=ablated, thorough=True, progress=report), analyses_of(INSIDE)
+                AnalysisInput(context, model, chosen, ablated=ablated, thorough=True, progress=report),
+                analyses_of(INSIDE),
             )
-        learning = learning_records(tokenizer, folder, who)
+        learning = learning_records(tokenizer, folder, context)
         result = {
             "model": str(folder),
             "corpus": source,

@@ -46,13 +46,13 @@ def measure(subject: AnalysisInput, analyses: Iterable[Analysis]) -> Measurement
     for analysis in possible:
         result: Any = None
         if analysis in readers:
-            result = readers[analysis].records(subject.who), readers[analysis].arrays()
+            result = readers[analysis].records(subject.context), readers[analysis].arrays()
         elif analysis.measure is not None:
             result = measured.attempt(analysis, partial(analysis.measure, subject))
         records, arrays = result if isinstance(result, tuple) else (result or [], {})
         measured.records += records
         if arrays and analysis.arrays:
-            measured.arrays[f"{analysis.arrays}-{subject.who.stem}"] = arrays
+            measured.arrays[f"{analysis.arrays}-{subject.context.stem}"] = arrays
     # Two analyses may say the same: the shares of the table of step 0 are of "position table" and of "separation".
     measured.records = list(dict.fromkeys(measured.records))
     return measured

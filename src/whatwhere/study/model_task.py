@@ -6,7 +6,7 @@ from typing import Any
 
 from ..analysis import ANALYSES, PLAIN, AnalysisInput, analyses_of
 from ..analysis.passes import FEWEST_DOCUMENTS, choose_documents
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..corpus import Windows
 from ..models.open import open_model
 from ..run.files import read_json
@@ -69,12 +69,12 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     """Measure a trained model, and write its records and arrays as one step of the study."""
     run = RunFolder.at(task.out)
     folder = run.path_of_run(task.model.folder)
-    who = RecordContext(task.model.name, task.model.seed, task.out.name)
+    context = RecordContext(task.model.name, task.model.seed, task.out.name)
     beginning = folder / "checkpoints" / "step-0"
     untrained = open_model(beginning, "masked").model if beginning.is_dir() else None
     held_out = windows["held_out"] if can_probe(windows) else None
     subject = AnalysisInput(
-        who,
+        context,
         open_model(folder, "masked").model,
         documents=None if held_out is None else choose_documents(held_out, task.probe_documents),
         held_out=held_out,
@@ -95,7 +95,7 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
         files.append(f"arrays/{stem}.npz")
         run.write(files[-1], arrays)
     files.append(f"{task.model.folder}/{RECORDS}")
-    run.write(files[-1], training_records(folder, who) + measured.records)
+    run.write(files[-1], training_records(folder, context) + measured.records)
     facts = {
         "config": read_json(folder / "config.json"),
         "summary": read_json(folder / "training.json"),

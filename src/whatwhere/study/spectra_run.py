@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.position_tables import noise_records, table_arrays, table_records, word_records
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
@@ -56,9 +56,9 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     for table in tables:
         measure = table_records if table.kind == POSITIONS else word_records
         try:
-            who = RecordContext(table.name, table.seed, SPECTRA)
-            noise = noise_records(table.rows, who) if table.kind == POSITIONS else []
-            records.append(measure(table.rows, who)[0] + noise)
+            context = RecordContext(table.name, table.seed, SPECTRA)
+            noise = noise_records(table.rows, context) if table.kind == POSITIONS else []
+            records.append(measure(table.rows, context)[0] + noise)
         except ValueError as error:
             raise ValueError(f"{table.source}, {table.kind}: {error}") from None
     return SpectraRun(tables, records, left_out)
@@ -85,10 +85,10 @@ def run_spectra(
         measured = measure_tables(sources, words)
         facts = measured.facts()
         for table, entry in zip(measured.tables, facts["tables"], strict=True):
-            who = RecordContext(table.name, table.seed, SPECTRA)
+            context = RecordContext(table.name, table.seed, SPECTRA)
             kind = "table" if table.kind == POSITIONS else "words"
-            arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, who)[1]
-            file = f"arrays/{kind}-{who.stem}.npz"
+            arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, context)[1]
+            file = f"arrays/{kind}-{context.stem}.npz"
             run.write(file, {key: v.astype(np.float32) if v.dtype.kind == "f" else v for key, v in arrays.items()})
             entry |= {"arrays": file, "config": table.config}
         facts["title"] = "The shape of position tables"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ..analysis.who import RecordContext
+from ..analysis.record_context import RecordContext
 from ..corpus import Windows
 from ..corpus.windows import own_windows
 from ..records.gates import plateau, unlearned
@@ -28,15 +28,15 @@ def text_records(windows: Windows, study: str) -> list[Record]:
     """Return records of the corpus: sizes, free room in its training windows, and loss of a guess by frequency."""
     facts = windows.manifest
     train = windows["train"]
-    who = RecordContext("", study=study)
+    context = RecordContext("", study=study)
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
-        records.append(who.record(f"corpus.{key}", sum(facts[key].values())))
-        records += [who.record(f"corpus.{key}", count, part=split) for split, count in facts[key].items()]
+        records.append(context.record(f"corpus.{key}", sum(facts[key].values())))
+        records += [context.record(f"corpus.{key}", count, part=split) for split, count in facts[key].items()]
     room = train.length - train.lengths()
-    records.append(who.record("corpus.room", room.mean(), n=len(room)))
+    records.append(context.record("corpus.room", room.mean(), n=len(room)))
     if (share := train.from_start()) is not None:
-        records.append(who.record("corpus.from_start", share, n=len(train)))
+        records.append(context.record("corpus.from_start", share, n=len(train)))
     return [*records, unigram_record(windows, study)]
 
 
@@ -47,11 +47,11 @@ def unigram_record(windows: Windows, study: str) -> Record:
     )
 
 
-def loss_records(folder: Path, who: RecordContext) -> list[Record]:
+def loss_records(folder: Path, context: RecordContext) -> list[Record]:
     """Return the loss curves of a training, finished or not."""
     records = []
     for line in step_lines(folder / LOG):
-        at = who.at(line["step"])
+        at = context.at(line["step"])
         for key, part in (("loss", "train"), ("validation_loss", "validation")):
             if key in line:
                 records.append(at.record("loss", line[key], part=part))
@@ -63,15 +63,15 @@ def loss_records(folder: Path, who: RecordContext) -> list[Record]:
     return records
 
 
-def training_records(folder: Path, who: RecordContext) -> list[Record]:
+def training_records(folder: Path, context: RecordContext) -> list[Record]:
     """Return loss curves and costs of a finished training."""
     RunFolder.at(folder).check(SUMMARY, LOG)
     summary = read_json(folder / SUMMARY)
     known = {metric: summary.get(key) for metric, key in COSTS.items()}
-    return loss_records(folder, who) + [who.record(metric, v) for metric, v in known.items() if v is not None]
+    return loss_records(folder, context) + [context.record(metric, v) for metric, v in known.items() if v is not None]
 
 
-def learning_records(tokenizer: Any, folder: Path, who: RecordContext) -> list[Record]:
+def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> list[Record]:
     """Return the loss curves of a model's pretraining, up to the checkpoint, and the unigram loss.
 
     There are none where the losses are unknown: of models from elsewhere, or of another task.
@@ -82,8 +82,8 @@ def learning_records(tokenizer: Any, folder: Path, who: RecordContext) -> list[R
     if windows is None:
         return []
     last = int(folder.name.removeprefix("step-")) if checkpoint else None
-    losses = [r for r in loss_records(run, who) if r.metric == "loss" and (last is None or (r.step or 0) <= last)]
-    return [*losses, unigram_record(windows, who.study)]
+    losses = [r for r in loss_records(run, context) if r.metric == "loss" and (last is None or (r.step or 0) <= last)]
+    return [*losses, unigram_record(windows, context.study)]
 
 
 def undertrained_message(records: list[Record], model: str) -> str:

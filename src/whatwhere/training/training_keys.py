@@ -214,7 +214,7 @@ class FinetuneKeys(LoopConfig, SchemeKeys):
     label: str = Field("label", description="Column of the label: words or whole numbers, each a class.")
     length: int = Field(
         ge=4,
-        description="Most tokens of a row, special ones included; longer rows are cut, which is said.",
+        description="Most tokens of a row, special ones included; longer rows are cut, and a line counts them.",
         json_schema_extra={"default": "128, or what the model reads"},
     )
     epochs: PositiveFloat | None = Field(

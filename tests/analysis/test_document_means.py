@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whatwhere.analysis.who import count_documents, document_mean, draw_documents, of_documents
+from whatwhere.analysis.record_context import count_documents, document_mean, draw_documents, of_documents
 
 
 def test_intervals_are_quantiles_of_resampled_means():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import Record
 
 ME = RecordContext("m", 3, "s")
