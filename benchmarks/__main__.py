@@ -35,6 +35,7 @@ from whatwhere.training.memory import keep_freed_memory  # noqa: E402
 
 from .attention import attention, positional  # noqa: E402
 from .busy import busy  # noqa: E402
+from .checkpointing import checkpointing  # noqa: E402
 from .counting import counts  # noqa: E402
 from .heads import heads  # noqa: E402
 from .inference import inference  # noqa: E402
@@ -54,6 +55,7 @@ from .windows import windows  # noqa: E402
 PARTS: dict[str, Callable[[Settings], Results]] = {
     "memory": memory,  # first: later parts leave a large process behind, which keeps what it freed
     "long": long,
+    "checkpointing": checkpointing,
     "study": study,
     "busy": busy,
     "presets": presets,

@@ -21,6 +21,7 @@ TITLES = {
     "heads": "Taxonomy of heads",
     "linguistic": "Probes of grammar, and likelihoods",
     "tuning": "Fine-tuning",
+    "checkpointing": "Gradient checkpointing",
     "windows": "Text to windows",
     "counts": "Counts by position",
     "mds": "Multidimensional scaling of positions",
@@ -79,7 +80,11 @@ Linear probes of the shipped model by five seeds, all at once, against one sciki
 fifteen is timed. Likelihoods: rows of one length in batches, against a forward pass a token.
 """,
     "tuning": """
-`reference` on made-up pairs of sentences; batches and clipping on both sides, no scores on the way.
+`reference` on made-up pairs of sentences; the same batches, optimizer and clipping on all sides, no scores on the way.
+""",
+    "checkpointing": """
+A step forward, backward and AdamW, a process for each side. Memory is what the process's peak grows by over weights,
+gradients and the optimizer's states.
 """,
     "windows": """
 CPU time of one core. `encode_batch` is the tokenizer alone.

@@ -17,7 +17,7 @@ def main(monkeypatch, processes):
     monkeypatch.syspath_prepend(ROOT)
     monkeypatch.setenv("KINETO_LOG_LEVEL", "99")
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    for part in ("steps", "study", "busy"):
+    for part in ("steps", "study", "busy", "tuning"):
         monkeypatch.setattr(importlib.import_module(f"benchmarks.{part}"), "get_context", multiprocessing.get_context)
     return importlib.import_module("benchmarks.__main__").main
 
@@ -70,14 +70,20 @@ def test_a_part_run_again_replaces_its_own_entry(main, tmp_path):
 def test_command_refuses_what_it_does_not_know(main, capsys):
     with pytest.raises(SystemExit):
         main(["--only", "presents"])
-    assert "No part presents. Parts: memory, long, study, busy, presets, peers, inference" in capsys.readouterr().err
+    assert (
+        "No part presents. Parts: memory, long, checkpointing, study, busy, presets, peers, inference"
+        in capsys.readouterr().err
+    )
     with pytest.raises(SystemExit):
         main(["--micro"])
     assert "--out" in capsys.readouterr().err
 
 
 # Parts that start processes or train several models take most of a minute.
-LONG = [pytest.param(part, marks=pytest.mark.slow) for part in ("study", "busy", "peers", "inference", "tuning")]
+LONG = [
+    pytest.param(part, marks=pytest.mark.slow)
+    for part in ("checkpointing", "study", "busy", "peers", "inference", "tuning")
+]
 
 
 @pytest.mark.parametrize("parts", ["presets,packing,windows,counts,mds", *LONG])
