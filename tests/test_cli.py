@@ -297,8 +297,9 @@ def test_undertrained_models_are_announced_first(trained, tmp_path):
     command = read_object(out / FACTS)["command"]
     assert shlex.split(command)[1:] == ["heads", str(trained), "--documents", "10", "--out", "NEW-FOLDER"]
     given = HeadsConfig(model="m", corpus="my text.txt", length=64, ablate=3)
-    assert _command("my model", given) == (
-        "whatwhere heads 'my model' --corpus 'my text.txt' --length 64 --ablate 3 --out NEW-FOLDER"
+    assert _command("my model", given, "a scheme.py") == (
+        "whatwhere heads 'my model' --corpus 'my text.txt' --length 64 --ablate 3 --scheme 'a scheme.py' "
+        "--out NEW-FOLDER"
     )
     assert "too little learned" in (out / "report.html").read_text(encoding="utf-8")
     assert not unexplained(out, "heads MODEL")

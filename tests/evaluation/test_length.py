@@ -420,6 +420,15 @@ def test_texts_are_counted_by_every_vocabulary(corpus, tmp_path):
         LENGTH.check(LengthConfig.parse({"models": ["reference", str(tmp_path / "bert")], **given}))
 
 
+def test_a_tokenizer_of_more_tokens_than_rows_is_refused_first(corpus, tmp_path):
+    """It was noticed by an IndexError in the middle of the first model."""
+    ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
+    load_tokenizer(ww.reference()).save_pretrained(tmp_path / "m")
+    given = {"to": 256, "corpus": str(corpus), "document": "blank-line", "documents": 10}
+    with pytest.raises(ValueError, match="m has 4,096 tokens, and the model's table of words 60 rows"):
+        LENGTH.check(LengthConfig.parse({"models": [str(tmp_path / "m")], **given}))
+
+
 def test_lines_mark_each_models_training_length():
     """Each model has a line at the length of its training."""
     # Where they differed there was none.

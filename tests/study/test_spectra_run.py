@@ -80,6 +80,10 @@ def test_the_recorded_command_runs_again(sources, tmp_path):
     assert program == "whatwhere" and words == ["spectra", str(source), "--out", str(tmp_path / "the out")]
     done = whatwhere(*words)
     assert done.returncode == 0, done.stderr
+    # It left out the scheme, without which a model with one of its own does not open.
+    run_spectra([source], tmp_path / "third", scheme="my scheme.py")
+    words = shlex.split(json.loads((tmp_path / "third/spectra.json").read_text())["command"])
+    assert words[-4:-2] == ["--scheme", "my scheme.py"]
 
 
 def test_other_sources_and_other_folders_are_refused(sources, tmp_path):

@@ -101,7 +101,7 @@ def spectra(
     from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
-    run, page = run_spectra(sources, out, words)
+    run, page = run_spectra(sources, out, words, scheme)
     records = [vars(r) for of_table in run.records for r in of_table]
     written = f"\n\n{report_line(page)}" if page else ""
     emit(
@@ -168,7 +168,7 @@ def heads(
         )
     opened = open_model(model, "masked" if ablate else None, attention="eager")
     reading: dict[str, Any] = {"corpus": corpus, "field": field, "documents": documents, "length": length}
-    result = run_heads(opened.model, opened.tokenizer, opened.folder, **reading, ablated=ablate, out=out)
+    result = run_heads(opened.model, opened.tokenizer, opened.folder, **reading, ablated=ablate, scheme=scheme, out=out)
     written = f"\n{report_line(result['report'])}" if result["report"] else ""
     emit(result, as_json, heads_text(result) + written)
 

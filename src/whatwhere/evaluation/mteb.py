@@ -18,7 +18,7 @@ from ..corpus.python_docs import PythonDocs
 from ..corpus.tokenizer import open_tokenizer
 from ..corpus.windows import own_windows
 from ..encoder import EncoderConfig
-from ..models.open import OpenModel, model_folder, open_config, open_model
+from ..models.open import OpenModel, check_rows, model_folder, open_config, open_model
 from ..models.sentence import OF_STREAMS, POOLINGS, TextVectors
 from ..records.record import Record
 from ..run.files import read_json, read_object
@@ -198,7 +198,9 @@ def _check(config: MtebConfig) -> None:
         if not any(name in poolings(config, source) for source in sources):
             raise ValueError(f"no model here has two streams, which the pooling {name!r} needs. Pool mean or cls.")
     for source in sources if config.contrastive and config.corpus is not None else ():
-        text = _text(config, open_tokenizer(str(model_folder(source))), source)
+        tokenizer = open_tokenizer(str(model_folder(source)))
+        check_rows(tokenizer, open_config(source).vocab_size, source)
+        text = _text(config, tokenizer, source)
         if isinstance(text, Source):
             next(iter(text), None)
 

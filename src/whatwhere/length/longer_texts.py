@@ -22,7 +22,7 @@ from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
 from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
 from ..models.model_tables import read_table, table_key
-from ..models.open import open_model
+from ..models.open import check_rows, open_config, open_model
 from ..models.tensors import named_tensors
 from ..records.record import Record
 from ..run.files import read_object, read_yaml, temporary_folder, write_json
@@ -234,6 +234,8 @@ def _check_all(config: LengthConfig) -> None:
             )
     adapted = config.adapt != [PLAIN]
     sources = [model_source(source) for _, _, source in config.trainings()]
+    for source in sources:
+        check_rows(open_tokenizer(source), open_config(source).vocab_size, source)
     # A text has other lengths in other vocabularies.
     for source in {open_tokenizer(source).backend_tokenizer.to_str(): source for source in sources}.values():
         _, others = config.texts(source, WINDOWS * adapted)

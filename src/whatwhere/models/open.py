@@ -74,13 +74,8 @@ class OpenModel:
         """
         tokenizer = open_tokenizer(str(self.folder))
         table = getattr(self.model.get_input_embeddings(), "weight", None)
-        tokens = max(len(tokenizer), 1 + max(tokenizer.get_vocab().values(), default=-1))
-        if table is not None and tokens > len(table):
-            raise ValueError(
-                f"The tokenizer of {self.folder} has {tokens:,} tokens, and the model's table of words {len(table):,} "
-                "rows. Use the tokenizer that it was trained with, or save it after "
-                f"model.resize_token_embeddings({tokens})."
-            )
+        if table is not None:
+            check_rows(tokenizer, len(table), str(self.folder))
         return tokenizer
 
     @property
@@ -101,6 +96,20 @@ class OpenModel:
     def fitting(self, length: int) -> int:
         """Return the smaller of `length` and the most tokens that the model reads."""
         return min(length, self.max_tokens or length)
+
+
+def check_rows(tokenizer: Any, rows: int, source: str) -> None:
+    """Refuse a tokenizer with more tokens than the model's table of words has rows.
+
+    Raises:
+        ValueError: names both numbers, and what to do.
+    """
+    tokens = max(len(tokenizer), 1 + max(tokenizer.get_vocab().values(), default=-1))
+    if tokens > rows:
+        raise ValueError(
+            f"The tokenizer of {source} has {tokens:,} tokens, and the model's table of words {rows:,} rows. Use the "
+            f"tokenizer that it was trained with, or save it after model.resize_token_embeddings({tokens})."
+        )
 
 
 def open_model(

@@ -46,6 +46,7 @@ def run_heads(
     documents: int = 500,
     length: int | None = None,
     ablated: int = 0,
+    scheme: str | None = None,
     out: Path | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
@@ -57,6 +58,7 @@ def run_heads(
         folder: where the model was read from. corpus, field, length: see `model_windows`.
         documents: held-out windows of full length to read. ablated: of those, how many have their loss measured with
             parts taken out.
+        scheme: file of the model's own scheme, loaded already; the recorded command names it.
 
     Raises:
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds
@@ -107,17 +109,19 @@ def run_heads(
                 "models": [{"name": name, "seed": seed, "config": config, "left_out": measured.left_out}],
                 "seeds": [] if seed is None else [seed],
                 "machine": machine(),
-                "command": _command(str(folder), settings_now),
+                "command": _command(str(folder), settings_now, scheme),
             }
             result["report"] = str(save_results(run, [*measured.records, *learning], FACTS, facts))
     return result
 
 
-def _command(model: str, config: HeadsConfig) -> str:
+def _command(model: str, config: HeadsConfig, scheme: str | None) -> str:
     """Return the command that looks into a model with these settings again."""
     words = ["whatwhere", "heads", model]
     for key, value in config.model_dump(exclude={"model"}, exclude_defaults=True).items():
         words += [f"--{key}", str(value)]
+    if scheme is not None:
+        words += ["--scheme", scheme]
     return shlex.join([*words, "--out", "NEW-FOLDER"])
 
 

@@ -14,6 +14,7 @@ from ..report import write_report
 from ..run.folder import RunFolder
 from ..run.status import RESULTS
 from ..training.recipes import LEAVES_PLATEAU
+from ..training.scheme_settings import SCHEME
 from .machine import machine, versions
 from .plan import ModelOfSeed, models_at_once, models_of
 from .study_settings import StudyConfig
@@ -132,9 +133,16 @@ def _provenance(
         "machine": machine(),
         "notes": [*NOTES.get(config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
         "seconds": seconds,
-        "command": f"whatwhere study --config {shlex.quote(str(run.path / 'study.yaml'))} --out NEW-FOLDER",
+        "command": _command(run),
         "planned": len(models_of(config)),
     }
+
+
+def _command(run: RunFolder) -> str:
+    """Return the command that runs the study again; a scheme of the user's is named, as it runs only where it is."""
+    scheme = run.path / SCHEME
+    words = ["whatwhere", "study", "--config", str(run.path / "study.yaml")]
+    return shlex.join([*words, *(["--scheme", str(scheme)] if scheme.is_file() else []), "--out", "NEW-FOLDER"])
 
 
 def total_seconds(lines: Iterable[Mapping[str, Any]], pid: int, current: float) -> float:

@@ -65,13 +65,14 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
 
 
 def run_spectra(
-    sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False
+    sources: Sequence[str | Path], out: str | Path | None = None, words: bool = False, scheme: str | None = None
 ) -> tuple[SpectraRun, Path | None]:
     """Measure the tables of all sources; return the run and the path of its report.
 
     Args:
         out: Folder for spectra.json, records.parquet, arrays/ and report.html; None: nothing is written.
         words: Measure the models' word tables, too.
+        scheme: File of the models' own scheme, loaded already; the recorded command names it.
 
     Raises:
         ValueError: as `measure_tables`; the folder holds something else, or was started with other sources.
@@ -93,7 +94,7 @@ def run_spectra(
             entry |= {"arrays": file, "config": table.config}
         facts["title"] = "The shape of position tables"
         facts["seconds"] = time.perf_counter() - began
-        flags = ["--words"] if words else []
+        flags = [*(["--words"] if words else []), *([] if scheme is None else ["--scheme", scheme])]
         facts["command"] = shlex.join(["whatwhere", "spectra", *config.sources, *flags, "--out", str(run.path)])
         records = [record for of_table in measured.records for record in of_table]
         return measured, save_results(run, records, FACTS, facts)
