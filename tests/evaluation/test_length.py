@@ -420,7 +420,7 @@ def test_texts_are_counted_by_every_vocabulary(corpus, tmp_path):
         LENGTH.check(LengthConfig.parse({"models": ["reference", str(tmp_path / "bert")], **given}))
 
 
-def test_a_tokenizer_of_more_tokens_than_rows_is_refused_first(corpus, tmp_path):
+def test_a_tokenizer_beyond_the_rows_is_refused_first(corpus, tmp_path):
     """It was noticed by an IndexError in the middle of the first model."""
     ww.EncoderForMaskedLM(ww.preset("rope", size="tiny", vocab_size=60)).save_pretrained(tmp_path / "m")
     load_tokenizer(ww.reference()).save_pretrained(tmp_path / "m")
