@@ -191,6 +191,16 @@ def test_refused_input_takes_its_inner_runs_along(tmp_path):
     assert [path.name for path in out.iterdir()] == ["earlier"]
 
 
+def test_a_refused_run_leaves_finished_ones_below_it(tmp_path):
+    """A study that was refused in the folder of an earlier training of the same notebook removed that training."""
+    with RunFolder.open(tmp_path / "runs/a", "pretrain") as run:
+        run.write("a.txt", "weights")
+        run.mark_done("trained", files=["a.txt"])
+    with pytest.raises(ValueError, match="no such text"), RunFolder.open(tmp_path / "runs", "study"):
+        raise ValueError("no such text")
+    assert RunFolder.at(tmp_path / "runs/a").is_done("trained")
+
+
 def test_a_refused_part_leaves_the_other_parts_files(tmp_path):
     """Of two parts begun at once in a new folder, the refused one removed every file of the other."""
     out = tmp_path / "run"
@@ -427,7 +437,7 @@ def test_runs_inside_have_manifests_of_their_own(tmp_path):
     assert lines(tmp_path / "study")[0] == {"format": "whatwhere-run-1", "kind": "study"}
 
 
-def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path):
+def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path, monkeypatch):
     """The way out was to delete its line, which may tell of other files, too."""
     run = tmp_path / "run"
     with RunFolder.open(run, "study") as folder:
@@ -441,6 +451,9 @@ def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path):
     done = whatwhere("verify", str(run), "--accept", "a.json")
     assert done.returncode == 0 and RunFolder.at(run).is_done("first"), done.stderr
     assert RunFolder.at(run).read("a.json") == {"x": 2}
+    (run / "below").mkdir()
+    monkeypatch.chdir(run / "below")  # below/a.json was looked for
+    assert whatwhere("verify", str(run), "--accept", "a.json").returncode == 0
     done = whatwhere("verify", str(run), "--accept", "c.json")
     assert done.returncode == 2 and "records no file c.json that is there. It records: a.json, b.json." in done.stderr
     done = whatwhere("verify", str(tmp_path), "--accept", "a.json")

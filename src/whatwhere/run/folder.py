@@ -52,6 +52,7 @@ class RunFolder:
         self.path = path
         self.is_new = not (path / MANIFEST).is_file()
         self._is_provisional = False  # a new run whose input may still be refused
+        self._begun_before: frozenset[Path] = frozenset()  # runs of this process when it opened this one
         self._writer_token = secrets.token_hex(4)  # in each of its lines; "" where no other process writes
         self._reset_cache()
 
@@ -74,8 +75,8 @@ class RunFolder:
         """Open a folder for writing, as the only process, and make it if it is missing.
 
         Temporary files of killed processes are removed. Where the block refuses its input by a ValueError before it has
-        called `accept` or finished a step, a new run leaves no file, nor do the runs in it that this process began. A
-        part stays where another process has written to the run or holds a part, too.
+        called `accept` or finished a step, a new run leaves no file, nor do the runs in it that this process began
+        meanwhile. A part stays where another process has written to the run or holds a part, too.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -97,6 +98,7 @@ class RunFolder:
             run.is_new = not run._applied_bytes
             run._begin_or_check(kind)
             run._is_provisional = run.is_new
+            run._begun_before = frozenset(_new_here)
             if run.is_new:
                 _new_here.add(path.resolve())
             if not part:
@@ -462,7 +464,7 @@ class RunFolder:
         for folder in sorted({(self.path / name).parent for name in self._files} - {self.path}, reverse=True):
             with suppress(OSError):  # it holds something else
                 folder.rmdir()
-        begun = [path for path in _new_here if self.path.resolve() in path.parents]
+        begun = [path for path in _new_here - self._begun_before if self.path.resolve() in path.parents]
         for path in sorted(begun):
             _new_here.discard(path)
             if path.is_dir() and is_free(path):
@@ -506,8 +508,9 @@ def accept_file(folder: Path, name: str) -> None:
     run = RunFolder.at(folder)
     if run.kind is None:
         raise ValueError(f"{folder} has no {MANIFEST}. Give the folder of the run whose file you changed.")
-    with suppress(ValueError):  # it is relative to the folder already
-        name = str(Path(name).resolve().relative_to(folder.resolve()))
+    path = Path(name).resolve()
+    if not run.has(name) and path.is_file() and path.is_relative_to(folder.resolve()):
+        name = str(path.relative_to(folder.resolve()))
     if not run.has(name):
         raise ValueError(f"{folder} records no file {name} that is there. It records: {', '.join(run.names()[:20])}.")
     with RunFolder.open(folder, run.kind) as writable:
