@@ -48,6 +48,9 @@ def test_settings_override_values_override_the_file(tmp_path):
     config = PretrainConfig.load(path, ["learning_rate=4e-3", "model.norm_eps=1e-5"], preset="rope", size=None)
     assert (config.preset, config.learning_rate, config.steps) == ("rope", 4e-3, 5)
     assert config.model == RECIPES["tiny"].get("model", {}) | {"dropout": 0.1, "norm_eps": 1e-5}
+    # All that float() takes became a number: the language nan, a column named 2.
+    merged = PretrainConfig.merge_values(None, ["a=nan", "b='2'", "c=1e3", "d=-.5E+2", "e=infinity"])
+    assert merged == {"a": "nan", "b": "2", "c": 1000.0, "d": -50.0, "e": "infinity"}
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Strict configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
 
-import contextlib
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from .folder import RunFolder
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+_EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
 class StrictConfig(BaseModel):
@@ -115,9 +116,8 @@ class StrictConfig(BaseModel):
                 value = parse_yaml(text)
             except ValueError:
                 raise ValueError(f"--set {key}: {text[:60]!r} is not a YAML value.") from None
-            if isinstance(value, str):  # YAML 1.1 reads 4e-3 as text; everyone who types it means a number
-                with contextlib.suppress(ValueError):
-                    value = float(value)
+            if _EXPONENT.fullmatch(text.strip()):  # YAML 1.1 reads 4e-3 as text; everyone who types it means a number
+                value = float(text)
             target = merged
             *outer, last = key.split(".")
             for part in outer:
