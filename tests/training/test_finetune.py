@@ -16,6 +16,7 @@ import pytest
 import torch
 from cli_runner import settings, whatwhere
 from foreign_models import KINDS, SIZES, save
+from huggingface_hub.errors import LocalEntryNotFoundError
 from run_files import MODEL, logged, losses, unexplained
 from safetensors import safe_open
 from transformers import (
@@ -415,7 +416,7 @@ def test_failed_starts_begin_anew_with_other_settings(encoder, tables, corpus_fi
     assert "is not the scheme that" in whatwhere(*words, "--steps", "3", *settings()).stderr  # now it binds
 
     config = config_of(encoder, tables, steps=2, checkpoint_steps=[])
-    finetune(config, tmp_path / "tuned", progress=False)
+    run_finetuning(config, tmp_path / "tuned", progress=False)
     for name in ("checkpoints/step-2", "model.safetensors"):  # as if it had failed at its first step
         path = tmp_path / "tuned" / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -424,6 +425,10 @@ def test_failed_starts_begin_anew_with_other_settings(encoder, tables, corpus_fi
     assert FinetuneConfig.load(tmp_path / "tuned/finetune.yaml") == changed
     whole = finetune(changed, tmp_path / "whole", progress=False)
     assert losses(tmp_path / "tuned") == losses(tmp_path / "whole") and whole["longest"] <= 24
+    # The records of the first training stayed.
+    run_finetuning(changed, tmp_path / "tuned", progress=False)
+    (last,) = select(read_records(tmp_path / "tuned/records.parquet"), metric="loss", part="validation", step=2)
+    assert last.value == losses(tmp_path / "tuned")[-1]["validation_loss"]
 
 
 @pytest.mark.parametrize(("value", "expected"), [("0", "False"), ("", "False"), ("1", "True")])
@@ -432,6 +437,15 @@ def test_offline_follows_the_hubs_rule(value, expected):
     command = [sys.executable, "-c", "from whatwhere.run import hub; print(hub.is_offline())"]
     done = subprocess.run(command, env=os.environ | {"HF_HUB_OFFLINE": value}, capture_output=True, text=True)
     assert done.stdout.strip() == expected, done.stderr
+
+
+def test_a_lost_connection_is_no_missing_file(monkeypatch):
+    """The Hub's client calls it a missing entry, and a model was read as one without its head of sentences."""
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda name, file: None)
+    monkeypatch.setattr(hub, "hf_hub_download", mock.Mock(side_effect=LocalEntryNotFoundError("no address")))
+    with pytest.raises(OSError, match="the Hub cannot be reached: no address"):
+        hub.file_of("org/name", "modules.json")
 
 
 def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
 
 def is_offline() -> bool:
@@ -58,5 +58,7 @@ def file_of(source: str, name: str) -> Path | None:
         return None
     try:
         return Path(hf_hub_download(source, name))
+    except LocalEntryNotFoundError as error:  # of no connection, though it is a kind of "not found"
+        raise OSError(f"the Hub cannot be reached: {error}") from None
     except EntryNotFoundError:
         return None

@@ -68,7 +68,7 @@ def settle_settings(config: C, run: RunFolder, name: str, free: Iterable[str] = 
 
 
 def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
-    """Replace the settings of a training that has saved no step, and remove its other files.
+    """Replace the settings of a training that has saved no step, and remove its other files but the corpus.
 
     Raises:
         ValueError: the windows there are of another tokenizer, or the settings are damaged.
@@ -84,10 +84,11 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
                     f"{out / 'corpus'} holds windows of {key}={saved[key]!r}, this command has {key}={value!r}. "
                     "Delete it, or choose another --out."
                 )
-    leftovers = [LOG, "data.json", CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
+    leftovers = [LOG, CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
+    leftovers += [file for file in run.names() if file not in (name, SCHEME)]  # of a training whose weights are gone
     if config.scheme is None:
         leftovers.append(SCHEME)
-    if names := [path for path in leftovers if (out / path).exists() or path in run.names()]:
+    if names := [path for path in dict.fromkeys(leftovers) if (out / path).exists() or path in run.names()]:
         run.remove(*names)
     config.save_in(run, name)
 
