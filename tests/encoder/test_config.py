@@ -474,6 +474,14 @@ def test_a_file_that_fails_registers_nothing(rest, message, scheme):
     assert "half" in registry.TABLES
 
 
+def test_a_file_that_ends_the_program_registers_nothing(scheme):
+    """Its names stayed, and the corrected file was refused as registered already."""
+    with pytest.raises(SystemExit):
+        registry.load_scheme(scheme("bad.py", "half", "raise SystemExit(3)"))
+    assert "half" not in registry.TABLES
+    registry.load_scheme(scheme("bad.py", "half"))
+
+
 @pytest.mark.parametrize("name", ["missing.py", "scheme.txt"])
 def test_what_is_no_scheme_file_is_refused(name, tmp_path):
     (tmp_path / "scheme.txt").write_text("")

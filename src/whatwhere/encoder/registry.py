@@ -143,11 +143,11 @@ def load_scheme(path: str | Path) -> Path:
     assert spec is not None and spec.loader is not None
     try:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    except Exception as error:
+    except BaseException as error:  # also of a file that ends the program
         for names, old in zip(registries, snapshots, strict=True):
             names.clear()  # nothing half-registered stays
             names.update(old)
-        if isinstance(error, ValueError):
+        if isinstance(error, ValueError) or not isinstance(error, Exception):
             raise
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
