@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModel
 
 import whatwhere as ww
 from whatwhere.training.optimizers import RMS, Muon, make_optimizers, orthogonalize
@@ -58,6 +59,20 @@ def test_singular_values_come_near_one():
         Muon([{"params": [p], "rows": [[shape[0]]]}], lr=0.01).step()
         size = float((p - before).detach().square().mean().sqrt())
         assert size == pytest.approx(RMS * 0.01, rel=0.2), shape
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "modernbert"])
+def test_muon_trains_the_matrices_of_other_models(kind):
+    """Blocks of BERT are named `layer.0`, and Muon got none of their matrices, without a word."""
+    sizes = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 0}
+    sizes |= {"dim": 16, "n_layers": 2, "n_heads": 2} if kind == "distilbert" else {"intermediate_size": 32}
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **sizes))
+    adamw, muon = make_optimizers(model, LoopConfig(optimizer="muon"), 10)
+    (group,) = muon.param_groups
+    blocks = {id(p) for name, p in model.named_parameters() if ".weight" in name and p.ndim == 2 and "layer" in name}
+    assert blocks and {id(p) for p in group["params"]} == blocks
+    with pytest.raises(ValueError, match="optimizer=muon finds no hidden matrices in Sequential, whose blocks"):
+        make_optimizers(torch.nn.Sequential(torch.nn.Linear(3, 3)), LoopConfig(optimizer="muon"), 10)
 
 
 def test_our_models_stack_their_matrices():

@@ -7,6 +7,7 @@ torch.optim.Muon takes parameters whole and one by one. For whole matrices both 
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,6 +22,7 @@ from ..models.tensors import gather_whole
 from .sharding import rows_of_process
 from .training_keys import LoopConfig
 
+_IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
 CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
 ITERATIONS = 5
@@ -140,6 +142,9 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
     """Make AdamW, or Muon over the hidden matrices and AdamW over the rest; each group has a peak rate and a decay.
 
     steps: of the whole training; with `matrix_steps`, long trainings learn their matrices slower.
+
+    Raises:
+        ValueError: Muon, and a model of transformers that names its blocks otherwise than `layer.3` or `layers.3`.
     """
     matrix_factor = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
     rates = {
@@ -164,7 +169,7 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
             kind = "biases"
         elif parameter.ndim < 2:
             kind = "plain"
-        elif is_positional or ".layers." in f".{name}":
+        elif is_positional or _IN_A_BLOCK.search(name):
             kind = "matrices"
         else:
             kind = "head"
@@ -174,6 +179,11 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
     adamw = torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)
     if hidden is None:
         return [adamw]
+    if not hidden["params"]:
+        raise ValueError(
+            f"optimizer=muon finds no hidden matrices in {type(model).__name__}, whose blocks have names of their own. "
+            "Use optimizer=adamw."
+        )
     rows_of_parameter = {
         id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, StackedLinear)
     }
