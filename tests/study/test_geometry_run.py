@@ -2,11 +2,14 @@
 line each."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+import torch
 from cli_runner import sentences, whatwhere
 from run_files import missing, unexplained
+from transformers import AutoTokenizer
 
 import whatwhere as ww
 from whatwhere.corpus import counting
@@ -183,6 +186,27 @@ def test_model_without_a_table_is_refused_before_counting(tmp_path):
     with pytest.raises(ValueError, match="rope has no position table: its scheme keeps no position in the input"):
         run_geometry(config, tmp_path / "out", progress=False)
     assert not (tmp_path / "out").exists()
+
+
+def test_models_of_a_study_keep_their_names(tmp_path):
+    """Models in folders `seed-0` were one model in records and summaries."""
+    torch.manual_seed(0)
+    folders = [tmp_path / name / "seed-0" for name in ("ap", "bert-a")]
+    folders.append(tmp_path / "ap/seed-1")
+    for folder in folders:
+        ww.Encoder(ww.preset(folder.parent.name, "tiny", vocab_size=4096)).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(ww.reference()).save_pretrained(folder)
+    options = {"corpora": [THREE], "tokenizer": "reference", "positions": 16, "min_support": 1}
+    config = GeometryConfig(models=[str(folder) for folder in folders], **options)
+    made = run_geometry(config, tmp_path / "out", progress=False)
+    assert [(m["name"], m["seed"]) for m in made["models"]] == [("ap", 0), ("bert-a", 0), ("ap", 1)]
+    assert len({tuple(m["summary"]) for m in made["models"]}) == 3
+    records = select(read_records(tmp_path / "out/records.parquet"), metric="h1")
+    assert {(r.model, r.seed) for r in records} == {("ap", 0), ("bert-a", 0), ("ap", 1)}
+    shutil.copytree(folders[0], tmp_path / "copy/ap/seed-0")
+    config = GeometryConfig(models=[str(folders[0]), str(tmp_path / "copy/ap/seed-0")], **options)
+    with pytest.raises(ValueError, match="have one name. Rename the folder of one of them"):
+        run_geometry(config, tmp_path / "two", progress=False)
 
 
 def test_one_document_is_refused(tmp_path):

@@ -130,9 +130,10 @@ def geometry(
     result = run_geometry(configured(context, GeometryConfig, config, settings), out)
     if result["report"] is None:
         return
-    sentences = [
-        f"{c['name']}: {sentence}" for c in (*result["corpora"], *result["models"]) for sentence in c["summary"]
-    ]
+    sentences = []
+    for entry in (*result["corpora"], *result["models"]):
+        seed = "" if entry.get("seed") is None else f" seed {entry['seed']}"
+        sentences += [f"{entry['name']}{seed}: {sentence}" for sentence in entry["summary"]]
     for file in (c["table"]["file"] for c in result["corpora"] if c["table"]):  # as it can be typed here
         sentences = [
             s.replace(f"`{file}`", f"`{out / file}`").replace("=FILE ", f"={out / file} ") if f"`{file}`" in s else s

@@ -206,6 +206,15 @@ def model_folder(source: str | Path) -> Path:
     return next((folder / path for path in paths if (folder / path / "config.json").is_file()), folder)
 
 
+def name_and_seed(folder: Path) -> tuple[str, int | None]:
+    """Return what a model's folder calls it: NAME and K of `NAME/seed-K`, else the folder's name and None."""
+    folder = folder.absolute()
+    seed = folder.name.removeprefix("seed-")
+    if seed != folder.name and seed.isdigit() and folder.parent.name:
+        return folder.parent.name, int(seed)
+    return folder.name, None
+
+
 def _place(source: str | Path) -> tuple[str, bool]:
     """Return the name that transformers opens, and True if it is a folder; refuse a folder without a finished model."""
     folder = model_folder(source)

@@ -33,7 +33,7 @@ from ..analysis.record_context import RecordContext
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..models.model_tables import WITHOUT_CLS
-from ..models.open import open_model
+from ..models.open import name_and_seed, open_model
 from ..models.own_config import is_ours, own_config
 from ..models.table_sources import load_tables
 from ..records.record import Arrays, Record
@@ -71,6 +71,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     plan = _plan(config)
     encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
     runs = {run: Path(model_source(run)) for run in config.models}
+    _check_model_names(config.models, runs)
     for folder in runs.values():
         _check_model(folder)
     if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
@@ -121,8 +122,9 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         records += _records_between(run.path.name, measured, config.intervals and config.protocol == "default")
         records += _model_records(runs.values(), config, run.path.name, *next(iter(measured.values())))
         models = [
-            {"name": Path(path).name, "folder": path, "summary": _model_summary(records, Path(path).name)}
-            for path in runs
+            {"name": name, "seed": seed, "folder": path, "summary": _model_summary(records, name, seed)}
+            for path, folder in runs.items()
+            for name, seed in [name_and_seed(folder)]
         ]
         about = {
             "title": f"Positions in {', '.join(sources)}",
@@ -153,6 +155,14 @@ def _check_names(names: Iterable[str]) -> None:
                 f"The corpora {other!r} and {name!r} have one file name, {_stem(name)}. Name one of them otherwise: "
                 "--corpus NAME=TEXT."
             )
+
+
+def _check_model_names(sources: Iterable[str], folders: Mapping[str, Path]) -> None:
+    """Refuse two models of one name and seed, whose records could not be told apart."""
+    by_name = dict[tuple[str, int | None], str]()
+    for source in sources:
+        if (other := by_name.setdefault(name_and_seed(folders[source]), source)) != source:
+            raise ValueError(f"The models {other!r} and {source!r} have one name. Rename the folder of one of them.")
 
 
 def _counts_file(corpus: str) -> str:
@@ -328,7 +338,8 @@ def _model_records(
     )
     halves = _random_halves(counts, distributions.positions, config) if config.models else []
     for folder in folders:
-        context = RecordContext(folder.name, study=study)
+        name, seed = name_and_seed(folder)
+        context = RecordContext(name, seed, study)
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, context, corpus=corpus)
         scores = scores_of_model(open_model(folder).model)
@@ -415,9 +426,9 @@ def _summary(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] |
     return words
 
 
-def _model_summary(records: Sequence[Record], name: str) -> list[str]:
+def _model_summary(records: Sequence[Record], name: str, seed: int | None) -> list[str]:
     """Return sentences on one model: how far apart its table's rows are over training, and GEOM's H1 and H3."""
-    of_model = [r for r in records if r.model == name]
+    of_model = [r for r in records if (r.model, r.seed) == (name, seed)]
     words = []
     separation = [r for r in of_model if r.metric == "separation" and r.part == "corpus"]
     if separations := sorted((r.step, r.value) for r in separation if r.step is not None):

@@ -14,6 +14,7 @@ from ..analysis.passes import choose_documents
 from ..analysis.record_context import RecordContext
 from ..analysis.texts import repeated_text
 from ..models.lengths import most_tokens
+from ..models.open import name_and_seed
 from ..records.gates import NOTHING, labels
 from ..records.record import Record
 from ..records.table import Table
@@ -64,9 +65,7 @@ def run_heads(
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds
         something else or was started with other settings.
     """
-    number = folder.name.removeprefix("seed-")
-    name = folder.parent.name if number != folder.name else folder.name
-    seed = int(number) if number != folder.name and number.isdigit() else None
+    name, seed = name_and_seed(folder)
     with ExitStack() as stack:
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
