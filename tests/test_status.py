@@ -77,6 +77,18 @@ def test_status_counts_models_and_trials(tmp_path):
         (evaluation,) = run_status(tmp_path / "e")
         assert (evaluation["trials"], evaluation["state"]) == (1, "running")
     assert run_status(tmp_path / "e")[0]["state"] == "stopped"
+    # With results it was finished, whatever was left out or asked for since.
+    with RunFolder.open(tmp_path / "e", "squad") as run:
+        settings = run.hash_of("squad.yaml")
+        run.mark_done("results", inputs={"left": 0, "settings": settings})
+    assert run_status(tmp_path / "e")[0]["state"] == "finished"
+    with RunFolder.open(tmp_path / "e", "squad") as run:
+        run.mark_done("results", inputs={"left": 2, "settings": settings})
+    assert run_status(tmp_path / "e")[0]["state"] == "stopped"
+    with RunFolder.open(tmp_path / "e", "squad") as run:
+        run.mark_done("results", inputs={"left": 0, "settings": settings})
+        run.write("squad.yaml", {"models": ["a", "b"]})
+    assert run_status(tmp_path / "e")[0]["state"] == "stopped"
 
 
 def test_the_verb_and_a_folder_without_a_run(tmp_path):

@@ -152,6 +152,9 @@ def test_several_processes_share_the_models(arguments, finished, tmp_path):
     trained = (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns
     again = whatwhere(*arguments, "--out", str(shared), "--only", "rope/0")
     assert again.returncode == 0, again.stderr
+    with lock(shared, "models-dstg-seed-0"):  # a model that is measured is not opened, so nobody is in the way
+        done = whatwhere(*arguments, "--out", str(shared), "--only", "dstg/0")
+    assert done.returncode == 0, done.stderr
     told = {"out": str(shared), "models": ["rope/0"], "report": str(shared / "report.html")}
     assert json.loads(again.stdout) == told
     assert whatwhere("study", "--out", str(shared)).returncode == 0
@@ -254,11 +257,30 @@ def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch)
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config, tmp_path / "s", progress=False)
     (first, began), (last, ended) = pages
+    _check_what_is_finished(tmp_path / "s", config)
     assert (
         "1 of 2 models so far: this page is drawn again when every model of a seed is measured." in first
         and "models so far" not in last
     )
     assert [m["name"] for m in began["models"]] == ["dstg"] and len(ended["models"]) == ended["planned"] == 2
+
+
+def _check_what_is_finished(out, config):
+    """A study without its settings took any others; a page of some models made it refuse what it can measure again."""
+    run, models = RunFolder.at(out), 2
+    (damaged,) = out.glob("models/rope/seed-0/records.parquet")
+    kept = damaged.read_bytes()
+    damaged.write_bytes(kept[:-1] + b"x")
+    with pytest.raises(ValueError, match="records.parquet is not as it was written"):
+        run_study(config, out, progress=False)
+    with RunFolder.open(out, "study") as opened:
+        opened.mark_done("results", inputs={"models": ["dstg/0"]})  # as after the page of the first model
+    run_study(config, out, progress=False)
+    assert len(RunFolder.at(out).step("results")["inputs"]["models"]) == models and not verify(out)[1]
+    (out / "study.yaml").unlink()
+    with pytest.raises(ValueError, match="study.yaml is missing"):
+        run_study(config.model_copy(update={"steps": 4}), out, progress=False)
+    assert not run.has("study.yaml")
 
 
 def test_weights_that_are_not_as_trained_are_not_measured(arguments, finished, tmp_path):

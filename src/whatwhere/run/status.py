@@ -100,10 +100,18 @@ def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _run_of_other_kind(run: RunFolder) -> dict[str, Any]:
-    facts = _state_of_run(run, str(run.kind), run.step(RESULTS) is not None)
+    facts = _state_of_run(run, str(run.kind), _has_all_results(run))
     if (run.path / "runs").is_dir():
         facts["trials"] = sum(step.startswith(_TRIAL_STEP) for step in run.finished_steps())
     return facts
+
+
+def _has_all_results(run: RunFolder) -> bool:
+    """Return whether the results are of the settings that the folder has now, with no trial left out."""
+    if (results := run.step(RESULTS)) is None:
+        return False
+    inputs = results["inputs"]
+    return not inputs.get("left") and inputs.get("settings") == run.hash_of(f"{run.kind}.yaml")
 
 
 def _state_of_run(run: RunFolder, kind: str, is_finished: bool) -> dict[str, Any]:

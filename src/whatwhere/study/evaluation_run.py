@@ -69,7 +69,8 @@ def run_evaluation(
         count_left = sum(not trial.is_done(out) for trial in trials)
         records = [replace(record, study=out.name) for record in benchmark.records(config, out)]
         notes = [*benchmark.notes(config, out), *([_leftover_note(count_left)] if count_left else [])]
-        report = _write(run, config, records, benchmark.title, config.reads() or benchmark.name, notes)
+        data = config.reads() or benchmark.name
+        report = _write(run, config, records, benchmark.title, data, notes, count_left)
     result = {"out": str(out), "done": len(trials) - count_left, "left": count_left}
     return {**result, "records": [vars(r) for r in records], "notes": notes, "report": report}
 
@@ -80,7 +81,7 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     Raises:
         ValueError: other settings, or a finished file is not as it was written.
     """
-    if run.has(file) and any(step != RESULTS for step in run.finished_steps()):
+    if file in run.names() and any(step != RESULTS for step in run.finished_steps()):
         config.check_scheme(run.path)
         saved = type(config).load_from_run(run, file)
         config.bind(run, file, config.free())
@@ -124,9 +125,18 @@ def _rounds(todo: Sequence[Trial], minutes: float | None) -> Iterator[Sequence[T
 
 
 def _write(
-    run: RunFolder, config: EvaluationConfig, records: list[Record], title: str, data: str, notes: Sequence[str]
+    run: RunFolder,
+    config: EvaluationConfig,
+    records: list[Record],
+    title: str,
+    data: str,
+    notes: Sequence[str],
+    count_left: int = 0,
 ) -> str:
-    """Write the results of some models on some data; return the path of the page."""
+    """Write the results of some models on some data; return the path of the page.
+
+    count_left: trials that are not done yet, which `whatwhere status` reads.
+    """
     configs = {name: model_folder(model) / "config.json" for name, model in config.named().items()}
     facts = {
         "title": title,
@@ -138,7 +148,7 @@ def _write(
         "machine": machine(),
         "notes": list(notes),
     }
-    return str(save_results(run, records, FACTS, facts, evaluate(records)))
+    return str(save_results(run, records, FACTS, facts, evaluate(records), {"left": count_left}))
 
 
 def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str:

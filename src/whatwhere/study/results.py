@@ -55,7 +55,9 @@ def save_results(
         files.append(CLAIMS)
     run.write(name, {**facts, "versions": versions()})
     files.append(name)
-    run.mark_done(RESULTS, inputs=inputs, files=files)
+    settings = f"{run.kind}.yaml"
+    current = {"settings": run.hash_of(settings)} if settings in run.names() else {}
+    run.mark_done(RESULTS, inputs={**(inputs or {}), **current}, files=files)
     return write_report(run.path)
 
 

@@ -135,6 +135,8 @@ def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progre
         study = prepare(run, config, log)
     steps = steps_of(study)
     for model in models:
+        if study.is_measured(model):  # the process that finished it may hold the whole folder for the page
+            continue
         with RunFolder.open(out, KIND, part=model.folder.replace("/", "-")):
             if not study.is_measured(model):
                 with show_progress(f"{model.name} seed {model.seed}", progress) as report:
@@ -157,7 +159,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
         ValueError: the study was started with other settings, a finished file is not as it was written, or the
             settings, the text or a model is refused.
     """
-    is_resumed = run.has(CONFIG)
+    is_resumed = CONFIG in run.names()  # a file that is gone is refused, not written anew
     if is_resumed:
         config = _resume_settings(run, config)
     else:
@@ -203,7 +205,7 @@ def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
     for name in config.models:
         if name not in saved.models:
             config.pretraining(name, 0, 1).check()
-    _check_finished(run)
+    _check_finished(run, models=len(models_of(saved)))
     extended = {
         "models": [*saved.models, *(name for name in config.models if name not in saved.models)],
         "variants": {**saved.variants, **config.variants},
@@ -355,13 +357,16 @@ def _open_to_prepare(out: Path, log: StudyLog) -> Iterator[RunFolder]:
             time.sleep(WAIT)
 
 
-def _check_finished(run: RunFolder) -> None:
-    """Compare the files of a study that has results with their hashes; a missing file is made again.
+def _check_finished(run: RunFolder, models: int) -> None:
+    """Compare the files of a finished study with their hashes; a missing file is made again.
+
+    An unfinished one, whose page shows fewer models than it has, measures again what is damaged.
 
     Raises:
         ValueError: the first file that is not as it was written.
     """
-    if run.step(RESULTS) is not None:
+    results = run.step(RESULTS)
+    if results is not None and len(results["inputs"]["models"]) >= models:
         for name in filter(run.has, run.names()):
             run.check(name)
 
