@@ -8,7 +8,7 @@ import whatwhere as ww
 from whatwhere.analysis.corpus_geometry import CorpusDistances
 from whatwhere.analysis.course import separation_records
 from whatwhere.analysis.matrices import condition_records, scores_of_model
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.counting import count_source
 from whatwhere.geometry import corrected_hellinger, hellinger, positional_distributions

@@ -38,7 +38,7 @@ from whatwhere.analysis.passes import choose_documents, read
 from whatwhere.analysis.patterns import MeanScores, counted_tokens, pattern_records
 from whatwhere.analysis.position_tables import noise_records, table_records, word_records
 from whatwhere.analysis.probes import probe_records
-from whatwhere.analysis.who import RecordContext
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import count_source, open_source
 from whatwhere.geometry import monotonicity_violations, positional_distributions
 from whatwhere.geometry.distances import distances
