@@ -66,7 +66,7 @@ def test_flipped_bits_of_study_files_are_noticed(tmp_path):
     study = make_study(tmp_path / "study")
     draw = random.Random(1)
     run = RunFolder.at(study)
-    run.record(*[name for name in run.unrecorded_files() if not name.endswith(".html")])
+    run.add_to_manifest(*[name for name in run.files_not_in_manifest() if not name.endswith(".html")])
     assert whatwhere("verify", str(study)).returncode == 0
     for name in run.names():
         whole = (study / name).read_bytes()
@@ -87,7 +87,7 @@ def test_flipped_bits_of_models_are_noticed(tmp_path):
     shutil.copytree(ww.reference(), model)
     (model / MANIFEST).unlink(missing_ok=True)
     run = RunFolder.at(model)
-    run.record(*run.unrecorded_files())
+    run.add_to_manifest(*run.files_not_in_manifest())
     for name in ("model.safetensors", "config.json", "tokenizer.json"):
         whole = (model / name).read_bytes()
         (model / name).write_bytes(flipped(whole, draw))

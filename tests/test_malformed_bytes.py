@@ -150,7 +150,7 @@ def restored(folder: Path) -> None:
     """A training goes on from a checkpoint; its hashes are those of the files that are there."""
     (folder / "manifest.jsonl").unlink(missing_ok=True)
     run = RunFolder.at(folder)
-    run.record(*run.unrecorded_files())
+    run.add_to_manifest(*run.files_not_in_manifest())
     module, optimizer = linear()
     checkpoints.restore(checkpoints.open_checkpoint(folder), module, [optimizer])
 

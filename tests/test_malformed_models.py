@@ -50,7 +50,7 @@ def test_broken_checkpoints_are_named_and_skipped(tmp_path, name, content, said)
     if name != MANIFEST:
         put(folder, MANIFEST, f'{{"format": "{FORMAT}", "kind": "checkpoint"}}\n')
         run = RunFolder.at(folder)
-        run.record(*run.unrecorded_files())
+        run.add_to_manifest(*run.files_not_in_manifest())
     refused(lambda: checkpoints.open_checkpoint(folder), folder, said)
     found, broken = checkpoints.newest_checkpoint(tmp_path)
     assert found is None and len(broken) == 1

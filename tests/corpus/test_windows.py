@@ -303,7 +303,7 @@ def test_an_id_above_the_vocabulary_is_refused(list_source, documents, tokenizer
     ids = np.load(path := out / "shards" / "00000.train.ids.npy")
     ids[3] = 60_000
     np.save(path, ids)
-    RunFolder.at(out).record("shards/00000.train.ids.npy")
+    RunFolder.at(out).add_to_manifest("shards/00000.train.ids.npy")
     with pytest.raises(ValueError, match="holds the id 60000, and the vocabulary has"):
         Windows(out)["train"][0]
 

@@ -215,7 +215,7 @@ def with_a_layer_more(folder):
 
 def damaged(folder):
     run = RunFolder.at(folder)
-    run.record(*run.unrecorded_files())
+    run.add_to_manifest(*run.files_not_in_manifest())
     with (folder / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\xff")

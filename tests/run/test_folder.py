@@ -136,15 +136,15 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
 def test_a_step_is_done_from_its_inputs_and_files(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
-        assert run.reason_to_redo("measured") is None
+        assert run.damage_of("measured") is None
         run.write("records.json", [1])
         run.mark_done("measured", inputs={"seeds": (1, 2)}, files=["records.json"])
         assert run.is_done("measured") and run.is_done("measured", inputs={"seeds": [1, 2]})
         assert not run.is_done("measured", inputs={"seeds": [1]})
         (tmp_path / "run/records.json").write_text("[2]")
-        assert "records.json is not as it was written" in run.reason_to_redo("measured")
+        assert "records.json is not as it was written" in run.damage_of("measured")
         (tmp_path / "run/records.json").unlink()
-        assert run.reason_to_redo("measured") == f"{tmp_path / 'run/records.json'} is missing"
+        assert run.damage_of("measured") == f"{tmp_path / 'run/records.json'} is missing"
         run.write("records.json", [3])
         assert run.is_done("measured")  # whoever writes it again answers for it
 
@@ -422,7 +422,7 @@ def test_files_of_a_library_move_in(tmp_path):
     with RunFolder.open(tmp_path / "run", "pretrain") as run:
         run.move_in(tmp_path / "new", last="model.safetensors")
         assert run.names() == ["1_Pooling/config.json", "model.safetensors"]
-        assert run.unrecorded_files() == []
+        assert run.files_not_in_manifest() == []
     assert verify(tmp_path / "run") == (2, [])
 
 
@@ -431,7 +431,7 @@ def test_runs_inside_have_manifests_of_their_own(tmp_path):
         with RunFolder.open(run.path_of_run("models/ap/seed-0"), "pretrain") as model:
             model.write("training.json", {"steps": 1})
         run.write("records.json", [])
-        assert run.unrecorded_files() == [] and run.names() == ["records.json"]
+        assert run.files_not_in_manifest() == [] and run.names() == ["records.json"]
     assert verify(tmp_path / "study")[0] == 2
     assert (tmp_path / "study" / LOG).exists() is False
     assert lines(tmp_path / "study")[0] == {"format": "whatwhere-run-1", "kind": "study"}

@@ -311,7 +311,7 @@ def test_another_recipe_is_refused(arguments, tmp_path):
     saved = tmp_path / "s/models/rope/seed-0/pretrain.yaml"
     saved.write_text(saved.read_text().replace("muon_scale: spectral", "muon_learning_rate: 0.006"))
     with RunFolder.open(saved.parent, "pretrain") as training:
-        training.record("pretrain.yaml")
+        training.add_to_manifest("pretrain.yaml")
     before = {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()}
     (saved.parent / "records.parquet").unlink()
     done = whatwhere("study", "--out", str(tmp_path / "s"))

@@ -323,11 +323,11 @@ def _build(
                 read += sum(len(text_part.text) for text_part in parts)
                 job = job_of(number)
                 digest = job.digest(parts)
-                problem = run.reason_to_redo(_step(job.name), inputs={"digest": digest})
-                if problem == "":
+                step = _step(job.name)
+                if run.is_done(step, inputs={"digest": digest}):
                     take(run.read(f"shards/{job.name}.json"))
                     continue
-                if problem is not None:  # it is made again: of other text or settings, or damaged
+                if run.step(step) is not None:  # it is made again: of other text or settings, or damaged
                     run.remove(*files_of(job.name))
                 yield job, parts, digest
 
@@ -342,8 +342,8 @@ def _step(name: str) -> str:
 
 
 def _keep_shard(run: RunFolder, description: dict[str, Any], hashes: Mapping[str, str]) -> None:
-    """Record a shard that a worker has written, and write its description."""
-    run.record(hashes={f"shards/{name}": digest for name, digest in hashes.items()})
+    """Add a shard that a worker has written to the manifest, and write its description."""
+    run.add_to_manifest(hashes={f"shards/{name}": digest for name, digest in hashes.items()})
     about = f"shards/{description['name']}.json"
     run.write(about, description)
     files = [*(f"shards/{name}" for name in hashes), about]

@@ -4,8 +4,8 @@ Every file with a hash is written through a `RunFolder`; pages and logs have non
 every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
 written under a temporary name, its hash goes into the manifest, then it takes its name. A process that is killed in
 between leaves a last line about a file that still has its former content; until the folder is opened for writing again,
-the former hash is accepted, too. Where several processes write to one folder, each line carries a token of its
-writer, and this holds for the last line of each writer.
+the former hash is accepted, too. Where several processes write to one folder, each line carries a writer token, random
+for each `RunFolder`, and this holds for the last line of each token.
 """
 
 import json
@@ -39,11 +39,11 @@ LOG = "log.jsonl"
 FORMAT = "whatwhere-run-1"
 _LONGEST = 4096  # characters of a path
 _new_here: set[Path] = set()  # runs that this process has begun
-_NOT_RECORDED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
+_NOT_LISTED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
 
 
 class RunFolder:
-    """A run's folder; made by `open`, `create` or `at`.
+    """A run's folder; `open` and `at` return one, `create` writes a whole folder with its manifest.
 
     path: of the folder. is_new: the folder had no manifest with a whole line when it was opened.
     """
@@ -53,7 +53,7 @@ class RunFolder:
         self.is_new = not (path / MANIFEST).is_file()
         self._is_provisional = False  # a new run whose input may still be refused
         self._begun_before: frozenset[Path] = frozenset()  # runs of this process when it opened this one
-        self._writer_token = secrets.token_hex(4)  # in each of its lines; "" where no other process writes
+        self._writer_token = secrets.token_hex(4)  # key "by" of its lines; "": no key, as no other writes
         self._reset_cache()
 
     def _reset_cache(self) -> None:
@@ -63,8 +63,8 @@ class RunFolder:
         self._kind: str | None = None
         self._files: dict[str, str] = {}  # name -> SHA-256
         self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and facts
-        self._writers: set[str] = set()  # handles that wrote lines
-        # Process -> files in its last line -> their hashes before that line.
+        self._writer_tokens: set[str] = set()  # of all lines
+        # Writer token -> files in its last line -> their hashes before that line.
         self._pending: dict[str, dict[str, str | None]] = {}
 
     # ---- opening ----
@@ -130,7 +130,7 @@ class RunFolder:
             run = cls(folder)
             run._writer_token = ""
             run._append({"format": FORMAT, "kind": kind})
-            run.record(*run.unrecorded_files())
+            run.add_to_manifest(*run.files_not_in_manifest())
             run._resolve_pending()
 
     @classmethod
@@ -182,7 +182,7 @@ class RunFolder:
     # ---- files ----
 
     def write(self, name: str, value: Any) -> None:
-        """Write a file whole or not at all, in the format of its suffix (`run.formats`), and record its hash.
+        """Write a file whole or not at all, in the format of its suffix (`run.formats`), and list its hash.
 
         Raises:
             OSError: the disk is full or not writable; the file before is still there.
@@ -190,10 +190,10 @@ class RunFolder:
         path = self.path / name
         encode = format_of(name).write
 
-        def record(temporary: Path) -> None:
+        def list_hash(temporary: Path) -> None:
             self._append({"files": {name: sha256(temporary)}})
 
-        with new_file(path, before_rename=record) as file:
+        with new_file(path, before_rename=list_hash) as file:
             encode(file, value)
 
     def read(self, name: str) -> Any:
@@ -203,28 +203,28 @@ class RunFolder:
             ValueError: the file is missing, damaged, or not as it was written.
         """
         self.check(name)
-        if not (self.path / name).is_file():  # not recorded either: a file that is recorded was compared
+        if not (self.path / name).is_file():  # not listed either: `check` has compared a listed file
             raise ValueError(
                 f"{self.path / name} is missing. Use a complete copy of the folder, or run the command again."
             )
         return format_of(name).read(self.path / name)
 
     def has(self, name: str) -> bool:
-        """Return whether a file is recorded and there."""
+        """Return whether the manifest lists a file and the folder has it."""
         self._refresh()
         return name in self._files and (self.path / name).is_file()
 
     def names(self, pattern: str = "*") -> list[str]:
-        """Return the names of the recorded files that match a pattern, sorted."""
+        """Return the names of the listed files that match a pattern, sorted."""
         self._refresh()
         return sorted(name for name in self._files if Path(name).match(pattern))
 
     def hash_of(self, name: str) -> str:
-        """Return the recorded SHA-256 of a file; of one that is not recorded the hash of its bytes now."""
+        """Return the SHA-256 of a file from the manifest, or of its present bytes where the manifest lists none."""
         self._refresh()
         return self._files.get(name) or cached_hash_of(self.path / name)
 
-    def record(self, *names: str, hashes: Mapping[str, str] = MappingProxyType({})) -> None:
+    def add_to_manifest(self, *names: str, hashes: Mapping[str, str] = MappingProxyType({})) -> None:
         """Add files that a library wrote to the manifest, with their present hashes.
 
         Args:
@@ -232,9 +232,11 @@ class RunFolder:
         """
         self._append({"files": {**{name: sha256(self.path / name) for name in names}, **hashes}})
 
-    def unrecorded_files(self) -> list[str]:
-        """Return names of the files that are not recorded: without logs, names that begin with a dot, and runs of
-        their own."""
+    def files_not_in_manifest(self) -> list[str]:
+        """Return the names of the files that the manifest does not list.
+
+        Logs, names that begin with a dot, and runs inside this one are left out.
+        """
         self._refresh()
         return [name for name in _files_below(self.path) if name not in self._files]
 
@@ -242,7 +244,7 @@ class RunFolder:
         """Move every file and folder out of `folder` into the run; `last` comes after all others.
 
         Returns:
-            The names of the files that were recorded.
+            The names of the files that the manifest now lists.
         """
         hashes = {name: sha256(folder / name) for name in _files_below(folder)}
         self._append({"files": hashes})
@@ -269,7 +271,7 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def check(self, *names: str) -> None:
-        """Compare files with their hashes, all of them without names; a file that is not recorded passes.
+        """Compare files with their hashes, all of them without names; a file that the manifest does not list passes.
 
         Raises:
             ValueError: the first file that is missing or not as it was written.
@@ -279,7 +281,7 @@ class RunFolder:
             raise ValueError(f"{problem}. Use a complete copy; if you changed it, record it as it is: {accept}")
 
     def problems(self, names: Iterable[str] | None = None) -> Iterator[str]:
-        """Yield a sentence for each recorded file that is missing or not as it was written."""
+        """Yield a sentence for each listed file that is missing or not as it was written."""
         self._refresh()
         for name in sorted(self._files) if names is None else names:
             if not _is_inside(name):
@@ -322,15 +324,10 @@ class RunFolder:
 
     def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
         """Return whether a step is finished from these inputs and its files are as they were written."""
-        return self.reason_to_redo(step, inputs=inputs) == ""
+        return self.step(step) is not None and self.damage_of(step, inputs=inputs) is None
 
-    def reason_to_redo(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
-        """Return why a step must be done again.
-
-        Returns:
-            A sentence where it was finished but its inputs or files differ; "" where it can be reused; None where it
-            was never finished.
-        """
+    def damage_of(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
+        """Return why a finished step cannot be reused, or None; also None where it was never finished."""
         self._refresh()
         if (known := self._steps.get(step)) is None:
             return None
@@ -339,7 +336,7 @@ class RunFolder:
         for name in known["files"]:
             if not (self.path / name).is_file():
                 return f"{self.path / name} is missing"
-        return next(self.problems(known["files"]), "")
+        return next(self.problems(known["files"]), None)
 
     def check_step(self, step: str) -> None:
         """Compare the files of a finished step with their hashes.
@@ -398,7 +395,8 @@ class RunFolder:
         with path.open("rb") as file:
             last_line = self._last_applied_line
             file.seek(self._applied_bytes - len(last_line))
-            if file.read(len(last_line)) != last_line:  # lines are only added: another was put in its place
+            # The bytes differ, so the manifest was replaced: read it from its start.
+            if file.read(len(last_line)) != last_line:
                 self._reset_cache()
             file.seek(self._applied_bytes)
             text = file.read()
@@ -416,7 +414,8 @@ class RunFolder:
 
     def _apply(self, line: Mapping[str, Any]) -> None:
         """Apply one line of the manifest."""
-        self._writers.add(str(line.get("by", "")))
+        writer_token = str(line.get("by", ""))
+        self._writer_tokens.add(writer_token)
         if "closed" in line:
             self._pending = {}
         for name, digest in line.get("restored", {}).items():
@@ -425,7 +424,7 @@ class RunFolder:
             else:
                 self._files[name] = digest
         new = line.get("files", {})
-        self._pending[str(line.get("by", ""))] = {name: self._files.get(name) for name in new}
+        self._pending[writer_token] = {name: self._files.get(name) for name in new}
         self._files.update(new)
         for name in line.get("removed", ()):
             self._files.pop(name, None)
@@ -441,9 +440,9 @@ class RunFolder:
             }
 
     def _resolve_pending(self) -> None:
-        """Restore the recorded hash of files that a killed process did not rename.
+        """Restore the former hash of files that a killed process did not rename.
 
-        The last lines of all writers are closed with it.
+        The line that it adds closes the last lines of all writer tokens.
         """
         self._refresh()
         pending_hashes = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
@@ -474,12 +473,12 @@ class RunFolder:
         """Remove the files of a new run whose part was refused, unless another process may use them."""
         with hold_other_parts(self.path, part) as is_alone:
             self._refresh()
-            if is_alone and self._writers <= {self._writer_token}:
+            if is_alone and self._writer_tokens <= {self._writer_token}:
                 self._withdraw()
 
 
 def verify(folder: Path) -> tuple[int, list[str]]:
-    """Return how many files below a folder are recorded, and a sentence for each that is missing or damaged.
+    """Return how many files below a folder the manifests list, and a sentence for each that is missing or damaged.
 
     Raises:
         ValueError: there is no such folder.
@@ -514,7 +513,7 @@ def accept_file(folder: Path, name: str) -> None:
     if not run.has(name):
         raise ValueError(f"{folder} records no file {name} that is there. It records: {', '.join(run.names()[:20])}.")
     with RunFolder.open(folder, run.kind) as writable:
-        writable.record(name)
+        writable.add_to_manifest(name)
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
@@ -532,10 +531,10 @@ def _is_inside(name: str) -> bool:
 
 
 def _files_below(folder: Path, below: str = "") -> Iterator[str]:
-    """Yield names of files below a folder, without logs, names that begin with a dot, and runs of their own."""
+    """Yield names of files below a folder, without logs, names that begin with a dot, and runs inside this one."""
     for path in sorted((folder / below).iterdir()):
         name = f"{below}{path.name}"
-        if path.name.startswith(".") or name in _NOT_RECORDED:
+        if path.name.startswith(".") or name in _NOT_LISTED:
             continue
         if not path.is_dir():
             yield name

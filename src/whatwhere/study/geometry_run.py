@@ -240,12 +240,12 @@ def _counts(
         expected = config.positions, config.groups, config.align, text, tokenizer_hash(tokenizer), config.phrases
         facts = (saved.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
         if (saved.positions, saved.groups, saved.align, *facts) == expected:
-            run.record(file)
+            run.add_to_manifest(file)
             return saved
         run.remove(file)
     counts = _count(config, source, tokenizer, path, progress)
     counts.save(path)
-    run.record(file)
+    run.add_to_manifest(file)
     return counts
 
 

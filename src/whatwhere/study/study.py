@@ -392,7 +392,7 @@ def _say_passes(study: Study, steps: int) -> None:
 
 
 def _say_damage(study: Study, model: ModelOfSeed) -> None:
-    why = study.run.reason_to_redo(model.step)
+    why = study.run.damage_of(model.step)
     if why:
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.say("measured again", words, model=model.name, seed=model.seed, why=why)

@@ -152,6 +152,6 @@ def finish(
         write_json(temporary / SUMMARY, summary)
         flush(temporary)
         model_files = run.move_in(temporary, last=WEIGHTS)
-    run.record(LOG)
+    run.add_to_manifest(LOG)
     other_files = [name for name in names_before if name.endswith((".yaml", ".json", ".py", ".csv"))]
     run.mark_done(TRAINED, files=sorted({*model_files, *other_files, LOG}))
