@@ -43,11 +43,13 @@ def test_the_first_settings_bind(tmp_path):
         pytest.MonkeyPatch.context() as patch,
         pytest.raises(ValueError, match=f"Run it with only `--out {out}` to resume, or choose another `--out`"),
     ):
-        patch.setattr(Counting, "RESUMES_ALONE", True)  # heads and geometry, whose folder is no answer, said so, too
+        patch.setattr(
+            Counting, "RESUMES_FROM_OUT_ONLY", True
+        )  # heads and geometry, whose folder is no answer, said so, too
         bound(out)
     with pytest.raises(ValueError, match="started with title='', this command has title='x'\\. Give title=''"):
         bound(out, title="x")  # the key that was given is named before the default one
-    assert Counting.load_from_run(RunFolder.at(out), NAME).steps == 625
+    assert Counting.load_verified(RunFolder.at(out), NAME).steps == 625
 
 
 def test_free_keys_and_equal_content_go_on(tmp_path):

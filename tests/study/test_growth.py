@@ -117,6 +117,6 @@ def test_a_width_that_is_given_is_not_matched(arguments, tmp_path):
     out = tmp_path / "s"
     for _ in range(2):
         run_study(config, out, progress=False)
-        widths = StudyConfig.load_from_run(RunFolder.at(out), "study.yaml").widths
+        widths = StudyConfig.load_verified(RunFolder.at(out), "study.yaml").widths
         assert widths["ap"] == 96 and widths.keys() == {"ap", "rope"}
         assert read_json(out / "models/ap/seed-0/config.json")["intermediate_size"] == 96

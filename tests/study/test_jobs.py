@@ -128,9 +128,9 @@ def test_an_error_stops_the_other_jobs(tmp_path, processes):
 def test_a_killed_process_is_reported_in_one_line(processes):
     """A killed process is one line that says the way out."""
     jobs = [Job("a", die, (), 1), Job("b", die, (), 1)]
-    with pytest.raises(OSError, match="A process was killed, .* --set at_once=1 does one of the models at a time"):
+    with pytest.raises(OSError, match="A process was killed, .*one of the models at a time, add `--set at_once=1`"):
         list(run_jobs(jobs, 2, progress=False))
-    with pytest.raises(OSError, match="taskset -c 0 before it does one of the pieces at a time"):
+    with pytest.raises(OSError, match="one of the pieces at a time, put `taskset -c 0` before it"):
         list(run_jobs(jobs, 2, progress=False, process_per_job=False, name="pieces"))
 
 

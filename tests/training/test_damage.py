@@ -79,7 +79,7 @@ def test_a_changed_setting_of_an_unfinished_training_is_named(tmp_path):
         out = tmp_path / kind
         with RunFolder.open(out, kind) as run:
             config.save_in(run, name)
-        assert type(config).load_from_run(RunFolder.at(out), name) == config
+        assert type(config).load_verified(RunFolder.at(out), name) == config
         path = out / name
         whole = path.read_text()
         line = f"{key}: {getattr(config, key)}\n"
@@ -101,9 +101,9 @@ def test_settings_that_are_cut_off_are_named(tmp_path):
     for end in (0, 1, 20, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:end])
         with pytest.raises(ValueError, match="pretrain.yaml is not as it was written"):
-            PretrainConfig.load_from_run(RunFolder.at(tmp_path), "pretrain.yaml")
+            PretrainConfig.load_verified(RunFolder.at(tmp_path), "pretrain.yaml")
     path.write_bytes(whole)
-    assert PretrainConfig.load_from_run(RunFolder.at(tmp_path), "pretrain.yaml").learning_rate == 0.006
+    assert PretrainConfig.load_verified(RunFolder.at(tmp_path), "pretrain.yaml").learning_rate == 0.006
 
 
 def test_a_training_of_the_version_before_is_refused(tmp_path):

@@ -40,7 +40,7 @@ def _settings_file(
     if keys - {*kind.FREE, "seeds", "scheme"} - arguments:
         return None
     if context.params.get("scheme") is None:  # else that file is run first, and compared with the run's
-        kind.load_from_run(RunFolder.at(out), name)
+        kind.load_verified(RunFolder.at(out), name)
     return out / name
 
 

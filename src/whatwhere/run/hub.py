@@ -1,4 +1,4 @@
-"""Check that the Hub answers: once, and only where no file is at hand."""
+"""Checks of the Hugging Face Hub: whether it may be asked, and whether it answers before a file is downloaded."""
 
 from pathlib import Path
 

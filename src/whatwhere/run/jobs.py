@@ -92,7 +92,7 @@ def run_jobs(
                 show(number, job.label, 0, 0, "", "")
                 yield job, result
         return
-    check_not_in_worker("A study")
+    check_not_in_worker("This call")
     context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
     states = context.SimpleQueue()
     # A pipe, as an Event that a killed process waits for can never be set.
@@ -124,10 +124,10 @@ def run_jobs(
                             rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
                             print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
                         if isinstance(error, BrokenProcessPool):
-                            advice = "--set at_once=1" if process_per_job else "taskset -c 0 before it"
+                            advice = "add `--set at_once=1`" if process_per_job else "put `taskset -c 0` before it"
                             raise OSError(
-                                "A process was killed, perhaps for lack of memory. Run the same command to resume; "
-                                f"{advice} does one of the {name} at a time."
+                                "A process was killed, perhaps for lack of memory. Run the same command to resume. "
+                                f"To do one of the {name} at a time, {advice}."
                             ) from None
                         raise
         states.put(None)  # all is well, so nobody died holding the queue's lock

@@ -63,6 +63,6 @@ def estimate_total(done: int, read: int, share: float | None) -> int:
     """Return the characters of a whole text from those read and their share of it; 0 where the share is unknown.
 
     Args:
-        done: characters that are finished, at least which the text has.
+        done: characters already counted; the total is never below them.
     """
     return max(done, round(read / share)) if share else 0

@@ -27,8 +27,8 @@ class StrictConfig(BaseModel):
         parse(values)              from plain values
         load(path, settings)       from a YAML file and `key=value` settings; `merge_values` leaves them unchecked
         bind(run, name)            from these settings and those that the resumed run was started with
-        load_from_run(run, name)   from a run's folder alone, after comparing the hash of the file
-        load_run(path)             from a file of a run, without comparing its hash: for workers (`SchemeConfig` only)
+        load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
+        load_unverified(path)      from a file of a run, without comparing its hash: for workers (`SchemeConfig` only)
     """
 
     # Schemas are built when a class is first used: `whatwhere --help` only reads the fields.
@@ -36,7 +36,7 @@ class StrictConfig(BaseModel):
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
     FREE: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
-    RESUMES_ALONE: ClassVar[bool] = False  # the verb with only `--out` resumes with the folder's settings
+    RESUMES_FROM_OUT_ONLY: ClassVar[bool] = False  # the verb with only `--out` resumes with the folder's settings
 
     @classmethod
     def parse(
@@ -156,7 +156,7 @@ class StrictConfig(BaseModel):
         if name not in run.names():
             self.save_in(run, name)
             return self
-        return self.merge_with_saved(self.load_from_run(run, name), run, free)
+        return self.merge_with_saved(self.load_verified(run, name), run, free)
 
     def merge_with_saved(self, saved: Self, run: RunFolder, free: Iterable[str] = ()) -> Self:
         """Return a run's saved settings with the free keys of these, and refuse any other difference.
@@ -174,7 +174,7 @@ class StrictConfig(BaseModel):
             if not self.has_same_content(key, run.path):
                 default = "" if key in self.given_keys() else " (default)"
                 hint = f"Give {key}={before[key]!r} to resume, or choose another `--out`."
-                if self.RESUMES_ALONE:
+                if self.RESUMES_FROM_OUT_ONLY:
                     hint = f"Run it with only `--out {run.path}` to resume, or choose another `--out`."
                 started = f"{run.path} was started with {key}={before[key]!r}"
                 raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")
@@ -186,7 +186,7 @@ class StrictConfig(BaseModel):
         run.write(name, self.model_dump(mode="json"))
 
     @classmethod
-    def load_from_run(cls, run: RunFolder, name: str) -> Self:
+    def load_verified(cls, run: RunFolder, name: str) -> Self:
         """Return the settings that a run was started with, after comparing the hash of their file.
 
         Raises:
@@ -211,5 +211,9 @@ class StrictConfig(BaseModel):
         return set(self.model_fields_set)
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return whether the value of a key has another name but the same content as in the run in `out`."""
+        """Return whether the text, table or tokenizer that a key names equals the run's, although its path differs.
+
+        Args:
+            out: folder of the run.
+        """
         return False

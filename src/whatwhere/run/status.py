@@ -77,7 +77,7 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
         return [_study(run, trainings), *trainings]
     if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
         return [_run_of_other_kind(run), *trainings]
-    raise ValueError(f"There is no run in {folder}. Give the --out folder of pretrain, finetune, study, evaluate.")
+    raise ValueError(f"There is no run in {folder}. Give the --out folder of a command.")
 
 
 def _trainings_below(folder: Path) -> Iterator[Path]:

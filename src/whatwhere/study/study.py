@@ -200,7 +200,7 @@ def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
             written.
     """
     config.check_scheme(run.path)
-    saved = StudyConfig.load_from_run(run, CONFIG)
+    saved = StudyConfig.load_verified(run, CONFIG)
     _refuse_removals(run, saved, config)
     for name in config.models:
         if name not in saved.models:

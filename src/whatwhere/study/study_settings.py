@@ -27,7 +27,7 @@ _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the na
 class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
     """Comparison of presets on one corpus, from one recipe, on the same batches."""
 
-    RESUMES_ALONE: ClassVar[bool] = True
+    RESUMES_FROM_OUT_ONLY: ClassVar[bool] = True
     FREE: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
 
     @classmethod

@@ -70,7 +70,7 @@ def _settle_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> P
     if config.minutes is None or CONFIG not in run.names() or not has_steps(run):
         return config
     config.check_scheme(run.path)
-    steps = PretrainConfig.load_from_run(run, CONFIG).steps
+    steps = PretrainConfig.load_verified(run, CONFIG).steps
     if not is_silent and finished_summary(run) is None:
         print(
             f"{run.path} resumes and ends at its {steps:,} steps, which the minutes bought when it began",

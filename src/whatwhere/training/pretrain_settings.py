@@ -29,7 +29,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, PRESET_RATES) may be given, too.
     """
 
-    RESUMES_ALONE: ClassVar[bool] = True
+    RESUMES_FROM_OUT_ONLY: ClassVar[bool] = True
     FREE: ClassVar[tuple[str, ...]] = ("workers", "sharding")
 
     @classmethod

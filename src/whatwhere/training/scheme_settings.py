@@ -115,7 +115,7 @@ class SchemeConfig(SchemeKeys):
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 
     @classmethod
-    def load_from_run(cls, run: RunFolder, name: str) -> Self:
+    def load_verified(cls, run: RunFolder, name: str) -> Self:
         """Read the settings of a run, after loading the scheme of its folder.
 
         Raises:
@@ -125,13 +125,13 @@ class SchemeConfig(SchemeKeys):
         run.check(SCHEME, name)
         if (run.path / name).is_file():
             use_scheme(cls.merge_values(run.path / name).get("scheme"))
-        return super().load_from_run(run, name)
+        return super().load_verified(run, name)
 
     @classmethod
-    def load_run(cls, path: Path) -> Self:
+    def load_unverified(cls, path: Path) -> Self:
         """Return what `save_in` wrote, after loading the scheme of the folder.
 
-        A worker process starts with this: unlike `load_from_run` it compares no hash, as its parent has done so.
+        A worker process starts with this: unlike `load_verified` it compares no hash, as its parent has done so.
         """
         merged = cls.merge_values(path)
         use_scheme(merged.get("scheme"))
