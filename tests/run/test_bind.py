@@ -1,4 +1,4 @@
-"""Settings of a run: the first ones bind, free keys and equal content go on, any other key is refused by name."""
+"""Settings of a run: the first ones bind, changeable keys and equal content go on, others are refused by name."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +12,7 @@ NAME = "counting.yaml"
 
 
 class Counting(StrictConfig):
-    FREE: ClassVar[tuple[str, ...]] = ("workers",)
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers",)
     steps: int = 300
     workers: int = 1
     text: str = "a.txt"

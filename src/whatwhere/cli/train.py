@@ -37,7 +37,7 @@ def _settings_file(
     keys = {setting.partition("=")[0].partition(".")[0] for setting in context.params["settings"] or ()}
     keys |= set(given(context, kind))
     arguments = {param.name for param in context.command.params if param.param_type_name == "argument"}
-    if keys - {*kind.FREE, "seeds", "scheme"} - arguments:
+    if keys - {*kind.CHANGEABLE_KEYS, "seeds", "scheme"} - arguments:
         return None
     if context.params.get("scheme") is None:  # else that file is run first, and compared with the run's
         kind.load_verified(RunFolder.at(out), name)

@@ -31,9 +31,9 @@ DRAWS = 1000  # of the rows, for the interval of a difference
 
 
 class EvaluationConfig(EvaluationKeys, SchemeConfig):
-    """The settings that all evaluations share; a folder that has some can gain models, and what else FREE names."""
+    """The settings that all evaluations share; a folder can gain models, and values of the CHANGEABLE_KEYS."""
 
-    FREE: ClassVar[tuple[str, ...]] = ()  # keys that may differ when a folder is gone on with; lists grow
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may differ when a folder is gone on with; lists grow
 
     @field_validator("data")
     @classmethod
@@ -43,14 +43,14 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
         return data
 
     @classmethod
-    def free(cls) -> tuple[str, ...]:
+    def changeable_keys(cls) -> tuple[str, ...]:
         """Return the keys in which two calls on one folder may differ."""
-        return ("models", "untrained", "minutes", *cls.FREE)
+        return ("models", "untrained", "minutes", *cls.CHANGEABLE_KEYS)
 
     def after(self, began: Self) -> Self:
         """Return these settings with the lists of an earlier call before what they add, and its other settings."""
         grown: dict[str, Any] = {}
-        for key in self.free():
+        for key in self.changeable_keys():
             old = getattr(began, key)
             new = getattr(self, key)
             if isinstance(new, list):

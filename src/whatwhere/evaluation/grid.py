@@ -21,7 +21,7 @@ from .tuning import Recipe, Setting, halves
 class GridConfig(GridKeys, EvaluationConfig):
     """Fine-tunings over a grid; of a folder that has some, models, tasks, seeds and checkpoints may be added."""
 
-    FREE = ("tasks", "seeds", "checkpoints")
+    CHANGEABLE_KEYS = ("tasks", "seeds", "checkpoints")
     TASKS: ClassVar[Mapping[str, Any]]
     RECIPES: ClassVar[Mapping[str, Recipe]]
 

@@ -181,7 +181,7 @@ def _places(kind: str, inputs: Any, context: Any, between: str) -> Iterator[tupl
 class HolmesConfig(HolmesKeys, EvaluationConfig):
     """Holmes for several models; models and data sets may be added to a folder."""
 
-    FREE = ("tasks",)
+    CHANGEABLE_KEYS = ("tasks",)
 
     @model_validator(mode="after")
     def _known(self) -> "HolmesConfig":

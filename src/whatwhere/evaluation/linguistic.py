@@ -34,7 +34,7 @@ TASKS: dict[str, Task] = {**ud.TASKS, **paragraphs.TASKS, "acceptability": Accep
 class LinguisticConfig(LinguisticKeys, EvaluationConfig):
     """BLiMP and probes for several models; models and tasks may be added to a folder."""
 
-    FREE = ("tasks",)
+    CHANGEABLE_KEYS = ("tasks",)
 
     @model_validator(mode="after")
     def _check(self) -> "LinguisticConfig":

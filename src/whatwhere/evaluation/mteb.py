@@ -50,7 +50,7 @@ class MtebConfig(MtebKeys, EvaluationConfig):
     Models, tasks, poolings and seeds may be added to a folder.
     """
 
-    FREE = ("tasks", "pooling", "contrastive", "seeds")
+    CHANGEABLE_KEYS = ("tasks", "pooling", "contrastive", "seeds")
 
     @model_validator(mode="before")
     @classmethod

@@ -88,7 +88,7 @@ class ExtrapolationMethod:
 class LengthConfig(LengthKeys, EvaluationConfig):
     """Long texts for several models; models, methods and what is adapted may be added to a folder."""
 
-    FREE = ("methods", "windows", "adapt")
+    CHANGEABLE_KEYS = ("methods", "windows", "adapt")
 
     @model_validator(mode="after")
     def _check(self) -> "LengthConfig":

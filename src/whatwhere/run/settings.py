@@ -35,7 +35,7 @@ class StrictConfig(BaseModel):
     model_config = ConfigDict(
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
-    FREE: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
     RESUMES_FROM_OUT_ONLY: ClassVar[bool] = False  # the verb with only `--out` resumes with the folder's settings
 
     @classmethod
@@ -142,10 +142,11 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
+    def bind(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
         """Save these settings in a new run, or return those that a started run resumes with.
 
-        Keys of `FREE` and `free`, and keys that mean the same (`has_same_content`), take the values of these settings.
+        Keys of `CHANGEABLE_KEYS` and `changeable`, and keys that mean the same (`has_same_content`), take the values of
+        these settings.
 
         Args:
             name: of the YAML file, which is written where the run holds none yet.
@@ -156,20 +157,20 @@ class StrictConfig(BaseModel):
         if name not in run.names():
             self.save_in(run, name)
             return self
-        return self.merge_with_saved(self.load_verified(run, name), run, free)
+        return self.merge_with_saved(self.load_verified(run, name), run, changeable)
 
-    def merge_with_saved(self, saved: Self, run: RunFolder, free: Iterable[str] = ()) -> Self:
-        """Return a run's saved settings with the free keys of these, and refuse any other difference.
+    def merge_with_saved(self, saved: Self, run: RunFolder, changeable: Iterable[str] = ()) -> Self:
+        """Return a run's saved settings with the changeable keys of these, and refuse any other difference.
 
         `bind` reads the saved settings itself; this is for a caller that has read them.
 
         Raises:
             ValueError: a key differs that may not change.
         """
-        free_keys = {*self.FREE, *free}
+        changeable_keys = {*self.CHANGEABLE_KEYS, *changeable}
         before = saved.model_dump()
         for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in self.given_keys()):
-            if before[key] == value or key in free_keys:
+            if before[key] == value or key in changeable_keys:
                 continue
             if not self.has_same_content(key, run.path):
                 default = "" if key in self.given_keys() else " (default)"
@@ -178,8 +179,8 @@ class StrictConfig(BaseModel):
                     hint = f"Run it with only `--out {run.path}` to resume, or choose another `--out`."
                 started = f"{run.path} was started with {key}={before[key]!r}"
                 raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")
-            free_keys.add(key)
-        return saved.model_copy(update={key: getattr(self, key) for key in free_keys})
+            changeable_keys.add(key)
+        return saved.model_copy(update={key: getattr(self, key) for key in changeable_keys})
 
     def save_in(self, run: RunFolder, name: str) -> None:
         """Write the settings of a run to a YAML file of its folder."""

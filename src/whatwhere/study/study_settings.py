@@ -28,7 +28,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
     """Comparison of presets on one corpus, from one recipe, on the same batches."""
 
     RESUMES_FROM_OUT_ONLY: ClassVar[bool] = True
-    FREE: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
 
     @classmethod
     def keys_below(cls) -> list[str]:
@@ -172,7 +172,7 @@ class GeometryConfig(GeometryKeys):
     What is measured may change from run to run in one folder.
     """
 
-    FREE: ClassVar[tuple[str, ...]] = (
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = (
         "protocol",
         "min_support",
         "splits",

@@ -65,7 +65,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
     """Settings of a fine-tuning for sequence classification; left out, keys are as in DEFAULTS, then LoopConfig."""
 
     RESUMES_FROM_OUT_ONLY: ClassVar[bool] = True
-    FREE: ClassVar[tuple[str, ...]] = ("sharding",)
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("sharding",)
 
     def has_same_content(self, key: str, out: Path) -> bool:
         """Return whether a table of another name or place equals the run's in `out`, byte by byte."""

@@ -56,7 +56,7 @@ def pretrain(
         config.check()
     with open_training(out, KIND) as run:
         config = _settle_budget(config, run, is_silent=not progress)
-        config = settle_settings(config, run, CONFIG, free=() if windows is None else ("corpus",))
+        config = settle_settings(config, run, CONFIG, changeable=() if windows is None else ("corpus",))
         summary = finished_summary(run)
         return summary or _train(config, run, windows, progress, label)
 

@@ -30,7 +30,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     """
 
     RESUMES_FROM_OUT_ONLY: ClassVar[bool] = True
-    FREE: ClassVar[tuple[str, ...]] = ("workers", "sharding")
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "sharding")
 
     @classmethod
     def keys_below(cls) -> list[str]:

@@ -101,14 +101,14 @@ class SchemeConfig(SchemeKeys):
             saved = self.model_copy(update={"scheme": SCHEME})
         run.write(name, saved.model_dump(mode="json"))
 
-    def bind(self, run: RunFolder, name: str, free: Iterable[str] = ()) -> Self:
+    def bind(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
         """Compare settings with the run's; a scheme is compared by its text, not its path.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the folder's copy.
         """
         self.check_scheme(run.path)
-        return super().bind(run, name, free)
+        return super().bind(run, name, changeable)
 
     def has_same_content(self, key: str, out: Path) -> bool:
         """Return True for a scheme, whose text `bind` has compared."""

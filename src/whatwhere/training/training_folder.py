@@ -44,13 +44,13 @@ def has_steps(run: RunFolder) -> bool:
     return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
 
 
-def settle_settings(config: C, run: RunFolder, name: str, free: Iterable[str] = ()) -> C:
+def settle_settings(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
     """Return the settings that a training resumes with, in all its processes.
 
     Settings and scheme bind from the first saved step; a training that failed before begins anew with `config`.
 
     Args:
-        name: of the YAML file. free: keys that may differ, beside the `FREE` ones of the class.
+        name: of the YAML file. changeable: keys that may differ, beside the `CHANGEABLE_KEYS` ones of the class.
 
     Raises:
         ValueError: see `StrictConfig.bind`; or the folder holds windows of another tokenizer.
@@ -60,9 +60,9 @@ def settle_settings(config: C, run: RunFolder, name: str, free: Iterable[str] = 
         if name in run.names() and not has_steps(run):
             _begin_anew(config, run, name)
         else:
-            config.bind(run, name, free)
+            config.bind(run, name, changeable)
     processes.wait_for_everyone()
-    settled = config.bind(run, name, free)
+    settled = config.bind(run, name, changeable)
     processes.wait_for_everyone()  # before the main process writes again
     return settled
 
