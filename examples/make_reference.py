@@ -60,7 +60,7 @@ def make_reference(
             )
     tokenizer = AutoTokenizer.from_pretrained(run)
     corpus = Windows(windows) if windows else own_windows(tokenizer, run)
-    if corpus is None or not corpus.made_by(tokenizer):
+    if corpus is None or not corpus.has_tokenizer(tokenizer):
         raise ValueError(
             f"No windows of {run} beside it, so nothing can be measured. Give their folder: --corpus STUDY/corpus."
         )

@@ -349,7 +349,7 @@ def test_models_of_several_seeds_have_one_name(tmp_path):
         folders.append(str(folder))
     config = LengthConfig.parse({"models": folders, "to": 256})
     assert [each[:2] for each in config.trainings()] == [("rope", 0), ("rope", 1)]
-    assert config.named() == {"rope": folders[0]}
+    assert config.models_by_name() == {"rope": folders[0]}
     pieces = _trials(config)
     assert [p.part for p in pieces[:5]] == ["in-pieces", "as-it-is", "linear", "ntk", "yarn"]
     assert len({p.file(tmp_path) for p in pieces}) == len(pieces) == 10

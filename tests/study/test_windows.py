@@ -77,12 +77,12 @@ def test_windows_of_another_tokenizer_are_refused_or_skipped(bert, text, tmp_pat
 def test_a_tokenizer_is_known_by_its_rules(bert, text, tmp_path):
     tokenizer = open_tokenizer(str(bert))
     windows = build_windows(open_source(text), tokenizer, tmp_path / "w", length=32, progress=False)
-    assert windows.made_by(open_tokenizer(str(bert)))
+    assert windows.has_tokenizer(open_tokenizer(str(bert)))
     used = open_tokenizer(str(bert))
     used("one text", truncation=True, max_length=8)  # leaves its mark on what the tokenizer's library writes
-    assert used.backend_tokenizer.truncation is not None and windows.made_by(used)
+    assert used.backend_tokenizer.truncation is not None and windows.has_tokenizer(used)
     fewer = train_tokenizer(open_source(text), 150, newline_token=False)
-    assert not windows.made_by(fewer)
+    assert not windows.has_tokenizer(fewer)
 
 
 def test_python_docs_parts_cover_all_packages(monkeypatch):

@@ -212,7 +212,7 @@ class Windows:
         """Open the tokenizer that made the windows, saved beside them."""
         return load_tokenizer(self.folder / "tokenizer")
 
-    def made_by(self, tokenizer: PreTrainedTokenizerFast) -> bool:
+    def has_tokenizer(self, tokenizer: PreTrainedTokenizerFast) -> bool:
         """Return whether `tokenizer` made these windows, by its file or its rules.
 
         Raises:
@@ -276,7 +276,7 @@ def is_built(folder: Path) -> bool:
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
     """Return the windows of the run or study of a model or checkpoint, if they are of this tokenizer."""
     for run in (folder, *list(folder.resolve().parents)[:5]):
-        if (run / "corpus/manifest.json").is_file() and (windows := Windows(run / "corpus")).made_by(tokenizer):
+        if (run / "corpus/manifest.json").is_file() and (windows := Windows(run / "corpus")).has_tokenizer(tokenizer):
             return windows
     return None
 

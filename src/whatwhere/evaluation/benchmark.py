@@ -47,11 +47,11 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
         """Return the keys in which two calls on one folder may differ."""
         return ("models", "untrained", "minutes", *cls.CHANGEABLE_KEYS)
 
-    def after(self, began: Self) -> Self:
-        """Return these settings with the lists of an earlier call before what they add, and its other settings."""
+    def continue_from(self, saved: Self) -> Self:
+        """Return these settings with the values of the saved lists before those that they add."""
         grown: dict[str, Any] = {}
         for key in self.changeable_keys():
-            old = getattr(began, key)
+            old = getattr(saved, key)
             new = getattr(self, key)
             if isinstance(new, list):
                 grown[key] = [*old, *(name for name in new if name not in old)]
@@ -59,7 +59,7 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
                 grown[key] = new or old
         return self.model_copy(update=grown)
 
-    def named(self) -> dict[str, str]:
+    def models_by_name(self) -> dict[str, str]:
         """Return the models as they were given, by name.
 
         Raises:
@@ -67,7 +67,15 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
         """
         return model_names(self.models)
 
-    def reads(self) -> str:
+    def check_names(self) -> None:
+        """Refuse two models that are called alike.
+
+        Raises:
+            ValueError: names them.
+        """
+        self.models_by_name()
+
+    def data_name(self) -> str:
         """Return what the page calls the data; an empty text stands for the name of the verb."""
         return ""
 

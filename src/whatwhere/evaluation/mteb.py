@@ -64,9 +64,9 @@ class MtebConfig(MtebKeys, EvaluationConfig):
             check_known("pooling", names, POOLINGS)
         return list(dict.fromkeys(names))
 
-    def after(self, began: Self) -> Self:
+    def continue_from(self, saved: Self) -> Self:
         """Return these settings for a folder begun with others: as every evaluation, with at least as many seeds."""
-        return super().after(began).model_copy(update={"seeds": max(self.seeds, began.seeds)})
+        return super().continue_from(saved).model_copy(update={"seeds": max(self.seeds, saved.seeds)})
 
     @model_validator(mode="after")
     def _seeded(self) -> "MtebConfig":
@@ -238,7 +238,7 @@ def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
     if not (Path(config.corpus) / "manifest.json").is_file():
         return open_source(config.corpus, config.field)
     windows = Windows(config.corpus)
-    if not windows.made_by(tokenizer):
+    if not windows.has_tokenizer(tokenizer):
         raise ValueError(
             f"The windows in {config.corpus} were made by another tokenizer than {source} has. Give text: --corpus "
             "FILE."

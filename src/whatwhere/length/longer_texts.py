@@ -119,11 +119,11 @@ class LengthConfig(LengthKeys, EvaluationConfig):
             raise ValueError(f"{self.folder} holds no {BOOKS}/ with text files. Bring long documents there.")
         return str(files[-1])
 
-    def reads(self) -> str:
+    def data_name(self) -> str:
         """Return the name of the corpus."""
         return corpus_name(self.text)
 
-    def named(self) -> dict[str, str]:
+    def models_by_name(self) -> dict[str, str]:
         """Return name -> its first model; several seeds of a study's model have one name."""
         names: dict[str, str] = {}
         for name, _, source in self.trainings():
@@ -310,7 +310,7 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
                     save_tokenizer(tokenizer, keep)
                     write_json(keep / EXTENSION, extension | {"adapted": extrapolation.adapt, "steps": config.steps})
                     what = "All of it" if extrapolation.adapt == "all" else f"The {extrapolation.adapt} alone"
-                    where = f"on further documents of {config.reads()}, {config.to:,} tokens a text"
+                    where = f"on further documents of {config.data_name()}, {config.to:,} tokens a text"
                     say_in_card(keep, f"{what} was trained on for {config.steps} steps, {where}.")
         arrays, more = measure(model, tokenizer, texts, known.trained, progress)
         facts |= more
@@ -443,7 +443,7 @@ def _of(part: str) -> str:
 
 def _notes(config: LengthConfig, _out: Path) -> list[str]:
     notes = [
-        f"Texts: {config.documents} documents of {config.reads()}, of each {config.to:,} tokens behind its first "
+        f"Texts: {config.documents} documents of {config.data_name()}, of each {config.to:,} tokens behind its first "
         "quarter; intervals are over them, or over seeds where there are several."
     ]
     known = {name: config.about(source) for name, _, source in config.trainings()}

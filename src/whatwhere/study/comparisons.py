@@ -21,7 +21,7 @@ from .plan import ModelOfSeed
 from .study_settings import StudyConfig
 
 REGRESSED_ONTO = "dstg"  # whose streams the others' states are regressed onto
-MOST_LEVELS = 12_000_000  # bytes of all maps of the explorer before packing
+MAX_EXPLORER_BYTES = 12_000_000  # all maps together, before compression
 
 
 def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -
     for model in models.values():
         heads = model.config.num_hidden_layers * model.config.num_attention_heads
         maps += heads * (1 + len(term_names(model)))
-    tokens_shown = min(config.length, MOST_SHOWN, int((MOST_LEVELS / maps / (1 + config.texts)) ** 0.5))
+    tokens_shown = min(config.length, MOST_SHOWN, int((MAX_EXPLORER_BYTES / maps / (1 + config.texts)) ** 0.5))
     if len(missing) < len(steps):  # the study gained models: their texts are as long as the saved ones
         saved = [entry["texts"] for entry in run.read(INDEX) if entry["name"] in steps and entry["name"] not in missing]
         tokens_shown = max(len(text["tokens"]) for entry_texts in saved for text in entry_texts)

@@ -13,7 +13,7 @@ from ..run.progress import Progress, ignore_progress
 from .geometry_run import geometry_arrays, geometry_records
 
 CORPUS = "corpus"  # `model` of the records of a study's own corpus
-# Of the geometry: positions, groups of documents for intervals, random halves: fewer than `whatwhere geometry` takes.
+# At most 254 positions; 16 groups and 4 random halves, fewer than geometry's 32 and 10.
 MOST_COUNTED = 254
 GROUPS = 16
 SPLITS = 4

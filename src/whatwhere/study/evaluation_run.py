@@ -69,7 +69,7 @@ def run_evaluation(
         count_left = sum(not trial.is_done(out) for trial in trials)
         records = [replace(record, study=out.name) for record in benchmark.records(config, out)]
         notes = [*benchmark.notes(config, out), *([_leftover_note(count_left)] if count_left else [])]
-        data = config.reads() or benchmark.name
+        data = config.data_name() or benchmark.name
         report = _write(run, config, records, benchmark.title, data, notes, count_left)
     result = {"out": str(out), "done": len(trials) - count_left, "left": count_left}
     return {**result, "records": [vars(r) for r in records], "notes": notes, "report": report}
@@ -87,8 +87,8 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
         config.bind(run, file, config.changeable_keys())
         for name in filter(run.has, run.names()):
             run.check(name)
-        config = config.after(saved)
-    config.named()
+        config = config.continue_from(saved)
+    config.check_names()
     return config
 
 
@@ -137,7 +137,7 @@ def _write(
 
     count_left: trials that are not done yet, which `whatwhere status` reads.
     """
-    configs = {name: model_folder(model) / "config.json" for name, model in config.named().items()}
+    configs = {name: model_folder(model) / "config.json" for name, model in config.models_by_name().items()}
     facts = {
         "title": title,
         "name": run.path.name,
@@ -180,7 +180,7 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
     if max(map(len, text)) > WIDE and len(parts) > len(lines):
         text = table_lines(list(zip(*lines, strict=True)))
     note = (
-        f"after it the difference from the first model{note_of_untrained}, = where it may be 0"
+        f"after it the difference from the first model{note_of_untrained}, `=`: the interval includes 0"
         if benchmark.difference
         else ""
     )

@@ -23,9 +23,9 @@ def save_texts(
 ) -> str:
     """Write the attention of a model in each text to a run, with an entry in explorer.json; return the arrays' name.
 
-    The arrays `arrays/explorer-NAME-seed-K.npz` are `levels` (256,), the weight of each byte, and `I.TERM` (L, h, n, n)
-    uint8 of text I. An entry of explorer.json has name, seed, file, terms, missing, and of each text title and tokens;
-    one of the same name and seed is replaced. The index is written last.
+    The arrays `arrays/explorer-NAME-seed-K.npz` are `levels` (256,), the attention weight that each byte value 0-255
+    stands for, and `I.TERM` (L, h, n, n) uint8 of text I. An entry of explorer.json has name, seed, file, terms,
+    missing, and of each text title and tokens; one of the same name and seed is replaced. The index is written last.
 
     Args:
         texts: Title and token ids (n,) of each, special tokens included.

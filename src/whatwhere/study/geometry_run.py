@@ -50,7 +50,7 @@ CONFIG = "geometry.yaml"
 FACTS = "geometry.json"
 KIND = "geometry"
 _UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
-DRAWN = 3  # columns of coordinates that a figure needs
+FIGURE_COLUMNS = 3  # columns of coordinates that a figure needs
 Numbers = Mapping[tuple[str, str | None, int | None], Record]
 
 
@@ -390,7 +390,7 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
     arrays |= {name: of_pairs.astype(np.float32) for name, of_pairs in pairs.items() if of_pairs is not None}
     for ending, mds in (("", geometry.mds), ("_corrected", geometry.mds_corrected)):
         if mds is not None:
-            arrays |= {f"eigenvalues{ending}": mds.eigenvalues, f"coords{ending}": mds.coords[:, :DRAWN]}
+            arrays |= {f"eigenvalues{ending}": mds.eigenvalues, f"coords{ending}": mds.coords[:, :FIGURE_COLUMNS]}
     return arrays
 
 

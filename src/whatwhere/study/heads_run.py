@@ -31,8 +31,8 @@ from .training_records import learning_records, undertrained_message
 
 KIND = "heads"
 CONFIG = "heads.yaml"
-SHARE = "kl.share."
-LOOKS = "attention."
+SHARE_PREFIX = "kl.share."
+ATTENTION_PREFIX = "attention."
 SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
 MOST_SHOWN = 128  # tokens of a text in the explorer
 
@@ -142,11 +142,17 @@ def heads_text(result: dict[str, Any]) -> str:
     named = labels(Table(records), records[0].model, records[0].seed) if records else {}
     heads: dict[tuple[int, int], dict[str, Record]] = defaultdict(dict)
     for r in records:
-        if r.layer is not None and r.head is not None and (r.part == "total" or not r.metric.startswith(LOOKS)):
+        if (
+            r.layer is not None
+            and r.head is not None
+            and (r.part == "total" or not r.metric.startswith(ATTENTION_PREFIX))
+        ):
             heads[r.layer, r.head][r.metric] = r
-    shares = [metric for metric in dict.fromkeys(r.metric for r in records) if metric.startswith(SHARE)]
-    scores = [LOOKS + s for s in SCORES if any(LOOKS + s in of_head for of_head in heads.values())]
-    names = [metric.removeprefix(SHARE).removeprefix(LOOKS) for metric in (*shares, *scores)]
+    shares = [metric for metric in dict.fromkeys(r.metric for r in records) if metric.startswith(SHARE_PREFIX)]
+    scores = [
+        ATTENTION_PREFIX + s for s in SCORES if any(ATTENTION_PREFIX + s in of_head for of_head in heads.values())
+    ]
+    names = [metric.removeprefix(SHARE_PREFIX).removeprefix(ATTENTION_PREFIX) for metric in (*shares, *scores)]
     lines = [["layer", "head", *(["follows" if named else "most by", "stable"] if shares else []), *names]]
     for (layer, head), of_head in sorted(heads.items()):
         label = of_head.get("head.label")

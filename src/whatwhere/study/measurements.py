@@ -30,29 +30,30 @@ class Measurements:
             return None
 
 
-def measure(subject: AnalysisInput, analyses: Iterable[Analysis]) -> Measurements:
-    """Run every analysis that the subject has the inputs for; those with a reader share one pass of its documents."""
+def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Measurements:
+    """Run every analysis that `analysis_input` suffices for; those with a reader share one pass of its documents."""
     measured = Measurements()
-    possible = [analysis for analysis in analyses if subject.has(analysis.needs)]
+    possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
+    # An analysis with both uses its reader only where the model has named terms.
     readers = {
-        a: measured.attempt(a, partial(a.reader, subject.model))
+        a: measured.attempt(a, partial(a.reader, analysis_input.model))
         for a in possible
-        if a.reader is not None and (subject.terms or a.measure is None)
+        if a.reader is not None and (analysis_input.terms or a.measure is None)
     }
     readers = {a: reader for a, reader in readers.items() if reader is not None}
     if readers:
-        progress = subject.progress_of("heads" if subject.terms else "sentences")
-        read(subject.model, subject.some(), list(readers.values()), progress=progress)
+        progress = analysis_input.progress_of("heads" if analysis_input.terms else "sentences")
+        read(analysis_input.model, analysis_input.some(), list(readers.values()), progress=progress)
     for analysis in possible:
         result: Any = None
         if analysis in readers:
-            result = readers[analysis].records(subject.context), readers[analysis].arrays()
+            result = readers[analysis].records(analysis_input.context), readers[analysis].arrays()
         elif analysis.measure is not None:
-            result = measured.attempt(analysis, partial(analysis.measure, subject))
+            result = measured.attempt(analysis, partial(analysis.measure, analysis_input))
         records, arrays = result if isinstance(result, tuple) else (result or [], {})
         measured.records += records
         if arrays and analysis.arrays:
-            measured.arrays[f"{analysis.arrays}-{subject.context.stem}"] = arrays
-    # Two analyses may say the same: the shares of the table of step 0 are of "position table" and of "separation".
+            measured.arrays[f"{analysis.arrays}-{analysis_input.context.stem}"] = arrays
+    # Both "position table" and "separation" return the step-0 shares: keep one copy.
     measured.records = list(dict.fromkeys(measured.records))
     return measured

@@ -19,7 +19,7 @@ from .corpus_step import corpus_distances
 from .measurements import measure
 from .plan import ModelOfSeed
 from .results import RECORDS
-from .study_settings import advice_of_trainings
+from .study_settings import prefix_training_keys_in_errors
 from .training_records import training_records
 
 COMPONENTS = (2, 8)  # principal components that are probed alone
@@ -31,7 +31,7 @@ class ModelTask:
 
     out: Folder of the study, whose windows are made. training: Settings of the training, with its seed and steps.
     probe_documents, ablation_documents: Held-out windows that are probed, and those whose loss is measured. inside:
-    Look inside, too; otherwise probes alone.
+    Run every analysis; False: only the probes.
     """
 
     out: Path
@@ -58,7 +58,7 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
     use_scheme(task.training.scheme)
     windows = Windows(task.out / "corpus")
     folder = task.out / task.model.folder
-    with advice_of_trainings():
+    with prefix_training_keys_in_errors():
         summary = pretrain(task.training, folder, windows=windows, progress=progress)
     progress(0, 1, "looking inside")
     measure_model(task, windows, progress)
@@ -73,7 +73,7 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     beginning = folder / "checkpoints" / "step-0"
     untrained = open_model(beginning, "masked").model if beginning.is_dir() else None
     held_out = windows["held_out"] if can_probe(windows) else None
-    subject = AnalysisInput(
+    analysis_input = AnalysisInput(
         context,
         open_model(folder, "masked").model,
         documents=None if held_out is None else choose_documents(held_out, task.probe_documents),
@@ -87,7 +87,7 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
         ablated=task.ablation_documents,
         progress=progress,
     )
-    measured = measure(subject, ANALYSES if task.inside else analyses_of(PLAIN))
+    measured = measure(analysis_input, ANALYSES if task.inside else analyses_of(PLAIN))
     if untrained is None:
         measured.left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
     files = []

@@ -57,9 +57,9 @@ def model_windows(
             source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
             # A copy, unchanged: line breaks must not become a token where the model's vocabulary has none for them.
             tokenizer.save_pretrained(f"{temporary}/given")
-            made_by = load_tokenizer(f"{temporary}/given")
+            window_tokenizer = load_tokenizer(f"{temporary}/given")
             out = Path(temporary, "windows")
-            windows = build_windows(source, made_by, out, length=length, held_out=0.9, progress=progress)
+            windows = build_windows(source, window_tokenizer, out, length=length, held_out=0.9, progress=progress)
         if windows.manifest["vocab_size"] > model.config.vocab_size:
             raise ValueError(
                 f"The tokenizer has {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: "
@@ -73,7 +73,7 @@ def _open_windows(tokenizer: Any, corpus: str, length: int | None) -> Windows | 
     if not (Path(corpus) / "manifest.json").is_file():
         return None
     windows = Windows(corpus)
-    if not windows.made_by(tokenizer):
+    if not windows.has_tokenizer(tokenizer):
         raise ValueError(
             f"The windows in {corpus} were made by another tokenizer than the model's, so their ids are other words. "
             "Give the model's own windows, or text: --corpus FILE."

@@ -39,7 +39,7 @@ from .plan import (
     threads_while_timed,
 )
 from .results import save_study, total_seconds
-from .study_settings import StudyConfig, advice_of_trainings
+from .study_settings import StudyConfig, prefix_training_keys_in_errors
 from .training_records import text_records
 
 CONFIG = STUDY
@@ -175,7 +175,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     for words in config.comparison_notes():
         log.say("terms", words, terms=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress)
-    with advice_of_trainings():
+    with prefix_training_keys_in_errors():
         check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
     if config.match is not None and not set(config.models[1:]) <= set(config.widths):
         widths = {**matched_widths(config, windows), **config.widths}

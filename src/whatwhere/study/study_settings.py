@@ -93,7 +93,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
             raise ValueError(
                 f"widths names {unknown[0]!r}, which is not in the study. Its models: {', '.join(self.models)}."
             )
-        with advice_of_trainings():
+        with prefix_training_keys_in_errors():
             for name in self.models:
                 try:
                     self.pretraining(name, seed=0, steps=1).encoder_config()
@@ -150,8 +150,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
 
 
 @contextmanager
-def advice_of_trainings() -> Iterator[None]:
-    """Change advice of a training (`--set batch_size=`) to what a study takes (`--set training.batch_size=`)."""
+def prefix_training_keys_in_errors() -> Iterator[None]:
+    """Turn `--set batch_size=` in the error of a training into `--set training.batch_size=`, which a study takes."""
     try:
         yield
     except ValueError as error:
