@@ -13,7 +13,7 @@ from whatwhere.run.files import parse_yaml
 from whatwhere.run.folder import RunFolder
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training.pretrain_settings import PretrainConfig, curriculum
-from whatwhere.training.recipes import PRESET_RATES, RECIPES, defaults_of
+from whatwhere.training.recipes import PRESET_RATES, SIZE_DEFAULTS, defaults_of
 from whatwhere.training.scheme_settings import trust_scheme
 from whatwhere.training.training_keys import LoopConfig
 
@@ -47,7 +47,7 @@ def test_settings_override_values_override_the_file(tmp_path):
     path.write_text("preset: ap\nlearning_rate: 1.0e-3\nsteps: 5\nmodel: {dropout: 0.1}\n")
     config = PretrainConfig.load(path, ["learning_rate=4e-3", "model.norm_eps=1e-5"], preset="rope", size=None)
     assert (config.preset, config.learning_rate, config.steps) == ("rope", 4e-3, 5)
-    assert config.model == RECIPES["tiny"].get("model", {}) | {"dropout": 0.1, "norm_eps": 1e-5}
+    assert config.model == SIZE_DEFAULTS["tiny"].get("model", {}) | {"dropout": 0.1, "norm_eps": 1e-5}
     # All that float() takes became a number: the language nan, a column named 2.
     merged = PretrainConfig.merge_values(None, ["a=nan", "b='2'", "c=1e3", "d=-.5E+2", "e=infinity"])
     assert merged == {"a": "nan", "b": "2", "c": 1000.0, "d": -50.0, "e": "infinity"}
@@ -93,7 +93,7 @@ def test_variants_get_their_presets_recipe(own_rates):
 def test_preset_rates_name_real_presets_and_keys():
     """Recipes of schemes name presets and keys that there are."""
     for size, presets in PRESET_RATES.items():
-        assert size in RECIPES
+        assert size in SIZE_DEFAULTS
         for name, own in presets.items():
             assert name in PRESETS and set(own) <= set(LoopConfig.model_fields)
             PretrainConfig.parse({"preset": name, "size": size, **own})
@@ -165,7 +165,7 @@ def test_a_preset_trains_by_the_recipe_of_its_family():
     assert PretrainConfig.load(None, preset="split").recipe == "tupe"
     own = PretrainConfig.load(None, ["recipe=dstg", "mask_rate=0.3"], preset="tupe-a")
     assert (own.mask_rate, own.masking) == (0.3, "all")
-    assert defaults_of("tupe", "tiny") == RECIPES["tiny"] | TUPE
+    assert defaults_of("tupe", "tiny") == SIZE_DEFAULTS["tiny"] | TUPE
 
 
 def test_a_saved_recipe_loads_equal(tmp_path):
@@ -284,8 +284,8 @@ def test_a_curriculum_doubles_its_pieces():
             ids = torch.arange(5, 45).repeat(3, 1)
             return {"input_ids": ids, "labels": ids, "attention_mask": torch.ones_like(ids), "position_ids": ids - 5}
 
-    batch_at = curriculum(config, Whole(), 12)
-    widths = [batch_at(part, 4, 0, 1)["input_ids"].shape[1] for part in range(24)]
+    batch_of_micro_step = curriculum(config, Whole(), 12)
+    widths = [batch_of_micro_step(part, 4, 0, 1)["input_ids"].shape[1] for part in range(24)]
     assert widths == [8] * 6 + [16] * 6 + [32] * 6 + [40] * 6 and asked == [(part, 4, 0, 1) for part in range(24)]
     whole = Whole().batch
     assert curriculum(config.model_copy(update={"first_length": None}), SimpleNamespace(batch=whole), 12) is whole

@@ -1,4 +1,4 @@
-"""Checks of the Hugging Face Hub: whether it may be asked, and whether it answers before a file is downloaded."""
+"""Files on the Hugging Face Hub: whether the Hub may be asked, whether it answers, where a model's file is."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ from ..models.model_tables import has_table
 from ..records.record import Record
 from ..run.files import read_json
 from ..run.folder import RunFolder
-from ..training.environment import join_processes
+from ..training.environment import process_group_state
 from ..training.finetune import CONFIG, KIND, FinetuneConfig, finetune
 from ..training.training_folder import SUMMARY
 from .results import RECORDS
@@ -25,7 +25,7 @@ def run_finetuning(config: FinetuneConfig, out: str | Path, progress: bool = Tru
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
     summary = finetune(config, out, progress=progress)
-    if join_processes().is_main_process:
+    if process_group_state().is_main_process:
         with RunFolder.open(out, KIND) as run:
             if run.has(RECORDS):
                 run.check(RECORDS)

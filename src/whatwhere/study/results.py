@@ -13,7 +13,7 @@ from ..records.record import Record
 from ..report import write_report
 from ..run.folder import RunFolder
 from ..run.status import RESULTS
-from ..training.recipes import LEAVES_PLATEAU
+from ..training.recipes import TOKENS_TO_LEARN
 from ..training.scheme_settings import SCHEME
 from .machine import machine, versions
 from .plan import ModelOfSeed, models_at_once, models_of
@@ -125,7 +125,7 @@ def _provenance(
         "title": "What position encodings keep",
         "name": run.path.name,
         "corpus": {"name": windows.manifest["source"].get("name") or config.corpus, **corpus},
-        "needed_tokens": LEAVES_PLATEAU.get(config.size),
+        "needed_tokens": TOKENS_TO_LEARN.get(config.size),
         "models": entries,
         "seeds": list(range(config.seeds)),
         "size": config.size,

@@ -18,7 +18,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     models: list[str] = Field(
         ["dstg", "ap", "rp", "rope"],
         description="Presets to compare, with commas; `all` stands for all that were not named before it. All train by "
-        "the recipe (masking, schedule, Adam) of the first one's family: dstg, or tupe for BERT's block; --set "
+        "the recipe (masking, schedule, Adam) of the first one: dstg, or tupe for BERT's block; --set "
         "recipe=NAME chooses. What they differ in beside their position schemes is said. A finished study can gain "
         "more.",
     )
@@ -26,7 +26,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     recipe: Literal["dstg", "tupe"] = Field(
         "dstg",
         description="Family of papers whose training defaults apply to all models.",
-        json_schema_extra={"default": "those of the first model's family"},
+        json_schema_extra={"default": "the first model's"},
     )
     match: Literal["parameters", "operations"] | None = Field(
         None,

@@ -16,7 +16,7 @@ from ..encoder import PRESETS
 from ..records.terms import unequal
 from ..training.corpus_settings import CorpusConfig
 from ..training.pretrain_settings import PretrainConfig
-from ..training.recipes import defaults_of, family_of
+from ..training.recipes import defaults_of, recipe_of
 from ..training.scheme_settings import SchemeConfig
 from .study_keys import GeometryKeys, StudyKeys
 
@@ -69,7 +69,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         if not values.get("recipe"):
             first = str(models[0]) if isinstance(models, list) else "dstg"  # what is no list is refused below
             variant = variants.get(first) if isinstance(variants, dict) else None
-            values["recipe"] = family_of(str(variant.get("preset", first)) if isinstance(variant, dict) else first)
+            values["recipe"] = recipe_of(str(variant.get("preset", first)) if isinstance(variant, dict) else first)
         recipe = defaults_of(str(values["recipe"]), str(size))
         defaults = {key: value for key, value in recipe.items() if key in cls.model_fields}
         if "minutes" in values or "steps" in values:

@@ -9,10 +9,10 @@ import torch
 
 from ..corpus import Windows
 from ..encoder import EncoderForMaskedLM
-from .environment import join_processes
+from .environment import process_group_state
 from .loop import Trainer
 from .pretrain_settings import PretrainConfig, make_batches
-from .recipes import LEAVES_PLATEAU
+from .recipes import TOKENS_TO_LEARN
 
 TIMED_STEPS = 5
 
@@ -34,7 +34,7 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
 
 def steps_to_learn(config: PretrainConfig) -> int:
     """Return the steps after which models of this size know more than token frequencies; 0 if nobody measured it."""
-    return math.ceil(LEAVES_PLATEAU.get(config.size, 0) / (config.batch_size * config.length))
+    return math.ceil(TOKENS_TO_LEARN.get(config.size, 0) / (config.batch_size * config.length))
 
 
 def shortage_message(
@@ -67,6 +67,6 @@ def budget_steps(config: PretrainConfig, windows: Windows) -> int:
     else:
         plural = "" if steps == 1 else "s"
         message = f"{config.minutes:g} minutes buy {steps:,} step{plural} of {1000 * seconds:,.0f} ms"
-    if join_processes().is_main_process:
+    if process_group_state().is_main_process:
         print(message, file=sys.stderr)
     return steps

@@ -30,18 +30,18 @@ def step_message(
     place = f"step {step} of {label}"
     if error.parameters:
         place += f", in {error.parameters}"
-    advice = _lower_the_rate(config)
+    advice = _rate_hint(config)
     if step == 1:
         advice = (
-            "No weight has changed yet, so the formula is at fault, not learning_rate: "
-            "whatwhere explain NAME --scheme FILE tries an own one"
+            "The first step failed, so the start weights, the data or the scheme are at fault. "
+            "For a scheme of yours: whatwhere explain NAME --scheme FILE"
         )
-    return f"{error} at {place}. {advice}; {_name_checkpoint(checkpoint)}, and the step's batch in {batch}."
+    return f"{error} at {place}. {advice}; {_checkpoint_hint(checkpoint)}, and the step's batch in {batch}."
 
 
 def weights_message(parameters: str, step: int, label: str, config: LoopConfig, checkpoint: Path | None) -> str:
     """Say which weights a step left that are not finite; arguments as of `step_message`."""
-    advice = f"{_lower_the_rate(config)}; {_name_checkpoint(checkpoint)}"
+    advice = f"{_rate_hint(config)}; {_checkpoint_hint(checkpoint)}"
     return f"Step {step} of {label} left {parameters} not finite. {advice}."
 
 
@@ -54,9 +54,9 @@ def batch_arrays(micro_batches: Sequence[dict[str, Tensor]]) -> dict[str, np.nda
     }
 
 
-def _lower_the_rate(config: LoopConfig) -> str:
+def _rate_hint(config: LoopConfig) -> str:
     return f"Lower --set learning_rate= (now {config.learning_rate:g}) or --set precision=fp32"
 
 
-def _name_checkpoint(checkpoint: Path | None) -> str:
+def _checkpoint_hint(checkpoint: Path | None) -> str:
     return "there is no checkpoint yet" if checkpoint is None else f"the last good checkpoint is {checkpoint}"

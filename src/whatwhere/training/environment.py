@@ -9,8 +9,8 @@ from accelerate import PartialState
 from accelerate.tracking import get_available_trackers
 
 
-def join_processes() -> PartialState:
-    """Return this process's place among the launcher's processes; the first call joins them.
+def process_group_state() -> PartialState:
+    """Return the state of the launcher's process group, with this process's rank; the first call joins the group.
 
     Without CUDA they communicate by gloo.
     """

@@ -24,7 +24,7 @@ from ..models.open import OpenModel, WeightsMisfit, open_config, open_model
 from ..records.intervals import share_interval
 from ..run.files import read_object, sha256
 from ..run.folder import RunFolder
-from .environment import join_processes
+from .environment import process_group_state
 from .loop import Trainer
 from .predictions import class_probabilities, write_predictions
 from .scheme_settings import SchemeConfig
@@ -36,13 +36,13 @@ CONFIG = "finetune.yaml"
 KIND = "finetune"  # of the run
 DATA = "data.json"
 TABLES = ("data", "dev")
-MARKS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
+GEOM_CHECKPOINT_STEPS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
 DEFAULTS: dict[str, Any] = {
     "batch_size": 64,
     "schedule": "linear",
     "minimum_learning_rate_ratio": 0.0,
     "betas": (0.9, 0.999),
-    "checkpoint_steps": MARKS,
+    "checkpoint_steps": GEOM_CHECKPOINT_STEPS,
 }
 LENGTH = 128  # tokens of a row, where the encoder reads as many
 # Learning rates of a model 768 wide.
@@ -177,7 +177,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     check_tokenizer(tokenizer, config.start)
     is_ours = isinstance(model.config, EncoderConfig)
     if is_ours:
-        check_backend(config.backend, join_processes().device, training=True, dropout=model.config.dropout)
+        check_backend(config.backend, process_group_state().device, training=True, dropout=model.config.dropout)
     types = opened.token_types
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed, types=types)
     dev_rows = read_labelled(config.dev, *columns)
@@ -186,7 +186,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
         problem = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
         raise ValueError(f"{problem}. Use a smaller --set batch_size=.")
     facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in TABLES}}
-    if join_processes().is_main_process:
+    if process_group_state().is_main_process:
         _bind_data(run, facts)
         begin(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
@@ -207,7 +207,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     low, high = share_interval(round(trained["validation_accuracy"] * len(dev)), len(dev))
     summary = {**trained, "from_scratch": config.from_scratch, **facts, "accuracy_low": low, "accuracy_high": high}
     probabilities = class_probabilities(trainer, dev.in_order(config.batch_size))
-    if join_processes().is_main_process:
+    if process_group_state().is_main_process:
         write_predictions(run, dev_rows, names, probabilities)
     finish(run, trainer.model_to_save(), tokenizer, settings=config.model_dump(), summary=summary, card=classifier_card)
     trainer.accelerator.wait_for_everyone()

@@ -39,7 +39,7 @@ class Logger:
         self._seconds_waited = 0.0  # seconds without a batch since the last line
         self._seconds_before = 0.0  # of the training before a resume
         self._command_began = time.perf_counter()
-        self._line_began = self._command_began  # when the last line was written, later by all pauses since
+        self._line_began = self._command_began  # start of the current line's clock, moved forward by every pause
         reset_peak_memory()
 
     @property

@@ -25,7 +25,7 @@ from .logger import Logger
 from .memory import TRIM_EVERY, trim_heap
 from .optimizers import learning_rate_factor
 from .state import Batch, BatchFunction, TrainingState
-from .stop import StopSignal
+from .stop import StopAgreement
 from .validator import Validator
 
 
@@ -34,7 +34,7 @@ class Trainer(TrainingState):
 
     def fit(
         self,
-        batch_at: BatchFunction,
+        batch_of_micro_step: BatchFunction,
         out: Path,
         *,
         tokens_per_step: int,
@@ -50,7 +50,7 @@ class Trainer(TrainingState):
         a resumed run equals the uninterrupted run's. All processes have the same weights after every step.
 
         Args:
-            batch_at: returns this process's rows of a micro-batch of a step.
+            batch_of_micro_step: returns this process's rows of a micro-batch of a step.
             tokens_per_step: tokens of all processes, padding included.
             label: name of the training in messages and on the progress bar.
             progress: True for a bar on stderr, or a function that is called where a log line is written.
@@ -60,10 +60,10 @@ class Trainer(TrainingState):
             Stopped: a signal asked to stop, and the checkpoint of the step that it came in is written.
         """
         warn_of_single_process()
-        self.seed_further_process()
+        self.seed_by_rank()
         logger = Logger(out, self, tokens_per_step)
         checkpointer = Checkpointer(out, self, logger, label)
-        stop = StopSignal(self.accelerator)
+        stop = StopAgreement(self.accelerator)
 
         # Resume
         resumed_step = checkpointer.load()
@@ -80,7 +80,7 @@ class Trainer(TrainingState):
                 logger.log(0, validator.validate())
 
         shown = progress if self.accelerator.is_main_process else False
-        prefetch = contextlib.closing(self._prefetch(batch_at, start))
+        prefetch = contextlib.closing(self._prefetch(batch_of_micro_step, start))
         with defer_stop(), progress_bar(label, shown, start) as report, prefetch as batches:
             for step in range(start + 1, self.steps + 1):
                 # Step
@@ -120,17 +120,17 @@ class Trainer(TrainingState):
         logger.close()
         return logger.summary()
 
-    def _prefetch(self, batch_at: BatchFunction, start: int) -> Generator[list[Batch]]:
+    def _prefetch(self, batch_of_micro_step: BatchFunction, start: int) -> Generator[list[Batch]]:
         """Yield the batches of the steps from `start` on; a thread makes the next one while a step is taken."""
         with ThreadPoolExecutor(1) as thread:
-            upcoming = thread.submit(self.micro_batches, batch_at, start)
+            upcoming = thread.submit(self.micro_batches, batch_of_micro_step, start)
             for step in range(start + 1, self.steps + 1):
                 micro_batches = upcoming.result()
                 if step < self.steps:
-                    upcoming = thread.submit(self.micro_batches, batch_at, step)
+                    upcoming = thread.submit(self.micro_batches, batch_of_micro_step, step)
                 yield micro_batches
 
-    def micro_batches(self, batch_at: BatchFunction, step: int) -> list[Batch]:
+    def micro_batches(self, batch_of_micro_step: BatchFunction, step: int) -> list[Batch]:
         """Return this process's micro-batches of the batch of `step`, counted from 0.
 
         Together, in all processes, they are always the same windows.
@@ -138,7 +138,10 @@ class Trainer(TrainingState):
         world = self.accelerator.num_processes
         rank = self.accelerator.process_index
         first = step * self.config.accumulate
-        return [batch_at(first + i, self.micro_batch_rows * world, rank, world) for i in range(self.config.accumulate)]
+        return [
+            batch_of_micro_step(first + i, self.micro_batch_rows * world, rank, world)
+            for i in range(self.config.accumulate)
+        ]
 
     def step(self, step: int, micro_batches: list[Batch]) -> tuple[float, float]:
         """Take one optimizer step; return the mean loss over the batch's labels and the norm of its gradient.

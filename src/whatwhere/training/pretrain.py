@@ -16,7 +16,7 @@ from ..run.folder import RunFolder
 from ..run.progress import Progress
 from .budget import budget_steps
 from .corpus_settings import check_one_batch, prepare_windows
-from .environment import join_processes
+from .environment import process_group_state
 from .loop import Trainer
 from .optimizers import table_walk
 from .pretrain_settings import PretrainConfig, curriculum, make_batches
@@ -83,7 +83,7 @@ def _train(
     config: PretrainConfig, run: RunFolder, windows: Windows | None, progress: bool | Progress, label: str | None
 ) -> dict[str, Any]:
     """Train with settled settings in an open folder; return the summary."""
-    processes = join_processes()
+    processes = process_group_state()
     if windows is None:
         with processes.main_process_first():
             windows = prepare_windows(config, run.path / "corpus", bool(progress))

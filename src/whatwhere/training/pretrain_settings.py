@@ -14,7 +14,7 @@ from ..models.explain import try_scheme
 from ..models.model_tables import check_table_files
 from .corpus_settings import CorpusConfig
 from .environment import check_trackers
-from .recipes import PRESET_RATES, defaults_of, family_of
+from .recipes import PRESET_RATES, defaults_of, recipe_of
 from .scheme_settings import SchemeConfig
 from .sharding import check_launcher
 from .state import Batch, BatchFunction
@@ -26,7 +26,7 @@ BUDGET = ("steps", "tokens", "minutes")
 class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     """Settings of a pretraining.
 
-    Keys that a size, a recipe or a preset sets (RECIPES, FAMILIES, PRESET_RATES) may be given, too.
+    Keys that a size, a recipe or a preset sets (SIZE_DEFAULTS, RECIPE_DEFAULTS, PRESET_RATES) may be given, too.
     """
 
     RESUMES_FROM_OUT_ONLY: ClassVar[bool] = True
@@ -40,7 +40,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
-        values = {**values, "recipe": values.get("recipe") or family_of(str(values.get("preset", "dstg")))}
+        values = {**values, "recipe": values.get("recipe") or recipe_of(str(values.get("preset", "dstg")))}
         name = str(values.get("preset") or "dstg")
         recipe = defaults_of(str(values["recipe"]), str(values.get("size", "tiny")), name)
         values_given = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
@@ -60,7 +60,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
 
     def given_keys(self) -> set[str]:
         """Return the keys whose value differs from the recipe's."""
-        recipe = defaults_of(self.recipe, self.size, self.preset) | {"recipe": family_of(self.preset)}
+        recipe = defaults_of(self.recipe, self.size, self.preset) | {"recipe": recipe_of(self.preset)}
         return {key for key in super().given_keys() if key not in recipe or recipe[key] != getattr(self, key)}
 
     def in_steps(self) -> Self:

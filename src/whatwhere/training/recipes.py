@@ -1,11 +1,11 @@
-"""Recipes of pretraining: how a size, a family of papers and a preset change the defaults of a training."""
+"""Recipes of pretraining: the defaults of a size, of a recipe (`dstg`, `tupe`), and of a preset at a size."""
 
 from typing import Any
 
 from ..encoder import PRESETS
 
 # Rates chosen by the mean validation loss of dstg and ap (docs/log.md has the tries): at `tiny` after 2.5M and 10M
-# tokens; `small` takes them over, level with half the AdamW rate after 1.6M tokens.
+# tokens; `small` uses the same rates; at 1.6M tokens half of the AdamW rate gave an equal loss.
 _SEARCHED: dict[str, Any] = {
     "optimizer": "muon",
     "muon_scale": "spectral",
@@ -18,9 +18,9 @@ _SEARCHED: dict[str, Any] = {
     "validation_windows": 128,
 }
 
-# What a size changes in the defaults. `paper`: DSTG 3.3 (batch 256, 512 tokens, 10k warm-up steps, 70k steps),
+# Defaults of a size. `paper`: DSTG 3.3 (batch 256, 512 tokens, 10k warm-up steps, 70k steps),
 # NeoBERT's learning rate.
-RECIPES: dict[str, dict[str, Any]] = {
+SIZE_DEFAULTS: dict[str, dict[str, Any]] = {
     "tiny": {**_SEARCHED, "length": 128, "batch_size": 32, "vocab_size": 4096, "steps": 625},
     "small": {**_SEARCHED, "length": 256, "batch_size": 32, "vocab_size": 8192, "steps": 2500},
     "paper": {
@@ -35,11 +35,11 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 # Training tokens after which the slowest of dstg, ap, rp and rope (at `small` of dstg and ap) is half a nat below the
 # unigram plateau by the recipe of the size.
-LEAVES_PLATEAU = {"tiny": 2_500_000, "small": 5_000_000}
+TOKENS_TO_LEARN = {"tiny": 2_500_000, "small": 5_000_000}
 
-# What a family of papers changes in them, always and at one size. DSTG 3.3 is the rule above; TUPE: its Table 1, and
-# BERT's masking. (Dropout and the epsilon of norms are part of a preset.)
-FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
+# Defaults of a recipe that differ from its size's, at every size (`always`) or at one. DSTG's are the size's own; TUPE:
+# its Table 1, and BERT's masking. (Dropout and the epsilon of norms are part of a preset.)
+RECIPE_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "dstg": {},
     "tupe": {
         "always": {
@@ -55,8 +55,8 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
-# What a preset changes in them at a size: its rates, by the search that docs/method.md "Training" describes. A preset
-# that is not here trains by the recipe of its size.
+# Rates of a preset at a size, by the search that docs/method.md "Training" describes. Other presets train by the
+# defaults of their size and recipe.
 PRESET_RATES: dict[str, dict[str, dict[str, Any]]] = {
     # T5 tables at ten times the rate: the lowest loss of the tries so far (docs/log.md, 2026-11-25; some are open).
     "tiny": {"dstg": {"bias_learning_rate_scale": 10.0}, "rp": {"bias_learning_rate_scale": 10.0}},
@@ -64,13 +64,13 @@ PRESET_RATES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def family_of(preset: str) -> str:
-    """Return the family of a preset: "tupe" for presets with BERT's block, else "dstg"."""
+def recipe_of(preset: str) -> str:
+    """Return the recipe of a preset: "tupe" for presets with BERT's block, else "dstg"."""
     return "tupe" if PRESETS.get(preset, {}).get("block") == "bert" else "dstg"
 
 
-def defaults_of(family: str, size: str, preset: str | None = None) -> dict[str, Any]:
-    """Return the training keys that a family sets at a size, overridden by the preset's; unknown names set none."""
-    changes = FAMILIES.get(family, {})
+def defaults_of(recipe: str, size: str, preset: str | None = None) -> dict[str, Any]:
+    """Return the defaults of a recipe at a size, overridden by the preset's; unknown names set none."""
+    changes = RECIPE_DEFAULTS.get(recipe, {})
     rates = PRESET_RATES.get(size, {}).get(preset or "", {})
-    return {**RECIPES.get(size, {}), **changes.get("always", {}), **changes.get(size, {}), **rates}
+    return {**SIZE_DEFAULTS.get(size, {}), **changes.get("always", {}), **changes.get(size, {}), **rates}

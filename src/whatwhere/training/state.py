@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..encoder import EncoderForMaskedLM
-from .environment import bf16_pays, check_trackers, join_processes, must_join_on_cpu
+from .environment import bf16_pays, check_trackers, must_join_on_cpu, process_group_state
 from .memory import keep_freed_memory
 from .optimizers import make_optimizers
 from .sharding import check_launcher, shard, whole_model
@@ -97,8 +97,8 @@ class TrainingState:
         if "cuda" in states and self.accelerator.device.type == "cuda":
             torch.cuda.set_rng_state(states["cuda"])
 
-    def seed_further_process(self) -> None:
-        """Seed this process, unless it is the main one, so that each process draws its own dropout."""
+    def seed_by_rank(self) -> None:
+        """Seed this process by its rank, unless it is the main one, so that each process draws its own dropout."""
         if rank := self.accelerator.process_index:
             torch.manual_seed((self.config.seed << 16) + rank)
 
@@ -113,7 +113,7 @@ def _make_accelerator(config: LoopConfig, out: Path | None) -> Accelerator:
     AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training here
     in_bf16 = config.precision == "bf16"
     if config.precision == "auto":
-        in_bf16 = bf16_pays(join_processes().device)
+        in_bf16 = bf16_pays(process_group_state().device)
     return Accelerator(
         cpu=must_join_on_cpu(),
         mixed_precision="bf16" if in_bf16 else "no",

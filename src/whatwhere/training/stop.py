@@ -7,8 +7,8 @@ from torch import Tensor
 from ..run.signals import stop_signal
 
 
-class StopSignal:
-    """Signal that asks a training to stop, and deadline of a checkpoint, agreed by all processes.
+class StopAgreement:
+    """Agreement of all processes on a signal that asks to stop, and on the deadline of a checkpoint.
 
     A signal may reach one process only, and clocks differ; but all processes must write a checkpoint after the same
     step.
@@ -18,9 +18,10 @@ class StopSignal:
         self.accelerator = accelerator
 
     def agree(self, overdue: bool) -> tuple[bool, bool]:
-        """Return whether any process was asked to stop, and whether in any a checkpoint is `overdue`.
+        """Ask all processes whether to stop and whether to save; all must call it after the same step.
 
-        All processes must call it after the same step.
+        Returns:
+            (stop, save): whether any process was asked to stop, and whether in any a checkpoint is `overdue`.
         """
         requests = [stop_signal() is not None, overdue]
         if self.accelerator.num_processes > 1:

@@ -16,7 +16,7 @@ from ..run.files import flush, read_json, read_yaml, temporary_folder, write_jso
 from ..run.folder import LOG, RunFolder
 from ..run.status import TRAINED, has_weights
 from .checkpoints import CHECKPOINTS, WEIGHTS
-from .environment import join_processes
+from .environment import process_group_state
 from .model_folder import save_model
 from .scheme_settings import SCHEME, SchemeConfig
 
@@ -32,7 +32,7 @@ def open_training(out: str | Path, kind: str) -> Iterator[RunFolder]:
     Raises:
         ValueError: as `RunFolder.open`.
     """
-    if join_processes().is_main_process:
+    if process_group_state().is_main_process:
         with RunFolder.open(out, kind) as run:
             yield run
     else:
@@ -55,7 +55,7 @@ def settle_settings(config: C, run: RunFolder, name: str, changeable: Iterable[s
     Raises:
         ValueError: see `StrictConfig.bind`; or the folder holds windows of another tokenizer.
     """
-    processes = join_processes()
+    processes = process_group_state()
     if processes.is_main_process:  # alone: a slower process would find this one's file
         if name in run.names() and not has_steps(run):
             _begin_anew(config, run, name)
@@ -133,7 +133,7 @@ def finish(
             summary.
         pooling: also make it a folder that sentence-transformers opens, with this pooling.
     """
-    if not join_processes().is_main_process:
+    if not process_group_state().is_main_process:
         return
     names_before = run.names()
     with temporary_folder(run.path / "final") as temporary:

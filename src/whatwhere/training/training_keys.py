@@ -72,7 +72,7 @@ class CorpusKeys(StrictConfig):
 
 
 class LoopConfig(StrictConfig):
-    """The settings of the training loop itself; recipes extend it."""
+    """The settings of the training loop itself; pretraining and fine-tuning extend it."""
 
     seed: NonNegativeInt = Field(0, description="Seed of weights, masks and order.")
     steps: Count | None = Field(None, description="Budget in optimizer steps.")
@@ -81,10 +81,10 @@ class LoopConfig(StrictConfig):
     learning_rate: PositiveFloat = Field(
         4e-3, description="Peak learning rate of AdamW; those of other parameters are shares of it."
     )
-    warmup_steps: NonNegativeInt = Field(100, description="Steps of the linear warm-up.")
+    warmup_steps: NonNegativeInt = Field(100, description="Steps of the linear warm-up, at most half of all steps.")
     schedule: Literal["cosine", "linear", "trapezoid"] = Field(
         "cosine",
-        description="Course of the learning rate after the warm-up; trapezoid: constant to 70 % of the steps, then "
+        description="Course of the learning rate after the warm-up; trapezoid: constant for 70 % of those steps, then "
         "linear.",
     )
     minimum_learning_rate_ratio: Share = Field(0.1, description="Learning rate at the end, as a share of the peak.")
@@ -122,7 +122,9 @@ class LoopConfig(StrictConfig):
     table_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of the position table.")
     bias_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of relative-bias tables.")
     clip: PositiveFloat = Field(1.0, description="Largest norm of the gradient.")
-    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="Numbers of forward and backward passes.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="Floating-point type of the passes; auto: bf16 where the hardware is faster with it."
+    )
     backend: Literal["sdpa", "eager", "flex_attention"] = Field("sdpa", description="Attention backend.")
     sharding: Literal["none", "full"] = Field(
         "none", description="full: each of several processes keeps one shard of the model (FSDP2)."
@@ -154,14 +156,14 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     )
     preset: str = Field(
         "dstg",
-        description="Which encoder (whatwhere presets lists them), trained by its family's recipe: dstg 20 % masked, "
+        description="Which encoder (whatwhere presets lists them), trained by its recipe: dstg 20 % masked, "
         "all [MASK], cosine to a tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0.",
     )
     size: str = Field("tiny", description="tiny, small or paper: widths, layers and positions.")
     recipe: Literal["dstg", "tupe"] = Field(
         "dstg",
-        description="Family of papers whose training defaults apply.",
-        json_schema_extra={"default": "those of the preset's family"},
+        description="Paper whose training defaults apply.",
+        json_schema_extra={"default": "the preset's"},
     )
     model: dict[str, Any] = Field({}, description="Fields of the encoder that override the preset's.")
     tokens: Count | None = Field(None, description="Budget in training tokens, padding included.")
@@ -176,16 +178,16 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     )
     shift: bool = Field(
         True,
-        description="Draw positions at random where a text is shorter than the table (DSTG 3.3): not with join=run-on.",
+        description="Add one random offset to the positions of each text shorter than the table (DSTG 3.3).",
     )
     subset: bool = Field(
         False,
-        description="Instead of a shift draw as many of the positions as a text has tokens, at random, in their order.",
+        description="Instead of a shift, draw a sorted random sample of positions, one for each token of a text.",
     )
     first_length: Annotated[int, Field(ge=4)] | None = Field(
         None,
-        description="Length curriculum: tokens of the first pieces of windows, twice as many in each equal part of the "
-        "steps, at last whole windows; a piece keeps its positions.",
+        description="Length curriculum: windows are first cut into pieces of this many tokens; the length doubles in "
+        "equal stages of the steps up to whole windows; a piece keeps its positions.",
     )
     validation_windows: Count = Field(256, description="Held-out windows of a validation.")
     language: str = Field("und", pattern="^[a-z]{2,3}$", description="Language of the text (ISO 639), for the card.")
