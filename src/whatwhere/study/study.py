@@ -61,7 +61,7 @@ class StudyLog:
         """Return the seconds since this command began."""
         return time.perf_counter() - self.began
 
-    def say(self, event: str, words: str = "", /, **facts: Any) -> None:
+    def log_event(self, event: str, words: str = "", /, **facts: Any) -> None:
         """Log an event with its facts, and print `words`, or without them the facts."""
         seconds = round(self.seconds(), 2)
         self.run.log(seconds=seconds, event=event, **{"pid": os.getpid(), **facts})
@@ -141,7 +141,7 @@ def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progre
             if not study.is_measured(model):
                 with show_progress(f"{model.name} seed {model.seed}", progress) as report:
                     summary = train_and_measure(study.task(model, steps), report)
-                _say_trained(study, model, summary)
+                _log_trained(study, model, summary)
     if not all(map(study.is_measured, models_of(study.config))):
         return None
     try:
@@ -171,9 +171,9 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     if config.scheme is not None:
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
     event = "study resumed" if is_resumed else "study"
-    log.say(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
+    log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
     for words in config.comparison_notes():
-        log.say("terms", words, terms=words)
+        log.log_event("terms", words, terms=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress)
     with prefix_training_keys_in_errors():
         check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
@@ -182,10 +182,10 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
         config = config.model_copy(update={"widths": widths})
         first_model = config.models[0]
         words = f"{config.match} matched to those of {first_model} by feed-forward widths: {widths}"
-        log.say("matched", words, match=config.match, widths=widths)
+        log.log_event("matched", words, match=config.match, widths=widths)
     settings.model_copy(update={"widths": config.widths}).save_in(run, CONFIG)
     run.accept()
-    _say_windows(windows, log)
+    _log_windows(windows, log)
     if config.inside:
         with show_progress("corpus", log.progress) as report:
             measure_corpus(run, windows, run.path.name, report)
@@ -254,14 +254,14 @@ def steps_of(study: Study) -> int:
         facts = {"steps": budget.steps, "seconds_per_step": seconds}
         study.run.mark_done(BUDGET, inputs={"minutes": config.minutes}, facts=facts)
         times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
-        study.log.say(BUDGET, steps=budget.steps, **times)
+        study.log.log_event(BUDGET, steps=budget.steps, **times)
         training = config.pretraining(config.models[0], 0, 1)
         steps_needed = steps_to_learn(training)
         if steps_needed > budget.steps:
             minutes = config.minutes or 0.0
             minutes_needed = budget.minutes(steps_needed)
             words = shortage_message(minutes, budget.steps, training, minutes_needed, FEWEST_STEPS)
-            study.log.say("too few steps", words, steps=budget.steps, needed=steps_needed)
+            study.log.log_event("too few steps", words, steps=budget.steps, needed=steps_needed)
     return int(study.run.facts(BUDGET)["steps"])
 
 
@@ -270,18 +270,18 @@ def complete(study: Study) -> Path:
     config = study.config
     records = records_without_model(study)
     steps = steps_of(study)
-    _say_passes(study, steps)
+    _log_passes(study, steps)
     models = models_of(config)
     at_once = models_at_once(config, steps)
     jobs = []
     for model, count in zip(models, threads_of_jobs(len(models), at_once), strict=True):
         if not study.is_measured(model):
-            _say_damage(study, model)
+            _log_damage(study, model)
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
     models_on_page = [model for model in models if study.is_measured(model)]
     for job, summary in run_jobs(jobs, at_once, study.progress):
-        _say_trained(study, job.args[0].model, summary)
+        _log_trained(study, job.args[0].model, summary)
         measured = [model for model in models if study.is_measured(model)]
         if len(measured) < len(models) and _needs_page(models, models_on_page, measured):
             models_on_page = measured
@@ -292,7 +292,7 @@ def complete(study: Study) -> Path:
             between += compare_models(study.run, config, study.windows, seed, study.progress)
         save_explorer_texts(study.run, config, study.windows)
     report = save_study(study.run, config, study.windows, steps, models, records, between, _total_seconds(study))
-    study.log.say("report", path=str(report))
+    study.log.log_event("report", path=str(report))
     return report
 
 
@@ -344,7 +344,7 @@ def _open_to_prepare(out: Path, log: StudyLog) -> Iterator[RunFolder]:
             with RunFolder.open(out, KIND, part=PREPARING) as run:
                 if awaited_writer:
                     words = f"going on: process {awaited_writer} is done with {out}"
-                    log.say("waited", words, process=awaited_writer, folder=str(out))
+                    log.log_event("waited", words, process=awaited_writer, folder=str(out))
                 yield run
                 return
         except InUse as error:
@@ -353,7 +353,7 @@ def _open_to_prepare(out: Path, log: StudyLog) -> Iterator[RunFolder]:
             if not awaited_writer:
                 awaited_writer = error.writer
                 words = f"waiting for process {awaited_writer}, which prepares {out}"
-                log.say("waiting", words, process=awaited_writer, folder=str(out))
+                log.log_event("waiting", words, process=awaited_writer, folder=str(out))
             time.sleep(WAIT)
 
 
@@ -371,36 +371,36 @@ def _check_finished(run: RunFolder, models: int) -> None:
             run.check(name)
 
 
-def _say_windows(windows: Windows, log: StudyLog) -> None:
+def _log_windows(windows: Windows, log: StudyLog) -> None:
     sizes = ("documents", "characters", "tokens", "windows")
     counts = {key: sum(windows.manifest[key].values()) for key in sizes}
-    log.say("windows", **counts, rows=describe_pieces(windows))
+    log.log_event("windows", **counts, rows=describe_pieces(windows))
     if not can_probe(windows):
         words = (
             f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or join=run-on "
             "would give them"
         )
-        log.say("no probes", words)
+        log.log_event("no probes", words)
 
 
-def _say_passes(study: Study, steps: int) -> None:
+def _log_passes(study: Study, steps: int) -> None:
     config = study.config
     batch_size = config.pretraining(config.models[0], 0, steps).batch_size
     passes = steps * batch_size / len(study.windows["train"])
     if passes > 1:
-        study.log.say("passes", f"each training window is read {passes:.3g} times", times=round(passes, 2))
+        study.log.log_event("passes", f"each training window is read {passes:.3g} times", times=round(passes, 2))
 
 
-def _say_damage(study: Study, model: ModelOfSeed) -> None:
+def _log_damage(study: Study, model: ModelOfSeed) -> None:
     why = study.run.damage_of(model.step)
     if why:
         words = f"measured again: {model.name} seed {model.seed}: {why}"
-        study.log.say("measured again", words, model=model.name, seed=model.seed, why=why)
+        study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)
 
 
-def _say_trained(study: Study, model: ModelOfSeed, summary: dict[str, Any]) -> None:
+def _log_trained(study: Study, model: ModelOfSeed, summary: dict[str, Any]) -> None:
     loss = summary["validation_loss"]
-    study.log.say("trained", model=model.name, seed=model.seed, loss=None if loss is None else round(loss, 3))
+    study.log.log_event("trained", model=model.name, seed=model.seed, loss=None if loss is None else round(loss, 3))
 
 
 def _total_seconds(study: Study) -> float:

@@ -121,7 +121,7 @@ def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
     return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * shape
 
 
-def table_walk(config: LoopConfig, steps: int) -> float:
+def expected_table_drift(config: LoopConfig, steps: int) -> float:
     """Return the expected root mean square of AdamW's random walk of the position table over a whole training.
 
     AdamW divides a gradient by its own size, so an entry whose gradient is noise, however small, takes steps of about

@@ -18,7 +18,7 @@ from .budget import budget_steps
 from .corpus_settings import check_one_batch, prepare_windows
 from .environment import process_group_state
 from .loop import Trainer
-from .optimizers import table_walk
+from .optimizers import expected_table_drift
 from .pretrain_settings import PretrainConfig, curriculum, make_batches
 from .training_folder import begin, finish, finished_summary, has_steps, open_training, settle_settings
 from .training_keys import LoopConfig
@@ -149,8 +149,8 @@ def _count_operations(config: PretrainConfig, model_config: EncoderConfig) -> fl
         return None
 
 
-def saved_table_walk(folder: str | Path) -> float | None:
-    """Return `table_walk` of the position table of a pretraining, by the settings in its folder.
+def saved_table_drift(folder: str | Path) -> float | None:
+    """Return `expected_table_drift` of the position table of a pretraining, by the settings in its folder.
 
     Returns:
         None for a folder without settings of a pretraining, or settings without a number of steps.
@@ -163,4 +163,4 @@ def saved_table_walk(folder: str | Path) -> float | None:
         return None
     saved = {key: value for key, value in read_yaml(settings).items() if key in LoopConfig.model_fields}
     config = LoopConfig.parse(saved, path=settings)
-    return None if config.steps is None else table_walk(config, config.steps)
+    return None if config.steps is None else expected_table_drift(config, config.steps)
