@@ -90,7 +90,7 @@ def test_outputs_and_gradients_are_those_of_the_definition(
     plain = eager(*arguments, mask(allowed), SCALE)
     expected = [plain.detach(), *gradients(plain, arguments)]
     for piece, keep in itertools.product(PIECES, (0, N)):
-        monkeypatch.setattr(biased, "SCORES_PER_PIECE", piece)
+        monkeypatch.setattr(biased, "SCORES_PER_TILE", piece)
         monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", keep)
         ours = biased_attention(*arguments, mask(allowed), SCALE, 0.0)
         for ours_, plain_ in zip([ours.detach(), *gradients(ours, arguments)], expected, strict=True):
@@ -113,7 +113,7 @@ def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, s
 @pytest.mark.parametrize("base,allowed", list(itertools.product(["shared", "distance"], MASKS)))
 @pytest.mark.parametrize("kinds", VALUES[1:])
 def test_special_tokens_that_stand_alike_are_given_once(base, allowed, kinds, b, piece, monkeypatch) -> None:
-    monkeypatch.setattr(biased, "SCORES_PER_PIECE", piece)
+    monkeypatch.setattr(biased, "SCORES_PER_TILE", piece)
     monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", N if piece % 2 else 0)
     q, k, v, *bias, special = inputs(base, kinds)
     assert special is not None
@@ -136,7 +136,7 @@ def test_special_tokens_that_stand_alike_are_given_once(base, allowed, kinds, b,
 def test_dropout_draws_the_same_factors_forward_and_backward(
     base: str, values: int, piece: int, keep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(biased, "SCORES_PER_PIECE", piece)
+    monkeypatch.setattr(biased, "SCORES_PER_TILE", piece)
     monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", keep)
     arguments = inputs(base, values)
     factors = dropout_factors(arguments[2], arguments, 0.3, seed=7)

@@ -115,7 +115,7 @@ class AttentionInputs:
     with `buckets` (T5) gets the buckets of the distances instead. allowed: (b, 1, 1 or n, n), True where a query may
     look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. position_query_key: query
     and key of the positions, which join the words' (BERT-A^d). biases: those that all layers share, computed once.
-    bias_sum: their sum, or None. drops: False leaves dropout out, whatever mode the model is in.
+    bias_sum: their sum, or None. with_dropout: False leaves dropout out, whatever mode the model is in.
     """
 
     token_kinds: Tensor
@@ -127,14 +127,14 @@ class AttentionInputs:
     position_query_key: tuple[Tensor, Tensor] | None = None
     biases: tuple[Bias, ...] = ()
     bias_sum: Bias | None = None
-    drops: bool = True
+    with_dropout: bool = True
 
 
 # Function that `Encoder.inspect_terms` calls in every block: (named terms, allowed) -> terms to use instead, or None.
-Inspect = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
+TermInspector = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
 # Stack of mappings from `id(attention)` to its inspector, one per thread or task; the newest wins. So threads that read
 # the same model see and change nothing of each other.
-INSPECTED: ContextVar[tuple[Mapping[int, Inspect], ...]] = ContextVar("inspected", default=())
+INSPECTORS: ContextVar[tuple[Mapping[int, TermInspector], ...]] = ContextVar("inspectors", default=())
 
 
 def term_scores(products: list[Product], biases: list[Bias], scale: float) -> dict[str, Tensor]:
@@ -301,7 +301,7 @@ class Attention(nn.Module):
         self.dropout = config.dropout
         self.sizes = config.stream_sizes
         self.joint = config.stream_qk == "joint"
-        self.consecutive = config.stream_values == "consecutive"
+        self.heads_cut_across_streams = config.stream_values == "consecutive"
         self.absolute_special = config.absolute_special
         qk = self.heads * self.d_head
         biased = config.block == "bert"
@@ -346,14 +346,14 @@ class Attention(nn.Module):
 
     def _split_into_heads(self, values: list[Tensor]) -> Tensor:
         """Split the values of the streams (b, n, d_stream) into heads: (b, h, n, hidden_size / h)."""
-        if self.consecutive:
+        if self.heads_cut_across_streams:
             return torch.cat(values, dim=-1).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         return torch.cat([v.unflatten(-1, (self.heads, -1)).transpose(1, 2) for v in values], dim=-1)
 
     def _join_heads(self, mixed: Tensor) -> tuple[Tensor, ...]:
         """Join outputs of the heads (b, h, n, hidden_size / h) into streams (b, n, d_stream): the inverse of
         `_split_into_heads`."""
-        if self.consecutive:
+        if self.heads_cut_across_streams:
             return mixed.transpose(1, 2).flatten(2).split_with_sizes(list(self.sizes), dim=-1)
         parts = mixed.split_with_sizes([d // self.heads for d in self.sizes], dim=-1)
         return tuple(part.transpose(1, 2).flatten(2) for part in parts)
@@ -364,14 +364,14 @@ class Attention(nn.Module):
         """Return outputs per stream (b, n, d_stream), and weights (b, h, n, n) if it is eager or the terms were
         changed."""
         products, biases, values = self.projections(streams, inputs)
-        dropout = self.dropout if self.training and inputs.drops else 0.0
+        dropout = self.dropout if self.training and inputs.with_dropout else 0.0
         attn = None
         terms = None
-        inspect = None
+        inspector = None
         if not torch.compiler.is_compiling():
-            inspect = next((of[id(self)] for of in reversed(INSPECTED.get()) if id(self) in of), None)
-        if inspect is not None:
-            terms = inspect(term_scores(products, biases, self.scale), inputs.allowed)
+            inspector = next((of[id(self)] for of in reversed(INSPECTORS.get()) if id(self) in of), None)
+        if inspector is not None:
+            terms = inspector(term_scores(products, biases, self.scale), inputs.allowed)
         if backend == "eager" or terms is not None:
             terms = term_scores(products, biases, self.scale) if terms is None else terms
             mixed, attn = attend_eagerly(terms, values, inputs.allowed, dropout)

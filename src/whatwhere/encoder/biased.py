@@ -1,4 +1,4 @@
-"""Attention with additive biases and dropout on CPU, forward and backward in pieces that stay in the cache.
+"""Attention with additive biases and dropout on CPU, forward and backward in tiles that stay in the cache.
 
 torch's flash kernel for CPUs multiplies bfloat16 no faster than float32, and leaves the fast path altogether for
 dropout or for a bias that needs a gradient. Here the softmax runs in place in at least float32, the backward pass of
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-SCORES_PER_PIECE = 1 << 20  # 4 MiB of float32
+SCORES_PER_TILE = 1 << 20  # 4 MiB of float32
 # Tokens of the longest rows whose weights the forward pass keeps: up to here they are about as large as q, k and v. For
 # longer rows the backward pass computes them again.
 KEEP_WEIGHTS_UP_TO = 512
@@ -46,13 +46,25 @@ def biased_attention(
     seed = int(torch.randint(1 << 62, ())) if dropout else 0
     if allowed is not None and len(allowed) != len(q):
         allowed = allowed.expand(len(q), -1, -1, -1)
-    rest = base, special_values, token_kinds, allowed, scale, dropout, seed
+    inputs = _WeightInputs(base, special_values, token_kinds, allowed, scale, dropout, seed)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, base, special_values)):
-        return _BiasedAttention.apply(q, k, v, *rest)  # type: ignore[no-any-return]
-    return _attend(q, k, v, *rest)
+        return _BiasedAttention.apply(q, k, v, *inputs)  # type: ignore[no-any-return]
+    return _attend(q, k, v, inputs)
 
 
-class _Piece(NamedTuple):
+class _WeightInputs(NamedTuple):
+    """Inputs of the attention weights beside queries and keys, as of `biased_attention`, and the seed of dropout."""
+
+    base: Tensor | None
+    special_values: Tensor | None
+    token_kinds: Tensor | None
+    allowed: Tensor | None
+    scale: float
+    dropout: float
+    seed: int
+
+
+class _Tile(NamedTuple):
     """Examples, heads and queries whose weights are computed at once."""
 
     examples: slice
@@ -78,48 +90,53 @@ def _part(scratch: Tensor, *shape: int) -> Tensor:
 
 
 class _Weights:
-    """Attention weights piece by piece, in memory allocated once: fresh pages cost more than the arithmetic."""
+    """Attention weights tile by tile, in memory allocated once: fresh pages cost more than the arithmetic."""
 
-    def __init__(self, q: Tensor, k: Tensor, *rest: Any) -> None:
-        """rest: base, special_values, token_kinds, allowed, scale and dropout of `biased_attention`, then the seed."""
-        base, special_values, token_kinds, allowed, scale, dropout, seed = rest
+    def __init__(self, q: Tensor, k: Tensor, inputs: _WeightInputs) -> None:
+        base = inputs.base
+        special_values = inputs.special_values
+        dropout = inputs.dropout
         self.q = q
         self.k = k
         self.base = base
         self.special_values = special_values
-        self.allowed = allowed
-        self.scale = scale
+        self.allowed = inputs.allowed
+        self.scale = inputs.scale
         self.drop = min(round(dropout * LEVELS), LEVELS - 1)
         self.kept_share = 1 - self.drop / LEVELS
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.dtype = torch.promote_types(q.dtype, torch.float32)
-        self.token_kinds: Tensor = q.new_zeros(1, n, dtype=torch.long) if special_values is None else token_kinds
+        if special_values is None:
+            self.token_kinds = q.new_zeros(1, n, dtype=torch.long)
+        else:
+            assert inputs.token_kinds is not None
+            self.token_kinds = inputs.token_kinds
         # Where special tokens stand alike in all examples, their values are written into the shared map.
         self.kinds = self.token_kinds.expand(b, -1)
         self.by_distance = base is not None and base.dim() == 2
         self.shares_special = self.by_distance and len(self.token_kinds) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
-        size = min(max(SCORES_PER_PIECE, n), b * h * n * n)
+        size = min(max(SCORES_PER_TILE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.dtype)
         self.low_precision = torch.empty(size, dtype=q.dtype) if q.dtype != self.dtype else None
         self.noise = torch.empty(size if dropout else 0, dtype=self.dtype)
         self.bits = torch.empty(-(-size // 4) if dropout else 0, dtype=torch.int64)
-        self.generator = torch.Generator().manual_seed(seed) if dropout else None
+        self.generator = torch.Generator().manual_seed(inputs.seed) if dropout else None
 
-    def groups(self) -> Iterator[list[_Piece]]:
-        """Yield groups of pieces: a group has the same heads and queries of all examples.
+    def groups(self) -> Iterator[list[_Tile]]:
+        """Yield groups of tiles: a group has the same heads and queries of all examples.
 
-        A piece has at most SCORES_PER_PIECE scores: some whole examples, else some heads of one, else some queries.
+        A tile has at most SCORES_PER_TILE scores: some whole examples, else some heads of one, else some queries.
         """
         b = self.b
         h = self.h
         n = self.n
-        examples, heads, rows = (max(1, SCORES_PER_PIECE // max(1, size)) for size in (h * n * n, n * n, n))
+        examples, heads, rows = (max(1, SCORES_PER_TILE // max(1, size)) for size in (h * n * n, n * n, n))
         for head in range(0, h if b else 0, heads):
             for row in range(0, n, rows):
                 part = slice(head, min(head + heads, h))
                 queries = slice(row, min(row + rows, n))
-                yield [_Piece(slice(i, min(i + examples, b)), part, queries) for i in range(0, b, examples)]
+                yield [_Tile(slice(i, min(i + examples, b)), part, queries) for i in range(0, b, examples)]
 
     @cached_property
     def special_tokens(self) -> tuple[Tensor, Tensor, list[int]]:
@@ -127,32 +144,32 @@ class _Weights:
         examples, tokens = torch.where(self.kinds)
         return examples, tokens, [0, *(self.kinds > 0).sum(-1).cumsum(0).tolist()]
 
-    def skewed_views(self, scratch: Tensor, piece: _Piece) -> tuple[Tensor, Tensor]:
+    def skewed_views(self, scratch: Tensor, tile: _Tile) -> tuple[Tensor, Tensor]:
         """Return two views of the scratch buffer: (heads, queries, distances) and (heads, queries, n).
 
         Entry (i, j) of the second is the entry of the first at row i and distance j - i. A map of pairs that is written
         to the second is summed over equal distances by summing the columns of the first.
         """
-        h = piece.heads.stop - piece.heads.start
-        r = piece.queries.stop - piece.queries.start
+        h = tile.heads.stop - tile.heads.start
+        r = tile.queries.stop - tile.queries.start
         width = r + self.n - 1
         return _part(scratch, h, r, width), scratch[r - 1 :].as_strided((h, r, self.n), (r * width, width - 1, 1))
 
-    def distances(self, piece: _Piece) -> slice:
-        """Return the columns of (h, 2n - 1) that hold the distances from the piece's queries to all keys."""
-        return slice(self.n - piece.queries.stop, 2 * self.n - 1 - piece.queries.start)
+    def distances(self, tile: _Tile) -> slice:
+        """Return the columns of (h, 2n - 1) that hold the distances from the tile's queries to all keys."""
+        return slice(self.n - tile.queries.stop, 2 * self.n - 1 - tile.queries.start)
 
-    def shared_bias(self, piece: _Piece) -> Tensor | None:
+    def shared_bias(self, tile: _Tile) -> Tensor | None:
         """Return the bias (heads, queries, n), or None if there is none or each example has its own."""
         if self.base is None or self.by_example:
             return None
         if not self.by_distance:
-            return self.base[0, piece.heads, piece.queries].to(self.dtype)
-        pairs = self.base[piece.heads, self.distances(piece)].to(self.dtype).unfold(-1, self.n, 1).flip(-2).contiguous()
+            return self.base[0, tile.heads, tile.queries].to(self.dtype)
+        pairs = self.base[tile.heads, self.distances(tile)].to(self.dtype).unfold(-1, self.n, 1).flip(-2).contiguous()
         if self.shares_special and self.special_values is not None:
-            special_values = self.special_values[:, :, piece.heads].to(self.dtype)
+            special_values = self.special_values[:, :, tile.heads].to(self.dtype)
             keys = self.token_kinds[0]
-            queries = self.token_kinds[0, piece.queries]
+            queries = self.token_kinds[0, tile.queries]
             pairs[:, :, keys > 0] = special_values[0, keys[keys > 0]].t()[:, None]
             for kind in range(1, len(special_values)):
                 pairs[:, queries == kind] = special_values[kind, keys].t()[:, None]
@@ -170,44 +187,44 @@ class _Weights:
         """Return x in the type of q as (examples · heads, queries, n)."""
         return (x if self.low_precision is None else _part(self.low_precision, *x.shape).copy_(x)).flatten(0, 1)
 
-    def _special_in(self, piece: _Piece) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Return special keys and special queries of the piece as (examples, tokens), counted from its start."""
+    def _special_in(self, tile: _Tile) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Return special keys and special queries of the tile as (examples, tokens), counted from its start."""
         examples, tokens, bounds = self.special_tokens
-        token_range = slice(bounds[piece.examples.start], bounds[piece.examples.stop])
-        examples = examples[token_range] - piece.examples.start
+        token_range = slice(bounds[tile.examples.start], bounds[tile.examples.stop])
+        examples = examples[token_range] - tile.examples.start
         tokens = tokens[token_range]
-        if piece.queries == slice(0, self.n):
+        if tile.queries == slice(0, self.n):
             return (examples, tokens), (examples, tokens)
-        is_in_piece = (tokens >= piece.queries.start) & (tokens < piece.queries.stop)
-        return (examples, tokens), (examples[is_in_piece], tokens[is_in_piece] - piece.queries.start)
+        is_in_tile = (tokens >= tile.queries.start) & (tokens < tile.queries.stop)
+        return (examples, tokens), (examples[is_in_tile], tokens[is_in_tile] - tile.queries.start)
 
-    def weights(self, piece: _Piece, shared: Tensor | None) -> Tensor:
+    def weights(self, tile: _Tile, shared: Tensor | None) -> Tensor:
         """Compute the attention weights (examples, heads, queries, n); a weight that dropout removes is negative.
 
-        They may overwrite `shared`, the bias of the piece's group.
+        They may overwrite `shared`, the bias of the tile's group.
         """
-        q = piece.of_queries(self.q)
-        k = piece.of_keys(self.k)
-        heads = piece.heads.stop - piece.heads.start
-        base = self.base[piece].to(self.dtype) if self.base is not None and self.by_example else shared
+        q = tile.of_queries(self.q)
+        k = tile.of_keys(self.k)
+        heads = tile.heads.stop - tile.heads.start
+        base = self.base[tile].to(self.dtype) if self.base is not None and self.by_example else shared
         special_values = self.special_values
         if special_values is not None and (self.shares_special or not len(self.special_tokens[0])):
             special_values = None
         if base is not None and special_values is None and self.low_precision is None:
-            if self.b == 1 and self.by_distance:  # the map was made for this piece alone
+            if self.b == 1 and self.by_distance:  # the map was made for this tile alone
                 scores = base[None]
             else:
                 scores = _part(self.scores, len(q) // heads, heads, q.shape[1], self.n).copy_(base)
             scores.flatten(0, 1).baddbmm_(q, k.transpose(1, 2), alpha=self.scale)
-            return self._softmax(scores, piece)
+            return self._softmax(scores, tile)
         scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
         if special_values is not None:
-            special_values = special_values[:, :, piece.heads].to(self.dtype)
-            (examples, keys), (query_examples, queries) = self._special_in(piece)
-            kinds = self.kinds[piece.examples]
+            special_values = special_values[:, :, tile.heads].to(self.dtype)
+            (examples, keys), (query_examples, queries) = self._special_in(tile)
+            kinds = self.kinds[tile.examples]
             key_values = special_values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
             columns = torch.add(key_values, scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
-            query_kinds = kinds[:, piece.queries][query_examples, queries]
+            query_kinds = kinds[:, tile.queries][query_examples, queries]
             query_values = special_values[query_kinds[:, None], kinds[query_examples]].transpose(1, 2)  # (m, heads, n)
             rows = torch.add(query_values, scores[query_examples, :, queries], alpha=self.scale)
         if base is None:
@@ -217,12 +234,12 @@ class _Weights:
         if special_values is not None:
             scores[examples, :, :, keys] = columns
             scores[query_examples, :, queries] = rows
-        return self._softmax(scores, piece)
+        return self._softmax(scores, tile)
 
-    def _softmax(self, scores: Tensor, piece: _Piece) -> Tensor:
+    def _softmax(self, scores: Tensor, tile: _Tile) -> Tensor:
         """Compute the weights from scores, in their memory."""
         if self.allowed is not None:  # adding the least number is faster than filling a mask in
-            scores += (~piece.of_mask(self.allowed)).to(self.dtype).mul_(torch.finfo(self.dtype).min)
+            scores += (~tile.of_mask(self.allowed)).to(self.dtype).mul_(torch.finfo(self.dtype).min)
         torch.softmax(scores, dim=-1, out=scores)
         if self.drop:
             bits = self.bits[: -(-scores.numel() // 4)].random_(-(2**63), None, generator=self.generator)
@@ -246,15 +263,15 @@ class _Weights:
             return low_precision
         return _part(self.scores, *low_precision.shape).copy_(low_precision)
 
-    def pop_special_gradient(self, d_scores: Tensor, piece: _Piece) -> Tensor:
+    def pop_special_gradient(self, d_scores: Tensor, tile: _Tile) -> Tensor:
         """Return the gradient (kinds, kinds, heads) of the special values; set their pairs to zero in `d_scores`."""
         assert self.special_values is not None
-        (examples, keys), (query_examples, queries) = self._special_in(piece)
-        kinds = self.kinds[piece.examples]
+        (examples, keys), (query_examples, queries) = self._special_in(tile)
+        kinds = self.kinds[tile.examples]
         gradient = d_scores.new_zeros(*self.special_values.shape[:2], d_scores.shape[1])
         rows = d_scores[query_examples, :, queries]  # (m, heads, n or queries)
         columns = d_scores[examples, :, :, keys]
-        query_kinds = kinds[:, piece.queries][query_examples, queries]
+        query_kinds = kinds[:, tile.queries][query_examples, queries]
         key_kinds = kinds[query_examples]
         for query in range(1, len(gradient)):
             rows_of_kind = rows[query_kinds == query]
@@ -269,51 +286,54 @@ class _Weights:
         return gradient
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, *rest: Any, saved_weights: Tensor | None = None) -> Tensor:
+def _attend(q: Tensor, k: Tensor, v: Tensor, inputs: _WeightInputs, saved_weights: Tensor | None = None) -> Tensor:
     """Compute the outputs; the weights go into `saved_weights` (b, h, n, n), if it is given."""
     q = q.contiguous()
     k = k.contiguous()
     v = v.to(q.dtype).contiguous()
-    work = _Weights(q, k, *rest)
+    work = _Weights(q, k, inputs)
     out = torch.empty_like(v)
     for group in work.groups():
         shared = work.shared_bias(group[0])
-        for piece in group:
-            signed = work.weights(piece, shared)
+        for tile in group:
+            signed = work.weights(tile, shared)
             if saved_weights is not None:
-                saved_weights[piece] = signed
+                saved_weights[tile] = signed
             if saved_weights is not None and not work.drop:
-                p = piece.of_queries(saved_weights)
+                p = tile.of_queries(saved_weights)
             else:
                 p = work.apply_dropout(signed, work.scores)
-            torch.bmm(p, piece.of_keys(v), out=piece.of_queries(out))
+            torch.bmm(p, tile.of_keys(v), out=tile.of_queries(out))
     return out.div_(work.kept_share) if work.drop else out
 
 
 class _BiasedAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *flat_inputs: Any) -> Tensor:
+        inputs = _WeightInputs(*flat_inputs)  # torch gives gradients of flat arguments only
         q = q.contiguous()
         k = k.contiguous()
         v = v.to(q.dtype).contiguous()
         saved_weights = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP_WEIGHTS_UP_TO else None
-        base, special_values, token_kinds, allowed, *ctx.rest = rest
-        ctx.save_for_backward(q, k, v, base, special_values, token_kinds, allowed, saved_weights)
-        return _attend(q, k, v, *rest, saved_weights=saved_weights)
+        ctx.numbers = inputs.scale, inputs.dropout, inputs.seed
+        tensors = inputs.base, inputs.special_values, inputs.token_kinds, inputs.allowed
+        ctx.save_for_backward(q, k, v, *tensors, saved_weights)
+        return _attend(q, k, v, inputs, saved_weights)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, *optional, saved_weights = ctx.saved_tensors
-        work = _Weights(q, k, *optional, *ctx.rest)
+        q, k, v, *tensors, saved_weights = ctx.saved_tensors
+        inputs = _WeightInputs(*tensors, *ctx.numbers)
+        work = _Weights(q, k, inputs)
         n = work.n
         dtype = work.dtype
         d_out = gradients[0].contiguous()
         d_out = d_out / work.kept_share if work.drop else d_out
-        is_split = n * n > SCORES_PER_PIECE  # then queries of several pieces add to the gradient of a key
+        is_split = n * n > SCORES_PER_TILE  # then queries of several tiles add to the gradient of a key
         d_q = torch.empty_like(q)
         d_k, d_v = (torch.zeros_like(x, dtype=dtype) if is_split else torch.empty_like(x) for x in (k, v))
-        learned = zip(optional[:2], ctx.needs_input_grad[3:5], strict=True)
+        learned = zip(tensors[:2], ctx.needs_input_grad[3:5], strict=True)
         d_base, d_values = (torch.zeros_like(x, dtype=dtype) if needed else None for x, needed in learned)
         sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
         # Queries that may look nowhere: their weights are uniform for any scores.
@@ -328,35 +348,35 @@ class _BiasedAttention(torch.autograd.Function):
                 columns.zero_()
             elif d_base is not None and not work.by_example:
                 total = d_base[0, group[0].heads, group[0].queries]
-            for piece in group:
-                d_o = piece.of_queries(d_out)
+            for tile in group:
+                d_o = tile.of_queries(d_out)
                 if saved_weights is None:
-                    p = work.weights(piece, shared)
+                    p = work.weights(tile, shared)
                 else:
-                    p = work.to_high_precision(saved_weights[piece])
+                    p = work.to_high_precision(saved_weights[tile])
                 if saved_weights is not None and not work.drop:
-                    low_precision = piece.of_queries(saved_weights)
+                    low_precision = tile.of_queries(saved_weights)
                 else:
                     low_precision = work.apply_dropout(p, scratch)
-                _store(piece.of_keys(d_v), low_precision, d_o, add=is_split)
-                d_p = work.product(d_o, piece.of_keys(v), scratch).view(p.shape)
+                _store(tile.of_keys(d_v), low_precision, d_o, add=is_split)
+                d_p = work.product(d_o, tile.of_keys(v), scratch).view(p.shape)
                 if work.drop:
                     d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
                     p = torch.abs(p, out=_part(work.scores, *p.shape))
                 d_scores = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, dtype, grad_input=d_p)
                 if blind_queries is not None:
-                    d_scores *= ~piece.of_mask(blind_queries)
+                    d_scores *= ~tile.of_mask(blind_queries)
                 low_precision = work.to_low_precision(d_scores)
-                torch.bmm(low_precision, piece.of_keys(k), out=piece.of_queries(d_q))
-                _store(piece.of_keys(d_k), low_precision, piece.of_queries(q), add=is_split)
+                torch.bmm(low_precision, tile.of_keys(k), out=tile.of_queries(d_q))
+                _store(tile.of_keys(d_k), low_precision, tile.of_queries(q), add=is_split)
                 if (d_base is not None or d_values is not None) and len(work.special_tokens[0]):
-                    d_special = work.pop_special_gradient(d_scores, piece)
+                    d_special = work.pop_special_gradient(d_scores, tile)
                     if d_values is not None:
-                        d_values[:, :, piece.heads] += d_special
+                        d_values[:, :, tile.heads] += d_special
                 if total is not None:
                     total += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
                 elif d_base is not None:
-                    d_base[piece] = d_scores
+                    d_base[tile] = d_scores
             if d_base is not None and sums is not None:
                 d_base[group[0].heads, work.distances(group[0])] += columns.sum(1)
         d_q = d_q.mul_(work.scale)

@@ -96,8 +96,8 @@ class _Block(GradientCheckpointingLayer):
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def _add(self, base: Streams, update: Streams, drops: bool) -> Streams:
-        if self.training and drops:
+    def _add(self, base: Streams, update: Streams, with_dropout: bool) -> Streams:
+        if self.training and with_dropout:
             update = tuple(self.dropout(y) for y in update)
         return tuple(x + y for x, y in zip(base, update, strict=True))
 
@@ -114,10 +114,10 @@ class NeoBertBlock(_Block):
         has them."""
         normed = self.attention_norm(streams)
         update, attn = self.attention(normed, inputs, backend)
-        streams = self._add(normed if self.normalized_residual else streams, update, inputs.drops)
+        streams = self._add(normed if self.normalized_residual else streams, update, inputs.with_dropout)
         normed = self.feed_forward_norm(streams)
         base = normed if self.normalized_residual else streams
-        return self._add(base, self.feed_forward(normed), inputs.drops), attn
+        return self._add(base, self.feed_forward(normed), inputs.with_dropout), attn
 
 
 class BertBlock(_Block):
@@ -132,8 +132,8 @@ class BertBlock(_Block):
         """Return the new streams (b, n, d_stream), and the attention weights (b, h, n, n) where the backend
         has them."""
         update, attn = self.attention(streams, inputs, backend)
-        streams = self.attention_norm(self._add(streams, update, inputs.drops))
-        return self.feed_forward_norm(self._add(streams, self.feed_forward(streams), inputs.drops)), attn
+        streams = self.attention_norm(self._add(streams, update, inputs.with_dropout))
+        return self.feed_forward_norm(self._add(streams, self.feed_forward(streams), inputs.with_dropout)), attn
 
 
 BLOCKS: dict[str, type[NeoBertBlock] | type[BertBlock]] = {"neobert": NeoBertBlock, "bert": BertBlock}

@@ -65,10 +65,11 @@ class EncoderConfig(PretrainedConfig):
     "crossed" all four products of words and positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) instead
     of a table (TUPE section 5).
 
-    Tables: `table_width` is a width of the table with a learned map to the width of the model. `table_rank` is the rank
-    of `low_rank`. `table_file` is a .npy file or model folder for `mds`. `table_start` is the start of `learned`:
-    "random", "half-turn", "sinusoidal", "zeros", a .npy file or a model folder. `table_scale` is the factor of a fixed
-    table or a start of waves (None: to root mean square position_initializer_range; waves of a half turn 0.1).
+    Tables: `table_width` is the width of the table, if a learned linear map brings it to the model's. `table_rank` is
+    the rank of `low_rank`. `table_file` is a .npy file or model folder for `mds`. `table_start` is the start of
+    `learned`: "random", "half-turn", "sinusoidal", "zeros", a .npy file or a model folder. `table_scale` is the factor
+    of a fixed table, or of the waves that a learned table starts from. None: scale to the root mean square
+    `position_initializer_range`, a half turn by 0.1.
 
     Relative positions: `relative` names the bias: `relative_buckets` buckets of T5, logarithmic up to
     `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard
@@ -79,10 +80,10 @@ class EncoderConfig(PretrainedConfig):
     Special tokens S = {cls, sep}, found by id: `relative_special` gives pairs with a special token separate values in
     every head: "shared" three, one for both special, one for the query and one for the key (DSTG eq. 1); "each" four,
     [CLS] and [SEP] apart as query and as key, with the value of the key where both are special (the code of DSTG's
-    authors). `absolute_special` takes the score of the position stream from them (DSTG eq. 2, the indicator). `reset`
-    unties [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each" both
-    separately (its published code). `attention_window` is the number of tokens on each side that a token looks at, None
-    for all.
+    authors). `absolute_special` removes the position stream's score from every pair with a special token (DSTG eq. 2,
+    the indicator). `reset` unties [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the
+    paper), "each" both separately (its published code). `attention_window` is the number of tokens on each side that a
+    token looks at, None for all.
 
     Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2), "joint" multiplies queries and keys of
     both (SPLIT). `stream_feed_forward` "shared" reads both (DSTG eq. 3), "separate" has one for each. `stream_values`

@@ -19,7 +19,7 @@ from .inputs import allowed_pairs, visible_tokens
 from .model import Encoder, EncoderPreTrainedModel
 
 
-class OutputOptions(TypedDict, total=False):
+class ForwardOptions(TypedDict, total=False):
     """Further inputs and outputs of a forward pass (`Encoder.forward`); every head also takes `return_dict` (False: a
     tuple)."""
 
@@ -51,12 +51,12 @@ class EncoderWithHead(EncoderPreTrainedModel):
         """Compute the attention terms of the encoder: see `Encoder.attention_terms`."""
         return self.encoder.attention_terms(**inputs)
 
-    def inspect_terms(self, see: Any) -> Any:
+    def inspect_terms(self, inspector: Any) -> Any:
         """Inspect the attention terms of the encoder: see `Encoder.inspect_terms`."""
-        return self.encoder.inspect_terms(see)
+        return self.encoder.inspect_terms(inspector)
 
     def _encode(
-        self, input_ids: Tensor | None, *inputs: Tensor | None, **kwargs: Unpack[OutputOptions]
+        self, input_ids: Tensor | None, *inputs: Tensor | None, **kwargs: Unpack[ForwardOptions]
     ) -> tuple[Tensor, dict[str, Any]]:
         """Return the last hidden state, and the further outputs that every head returns."""
         names = ("attention_mask", "position_ids", "document_ids", "inputs_embeds")
@@ -159,7 +159,7 @@ class EncoderForMaskedLM(EncoderWithHead):
         targets_only: bool = False,
         num_items_in_batch: Tensor | int | None = None,
         inputs_embeds: Tensor | None = None,
-        **kwargs: Unpack[OutputOptions],
+        **kwargs: Unpack[ForwardOptions],
     ) -> MaskedLMOutput:
         """Predict masked tokens from the inputs of `Encoder.forward`: `logits` (b, n, V).
 
@@ -235,7 +235,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         inputs_embeds: Tensor | None = None,
-        **kwargs: Unpack[OutputOptions],
+        **kwargs: Unpack[ForwardOptions],
     ) -> SequenceClassifierOutput:
         """Predict `logits` (b, num_labels) of texts from the inputs of `Encoder.forward`.
 
@@ -273,7 +273,7 @@ class EncoderForMultipleChoice(EncoderWithHead):
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         inputs_embeds: Tensor | None = None,
-        **kwargs: Unpack[OutputOptions],
+        **kwargs: Unpack[ForwardOptions],
     ) -> MultipleChoiceModelOutput:
         """Predict `logits` (b, choices) from the inputs of `Encoder.forward`, each (b, choices, n) and more.
 
@@ -319,7 +319,7 @@ class EncoderForTokenClassification(EncoderWithHead):
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         inputs_embeds: Tensor | None = None,
-        **kwargs: Unpack[OutputOptions],
+        **kwargs: Unpack[ForwardOptions],
     ) -> TokenClassifierOutput:
         """Predict `logits` (b, n, num_labels) of tokens from the inputs of `Encoder.forward`.
 
@@ -355,7 +355,7 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         end_positions: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         inputs_embeds: Tensor | None = None,
-        **kwargs: Unpack[OutputOptions],
+        **kwargs: Unpack[ForwardOptions],
     ) -> QuestionAnsweringModelOutput:
         """Predict `start_logits` and `end_logits` (b, n) of the answer from the inputs of `Encoder.forward`.
 

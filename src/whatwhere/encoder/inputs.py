@@ -8,7 +8,7 @@ from .config import EncoderConfig
 _NEVER = -1e4  # an additive mask hides a pair by this or less
 
 
-def is_consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
+def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
     """Tell if tokens that see each other are as far apart in positions as in the row, so that 2n - 1
     distances suffice."""
     b, n = position_ids.shape

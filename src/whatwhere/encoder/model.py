@@ -20,7 +20,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .attention import INSPECTED, AttentionInputs, check_backend, rotation
+from .attention import INSPECTORS, AttentionInputs, check_backend, rotation
 from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
@@ -31,7 +31,7 @@ from .inputs import (
     check_vectors,
     common_row,
     ids_of_vectors,
-    is_consecutive,
+    positions_are_consecutive,
     visible_tokens,
 )
 from .registry import BIASES
@@ -88,7 +88,7 @@ class EncoderPreTrainedModel(CarriedModel):
 
 # False where this thread (or task) computes terms: they are the model's, not of one draw of dropout. The mode of the
 # model belongs to all threads.
-_DROPS: ContextVar[bool] = ContextVar("drops", default=True)
+_WITH_DROPOUT: ContextVar[bool] = ContextVar("with_dropout", default=True)
 
 
 @dataclass
@@ -108,7 +108,7 @@ class Encoder(EncoderPreTrainedModel):
     _input_embed_layer = "word_embeddings"
     # True if the caller knows that the tokens of a text stand side by side, so that positions are as far apart as in
     # the row. An exported graph cannot check this itself.
-    contiguous = False
+    positions_are_consecutive = False
     # Weights of heads, so that the encoder of a model with a head opens without a report about them.
     _keys_to_ignore_on_load_unexpected = [r"^(head|classifier|qa_outputs)\."]
 
@@ -210,8 +210,8 @@ class Encoder(EncoderPreTrainedModel):
         if config.relative != "none":
             if (
                 counts_from_zero
-                or self.contiguous
-                or (reads_values and is_consecutive(position_ids, attention_mask, document_ids))
+                or self.positions_are_consecutive
+                or (reads_values and positions_are_consecutive(position_ids, attention_mask, document_ids))
             ):
                 distance = torch.arange(1 - n, n, device=device)
             else:
@@ -247,11 +247,11 @@ class Encoder(EncoderPreTrainedModel):
         )
 
     def embed(
-        self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None, drops: bool = True
+        self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None, with_dropout: bool = True
     ) -> Streams:
         """Return the streams (b, n, d_stream) that enter the first block, from token ids and positions (b, n).
 
-        drops: False leaves dropout out, whatever mode the model is in.
+        with_dropout: False leaves dropout out, whatever mode the model is in.
         """
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
         table = self.position_table() if self.untied is None else None
@@ -260,7 +260,7 @@ class Encoder(EncoderPreTrainedModel):
             streams = (rows, *streams) if self.config.position_size else (streams[0] + rows,)
         if self.embedding_norm is not None:
             streams = self.embedding_norm(streams)
-        return tuple(self.dropout(x) for x in streams) if drops else streams
+        return tuple(self.dropout(x) for x in streams) if with_dropout else streams
 
     @can_return_tuple
     def forward(
@@ -332,11 +332,11 @@ class Encoder(EncoderPreTrainedModel):
             output_hidden_states = bool(config.output_hidden_states)
         backend = "eager" if output_attentions else (config._attn_implementation or "sdpa")
         training = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
-        drops = torch.compiler.is_compiling() or _DROPS.get()
-        if not drops:
-            inputs = replace(inputs, drops=False)
-        check_backend(backend, input_ids.device, training, config.dropout if self.training and drops else 0.0)
-        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, drops)
+        with_dropout = torch.compiler.is_compiling() or _WITH_DROPOUT.get()
+        if not with_dropout:
+            inputs = replace(inputs, with_dropout=False)
+        check_backend(backend, input_ids.device, training, config.dropout if self.training and with_dropout else 0.0)
+        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, with_dropout)
         keeps_states = output_hidden_states or output_block_states
         states: list[Tensor] = []
         attentions = []
@@ -386,32 +386,32 @@ class Encoder(EncoderPreTrainedModel):
         """
         collected: list[dict[str, Tensor]] = []
         inputs = (input_ids, attention_mask, position_ids, document_ids, inputs_embeds)
-        token = _DROPS.set(False)
+        token = _WITH_DROPOUT.set(False)
         try:
             with self.inspect_terms(lambda block, terms, allowed: collected.append(terms)):
                 self(*inputs, special_tokens_mask=special_tokens_mask)
         finally:
-            _DROPS.reset(token)
+            _WITH_DROPOUT.reset(token)
         return {name: torch.stack([terms[name] for terms in collected]) for name in sorted(collected[0], reverse=True)}
 
     @contextmanager
     def inspect_terms(
-        self, see: Callable[[int, dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
+        self, inspector: Callable[[int, dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
     ) -> Iterator[None]:
-        """Hand the attention terms of every block to `see` during the forward passes inside the `with` statement.
+        """Hand the attention terms of every block to `inspector` during the forward passes inside the `with` statement.
 
         Only those of this thread: others may read the same model meanwhile, and nothing of theirs is seen or changed.
 
-        see: function of (block 0 ... L - 1, named terms, allowed). Each term is (b or 1, h, n, n), as in
+        inspector: function of (block 0 ... L - 1, named terms, allowed). Each term is (b or 1, h, n, n), as in
             `attention_terms`; allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for everywhere.
             If it returns terms, attention goes on with those instead (in the eager path); None changes nothing.
 
         Blocks must not be compiled.
         """
         blocks = [layer for layer in self.layers if isinstance(layer, NeoBertBlock | BertBlock)]
-        mine = {id(block.attention): partial(see, number) for number, block in enumerate(blocks)}
-        INSPECTED.set((*INSPECTED.get(), mine))
+        mine = {id(block.attention): partial(inspector, number) for number, block in enumerate(blocks)}
+        INSPECTORS.set((*INSPECTORS.get(), mine))
         try:
             yield
         finally:
-            INSPECTED.set(tuple(of for of in INSPECTED.get() if of is not mine))
+            INSPECTORS.set(tuple(of for of in INSPECTORS.get() if of is not mine))

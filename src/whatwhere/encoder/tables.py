@@ -118,7 +118,8 @@ class LearnedTable(nn.Module):
     """Table with a free row for each position (BERT; DSTG section 3.1), which starts as `table_start` says (LOWDIM 5).
 
     "random" draws it as the word embeddings are drawn, "half-turn" puts `half_turn` into two columns, "sinusoidal"
-    takes `sinusoid`, "zeros" nothing; a .npy file or a model folder gives its own rows (`read_starting_table`).
+    takes `sinusoid`, "zeros" sets every entry to 0; a .npy file or a model folder gives its own rows
+    (`read_starting_table`).
     """
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:

@@ -249,9 +249,9 @@ def _eager(model: Any) -> Iterator[None]:
     before = model.config._attn_implementation
     body = model.base_model
     model.set_attn_implementation("eager")
-    body.contiguous = True  # our models read it
+    body.positions_are_consecutive = True  # our models read it
     try:
         yield
     finally:
         model.set_attn_implementation(before)
-        body.contiguous = False
+        body.positions_are_consecutive = False
