@@ -1,13 +1,9 @@
 """Configurations, presets and names: published sizes, and every wrong key, width or name refused with a way out."""
 
-import copy
-import json
-
 import pytest
 import torch
 from encoder_models import VOCAB, build, config, inputs
 from torch import nn
-from transformers import AutoConfig
 
 import whatwhere as ww
 from whatwhere.encoder import registry
@@ -508,47 +504,3 @@ def test_an_unknown_scheme_is_refused_in_one_line(names, tmp_path):
 def test_a_preset_with_impossible_values_is_a_clear_error(name, fields):
     with pytest.raises(ValueError, match=next(iter(fields))):
         ww.preset(name, "tiny", **fields)
-
-
-NOTES = {
-    "finetuned_by": "somebody",
-    "quantization_config": {"quant_method": "torchao", "bits": 8},
-    "is_decoder": False,
-    "positon_size": 3,
-    "scale": 7,  # the name of a property
-}
-
-
-def test_unknown_keys_of_a_folder_are_kept(tmp_path):
-    """Keys that others leave in config.json stay through load and save, and change nothing.
-
-    A folder with any such key did not open.
-    """
-    own = config("dstg")
-    own.save_pretrained(tmp_path / "one")
-    saved = json.loads((tmp_path / "one/config.json").read_text())
-    (tmp_path / "one/config.json").write_text(json.dumps(saved | NOTES))
-    read = AutoConfig.from_pretrained(tmp_path / "one")
-    assert type(read) is ww.EncoderConfig and read.position_size == 8 and read.score_scale == own.score_scale
-    assert read.finetuned_by == "somebody" and read.quantization_config == NOTES["quantization_config"]
-    copy.deepcopy(read).save_pretrained(tmp_path / "two")
-    assert json.loads((tmp_path / "two/config.json").read_text()) == saved | NOTES
-
-
-def test_a_noted_model_opens_again(tmp_path):
-    """A model whose config was written to saves, opens and predicts as before."""
-    model = ww.Encoder(config("dstg")).eval()
-    model.config.finetuned_by = "somebody"
-    model.save_pretrained(tmp_path)
-    again = ww.Encoder.from_pretrained(tmp_path)
-    assert again.config.finetuned_by == "somebody"
-    ids = inputs("plain")["input_ids"]
-    assert torch.equal(again(ids).last_hidden_state, model(ids).last_hidden_state)
-
-
-def test_typed_keys_are_refused_as_before():
-    """A key that a person gives to the class or to a preset is checked, whatever folders may hold."""
-    for make in (ww.EncoderConfig, lambda **fields: ww.preset("dstg", "tiny", **fields)):
-        for key, value in NOTES.items():
-            with pytest.raises(ValueError, match=f"EncoderConfig has no field '{key}'"):
-                make(**{key: value})
