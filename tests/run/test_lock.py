@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 from cli_runner import environment, sentences, whatwhere
 
+from whatwhere.run import lock as lock_module
 from whatwhere.run.files import machine_id, new_folder, sweep, sweep_beside, write_text
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.lock import LOCK, InUse, is_free, lock, writer_of
@@ -89,6 +90,16 @@ def _write_often(folder, counts) -> None:
                 counts[1] = max(counts[1], counts[0])
             with counts.get_lock():
                 counts[0] -= 1
+
+
+def test_a_moments_look_refuses_no_part(tmp_path, monkeypatch):
+    """A part that began while another process asked for the writer was refused by the name of a killed process."""
+    looks = []
+    (tmp_path / LOCK).touch()  # left by a killed process
+    monkeypatch.setattr(lock_module, "is_unlocked", lambda path, seconds=0: bool(looks.append(seconds) or seconds))
+    with lock(tmp_path, "1-of-2"):
+        pass
+    assert looks == [lock_module.SECONDS_TO_WAIT]
 
 
 def test_windows_have_one_writer_or_several_parts(tmp_path):

@@ -41,12 +41,12 @@ def writer_of(folder: Path) -> str | None:
     return None
 
 
-def is_unlocked(lock: Path) -> bool:
-    """Return whether no process holds a lock file; True where there is none."""
+def is_unlocked(lock: Path, seconds: float = 0) -> bool:
+    """Return whether no process holds a lock file, or lets go of it within some seconds; True where there is none."""
     if not lock.is_file():
         return True
     try:
-        with FileLock(lock, timeout=0):
+        with FileLock(lock, timeout=seconds):
             return True
     except Timeout:
         return False
@@ -120,7 +120,7 @@ def lock(folder: Path, part: str = "") -> Iterator[None]:
     _acquire(file_lock, folder / name)
     try:
         for path in [folder / LOCK] if part else sorted(folder.glob(f"{LOCK}-*")):
-            if not is_unlocked(path):
+            if not is_unlocked(path, SECONDS_TO_WAIT):  # another one that asks holds it for a moment
                 raise InUse(folder, _read_writer(path))
             if not part:  # left by a process that was killed
                 path.unlink(missing_ok=True)

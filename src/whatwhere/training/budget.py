@@ -22,7 +22,8 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
     model_config = config.encoder_config(windows)
     torch.manual_seed(config.seed)
     batches = make_batches(config, windows, "train", model_config)
-    trainer = Trainer(EncoderForMaskedLM(model_config), config, TIMED_STEPS + 1)
+    silent = config.model_copy(update={"trackers": []})  # they would need a folder
+    trainer = Trainer(EncoderForMaskedLM(model_config), silent, TIMED_STEPS + 1)
     times = []
     for step in range(TIMED_STEPS + 1):
         micro_batches = trainer.micro_batches(batches.batch, step)
