@@ -14,7 +14,7 @@ import whatwhere as ww
 from whatwhere.corpus import Windows
 from whatwhere.run.files import append_line, read_lines
 from whatwhere.run.folder import MANIFEST, RunFolder, verify
-from whatwhere.training import checkpoints
+from whatwhere.training import budget, checkpoints
 from whatwhere.training.corpus_settings import prepare_windows
 from whatwhere.training.loop import Trainer
 from whatwhere.training.optimizers import learning_rate_factor, make_optimizers
@@ -203,6 +203,26 @@ def test_truncated_checkpoints_are_skipped(windows, corpus_file, tmp_path, capsy
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     assert "Skipping a broken checkpoint" in capsys.readouterr().err
     assert (tmp_path / "run/model.safetensors").read_bytes() == expected
+    # Where no checkpoint was left whole, the training began again and removed them all.
+    (tmp_path / "run/model.safetensors").unlink()
+    for states in (tmp_path / "run/checkpoints").glob("*/optimizer.safetensors"):
+        states.unlink()
+    with pytest.raises(ValueError, match="No checkpoint of .* is whole.*Restore the files of step-30"):
+        pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    assert (tmp_path / "run/checkpoints/step-24/model.safetensors").is_file()
+
+
+def test_timing_steps_reports_to_no_tracker(windows, corpus_file, monkeypatch):
+    """A budget in minutes ended in an error of TensorBoard, which needs a folder."""
+    asked = []
+
+    def trainer(model, config, steps):
+        asked.append(config.trackers)
+        return Trainer(model, config, steps)
+
+    monkeypatch.setattr(budget, "Trainer", trainer)
+    config = config_of(corpus_file, steps=None, minutes=1).model_copy(update={"trackers": ["tensorboard"]})
+    assert budget.time_step(config, windows) > 0 and asked == [[]]
 
 
 def test_unneeded_lost_states_are_not_missed(windows, corpus_file, tmp_path):
@@ -226,8 +246,8 @@ def test_a_broken_first_checkpoint_is_written_again(windows, corpus_file, tmp_pa
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     first = tmp_path / "run/checkpoints/step-0/model.safetensors"
     whole = first.read_bytes()
-    for path in (tmp_path / "run/model.safetensors", *(tmp_path / "run/checkpoints/step-3").iterdir()):
-        path.unlink()
+    (tmp_path / "run/model.safetensors").unlink()
+    shutil.rmtree(tmp_path / "run/checkpoints/step-3")
     first.write_bytes(whole[:-100])
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     assert first.read_bytes() == whole

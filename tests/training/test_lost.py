@@ -52,9 +52,13 @@ def damage(folder) -> None:
 
 
 def test_what_is_written_after_broken_checkpoints_stays(asked, windows, trained, monkeypatch):
+    """A training without a whole checkpoint is refused, and begins again once its checkpoints are deleted."""
     # The broken ones counted as the newest two: each new one lost its optimizer, and every call began at step 0.
     for step in (20, 30):
         damage(trained / f"checkpoints/step-{step}")
+    with pytest.raises(ValueError, match="Restore the files of step-30, or delete .*checkpoints to begin again"):
+        pretrain(asked, trained, windows=windows, progress=False)
+    shutil.rmtree(trained / "checkpoints")
     real = Trainer.step
 
     def killed(self, number, batches):

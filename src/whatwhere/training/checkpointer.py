@@ -68,13 +68,19 @@ class Checkpointer:
             Step of the checkpoint; None, and nothing changes, where there is none.
 
         Raises:
-            ValueError: the checkpoint is of another model, or the log has a line that no training wrote.
+            ValueError: of several checkpoints none is whole; the checkpoint is of another model; or the log has a line
+                that no training wrote.
         """
         accelerator = self.training.accelerator
         checkpoint, broken = newest_checkpoint(self.root)
         for line in broken:
             accelerator.print(f"Skipping a broken checkpoint: {line}", file=sys.stderr)
         if checkpoint is None:
+            if (newest := self.newest_folder()) is not None and newest.name != "step-0":
+                raise ValueError(
+                    f"No checkpoint of {self.root} is whole, with the states of its optimizers. Restore the files of "
+                    f"{newest.name}, or delete {self.root} to begin again."
+                )
             return None
         states = restore(checkpoint, self.training.model, self.training.optimizers)
         prefix = f"{accelerator.process_index}."
