@@ -7,6 +7,8 @@ import pytest
 
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.settings import StrictConfig
+from whatwhere.study.study_settings import StudyConfig
+from whatwhere.training.finetune import FinetuneConfig
 
 NAME = "counting.yaml"
 
@@ -50,6 +52,15 @@ def test_the_first_settings_bind(tmp_path):
     with pytest.raises(ValueError, match="started with title='', this command has title='x'\\. Give title=''"):
         bound(out, title="x")  # the key that was given is named before the default one
     assert Counting.load_verified(RunFolder.at(out), NAME).steps == 625
+
+
+def test_defaults_of_recipes_are_no_given_keys():
+    """A refusal called them given, and named one before the key that the user had typed."""
+    assert StudyConfig.parse({"corpus": "a.txt", "probe_splits": 7}).given_keys() == {"corpus", "probe_splits"}
+    assert StudyConfig.parse({"models": ["bert-a"], "steps": 300}).given_keys() == {"models", "steps"}
+    plain = {"start": "reference", "data": "a.tsv", "dev": "b.tsv"}
+    assert FinetuneConfig.parse(plain).given_keys() == {"start", "data", "dev"}
+    assert FinetuneConfig.parse(plain | {"length": 64}).given_keys() == {"start", "data", "dev", "length"}
 
 
 def test_free_keys_and_equal_content_go_on(tmp_path):

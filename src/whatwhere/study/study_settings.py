@@ -70,20 +70,33 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
             first = str(models[0]) if isinstance(models, list) else "dstg"  # what is no list is refused below
             variant = variants.get(first) if isinstance(variants, dict) else None
             values["recipe"] = recipe_of(str(variant.get("preset", first)) if isinstance(variant, dict) else first)
-        recipe = defaults_of(str(values["recipe"]), str(size))
-        defaults = {key: value for key, value in recipe.items() if key in cls.model_fields}
+        defaults = cls._defaults(str(values["recipe"]), str(size))
         if "minutes" in values or "steps" in values:
             defaults.pop("steps", None)
-        if size == "tiny":  # minutes, not hours: half of the paper's documents leave time to train
-            defaults |= {"probe_documents": 250, "ablation_documents": 16}
         return {**defaults, **values}
+
+    @classmethod
+    def _defaults(cls, recipe: str, size: str) -> dict[str, Any]:
+        """Return the values of keys that are left out, by recipe and size."""
+        values = {key: value for key, value in defaults_of(recipe, size).items() if key in cls.model_fields}
+        if size == "tiny":  # minutes, not hours: half of the paper's documents leave time to train
+            values |= {"probe_documents": 250, "ablation_documents": 16}
+        return values
+
+    def given_keys(self) -> set[str]:
+        """Return the keys whose value differs from the recipe's."""
+        first = self.preset(self.models[0])
+        defaults = self._defaults(self.recipe, self.size) | {"recipe": recipe_of(first)}
+        return {key for key in super().given_keys() if key not in defaults or defaults[key] != getattr(self, key)}
 
     @model_validator(mode="after")
     def _check(self) -> "StudyConfig":
         if (self.steps is None) == (self.minutes is None):
             raise ValueError(f"Give steps or minutes, one of them; got steps={self.steps}, minutes={self.minutes}.")
         if len(set(self.models)) < len(self.models) or not self.models:
-            raise ValueError(f"models must be different presets, at least one; got {', '.join(self.models) or 'none'}.")
+            raise ValueError(
+                f"models must be different presets or variants, at least one; got {', '.join(self.models) or 'none'}."
+            )
         for name, variant in self.variants.items():
             if name in PRESETS or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name):
                 raise ValueError(f"variants: a name is of letters, digits and . _ + - and no preset; got {name!r}.")

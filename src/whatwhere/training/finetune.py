@@ -7,6 +7,7 @@ positions at eight steps).
 
 import math
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,6 +45,7 @@ DEFAULTS: dict[str, Any] = {
     "betas": (0.9, 0.999),
     "checkpoint_steps": GEOM_CHECKPOINT_STEPS,
 }
+EPOCHS = 3.0
 LENGTH = 128  # tokens of a row, where the encoder reads as many
 # Learning rates of a model 768 wide.
 RATE_OF_PRETRAINED = 2e-5
@@ -85,8 +87,16 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
             if filled.get("length") is None:
                 filled["length"] = min(LENGTH, most_tokens(open_config(start)) or LENGTH)
         if filled.get("steps") is None and filled.get("epochs") is None:
-            filled["epochs"] = 3.0
+            filled["epochs"] = EPOCHS
         return filled
+
+    def given_keys(self) -> set[str]:
+        """Return the keys whose value differs from the one that they have where they are left out."""
+        defaults = DEFAULTS | {"epochs": EPOCHS}
+        with suppress(ValueError):  # the encoder that the training started from is gone
+            defaults["learning_rate"] = default_rate(self.start, self.from_scratch)
+            defaults["length"] = min(LENGTH, most_tokens(open_config(self.start)) or LENGTH)
+        return {key for key in super().given_keys() if key not in defaults or defaults[key] != getattr(self, key)}
 
     @model_validator(mode="after")
     def _check(self) -> "FinetuneConfig":
@@ -150,10 +160,11 @@ def build_classifier(config: FinetuneConfig, labels: list[str]) -> OpenModel:
 def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) -> dict[str, Any]:
     """Train a classifier and leave a transformers folder at `out`; return its summary.
 
-    As with `pretrain`, the same call resumes a training in `out`. Checkpoints are in `out/checkpoints/step-N`, all of
-    them kept, the log in `out/log.jsonl`, settings in `out/finetune.yaml`, the summary in `out/training.json`, what the
-    classifier says of each dev row in `out/dev-predictions.csv` and `out/dev-confusion.csv`; `model.safetensors` is
-    written last. `study.finetune_run.run_finetuning` also writes records of it.
+    As with `pretrain`, the same call resumes a training in `out`. The planned checkpoints stay in
+    `out/checkpoints/step-N`, the log in `out/log.jsonl`, settings in `out/finetune.yaml`, the summary in
+    `out/training.json`, what the classifier says of each dev row in `out/dev-predictions.csv` and
+    `out/dev-confusion.csv`; `model.safetensors` is written last. `study.finetune_run.run_finetuning` also writes
+    records of it.
 
     Raises:
         ValueError: bad settings or data, other settings or data than `out` was started with, or a loss that is not
