@@ -235,7 +235,7 @@ def check_backend(name: str, device: torch.device, training: bool, dropout: floa
             f"No attention backend {name!r}.{suggest_name(name, BACKENDS)} Backends: {', '.join(BACKENDS)}."
         )
     if name == "flex_attention" and device.type == "cpu" and training:
-        raise ValueError("flex_attention has no backward pass on a CPU. Train there with sdpa or eager.")
+        raise ValueError("flex_attention has no backward pass on a CPU. Use torch.no_grad(), or sdpa or eager.")
     if name == "flex_attention" and dropout:
         raise ValueError(
             f"flex_attention has no dropout of attention weights; dropout={dropout}. Use sdpa, eager, or dropout=0."

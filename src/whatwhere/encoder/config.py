@@ -302,7 +302,8 @@ class EncoderConfig(PretrainedConfig):
         if self.table_scale is not None:
             waves = self.table_start in ("sinusoidal", "half-turn")
             if absolute not in ("sinusoidal", "fourier", "mds") and not waves:
-                kinds = "tables that are fixed or start from waves (sinusoidal, fourier, mds, table_start=half-turn)"
+                starts = "table_start=sinusoidal, table_start=half-turn"
+                kinds = f"tables that are fixed or start from waves (sinusoidal, fourier, mds, {starts})"
                 yield f"table_scale is for {kinds}; got absolute={absolute}."
             if not 0 < self.table_scale < math.inf:
                 yield f"table_scale must be a positive number; got {self.table_scale}."
@@ -344,8 +345,10 @@ class EncoderConfig(PretrainedConfig):
 
     @property
     def score_scale(self) -> float:
-        """Factor of the products in the scores: 1/√(terms · d_head), with two terms for TUPE's positional one, four if
-        crossed."""
+        """Factor of the products in the scores: 1/√(terms · d_head).
+
+        Terms are 4 for untied=crossed, 2 for untied=position or free (TUPE), else 1.
+        """
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
         return (terms * self.d_head) ** -0.5
 

@@ -114,7 +114,8 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
         labelled: share of the tokens that the vocabulary head sees.
 
     Raises:
-        ValueError: a length beyond the position table, a `labelled` that is no share, or a scheme that needs numbers.
+        ValueError: a length beyond the position table, a `labelled` that is no share, or a scheme that reads values of
+            tensors.
     """
     if not 0 <= labelled <= 1:
         raise ValueError(f"labelled is the share of predicted tokens, in [0, 1]; got {labelled}.")

@@ -73,7 +73,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path` that is removed when the block ends; move files to keep out of it."""
+    """Yield an empty folder beside `path` that is removed when the block ends; move out of it what you want to keep."""
     temporary = _temporary_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -422,7 +422,10 @@ def _clear(path: Path, match: re.Match[str]) -> None:
 
 
 def _is_abandoned(match: re.Match[str]) -> bool:
-    """Return whether the process of a temporary name has ended, or is this one; never for another machine's."""
+    """Return whether the process of a temporary name has ended, or is this one; never for another machine's.
+
+    Names without a machine are always abandoned.
+    """
     if match[2] != machine_id():
         return match[2] is None
     try:

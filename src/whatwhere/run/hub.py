@@ -8,7 +8,7 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntr
 
 def is_offline() -> bool:
     """Return whether the user forbids requests to the Hub (`HF_HUB_OFFLINE`)."""
-    return bool(constants.HF_HUB_OFFLINE)  # its own rule: 0 is none, and TRANSFORMERS_OFFLINE counts, too
+    return bool(constants.HF_HUB_OFFLINE)  # its own rule: 0 forbids nothing, and TRANSFORMERS_OFFLINE counts, too
 
 
 def check_hub(name: str, file: str, *other_files: str) -> None:

@@ -16,8 +16,9 @@ def reference() -> str:
 
     The model is a small `dstg`, trained on English Wikipedia.
 
-    Its weights are stored in bfloat16 and open in float32. A text, because not every library takes a `Path`:
-    `AutoModel.from_pretrained(whatwhere.reference())`. README.md in the folder says what it learned, and how well.
+    Its weights are stored in bfloat16 and open in float32. The path is a `str`, because not every library takes a
+    `Path`: `AutoModel.from_pretrained(whatwhere.reference())`. README.md in the folder says what it learned, and how
+    well.
 
     Raises:
         ValueError: the package data are missing.
@@ -32,7 +33,7 @@ def reference() -> str:
 
 
 def model_source(model: str | Path) -> str:
-    """Return the folder or Hub name that a model argument means; the text `reference` means the reference model.
+    """Return the folder or Hub name that a model argument means; the word `reference` means the reference model.
 
     The name wins over a folder `reference` in the current directory: that one is `./reference`, or a `Path`, which is
     always a path.

@@ -28,7 +28,7 @@ def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progr
     """Measure the positions in the training documents if not done yet; return their records, whose model is "corpus".
 
     Positions count from the start of a document, as in GEOM; later pieces of a document are left out. Where nothing can
-    be measured there are no records, and the log says why.
+    be measured there are no records, and a warning on stderr says why.
     """
     if not run.is_done(STEP):
         positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)

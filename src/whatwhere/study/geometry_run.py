@@ -316,7 +316,10 @@ def _records_between(study: str, measured: dict[str, tuple[Counts, Geometry]], i
 
 
 def _half_interval(counts: Counts, positions: np.ndarray, reference: Any) -> np.ndarray:
-    """Return the half 95 % interval of distances over groups of documents; NaN where a group holds a whole position."""
+    """Return the half 95 % interval of distances over groups of documents (positions,).
+
+    NaN at all positions if one group holds all tokens of any position.
+    """
     groups = [counts.group(g)[positions] for g in range(counts.groups) if counts.documents[g]]
     support = np.array([group.sum(axis=1) for group in groups])
     if len(groups) < 2 or (support.sum(axis=0) - support).min() == 0:

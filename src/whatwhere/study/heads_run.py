@@ -130,7 +130,7 @@ def _texts(model: Any, tokenizer: Any, held_out: Any, length: int) -> list[tuple
     for i in (0, len(held_out) // 2):
         texts.append((f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]))
     title, text = repeated_text()
-    longest = min(length, most_tokens(model.config) or length)
+    longest = min(length, MOST_SHOWN, most_tokens(model.config) or length)
     texts.append((title, np.array(tokenizer(text, truncation=True, max_length=longest)["input_ids"])))
     return texts
 

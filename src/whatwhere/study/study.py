@@ -167,7 +167,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
             config.pretraining(name, 0, 1).check()
         open_source(config.corpus, config.field, config.document)  # a missing text is refused before a folder is made
         config.save_in(run, CONFIG)
-    settings = config  # for study.yaml, which is written once no model is refused
+    settings = config  # study.yaml gains models and widths once no model is refused, below
     if config.scheme is not None:
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
     event = "study resumed" if is_resumed else "study"

@@ -17,8 +17,8 @@ class StudyKeys(CorpusKeys, SchemeKeys):
 
     models: list[str] = Field(
         ["dstg", "ap", "rp", "rope"],
-        description="Presets to compare, with commas; `all` stands for all that were not named before it. All train by "
-        "the recipe (masking, schedule, Adam) of the first one: dstg, or tupe for BERT's block; --set "
+        description="Presets to compare, with commas; `all` stands for all presets that the list does not name. All "
+        "train by the recipe (masking, schedule, Adam) of the first one: dstg, or tupe for BERT's block; --set "
         "recipe=NAME chooses. What they differ in beside their position schemes is said. A finished study can gain "
         "more.",
     )

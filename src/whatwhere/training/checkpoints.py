@@ -22,7 +22,7 @@ STATE = "state.json"
 WEIGHTS = "model.safetensors"
 CHECKPOINTS = "checkpoints"  # the folder of a run that holds them
 KIND = "checkpoint"
-OPTIMIZER = "optimizer.safetensors"  # of a sharded model, optimizer-K-of-N.safetensors each
+OPTIMIZER = "optimizer.safetensors"  # for a sharded model optimizer-K-of-N.safetensors, one for each process
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-TRIM_EVERY = 50  # steps after which free memory goes back to the system; that takes 1 % of them
+TRIM_EVERY = 50  # steps after which free memory goes back to the system; which takes 1 % of their time
 _M_TRIM_THRESHOLD = -1  # glibc's malloc.h
 _M_MMAP_THRESHOLD = -3
 

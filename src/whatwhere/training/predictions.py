@@ -1,4 +1,4 @@
-"""What a fine-tuned classifier says of each development row, and which classes it takes for which."""
+"""Predictions of a fine-tuned classifier for its development rows, and its confusion matrix."""
 
 from collections.abc import Iterable
 

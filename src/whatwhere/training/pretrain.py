@@ -141,7 +141,8 @@ def _make_validator(
 
 
 def _count_operations(config: PretrainConfig, model_config: EncoderConfig) -> float | None:
-    """Return the operations per token of a forward pass; None for an own scheme that must see numbers (see `costs`)."""
+    """Return the operations per token of a forward pass; None for an own scheme that reads values of tensors
+    (see `costs`)."""
     try:
         return costs(model_config, config.length, config.mask_rate).of("operations")
     except ValueError as error:

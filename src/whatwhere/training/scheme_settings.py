@@ -102,7 +102,7 @@ class SchemeConfig(SchemeKeys):
         run.write(name, saved.model_dump(mode="json"))
 
     def bind(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
-        """Compare settings with the run's; a scheme is compared by its text, not its path.
+        """Save these settings in a new run, or compare them with the run's; a scheme is compared by its text.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the folder's copy.

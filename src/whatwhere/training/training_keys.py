@@ -79,7 +79,7 @@ class LoopConfig(StrictConfig):
     batch_size: Count = Field(32, description="Windows of an optimizer step, all processes and micro-batches together.")
     accumulate: Count = Field(1, description="Micro-batches into which the batch of a step is divided.")
     learning_rate: PositiveFloat = Field(
-        4e-3, description="Peak learning rate of AdamW; those of other parameters are shares of it."
+        4e-3, description="Peak learning rate of AdamW; those of other parameters are multiples of it."
     )
     warmup_steps: NonNegativeInt = Field(100, description="Steps of the linear warm-up, at most half of all steps.")
     schedule: Literal["cosine", "linear", "trapezoid"] = Field(
@@ -97,7 +97,7 @@ class LoopConfig(StrictConfig):
         "orthogonal.",
     )
     matrix_learning_rate_scale: PositiveFloat = Field(
-        1.0, description="Learning rate of the hidden matrices, as a share of learning_rate."
+        1.0, description="Learning rate of the hidden matrices, as a multiple of learning_rate."
     )
     matrix_steps: Count | None = Field(
         None,
@@ -105,13 +105,13 @@ class LoopConfig(StrictConfig):
         "√(matrix_steps / N) of it.",
     )
     embedding_learning_rate_scale: PositiveFloat = Field(
-        1.0, description="Learning rate of the word embeddings, as a share of learning_rate."
+        1.0, description="Learning rate of the word embeddings, as a multiple of learning_rate."
     )
     table_learning_rate_scale: NonNegativeFloat = Field(
-        1.0, description="Learning rate of the position table, as a share of learning_rate; 0 freezes the table."
+        1.0, description="Learning rate of the position table, as a multiple of learning_rate; 0 freezes the table."
     )
     bias_learning_rate_scale: PositiveFloat = Field(
-        1.0, description="Learning rate of relative-bias tables, as a share of learning_rate."
+        1.0, description="Learning rate of relative-bias tables, as a multiple of learning_rate."
     )
     betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW's decay rates of the two moments.")
     epsilon: PositiveFloat = Field(1e-8, description="AdamW's epsilon.")
@@ -192,7 +192,9 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     validation_windows: Count = Field(256, description="Held-out windows of a validation.")
     language: str = Field("und", pattern="^[a-z]{2,3}$", description="Language of the text (ISO 639), for the card.")
     pooling: Literal["mean", "semantic"] = Field(
-        "mean", description="Columns of a text's vector in sentence-transformers: mean, all; semantic, that stream's."
+        "mean",
+        description="Columns that make a text's vector in sentence-transformers: mean, all columns; semantic, "
+        "those of the semantic stream.",
     )
 
 
@@ -201,7 +203,7 @@ class FinetuneKeys(LoopConfig, SchemeKeys):
 
     steps: Count | None = Field(None, description="Budget in optimizer steps, instead of epochs.")
     start: str = Field(description=f"{MODEL} Its weights, configuration and tokenizer are taken.")
-    from_scratch: bool = Field(False, description="Take configuration and tokenizer of MODEL, weights anew.")
+    from_scratch: bool = Field(False, description="Take configuration and tokenizer of START, weights anew.")
     model: dict[str, Any] = Field({}, description="Fields of the encoder that override the folder's, e.g. dropout.")
     data: str = Field(
         description="Labelled table to train on: .tsv, .csv, .jsonl or .json, also .gz .xz .zst .bz2.",
