@@ -197,6 +197,14 @@ def test_schemes_are_found_beside_their_file_first(tmp_path, monkeypatch):
     )
 
 
+def test_a_scheme_of_set_is_given_by_the_user(tmp_path):
+    """`--config` with `--set scheme=FILE` was refused as a scheme that only the file names."""
+    (tmp_path / "c.yaml").write_text("steps: 3\n")
+    (tmp_path / "s.py").write_text('"""Registers nothing at all."""\n')
+    merged = PretrainConfig.merge_values(tmp_path / "c.yaml", [f"scheme={tmp_path}/s.py"])
+    assert merged["scheme"] == f"{tmp_path}/s.py"
+
+
 def test_checking_values_runs_no_scheme(tmp_path):
     """A scheme runs where a process begins with a folder not where values are checked."""
     path = tmp_path / "run/scheme.py"

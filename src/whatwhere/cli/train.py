@@ -39,7 +39,8 @@ def _settings_file(
     arguments = {param.name for param in context.command.params if param.param_type_name == "argument"}
     if keys - {*kind.CHANGEABLE_KEYS, "seeds", "scheme"} - arguments:
         return None
-    if context.params.get("scheme") is None:  # else that file is run first, and compared with the run's
+    has_scheme = context.params.get("scheme") is not None or "scheme" in keys
+    if not has_scheme:  # else that file is run first, and compared with the run's
         kind.load_verified(RunFolder.at(out), name)
     return out / name
 

@@ -85,7 +85,10 @@ class SchemeConfig(SchemeKeys):
         Raises:
             ValueError: the user gave no scheme of that text.
         """
+        settings = list(settings)
         trust_scheme(values.get("scheme"))
+        for setting in settings:  # --set scheme=FILE, typed as well
+            trust_scheme(setting.partition("scheme=")[2] if setting.startswith("scheme=") else None)
         merged = super().merge_values(path, settings, **values)
         scheme = merged.get("scheme")
         if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
