@@ -23,6 +23,7 @@ from whatwhere.records.record import read_records, select
 from whatwhere.records.table import Point
 from whatwhere.run.files import read_object, temporary_folder
 from whatwhere.run.folder import RunFolder
+from whatwhere.run.status import run_status
 from whatwhere.study import evaluation_run as evaluate
 from whatwhere.study.evaluation_run import _threads_of_trials, evaluation_text, run_evaluation
 
@@ -350,6 +351,7 @@ def test_all_benchmarks_share_a_budget(data, tmp_path, monkeypatch):
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
     assert (found["done"], found["left"], list(found["benchmarks"])) == (0, 4, ["length", "glue"])
+    assert run_status(out)[0]["state"] == "stopped"  # "finished", with four trials left
     steps = RunFolder.at(out).finished_steps()  # "length" and "glue" were among them, as if they were finished
     assert {"tried length", "tried glue"} <= steps.keys() and not {"length", "glue"} & steps.keys()
     assert RunFolder.at(out).facts("tried glue") == {"done": 0, "left": found["benchmarks"]["glue"]["left"]}

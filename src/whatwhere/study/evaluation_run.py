@@ -41,7 +41,7 @@ BENCHMARKS: tuple[Benchmark[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE
 def run_evaluation(
     benchmark: Benchmark[C], config: C, out: Path, progress: bool = True, is_checked: bool = False
 ) -> dict[str, Any]:
-    """Do the tasks of a benchmark that are not done yet, and write records and page; return what the verb prints.
+    """Run the trials of a benchmark that are not finished, write records and page, and return what the verb prints.
 
     Args:
         is_checked: True where the caller has checked the data.
@@ -76,7 +76,8 @@ def run_evaluation(
 
 
 def _bind_settings(run: RunFolder, config: C, file: str) -> C:
-    """Return the settings that an evaluation resumes with: once a task is finished, the folder's settings bind.
+    """Return the settings that an evaluation resumes with: once a step other than the results is finished, the
+    folder's settings bind.
 
     Raises:
         ValueError: other settings, or a finished file is not as it was written.
@@ -107,7 +108,7 @@ def _leftover_note(trials: int) -> str:
 
 
 def _rounds(todo: Sequence[Trial], minutes: float | None) -> Iterator[Sequence[Trial]]:
-    """Yield rounds of trials: a stage, or with a budget one task a core, until the next would exceed the budget."""
+    """Yield rounds of trials: a stage, or with a budget one trial a core, until the next would exceed the budget."""
     began = time.perf_counter()
     seconds = dict[str, float]()
     for _, group in groupby(todo, key=lambda trial: trial.stage):
@@ -254,8 +255,9 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
         started = [name for name, result in results.items() if result["done"]]
         notes += [f"Not begun for lack of time: {name}." for name in results if name not in started]
         notes += [f"Left out: {reason}" for reason in reasons]
-        report = _write(run, config, records, "What the encoders are good for", ", ".join(started), notes)
-    counts = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
+        counts = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
+        title = "What the encoders are good for"
+        report = _write(run, config, records, title, ", ".join(started), notes, counts["left"])
     return {"out": str(out), **counts, "left_out": reasons, "benchmarks": results, "report": report}
 
 
