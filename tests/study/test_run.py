@@ -488,6 +488,12 @@ def test_small_corpora_still_give_a_report(tmp_path, capsys):
     assert not select(records, metric=("r2.token", "local.share")) and select(records, metric="loss", part="train")
     verdicts = {c["verdict"] for c in json.loads((tmp_path / "s/claims.json").read_text())}
     assert report.is_file() and verdicts == {"not testable here"}
+    # One document leaves none to hold out: IndexError after all trainings.
+    path.write_text(sentences(60).replace("\n\n", " "), encoding="utf-8")
+    values |= {"document": "file", "join": "run-on", "texts": 2}
+    assert run_study(StudyConfig.parse(values), tmp_path / "one").is_file()
+    titles = [text["title"] for text in read_json(tmp_path / "one/explorer.json")[0]["texts"]]
+    assert len(titles) == 1 and "held-out" not in titles[0]
 
 
 def test_seconds_of_commands_side_by_side_count_once_each():

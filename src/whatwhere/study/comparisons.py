@@ -77,7 +77,7 @@ def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -
         tokens_shown = max(len(text["tokens"]) for entry_texts in saved for text in entry_texts)
     held_out = windows["held_out"]
     texts = []
-    for i in np.linspace(0, len(held_out) - 1, config.texts).astype(int):
+    for i in np.linspace(0, len(held_out) - 1, config.texts if len(held_out) else 0).astype(int):
         texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:tokens_shown]))
     tokenizer = load_tokenizer(str(run.path / "corpus" / "tokenizer"))
     title, text = repeated_text()
