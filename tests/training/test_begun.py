@@ -13,6 +13,7 @@ from cli_runner import sentences, whatwhere
 
 from whatwhere.corpus import Windows
 from whatwhere.training import finetune, pretrain
+from whatwhere.training.corpus_settings import prepare_windows
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.loop import Trainer
 from whatwhere.training.pretrain_settings import PretrainConfig
@@ -150,6 +151,10 @@ def test_equal_text_elsewhere_is_the_runs(text, tmp_path):
     (moved / "other.txt").write_bytes(text.read_bytes())
     (moved / "vocabulary.txt").write_bytes(words.read_bytes())
     assert pretrain.pretrain(elsewhere, out, progress=False)["steps"] == 1
+    # With windows of a study, which has compared both already, a moved tokenizer was refused.
+    given, windows = tmp_path / "given", prepare_windows(asked(text, words), tmp_path / "corpus", progress=False)
+    pretrain.pretrain(asked(text, words), given, windows=windows, progress=False)
+    assert pretrain.pretrain(elsewhere, given, windows=windows, progress=False)["steps"] == 1
     (moved / "vocabulary.txt").write_text(words.read_text() + "\n##zzz")
     with pytest.raises(ValueError, match="was started with tokenizer="):
         pretrain.pretrain(elsewhere, out, progress=False)

@@ -246,6 +246,14 @@ def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_pat
     write_table(tmp_path / "moved.tsv", 120, 5)
     with pytest.raises(ValueError, match="was started with data="):
         finetune(moved, tmp_path / "run", progress=False)
+    # Rows to measure on were not compared, and accuracies on two tables stood in one log.
+    dev = shutil.copy(tables["dev"], tmp_path / "dev.tsv")
+    other = config_of(encoder, {**tables, "dev": str(dev)}, steps=2)
+    finetune(other, tmp_path / "other", progress=False)
+    (tmp_path / "other/model.safetensors").unlink()
+    write_table(tmp_path / "dev.tsv", 120, 5)
+    with pytest.raises(ValueError, match="the --dev rows .* are not those that .*other was started with"):
+        finetune(other, tmp_path / "other", progress=False)
     (tmp_path / "run/model.safetensors").unlink()
     write_table(tmp_path / "train.tsv", 120, 5)
     with pytest.raises(ValueError, match="are not those that .* was started with"):

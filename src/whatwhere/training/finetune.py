@@ -258,10 +258,11 @@ def _bind_data(run: RunFolder, facts: dict[str, Any]) -> None:
     Raises:
         ValueError: the rows or the tokenizer are not those that the training was started with.
     """
-    if DATA in run.names() and run.read(DATA)["sha256"] != facts["sha256"]:
+    before = run.read(DATA) if DATA in run.names() else facts
+    if before["sha256"] != facts["sha256"] or before["tables"]["dev"] != facts["tables"]["dev"]:
         raise ValueError(
-            f"The training rows, or the tokenizer, are not those that {run.path} was started with. Restore them, or "
-            "choose another --out."
+            f"The training rows, the --dev rows or the tokenizer are not those that {run.path} was started with. "
+            "Restore them, or choose another --out."
         )
     run.write(DATA, facts)
 

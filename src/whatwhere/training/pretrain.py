@@ -40,8 +40,8 @@ def pretrain(
 
     The same call resumes a training in `out` from its newest checkpoint, and returns the summary of a finished one.
     Checkpoints are in `out/checkpoints/step-N`, the log in `out/log.jsonl`, the resolved configuration in
-    `out/pretrain.yaml` (it runs again), the summary in `out/training.json`; `model.safetensors` is written last.
-    Without `windows` they are made from `config.corpus` in `out/corpus`.
+    `out/pretrain.yaml` (give it to `--config` to repeat the run), the summary in `out/training.json`;
+    `model.safetensors` is written last. Without `windows` they are made from `config.corpus` in `out/corpus`.
 
     Args:
         windows: windows to train on; the caller answers for their text.
@@ -56,7 +56,7 @@ def pretrain(
         config.check()
     with open_training(out, KIND) as run:
         config = _settle_budget(config, run, is_silent=not progress)
-        config = settle_settings(config, run, CONFIG, changeable=() if windows is None else ("corpus",))
+        config = settle_settings(config, run, CONFIG, changeable=() if windows is None else ("corpus", "tokenizer"))
         summary = finished_summary(run)
         return summary or _train(config, run, windows, progress, label)
 
