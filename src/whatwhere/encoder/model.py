@@ -297,8 +297,8 @@ class Encoder(EncoderPreTrainedModel):
                 configuration says.
             output_block_states: also return `block_states`, the embedding and the output of each block before the
                 final norm.
-            special_tokens_mask: (b, n), 1 at special tokens, read where there are no `input_ids`: the first token of a
-                row is [CLS], all others are [SEP].
+            special_tokens_mask: (b, n), 1 at special tokens, read where there are no `input_ids`: a row's first
+                token is [CLS] if it is marked; every other marked token is [SEP].
             token_type_ids, use_cache: accepted, as tokenizers and clients of BERT give them, and not used: [SEP] alone
                 tells two texts apart, and an encoder has no cache.
             head_mask: None; transformers' own models pass any other over.

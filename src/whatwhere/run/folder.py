@@ -1,11 +1,11 @@
 """The folder of a run: its files with their hashes, its finished steps, its settings, its log, and one writer.
 
-Every file with a hash is written through a `RunFolder`; pages and logs have none. `manifest.jsonl` has a line for
-every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
+A `RunFolder` lists every file with a hash; pages, cards and logs that still grow have none. `manifest.jsonl` has a line
+for every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
 written under a temporary name, its hash goes into the manifest, then it takes its name. A process that is killed in
 between leaves a last line about a file that still has its former content; until the folder is opened for writing again,
 the former hash is accepted, too. Where several processes write to one folder, each line carries a writer token, random
-for each `RunFolder`, and this holds for the last line of each token.
+for each `RunFolder`, and the former hash is accepted for the last line of each token.
 """
 
 import json
@@ -57,7 +57,7 @@ class RunFolder:
         self._reset_cache()
 
     def _reset_cache(self) -> None:
-        self._state: tuple[int, int, int] | None = None  # number, time and size of the manifest that was read
+        self._state: tuple[int, int, int] | None = None  # inode, time and size of the manifest that was read
         self._applied_bytes = 0  # of the manifest
         self._last_applied_line = b""  # ends at `_applied_bytes`
         self._kind: str | None = None
@@ -76,7 +76,7 @@ class RunFolder:
 
         Temporary files of killed processes are removed. Where the block refuses its input by a ValueError before it has
         called `accept` or finished a step, a new run leaves no file, nor do the runs in it that this process began
-        meanwhile. A part stays where another process has written to the run or holds a part, too.
+        meanwhile. With `part` these files stay where another process has written to the run or holds a part.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -517,7 +517,7 @@ def accept_file(folder: Path, name: str) -> None:
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
-    """Return number, time of change and size of a file; None where there is none."""
+    """Return inode, time of change and size of a file; None where there is none."""
     try:
         state = path.stat()
     except (FileNotFoundError, NotADirectoryError):

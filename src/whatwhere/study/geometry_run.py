@@ -487,7 +487,7 @@ def _fit_sentences(statistics: Numbers, rows: int, width: int) -> list[str]:
     if not ranked:
         return []
     lowest, rank = min(ranked)
-    lowest = held_out.get(("mds.chosen", None), lowest)  # at ranks that were not chosen on what judges them
+    lowest = held_out.get(("mds.chosen", None), lowest)  # its rank was chosen on other documents
     sinusoids = held_out["sinusoidal", None]
     equal = held_out["equidistant", None]
     is_last = rank == max(index for _, index in ranked)

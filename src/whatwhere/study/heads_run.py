@@ -153,7 +153,7 @@ def heads_text(result: dict[str, Any]) -> str:
         ATTENTION_PREFIX + s for s in SCORES if any(ATTENTION_PREFIX + s in of_head for of_head in heads.values())
     ]
     names = [metric.removeprefix(SHARE_PREFIX).removeprefix(ATTENTION_PREFIX) for metric in (*shares, *scores)]
-    lines = [["layer", "head", *(["follows" if named else "most by", "stable"] if shares else []), *names]]
+    lines = [["layer", "head", *(["follows" if named else "largest term", "same in draws"] if shares else []), *names]]
     for (layer, head), of_head in sorted(heads.items()):
         label = of_head.get("head.label")
         follows = [named.get((layer, head), str(label.part)), f"{label.value:.0%}"] if label else ["-", "-"]

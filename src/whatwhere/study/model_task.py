@@ -22,7 +22,7 @@ from .results import RECORDS
 from .study_settings import prefix_training_keys_in_errors
 from .training_records import training_records
 
-COMPONENTS = (2, 8)  # principal components that are probed alone
+COMPONENTS = (2, 8)  # probes also read the first 2, and the first 8, principal components alone
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def model_windows(
             that is needed.
         documents: how many windows of full length will be read.
         length: tokens of a window; None: as in the windows that are there, else as many as the model reads, at most
-            512. Where it is given, windows are made of the text anew.
+            512. Where it is given, windows are made anew, of `corpus`, else of python-docs.
 
     Raises:
         ValueError: windows of another tokenizer than the model's or of another length than asked for, more tokens than

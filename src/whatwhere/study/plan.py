@@ -83,7 +83,7 @@ def threads_while_timed(config: StudyConfig) -> int | None:
 
 
 def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float], spent: float) -> Budget:
-    """Return the steps of every model that fit into `config.minutes`.
+    """Return the budget: the steps of every model that fit into `config.minutes`, and what other numbers would cost.
 
     Args:
         seconds_per_step: Model -> seconds of one step, alone on its threads.
@@ -101,7 +101,7 @@ def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float],
     total = config.minutes * 60
     fixed = RESERVE_SECONDS + spent
     seconds_left = total * (1 - RESERVE_SHARE) - fixed
-    # A trial on a busy machine must not eat up the training.
+    # Steps that are timed on a busy machine look long; analyses, estimated from them, must leave time to train.
     seconds_left -= min(analysis_steps * step, MOST_TIME_FOR_ANALYSES * total)
     steps = max(FEWEST_STEPS, int(seconds_left / (step * OVERHEAD)))
     scale = 60 * (1 - RESERVE_SHARE)

@@ -27,8 +27,8 @@ CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # of the wi
 NOTES = {
     "tiny": [
         "The defaults of size tiny were searched with seed 0 on python-docs and, for 10M tokens, on Wikipedia, by the "
-        "loss of dstg and ap. On those a verdict demonstrates; other corpora and seeds test. docs/log.md lists what "
-        "was tried."
+        "loss of dstg and ap. There a verdict is an illustration: test a claim on another corpus or seed. docs/log.md "
+        "lists what was tried."
     ]
 }
 

@@ -99,7 +99,7 @@ class Study:
         )
 
     def is_measured(self, model: ModelOfSeed) -> bool:
-        """Return whether a model is trained and measured, with all its files as they were written."""
+        """Return whether a model is measured, and its arrays and records are as they were written."""
         return self.run.is_done(model.step)
 
 

@@ -96,8 +96,8 @@ class HeadsConfig(StrictConfig):
     length: int | None = Field(
         None,
         ge=8,
-        description="Tokens of a window, [CLS] and [SEP] included; other windows than the run's are made of the text "
-        "anew.",
+        description="Tokens of a window, [CLS] and [SEP] included; if given, windows are made anew, of "
+        "--corpus, else of python-docs, never of the run's text.",
         json_schema_extra={"default": "the run's, else as many as the model reads, at most 512"},
     )
     ablate: int = Field(
@@ -135,7 +135,9 @@ class GeometryKeys(StrictConfig):
         json_schema_extra={"repeat": True},
     )
     phrases: bool = Field(
-        False, description="Documents inside longer ones share their group (phrases of a sentence); holds all texts."
+        False,
+        description="Documents inside longer ones share their group (phrases of a sentence); "
+        "keeps all texts in memory.",
     )
     document: str = Field("auto", description=CorpusKeys.model_fields["document"].description)
     tokenizer: str | None = Field(

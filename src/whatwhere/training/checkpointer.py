@@ -68,8 +68,8 @@ class Checkpointer:
             Step of the checkpoint; None, and nothing changes, where there is none.
 
         Raises:
-            ValueError: of several checkpoints none is whole; the checkpoint is of another model; or the log has a line
-                that no training wrote.
+            ValueError: a checkpoint after step 0 exists, and none is whole; the checkpoint is of another model; or the
+                log has a line that no training wrote.
         """
         accelerator = self.training.accelerator
         checkpoint, broken = newest_checkpoint(self.root)

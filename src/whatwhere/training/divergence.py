@@ -10,7 +10,10 @@ from .training_keys import LoopConfig
 
 
 class NotFinite(ValueError):
-    """Error for a step whose loss or gradient is not finite, raised before weights change; `parameters` names them."""
+    """Error for a step whose loss or gradient is not finite, raised before weights change.
+
+    `parameters` names a few parameters, or gradients, that are not finite.
+    """
 
     def __init__(self, loss: float, norm: float, parameters: str) -> None:
         super().__init__(f"Loss is {loss}, gradient norm {norm}")

@@ -46,8 +46,9 @@ class Trainer(TrainingState):
 
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
-        The training resumes from the newest complete checkpoint, or begins where there is none. On CPU every number of
-        a resumed run equals the uninterrupted run's. All processes have the same weights after every step.
+        The training resumes from the newest whole checkpoint, or begins where there is none after step 0. On a CPU,
+        with as many processes and threads, losses and weights of a resumed run equal the uninterrupted run's. All
+        processes have the same weights after every step.
 
         Args:
             batch_of_micro_step: returns this process's rows of a micro-batch of a step.
@@ -56,7 +57,8 @@ class Trainer(TrainingState):
             progress: True for a bar on stderr, or a function that is called where a log line is written.
 
         Raises:
-            ValueError: the loss, the gradient or the weights are not finite. Checkpoints written before stay.
+            ValueError: the loss, the gradient or the weights are not finite; checkpoints written before stay. Or there
+                are checkpoints, and none is whole.
             Stopped: a signal asked to stop, and the checkpoint of the step that it came in is written.
         """
         warn_of_single_process()

@@ -55,8 +55,8 @@ class Muon(torch.optim.Optimizer):
         params: dicts with `params` (each 2-D) and `rows`, for each parameter the numbers of rows of the matrices
             stacked in it.
         scale: "adamw", 0.2 √max(r, c): the entries of an update have a root mean square of about 0.2·lr whatever the
-            shape, as AdamW's (Liu et al. 2025); "spectral", √max(1, r/c): where outputs are at least as many as inputs,
-            an update changes their size alike whatever the width, else √(c/r) times as much (Jordan et al. 2024).
+            shape, as AdamW's (Liu et al. 2025); "spectral", √max(1, r/c): for r ≥ c an update changes the size of the
+            outputs equally at every width, for r < c by √(c/r) times that (Jordan et al. 2024).
         momentum: of Nesterov's kind.
     """
 

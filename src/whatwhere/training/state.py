@@ -57,7 +57,7 @@ class TrainingState:
         model.set_attn_implementation(config.backend)
         model.to(self.accelerator.device)
         self.model = model
-        # Of a masked-language model of ours a step reads the labelled tokens alone.
+        # A step of our masked-language models projects only the labelled tokens to the vocabulary.
         self.options = {"targets_only": True} if isinstance(model, EncoderForMaskedLM) else {}
         self._model_class = type(model)  # sharding gives it another
         self.is_sharded = config.sharding == "full"

@@ -75,7 +75,7 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     """
     run.check(name)
     out = run.path
-    if (out / "corpus" / "tokenizer").is_dir():  # it is reused unseen; `build_windows` compares the text
+    if (out / "corpus" / "tokenizer").is_dir():  # `prepare_windows` loads it without comparing; later only text is
         saved = read_yaml(out / name, "Delete it, or choose another --out.")
         for key in [key for key in _TOKENIZER if isinstance(saved, dict) and key in saved]:
             value = getattr(config, key)

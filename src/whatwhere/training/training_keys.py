@@ -58,7 +58,7 @@ class CorpusKeys(StrictConfig):
         "run-on",
         description="How documents fill windows: none, a window has one document; isolate, several that do not see "
         "each other; run-on, one stream of text.",
-        json_schema_extra={"default": "run-on; none for python-docs, whose documents are enough"},
+        json_schema_extra={"default": "run-on; none for python-docs, which has enough documents for that"},
     )
     pieces: Literal["auto", "first", "all"] = Field(
         "auto",
