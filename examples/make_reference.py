@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
-from whatwhere.analysis.context import RecordContext
 
 import whatwhere
 from whatwhere.analysis.probes import probe_records
+from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import Windows
 from whatwhere.corpus.windows import own_windows
 from whatwhere.models.card import reference_card, weights_metadata
