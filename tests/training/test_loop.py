@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from whatwhere.corpus import Windows
 from whatwhere.run.files import append_line, read_lines
 from whatwhere.run.folder import MANIFEST, RunFolder, verify
 from whatwhere.training import budget, checkpoints
+from whatwhere.training.checkpointer import Checkpointer
 from whatwhere.training.corpus_settings import prepare_windows
+from whatwhere.training.logger import Logger
 from whatwhere.training.loop import Trainer
 from whatwhere.training.optimizers import learning_rate_factor, make_optimizers
 from whatwhere.training.pretrain import pretrain
@@ -210,6 +213,26 @@ def test_truncated_checkpoints_are_skipped(windows, corpus_file, tmp_path, capsy
     with pytest.raises(ValueError, match="No checkpoint of .* is whole.*Restore the files of step-30"):
         pretrain(config, tmp_path / "run", windows=windows, progress=False)
     assert (tmp_path / "run/checkpoints/step-24/model.safetensors").is_file()
+
+
+def test_ending_trackers_keeps_the_process_group(windows, corpus_file, tmp_path, monkeypatch):
+    """Several processes lost their group with their trackers, before the model was gathered and saved."""
+    model = ww.EncoderForMaskedLM(config_of(corpus_file, steps=1).encoder_config(windows))
+    training = Trainer(model, config_of(corpus_file, steps=1), 1, tmp_path)
+    ended = []
+    training.accelerator.trackers = [SimpleNamespace(finish=lambda: ended.append("tracker"))]
+    monkeypatch.setattr(training.accelerator.state, "destroy_process_group", lambda group=None: ended.append("group"))
+    Logger(tmp_path, training, 1).close()
+    assert ended == ["tracker"]
+
+
+def test_weights_that_begin_broken_are_named(windows, corpus_file, tmp_path, monkeypatch):
+    """Step 0, which nobody took, and the learning rate were blamed."""
+    model = ww.EncoderForMaskedLM(config_of(corpus_file, steps=1).encoder_config(windows))
+    next(model.parameters()).data.fill_(float("nan"))
+    training = Trainer(model, config_of(corpus_file, steps=1), 1, tmp_path)
+    with pytest.raises(ValueError, match="The start weights of x are not finite: .* Use a complete copy"):
+        Checkpointer(tmp_path, training, Logger(tmp_path, training, 1), "x").save(0)
 
 
 def test_timing_steps_reports_to_no_tracker(windows, corpus_file, monkeypatch):

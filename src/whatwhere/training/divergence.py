@@ -44,6 +44,8 @@ def step_message(
 
 def weights_message(parameters: str, step: int, label: str, config: LoopConfig, checkpoint: Path | None) -> str:
     """Say which weights a step left that are not finite; arguments as of `step_message`."""
+    if step == 0:
+        return f"The start weights of {label} are not finite: {parameters}. Use a complete copy, or mend the scheme."
     advice = f"{_rate_hint(config)}; {_checkpoint_hint(checkpoint)}"
     return f"Step {step} of {label} left {parameters} not finite. {advice}."
 

@@ -73,9 +73,9 @@ class Logger:
         self._line_began = self._command_began
 
     def close(self) -> None:
-        """End the trackers."""
-        if self.training.config.trackers:
-            self.training.accelerator.end_training()
+        """End the trackers; the process group stays, as the model is still gathered and saved."""
+        for tracker in self.training.accelerator.trackers:
+            tracker.finish()
 
     def flush(self) -> None:
         """Wait until the lines are on the disk, as a checkpoint relies on them."""
