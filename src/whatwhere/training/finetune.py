@@ -242,6 +242,7 @@ def _data_facts(data: LabelledBatches, dev: LabelledBatches, names: list[str]) -
         "longest": data.longest,
         "commonest": float((dev.labels == commonest).mean()),
         "sha256": data.digest(),
+        "dev_sha256": dev.digest(),
     }
 
 
@@ -259,7 +260,7 @@ def _bind_data(run: RunFolder, facts: dict[str, Any]) -> None:
         ValueError: the rows or the tokenizer are not those that the training was started with.
     """
     before = run.read(DATA) if DATA in run.names() else facts
-    if before["sha256"] != facts["sha256"] or before["tables"]["dev"] != facts["tables"]["dev"]:
+    if any(before[key] != facts[key] for key in ("sha256", "dev_sha256")):
         raise ValueError(
             f"The training rows, the --dev rows or the tokenizer are not those that {run.path} was started with. "
             "Restore them, or choose another --out."
