@@ -360,7 +360,8 @@ class EncoderForQuestionAnswering(EncoderWithHead):
         """Predict `start_logits` and `end_logits` (b, n) of the answer from the inputs of `Encoder.forward`.
 
         Args:
-            start_positions, end_positions: (b,), the answer's first and last token; outside the text: ignored.
+            start_positions, end_positions: (b,), the answer's first and last token; n or more: ignored; negative
+                numbers count as 0, as in transformers.
             num_items_in_batch: see `EncoderWithHead`. It counts answers.
         """
         if (start_positions is None) != (end_positions is None):

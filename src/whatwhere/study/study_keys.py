@@ -19,8 +19,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         ["dstg", "ap", "rp", "rope"],
         description="Presets to compare, with commas; `all` stands for all presets that the list does not name. All "
         "train by the recipe (masking, schedule, Adam) of the first one: dstg, or tupe for BERT's block; --set "
-        "recipe=NAME chooses. What they differ in beside their position schemes is said. A finished study can gain "
-        "more.",
+        "recipe=NAME chooses. stderr names what else they differ in. A finished study can gain more.",
     )
     size: str = Field("tiny", description=PretrainKeys.model_fields["size"].description)
     recipe: Literal["dstg", "tupe"] = Field(
@@ -47,13 +46,13 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         None,
         ge=1,
         description="Optimizer steps per model.",
-        json_schema_extra={"default": "the recipe's of the size: tiny 625, paper 70000"},
+        json_schema_extra={"default": "the recipe's of the size: tiny 625, small 2500, paper 70000 (tupe: 1000000)"},
     )
     minutes: float | None = Field(
         None,
         gt=0,
         description="Minutes for everything, from text to report, on this machine, instead of steps; they become steps "
-        "once, by timing; how many steps they buy is said, and whether that is enough to learn anything.",
+        "once, by timing; stderr says how many steps they buy, and whether these are enough to learn anything.",
     )
     at_once: int | None = Field(
         None,

@@ -30,7 +30,7 @@ RMS = 0.2  # root mean square of an update of AdamW, in units of its learning ra
 
 
 def orthogonalize(x: Tensor, eps: float = 1e-7) -> Tensor:
-    """Return matrices (..., r, c), r <= c, with the singular vectors of `x` and singular values near 1, in bfloat16."""
+    """Return matrices (m, r, c), r <= c, with the singular vectors of `x` and singular values near 1, in bfloat16."""
     a, b, c = COEFFICIENTS
     x = x.bfloat16()
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)

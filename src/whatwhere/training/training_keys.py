@@ -44,15 +44,20 @@ class CorpusKeys(StrictConfig):
     tokenizer: str | None = Field(
         None,
         description="Vocabulary file, tokenizer folder, Hub name, `reference`, words or characters.",
-        json_schema_extra={"default": "train a WordPiece on the corpus"},
+        json_schema_extra={"default": "train a WordPiece on the corpus; bert-base-uncased at --size paper"},
     )
-    vocab_size: int = Field(4096, ge=16, description="Entries of a tokenizer that is made from the corpus.")
+    vocab_size: int = Field(
+        4096,
+        ge=16,
+        description="Entries of a tokenizer that is made from the corpus.",
+        json_schema_extra={"default": "4096; 8192 at --size small"},
+    )
     newline_token: bool = Field(True, description="Line breaks become [NL] tokens.")
     length: int = Field(
         128,
         ge=4,
         description="Tokens of a window, [CLS] and [SEP] included.",
-        json_schema_extra={"default": "128; 512 at --size paper"},
+        json_schema_extra={"default": "128; 256 at --size small, 512 at paper"},
     )
     join: Literal["none", "isolate", "run-on"] = Field(
         "run-on",
@@ -156,8 +161,9 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     )
     preset: str = Field(
         "dstg",
-        description="Which encoder (whatwhere presets lists them), trained by its recipe: dstg 20 % masked, "
-        "all [MASK], cosine to a tenth; tupe (BERT's block) 15 %, 80-10-10, linear to 0.",
+        description="Which encoder (whatwhere presets lists them), trained by its recipe: dstg 20 % masked, all "
+        "[MASK], a constant rate for 70 % of the steps, then linear to a tenth (paper: cosine); tupe (BERT's block) "
+        "15 %, 80-10-10, linear to 0.",
     )
     size: str = Field("tiny", description="tiny, small or paper: widths, layers and positions.")
     recipe: Literal["dstg", "tupe"] = Field(
@@ -169,8 +175,8 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     tokens: Count | None = Field(None, description="Budget in training tokens, padding included.")
     minutes: PositiveFloat | None = Field(
         None,
-        description="Budget in minutes of training, turned into steps once, by timing; how many steps they buy is said "
-        "first.",
+        description="Budget in minutes of training, turned into steps once, by timing; stderr says first how many "
+        "steps they buy.",
     )
     mask_rate: InnerShare = Field(0.2, description="Share of the tokens that is predicted.")
     masking: Literal["all", "80-10-10"] = Field(
