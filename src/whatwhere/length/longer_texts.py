@@ -22,7 +22,7 @@ from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
 from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
 from ..models.model_tables import read_table, table_key
-from ..models.open import check_rows, open_config, open_model
+from ..models.open import check_rows, name_and_seed, open_config, open_model
 from ..models.tensors import named_tensors
 from ..records.record import Record
 from ..run.files import read_object, read_yaml, temporary_folder, write_json
@@ -139,8 +139,7 @@ class LengthConfig(LengthKeys, EvaluationConfig):
         trainings: dict[tuple[str, int], str] = {}
         for source in self.models:
             (name,) = model_names([source])
-            last = Path(source).resolve().name
-            seed = int(last[5:]) if last[:5] == "seed-" and last[5:].isdigit() else 0
+            seed = name_and_seed(Path(source).resolve())[1] or 0
             if trainings.setdefault((name, seed), source) != source:
                 raise ValueError(f"{trainings[name, seed]} and {source} are both {name}, seed {seed}. Rename a folder.")
         return [(name, seed, source) for (name, seed), source in trainings.items()]

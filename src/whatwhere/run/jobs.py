@@ -216,9 +216,8 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     if not progress:
         yield lambda *state: None
         return
-    with make_bars(
-        speed_estimate_period=600
-    ) as display:  # seconds: the stages behind the bar of all jobs differ in speed
+    # Seconds that the time left is judged by: long, as the stages behind the bar of all jobs differ in speed.
+    with make_bars(speed_estimate_period=600) as display:
         running: dict[int, tuple[str, Any]] = {}
         shares: dict[int, float] = {}  # of each job that is done
         bar_of_all = display.add_task(f"all {jobs} {kind}", total=jobs, note="") if jobs > 1 else None
