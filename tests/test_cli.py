@@ -130,13 +130,13 @@ def test_a_training_takes_windows_made_in_parts(tmp_path):
     assert "part 2/2 has 0 shards" in whatwhere("windows", *words, "--part", "2/2").stdout
     made = whatwhere("windows", *words)
     assert "windows to train on" in made.stdout, made.stderr
-    first = (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns
+    first = (tmp_path / "run/corpus/windows.json").stat().st_mtime_ns
     small = ["--steps", "1", "--set", "batch_size=4", "--set", "model.num_hidden_layers=1"]
     pretrained = whatwhere("pretrain", *words, *small)
     hidden = "'This is the first [MASK] of the list.'"
     assert pretrained.returncode == 0, pretrained.stderr
     assert pretrained.stdout.endswith(f"\nNext: whatwhere predict {tmp_path / 'run'} --text {hidden}\n")
-    assert (tmp_path / "run/corpus/manifest.json").stat().st_mtime_ns == first
+    assert (tmp_path / "run/corpus/windows.json").stat().st_mtime_ns == first
     longer = refused("pretrain", "--out", str(tmp_path / "run"), "--steps", "2")  # without its other settings
     assert f"{tmp_path / 'run'} was started with steps=1, this command has steps=2. Run it with only `--out" in longer
     for part in ("0/2", "two"):

@@ -159,7 +159,7 @@ IN_FOLDERS = {
     "model/config.json": lambda folder: open_model(folder),
     "model/model.safetensors": lambda folder: open_model(folder),
     "model/tokenizer.json": lambda folder: open_model(folder).tokenizer,
-    "windows/manifest.json": touched,
+    "windows/windows.json": touched,
     "windows/shards/00000.train.ids.npy": touched,
     "windows/shards/00000.train.starts.npy": touched,
     "windows/unigrams.npy": touched,

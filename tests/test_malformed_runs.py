@@ -245,7 +245,7 @@ def windows(tmp_path_factory) -> Path:
 
 
 def of_manifest(**values):
-    return lambda folder: json.dumps({**json.loads((folder / "manifest.json").read_text()), **values})
+    return lambda folder: json.dumps({**json.loads((folder / "windows.json").read_text()), **values})
 
 
 STARTS = array({"descr": "<i8", "fortran_order": False, "shape": (3,)}, struct.pack("<3q", 0, 10**6, 10**7))
@@ -254,13 +254,13 @@ STARTS = array({"descr": "<i8", "fortran_order": False, "shape": (3,)}, struct.p
 @pytest.mark.parametrize(
     ("name", "content"),
     cases(
-        manifest_of_a_list=("manifest.json", "[]"),
-        manifest_nested=("manifest.json", DEEP),
-        manifest_of_nothing=("manifest.json", "{}"),
-        manifest_of_the_format_alone=("manifest.json", {"format": "whatwhere-windows-2"}),
-        manifest_of_a_word_for_files=("manifest.json", of_manifest(files="x")),
-        manifest_of_words_for_shards=("manifest.json", of_manifest(shards=["x"])),
-        manifest_of_a_word_for_the_vocabulary=("manifest.json", of_manifest(vocab_size="x")),
+        manifest_of_a_list=("windows.json", "[]"),
+        manifest_nested=("windows.json", DEEP),
+        manifest_of_nothing=("windows.json", "{}"),
+        manifest_of_the_format_alone=("windows.json", {"format": "whatwhere-windows-2"}),
+        manifest_of_a_word_for_files=("windows.json", of_manifest(files="x")),
+        manifest_of_words_for_shards=("windows.json", of_manifest(shards=["x"])),
+        manifest_of_a_word_for_the_vocabulary=("windows.json", of_manifest(vocab_size="x")),
         tokenizer_of_junk=("tokenizer/tokenizer.json", b"\xff\xfe"),
         tokenizer_of_a_list=("tokenizer/tokenizer.json", "[]"),
         unigrams_of_junk=("unigrams.npy", b"junk"),
@@ -275,11 +275,11 @@ def test_windows_whose_hashes_are_gone(tmp_path, windows, name, content):
     folder = shutil.copytree(windows, tmp_path / "w")
     put(folder, name, content(folder) if callable(content) else content)
     (folder / "manifest.jsonl").unlink()
-    manifest = json.loads((windows / "manifest.json").read_text())
+    manifest = json.loads((windows / "windows.json").read_text())
     if name in manifest["files"]:
         manifest["files"][name] = (folder / name).stat().st_size
-        put(folder, "manifest.json", manifest)
-    refused(lambda: touched(folder), folder if name != "manifest.json" else folder.name)
+        put(folder, "windows.json", manifest)
+    refused(lambda: touched(folder), folder if name != "windows.json" else folder.name)
 
 
 @pytest.mark.parametrize(
@@ -293,10 +293,10 @@ def test_windows_whose_hashes_are_gone(tmp_path, windows, name, content):
 )
 def test_windows_name_no_files_outside_of_their_folder(tmp_path, windows, changed):
     folder = shutil.copytree(windows, tmp_path / "w")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    put(folder, "manifest.json", manifest | changed(manifest))
+    manifest = json.loads((folder / "windows.json").read_text())
+    put(folder, "windows.json", manifest | changed(manifest))
     (folder / "manifest.jsonl").unlink()
-    refused(lambda: Windows(folder), folder / "manifest.json", "x', which is not inside")
+    refused(lambda: Windows(folder), folder / "windows.json", "x', which is not inside")
 
 
 LOGGED = {"step": 1, "tokens": 9, "tokens_per_second": 1.0}

@@ -181,7 +181,7 @@ def test_windows_count_like_their_rows(join, align, windows, tokenizer):
     train = windows(join)["train"]
     wanted = np.zeros((4 * 10, len(tokenizer)), np.int64)
     documents = np.zeros(4, int)
-    opened, total = -1, windows(join).manifest["documents"]["train"]
+    opened, total = -1, windows(join).facts["documents"]["train"]
     for number, window in enumerate(train):
         begins = (train.row(number)[1] & DOCUMENT) != 0
         for document in range(window.document_ids.max() + 1):

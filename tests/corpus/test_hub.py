@@ -74,11 +74,11 @@ def test_each_of_several_processes_reads_files_of_its_own(files, documents, toke
     # Every process read the whole data set, in order, and tokenised a share of it.
     how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 600}
     whole = build_windows(open_source("hub:owner/name"), tokenizer, tmp_path / "whole", **how)
-    assert sum(whole.manifest["documents"].values()) == len(documents) and len(files) == 5
+    assert sum(whole.facts["documents"].values()) == len(documents) and len(files) == 5
     files.clear()
     parts = [build_part(open_source("hub:owner/name"), tokenizer, tmp_path / "parts", (k, 2), **how) for k in (1, 0)]
     assert files == [f"hub:owner/name, file {number} of 5" for number in (2, 4, 1, 3, 5)]
-    assert sum(parts) == len(whole.manifest["shards"]) > 10
+    assert sum(parts) == len(whole.facts["shards"]) > 10
     build_windows(open_source("hub:owner/name"), tokenizer, tmp_path / "parts", **how)
     assert hashes(tmp_path / "parts") == hashes(tmp_path / "whole")
     files.clear()  # there are not enough files for so many: each reads all

@@ -249,6 +249,6 @@ def test_an_endless_line_is_read_in_pieces(tmp_path, tokenizer, space):
     if space:
         path.write_text("alpha beta " * 150_000)
         w = build_windows(open_source(path), tokenizer, tmp_path / "w", progress=False)
-        assert w.manifest["documents"] == {"train": 1, "held_out": 0}
-        assert w.manifest["tokens"]["train"] == 300_000
+        assert w.facts["documents"] == {"train": 1, "held_out": 0}
+        assert w.facts["tokens"]["train"] == 300_000
         assert (w["train"].lengths()[:-1] == 128).all()

@@ -40,7 +40,7 @@ def shard_files(out) -> dict[str, bytes]:
 @pytest.mark.parametrize("join", ["run-on", "none", "isolate"])
 def test_manifest_counts_what_the_windows_hold(windows, documents, tokenizer, join):
     w = windows(join)
-    facts = w.manifest
+    facts = w.facts
     for split in ("train", "held_out"):
         chosen = [d for d in documents if (document_share(d) < 0.1) == (split == "held_out")]
         assert facts["documents"][split] == len(chosen) > 5
@@ -111,7 +111,7 @@ def test_a_killed_run_goes_on_without_redoing_shards(list_source, documents, tok
     whole = build_windows(
         list_source(documents), tokenizer, tmp_path / "whole", length=32, progress=False, shard_characters=2000
     )
-    assert len(whole.manifest["shards"]) > 8
+    assert len(whole.facts["shards"]) > 8
 
     class Killed(list_source):
         def documents(self):
@@ -136,7 +136,7 @@ def test_a_killed_run_goes_on_without_redoing_shards(list_source, documents, tok
         lambda t, job, *rest: made.append(job.number) or shards.write_shard(t, job, *rest),
     )
     again = build_windows(list_source(documents), tokenizer, out, length=32, progress=False, shard_characters=2000)
-    assert made == [1, *range(before, len(whole.manifest["shards"]))]
+    assert made == [1, *range(before, len(whole.facts["shards"]))]
     assert contents(again) == contents(whole)
     assert shard_files(out) == shard_files(tmp_path / "whole")
 
@@ -163,7 +163,7 @@ def test_windows_of_other_settings_are_refused(list_source, documents, tokenizer
     out = tmp_path / "w"
     build_windows(list_source(documents), tokenizer, out, length=32, progress=False)
     if not finished:
-        (out / "manifest.json").unlink()
+        (out / "windows.json").unlink()
     before = shard_files(out)
     options = {"length": 32, "progress": False, **change}
     source = list_source(documents, options.pop("version", 0))
@@ -191,7 +191,7 @@ def test_an_empty_corpus_is_an_error_and_leaves_nothing(list_source, tokenizer, 
 @pytest.mark.parametrize("count", [2, 3, 10])
 def test_few_documents_still_keep_one_held_out(list_source, documents, tokenizer, tmp_path, count):
     w = build_windows(list_source(documents[:count]), tokenizer, tmp_path / "w", held_out=1e-6, progress=False)
-    assert w.manifest["documents"] == {"train": count - 1, "held_out": 1}
+    assert w.facts["documents"] == {"train": count - 1, "held_out": 1}
     assert len(w["held_out"]) >= 1
 
 
@@ -199,7 +199,7 @@ def test_few_documents_still_keep_one_held_out(list_source, documents, tokenizer
 @pytest.mark.parametrize("held_out", [0.0, 1e-6, 0.999999])
 def test_one_document_is_trained_on(list_source, tokenizer, tmp_path, texts, held_out):
     w = build_windows(list_source(texts), tokenizer, tmp_path / "w", held_out=held_out, progress=False)
-    assert w.manifest["documents"] == {"train": len(texts), "held_out": 0}
+    assert w.facts["documents"] == {"train": len(texts), "held_out": 0}
     assert len(w["train"]) == 1 and len(w["held_out"]) == 0 and list(w["held_out"]) == []
 
 
@@ -228,13 +228,13 @@ def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenize
     path.unlink()
     with pytest.raises(ValueError, match="it is missing"):
         Windows(out)
-    (out / "manifest.json").write_text('{"format": "other"}')
-    with pytest.raises(ValueError, match="manifest.json is not as it was written"):
+    (out / "windows.json").write_text('{"format": "other"}')
+    with pytest.raises(ValueError, match="windows.json is not as it was written"):
         Windows(out)
     (out / MANIFEST).unlink()  # a copy without it is taken as it is
     with pytest.raises(ValueError, match="window format 'other'"):
         Windows(out)
-    (out / "manifest.json").write_text('{"form')
+    (out / "windows.json").write_text('{"form')
     with pytest.raises(ValueError, match="not complete JSON"):
         Windows(out)
 
@@ -257,7 +257,7 @@ def test_more_shards_than_open_files_are_read(list_source, documents, tokenizer,
         resource.setrlimit(resource.RLIMIT_NOFILE, (120, hard))
         how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 60}
         made = build_windows(list_source(many), tokenizer, tmp_path / "w", **how)
-        assert len(made.manifest["shards"]) > 60 and len(list(made["train"])) == len(made["train"])
+        assert len(made.facts["shards"]) > 60 and len(list(made["train"])) == len(made["train"])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -267,7 +267,7 @@ def test_parts_of_several_processes_are_the_windows_of_one(list_source, document
     whole = build_windows(list_source(documents), tokenizer, tmp_path / "whole", **how)
     out = tmp_path / "parts"
     counts = [build_part(list_source(documents), tokenizer, out, (k, 3), **how) for k in (2, 0)]
-    shards = len(whole.manifest["shards"])
+    shards = len(whole.facts["shards"])
     assert counts == [len(range(2, shards, 3)), len(range(0, shards, 3))] and shards > 6
     with pytest.raises(ValueError, match="holds no finished windows"):
         Windows(out)
@@ -292,7 +292,7 @@ def test_a_changed_byte_is_noticed_at_reading(list_source, documents, tokenizer,
         path.write_bytes(before[:-2] + bytes([before[-2] ^ 1]) + before[-1:])
         with pytest.raises(ValueError, match=f"{part}.npy is not as it was written"):
             Windows(out)["train"][0]
-        (out / "manifest.json").unlink()  # while it is built such a shard is made anew
+        (out / "windows.json").unlink()  # while it is built such a shard is made anew
         assert len(build_windows(list_source(documents), tokenizer, out, progress=False)["train"])
         assert path.read_bytes() == before
 
@@ -350,7 +350,7 @@ def test_a_pass_keeps_no_shard_mapped(list_source, documents, tokenizer, tmp_pat
     # All stayed mapped, and what was read of them counted as memory of the process.
     windows = build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, shard_characters=500)
     train = windows["train"]
-    assert len(windows.manifest["shards"]) > 3 and train.lengths().sum() > 100
+    assert len(windows.facts["shards"]) > 3 and train.lengths().sum() > 100
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()
     monkeypatch.setattr(RunFolder, "check", mock.Mock(side_effect=AssertionError("compared again")))
     assert (windows["train"].lengths() == train.lengths()).all()
@@ -365,8 +365,8 @@ def test_progress_goes_to_stderr_and_can_be_silent(list_source, documents, token
 
 
 def test_the_manifest_is_plain_json(windows):
-    path = windows().folder / "manifest.json"
-    assert json.loads(path.read_text()) == windows().manifest
+    path = windows().folder / "windows.json"
+    assert json.loads(path.read_text()) == windows().facts
 
 
 def test_a_full_disk_leaves_no_half_file(list_source, documents, tokenizer, tmp_path, monkeypatch):
@@ -393,7 +393,7 @@ def test_rows_know_the_document_that_they_begin_in(windows, documents, tokenizer
         assert found[i] == opened + first
         starts += first
         opened += int(((marks & DOCUMENT) != 0).sum())
-    assert opened + 1 == windows("run-on").manifest["documents"]["train"] and train.from_start() == starts / len(train)
+    assert opened + 1 == windows("run-on").facts["documents"]["train"] and train.from_start() == starts / len(train)
     assert 0 < train.from_start() < 1
 
 
@@ -422,21 +422,21 @@ def test_first_pieces_are_taken_where_they_are_enough_text(list_source, tokenize
             list_source(texts), tokenizer, tmp_path / folder, length=32, held_out=0.0, progress=False, **how
         )
 
-    assert made("few", join="none").manifest["pieces"] == "all"
-    assert made("on", join="run-on").manifest["pieces"] == "all"
+    assert made("few", join="none").facts["pieces"] == "all"
+    assert made("on", join="run-on").facts["pieces"] == "all"
     monkeypatch.setattr(build, "ENOUGH", len(texts))
     first = made("enough", join="none")
-    assert first.manifest["pieces"] == "first" and len(first["train"]) == len(texts)
+    assert first.facts["pieces"] == "first" and len(first["train"]) == len(texts)
     assert first["train"].from_start() == 1.0
     assert first["train"].document_numbers().tolist() == list(range(len(texts)))
     monkeypatch.setattr(build, "ENOUGH", len(texts) + 1)
-    assert made("short", join="none").manifest["pieces"] == "all"
-    assert made("asked", join="none", pieces="first").manifest["pieces"] == "first"
+    assert made("short", join="none").facts["pieces"] == "all"
+    assert made("asked", join="none", pieces="first").facts["pieces"] == "first"
     with pytest.raises(ValueError, match="pieces=first keeps documents apart, and join=run-on does not"):
         made("both", join="run-on", pieces="first")
     for k in (0, 1):
         build_part(list_source(texts), tokenizer, tmp_path / "parts", (k, 2), length=32, held_out=0.0, join="none")
-    assert made("parts", join="none").manifest["pieces"] == "all"  # the parts took first pieces, which are too few
+    assert made("parts", join="none").facts["pieces"] == "all"  # the parts took first pieces, which are too few
 
 
 def test_the_manifest_records_what_is_read(list_source, tokenizer, tmp_path, capsys):

@@ -39,7 +39,7 @@ def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer
     )
     build_windows(list_source(documents), tokenizer, tmp_path / "two", workers=2, **options)
     assert shard_files(tmp_path / "one") == shard_files(tmp_path / "two")
-    assert (tmp_path / "one" / "manifest.json").read_text() == (tmp_path / "two" / "manifest.json").read_text()
+    assert (tmp_path / "one" / "windows.json").read_text() == (tmp_path / "two" / "windows.json").read_text()
     assert sent[0] == 0
 
 
@@ -54,7 +54,7 @@ def test_a_worker_that_dies_is_done_without(list_source, documents, tokenizer, t
     w = build_windows(
         list_source(documents), tokenizer, tmp_path / "w", length=32, workers=2, progress=False, shard_characters=3000
     )
-    assert sum(w.manifest["documents"].values()) == len(documents)
+    assert sum(w.facts["documents"].values()) == len(documents)
 
 
 @pytest.mark.parametrize(

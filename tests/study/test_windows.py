@@ -36,7 +36,7 @@ def opened(folder):
 
 def windows_of(folder, corpus=None, documents=10):
     with model_windows(*opened(folder), folder, corpus, "text", documents, progress=False) as (windows, source):
-        return windows.folder, source, windows.manifest
+        return windows.folder, source, windows.facts
 
 
 def test_a_tokenizer_without_line_breaks_stays_as_it_is(bert, text):

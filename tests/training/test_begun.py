@@ -125,7 +125,7 @@ def test_wrong_input_leaves_no_run_behind(text, tmp_path):
     small[-1] = "vocab_size=150"
     done = whatwhere(*words, str(text), "--set", "batch_size=8", "--length", "16", *small)
     assert done.returncode == 0, done.stderr
-    assert Windows(out / "corpus").manifest["vocab_size"] == 150
+    assert Windows(out / "corpus").facts["vocab_size"] == 150
     (tmp_path / "mine/corpus").mkdir(parents=True)
     (tmp_path / "mine/corpus/thesis.txt").write_text("mine")
     done = whatwhere("pretrain", "--out", str(tmp_path / "mine"), "--steps", "1", "--corpus", str(text), *small)

@@ -64,7 +64,7 @@ def test_damage_of_unfinished_windows_is_named_or_mended(tmp_path):
     (shard,) = (out / "shards").glob("*.json")
     shard.write_text(shard.read_text().replace('"train": ', '"train": 1'))
     assert whatwhere(*words, *run).returncode == 0 and not verify(out)[1]
-    assert (out / "manifest.json").read_text() == (tmp_path / "whole/corpus/manifest.json").read_text()
+    assert (out / "windows.json").read_text() == (tmp_path / "whole/corpus/windows.json").read_text()
 
 
 def test_a_changed_setting_of_an_unfinished_training_is_named(tmp_path):

@@ -94,7 +94,7 @@ def main() -> None:
     k, n = map(int, given.part.split("/"))
     torch.set_num_threads(1)
     windows = Windows(given.windows)
-    rows = {key: windows.manifest[key] for key in ("length", "join", "pieces")}
+    rows = {key: windows.facts[key] for key in ("length", "join", "pieces")}
     for name, _, settings in tries(given.schemes.split(","))[k - 1 :: n]:
         config = PretrainConfig.parse({**settings, **rows, "seed": SEED, "steps": given.steps})
         pretrain(config, given.out / name, windows=windows, progress=False)

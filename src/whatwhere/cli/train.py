@@ -138,7 +138,7 @@ def windows(
         emit({"out": str(out), "part": part, "shards": shards}, as_json, f"{out}: part {part} has {shards:,} shards.")
         return
     built = prepare_windows(corpus, out / "corpus")
-    facts = {key: built.manifest[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}
+    facts = {key: built.facts[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}
     facts["from_start"] = built["train"].from_start()
     counted = f"{facts['windows']['train']:,} windows to train on, {facts['windows']['held_out']:,} held out"
     emit({"out": str(out), **facts}, as_json, f"{out}: {counted}; {describe_pieces(built)}.")

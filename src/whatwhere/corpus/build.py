@@ -1,4 +1,4 @@
-"""Documents to windows of token ids, in a folder with a manifest (hashes, counts) that windows.py reads.
+"""Documents to windows of token ids, in a folder whose facts and counts windows.py reads.
 
 Text is read once, in order, into shards, none of which reaches over two `files` of a source; worker processes turn each
 into rows (shards.py). A finished shard is on disk with the hash of its text, so a killed run goes on where it stopped.
@@ -34,7 +34,7 @@ from .shards import (
 )
 from .source import Source, lists_of_part
 from .tokenizer import has_newline_token, special_token_ids, tokenizer_hash
-from .windows import BUILT, FORMAT, MANIFEST, Windows, WindowSet, allow_open_files, is_built
+from .windows import BUILT, FACTS, FORMAT, Windows, WindowSet, allow_open_files, is_built
 
 KIND = "windows"
 SETTINGS = "settings.json"
@@ -64,10 +64,10 @@ def build_windows(
             "isolate" (several documents or pieces in a row, told apart by document_ids, positions restarted).
         pieces: where documents do not run on: "first" keeps the beginning of each alone, so that position 0 is always a
             document's (DSTG's code truncates so), "all" cuts a long document into several windows, "auto" takes the
-            first pieces of join=none where they are `ENOUGH` windows to train on, else all; the manifest says which.
+            first pieces of join=none where they are `ENOUGH` windows to train on, else all; `Windows.facts` say which.
         held_out: share of the documents kept from training, by a hash of their text. Where that gives none, the
-            document with the smallest hash is kept; where all the text is one document, none is, and the manifest says
-            so.
+            document with the smallest hash is kept; where all the text is one document, none is, and the
+            facts say so.
         workers: processes, this one included; default one a core. They start only for a large corpus
             (workers.WORTH_WORKERS).
         progress: a bar and a line of counts on stderr.
@@ -107,7 +107,7 @@ def build_windows(
             )
         windows = _finish(run, {**settings, "pieces": pieces_now}, shards)
     if progress:
-        facts = {key: sum(windows.manifest[key].values()) for key in ("documents", "characters", "tokens")}
+        facts = {key: sum(windows.facts[key].values()) for key in ("documents", "characters", "tokens")}
         counts = ", ".join(f"{value:,} {key}" for key, value in facts.items())
         sizes = f"{len(windows['train']):,} windows to train on, {len(windows['held_out']):,} held out"
         print(f"{source.name}: {counts}; {sizes}; {describe_pieces(windows)}", file=sys.stderr)
@@ -274,9 +274,9 @@ def describe_pieces(windows: Windows) -> str:
     """Say in half a sentence which pieces of documents the windows are, and how many of them begin a document."""
     share = windows["train"].from_start()
     begin = f", {share:.0%} begin with a document" if share is not None else ""
-    if windows.manifest["join"] == "run-on":
+    if windows.facts["join"] == "run-on":
         return f"documents run on from one to the next{begin}"
-    if windows.manifest["pieces"] == "first":
+    if windows.facts["pieces"] == "first":
         return "the first piece of each document"
     return f"all pieces of documents{begin}"
 
@@ -351,21 +351,21 @@ def _keep_shard(run: RunFolder, description: dict[str, Any], hashes: Mapping[str
 
 
 def _finish(run: RunFolder, settings: dict[str, Any], shards: list[dict[str, Any]]) -> Windows:
-    """Count the tokens of the train split, remove what an earlier attempt left, and write the manifest, last."""
+    """Count the tokens of the train split, remove what an earlier attempt left, and write the facts, last."""
     files = {f"shards/{name}": size for s in shards for name, size in s["files"].items()}
     expected = {*files, *(f"shards/{s['name']}.json" for s in shards)}
     present = [f"shards/{path.name}" for path in sorted((run.path / "shards").iterdir())]
     if left := [name for name in present if name not in expected]:
         run.remove(*left)
     totals = {key: _total(shards, key) for key in ("documents", "characters", "tokens", "left_out", "windows")}
-    manifest = {**settings, **totals, "unigrams": "unigrams.npy", "files": files}
-    manifest["shards"] = [{"name": s["name"], "windows": s["windows"], "digest": s["digest"]} for s in shards]
+    facts = {**settings, **totals, "unigrams": "unigrams.npy", "files": files}
+    facts["shards"] = [{"name": s["name"], "windows": s["windows"], "digest": s["digest"]} for s in shards]
     allow_open_files(len(files))
     counts = np.zeros(settings["vocab_size"], np.int64)
-    for ids, marks, _ in WindowSet(run.path, "train", manifest).shards():
+    for ids, marks, _ in WindowSet(run.path, "train", facts).shards():
         counts += np.bincount(ids[(marks & SPECIAL) == 0], minlength=len(counts))
     run.write("unigrams.npy", counts)
     files["unigrams.npy"] = (run.path / "unigrams.npy").stat().st_size
-    run.write(MANIFEST, manifest)
-    run.mark_done(BUILT, files=[MANIFEST, "unigrams.npy"])
+    run.write(FACTS, facts)
+    run.mark_done(BUILT, files=[FACTS, "unigrams.npy"])
     return Windows(run.path)

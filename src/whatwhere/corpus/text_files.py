@@ -68,7 +68,7 @@ class Files(Source):
             raise ValueError(f"No corpus {str(path)!r}: no such file or folder. A corpus is {KINDS}.")
         if not path.is_file() and not path.is_dir():
             raise ValueError(f"{path} is a pipe or a device, and a text is read more than once. Give a file of it.")
-        if (path / "manifest.json").is_file() and (path / "shards").is_dir():
+        if (path / "windows.json").is_file() and (path / "shards").is_dir():
             raise ValueError(
                 f"{path} holds windows of token ids, made for a training. Give the text that they were made from."
             )

@@ -1,4 +1,4 @@
-"""Windows of token ids, memory-mapped from a folder with a manifest (hashes, counts) that build.py wrote."""
+"""Windows of token ids, memory-mapped from a folder whose facts and counts build.py wrote."""
 
 import resource
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from .shards import SPLITS
 from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules
 
 FORMAT = "whatwhere-windows-3"
-MANIFEST = "manifest.json"  # what the windows are: settings, counts, shards
+FACTS = "windows.json"  # what the windows are: settings, counts, shards
 BUILT = "windows"  # the step that finishes a folder of windows
 OTHER_FILES = 512  # that a process may have open beside windows
 
@@ -45,7 +45,7 @@ class WindowSet:
         self,
         folder: Path,
         split: str,
-        manifest: dict[str, Any],
+        facts: dict[str, Any],
         run: RunFolder | None = None,
         checked: set[str] | None = None,
     ):
@@ -53,11 +53,11 @@ class WindowSet:
         self.split = split
         self._run = run  # None: the shards have just been written
         self._checked = set[str]() if checked is None else checked  # shards of this split that were looked at
-        self.length: int = manifest["length"]
-        self.join: str = manifest["join"]
-        self.special_ids: dict[str, int] = manifest["special_token_ids"]
-        self.vocab_size: int = manifest["vocab_size"]
-        shards = [s for s in manifest["shards"] if s["windows"][split]]
+        self.length: int = facts["length"]
+        self.join: str = facts["join"]
+        self.special_ids: dict[str, int] = facts["special_token_ids"]
+        self.vocab_size: int = facts["vocab_size"]
+        shards = [s for s in facts["shards"] if s["windows"][split]]
         self._names = [s["name"] for s in shards]
         self._ends = np.cumsum([s["windows"][split] for s in shards])
         self._open: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
@@ -161,7 +161,7 @@ def places(marks: np.ndarray, join: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Windows:
-    """A finished folder of windows: `windows["train"]`, `windows["held_out"]`, `windows.manifest`.
+    """A finished folder of windows: `windows["train"]`, `windows["held_out"]`, `windows.facts`.
 
     Raises:
         ValueError: the folder holds no finished windows, or a file of it is missing or of another size than written.
@@ -169,22 +169,22 @@ class Windows:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        path = self.folder / MANIFEST
+        path = self.folder / FACTS
         if not is_built(self.folder):
             raise ValueError(f"{folder} holds no finished windows. Run again what builds them; it goes on from there.")
         self._run = RunFolder.at(self.folder)
         self._checked: dict[str, set[str]] = {split: set() for split in SPLITS}
-        self._run.check(MANIFEST, "unigrams.npy")
+        self._run.check(FACTS, "unigrams.npy")
         RunFolder.at(self.folder / "tokenizer").check()
-        self.manifest: dict[str, Any] = read_manifest(path)
-        if self.manifest.get("format") != FORMAT:
+        self.facts: dict[str, Any] = read_facts(path)
+        if self.facts.get("format") != FORMAT:
             raise ValueError(
-                f"{folder} has window format {self.manifest.get('format')!r}, this version reads {FORMAT!r}. Build "
+                f"{folder} has window format {self.facts.get('format')!r}, this version reads {FORMAT!r}. Build "
                 "them again."
             )
-        _check_manifest(path, self.manifest)
-        allow_open_files(len(self.manifest["files"]))
-        for name, size in self.manifest["files"].items():
+        _check_facts(path, self.facts)
+        allow_open_files(len(self.facts["files"]))
+        for name, size in self.facts["files"].items():
             file = self.folder / name
             state = f"{file.stat().st_size} bytes long" if file.is_file() else "missing"
             if state != f"{size} bytes long":
@@ -195,16 +195,16 @@ class Windows:
     def __getitem__(self, split: str) -> WindowSet:
         if split not in SPLITS:
             raise ValueError(f"No split {split!r}. Splits: {', '.join(SPLITS)}.")
-        return WindowSet(self.folder, split, self.manifest, self._run, self._checked[split])
+        return WindowSet(self.folder, split, self.facts, self._run, self._checked[split])
 
     def unigrams(self) -> np.ndarray:
         """Count how often each id occurs as text in the windows of the train split: (vocab_size,) int64."""
-        return read_array(self.folder / self.manifest["unigrams"], _again(self.folder))
+        return read_array(self.folder / self.facts["unigrams"], _again(self.folder))
 
     def unigram_entropy(self) -> float:
         """Return the loss in nats of a model that knows token frequencies alone, over the tokens that can be masked."""
         counts = self.unigrams().astype(np.float64)
-        counts[list(self.manifest["special_token_ids"].values())] = 0
+        counts[list(self.facts["special_token_ids"].values())] = 0
         p = counts[counts > 0] / counts.sum()
         return float(-(p * np.log(p)).sum())
 
@@ -221,7 +221,7 @@ class Windows:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ValueError(f"{type(tokenizer).__name__} gives no character offsets. Use a fast tokenizer.")
-        if self.manifest["tokenizer_sha256"] == tokenizer_hash(tokenizer):
+        if self.facts["tokenizer_sha256"] == tokenizer_hash(tokenizer):
             return True
         beside = (self.folder / "tokenizer").is_dir()
         return beside and tokenizer_rules(self.tokenizer().backend_tokenizer) == tokenizer_rules(backend)
@@ -250,42 +250,42 @@ _KINDS = {
 }
 
 
-def _check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse a manifest that lacks what is read of it.
+def _check_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """Refuse facts that lack what is read of them.
 
     Raises:
         ValueError: the first key that is missing, or is of another kind; a name of a file outside of the folder.
     """
-    wrong = [key for key, kind in _KINDS.items() if not isinstance(manifest.get(key), kind)]
-    shards = manifest.get("shards")
+    wrong = [key for key, kind in _KINDS.items() if not isinstance(facts.get(key), kind)]
+    shards = facts.get("shards")
     for shard in shards if isinstance(shards, list) else ():
         counts = shard.get("windows") if isinstance(shard, dict) and isinstance(shard.get("name"), str) else None
         if not isinstance(counts, dict) or not all(isinstance(counts.get(split), int) for split in SPLITS):
             wrong.append("shards")
     if wrong:
         raise ValueError(f"{path} has no {wrong[0]!r} as windows have. {_again(path.parent)}")
-    check_inside(path, [*manifest["files"], manifest["unigrams"], *(shard["name"] for shard in manifest["shards"])])
+    check_inside(path, [*facts["files"], facts["unigrams"], *(shard["name"] for shard in facts["shards"])])
 
 
 def is_built(folder: Path) -> bool:
     """Return whether a folder holds finished windows; one without the list of its files is taken as it is."""
     run = RunFolder.at(folder)
-    return (folder / MANIFEST).is_file() and (run.kind is None or BUILT in run.finished_steps())
+    return (folder / FACTS).is_file() and (run.kind is None or BUILT in run.finished_steps())
 
 
 def own_windows(tokenizer: Any, folder: Path) -> Windows | None:
     """Return the windows of the run or study of a model or checkpoint, if they are of this tokenizer."""
     for run in (folder, *list(folder.resolve().parents)[:5]):
-        if (run / "corpus/manifest.json").is_file() and (windows := Windows(run / "corpus")).has_tokenizer(tokenizer):
+        if (run / "corpus/windows.json").is_file() and (windows := Windows(run / "corpus")).has_tokenizer(tokenizer):
             return windows
     return None
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Read the manifest of a folder of windows.
+def read_facts(path: Path) -> dict[str, Any]:
+    """Read the facts of a folder of windows.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the file is damaged.
     """
     return read_object(path, hint=_again(path.parent))
 

@@ -235,7 +235,7 @@ def _text(config: MtebConfig, tokenizer: Any, source: str) -> Windows | Source:
     """Open the text that SimCSE of a model reads."""
     if config.corpus is None:
         return own_windows(tokenizer, Path(source)) or PythonDocs(PYTHON_DOCS)
-    if not (Path(config.corpus) / "manifest.json").is_file():
+    if not (Path(config.corpus) / "windows.json").is_file():
         return open_source(config.corpus, config.field)
     windows = Windows(config.corpus)
     if not windows.has_tokenizer(tokenizer):

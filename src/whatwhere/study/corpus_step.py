@@ -31,7 +31,7 @@ def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progr
     be measured there are no records, and a warning on stderr says why.
     """
     if not run.is_done(STEP):
-        positions = min(int(windows.manifest["length"]) - 2, MOST_COUNTED)
+        positions = min(int(windows.facts["length"]) - 2, MOST_COUNTED)
         counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
         try:
             geometry = corpus_geometry(counts, Plan(splits=SPLITS), progress)

@@ -60,17 +60,17 @@ def model_windows(
             window_tokenizer = load_tokenizer(f"{temporary}/given")
             out = Path(temporary, "windows")
             windows = build_windows(source, window_tokenizer, out, length=length, held_out=0.9, progress=progress)
-        if windows.manifest["vocab_size"] > model.config.vocab_size:
+        if windows.facts["vocab_size"] > model.config.vocab_size:
             raise ValueError(
-                f"The tokenizer has {windows.manifest['vocab_size']} token ids, the model {model.config.vocab_size}: "
+                f"The tokenizer has {windows.facts['vocab_size']} token ids, the model {model.config.vocab_size}: "
                 "they are not of one training. Save the model's own tokenizer in its folder."
             )
-        yield windows, corpus or str(windows.manifest["source"].get("name", ""))
+        yield windows, corpus or str(windows.facts["source"].get("name", ""))
 
 
 def _open_windows(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:
     """Open the windows in a folder; None where it is a text."""
-    if not (Path(corpus) / "manifest.json").is_file():
+    if not (Path(corpus) / "windows.json").is_file():
         return None
     windows = Windows(corpus)
     if not windows.has_tokenizer(tokenizer):
@@ -78,9 +78,9 @@ def _open_windows(tokenizer: Any, corpus: str, length: int | None) -> Windows | 
             f"The windows in {corpus} were made by another tokenizer than the model's, so their ids are other words. "
             "Give the model's own windows, or text: --corpus FILE."
         )
-    if length not in (None, windows.manifest["length"]):
+    if length not in (None, windows.facts["length"]):
         raise ValueError(
-            f"The windows in {corpus} have {windows.manifest['length']} tokens, not {length}. Leave --length out, or "
+            f"The windows in {corpus} have {windows.facts['length']} tokens, not {length}. Leave --length out, or "
             "give the text."
         )
     return windows

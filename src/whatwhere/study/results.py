@@ -120,11 +120,11 @@ def _provenance(
         for entry in entries
         for what, why in entry["left_out"].items()
     ]
-    corpus = {key: windows.manifest[key] for key in CORPUS_FACTS}
+    corpus = {key: windows.facts[key] for key in CORPUS_FACTS}
     return {
         "title": "What position encodings keep",
         "name": run.path.name,
-        "corpus": {"name": windows.manifest["source"].get("name") or config.corpus, **corpus},
+        "corpus": {"name": windows.facts["source"].get("name") or config.corpus, **corpus},
         "needed_tokens": TOKENS_TO_LEARN.get(config.size),
         "models": entries,
         "seeds": list(range(config.seeds)),

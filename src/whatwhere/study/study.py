@@ -373,7 +373,7 @@ def _check_finished(run: RunFolder, models: int) -> None:
 
 def _log_windows(windows: Windows, log: StudyLog) -> None:
     sizes = ("documents", "characters", "tokens", "windows")
-    counts = {key: sum(windows.manifest[key].values()) for key in sizes}
+    counts = {key: sum(windows.facts[key].values()) for key in sizes}
     log.log_event("windows", **counts, rows=describe_pieces(windows))
     if not can_probe(windows):
         words = (

@@ -26,7 +26,7 @@ COSTS = {
 
 def text_records(windows: Windows, study: str) -> list[Record]:
     """Return records of the corpus: sizes, free room in its training windows, and loss of a guess by frequency."""
-    facts = windows.manifest
+    facts = windows.facts
     train = windows["train"]
     context = RecordContext("", study=study)
     records = []

@@ -97,11 +97,11 @@ def check_one_batch(windows: Windows, batch_size: int) -> None:
         ValueError: there are too few; the message says how many, and what would give more.
     """
     count = len(windows["train"])
-    length = windows.manifest["length"]
+    length = windows.facts["length"]
     if count >= batch_size:
         return
-    if windows.manifest["join"] != "run-on" and windows.manifest["pieces"] == "first":
-        documents = windows.manifest["documents"]["train"]
+    if windows.facts["join"] != "run-on" and windows.manifest["pieces"] == "first":
+        documents = windows.facts["documents"]["train"]
         raise ValueError(
             f"pieces=first leaves {count} training windows, the beginnings of {documents} documents, less than one "
             f"batch of {batch_size}. Use --set pieces=all, or give more documents or a smaller --set batch_size=."

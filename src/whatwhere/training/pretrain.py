@@ -115,7 +115,7 @@ def _train(
         "size": config.size,
         **facts,
         "operations": _count_operations(config, model_config),
-        "pieces": windows.manifest["pieces"],
+        "pieces": windows.facts["pieces"],
         "passes": passes,
     }
     finish(

@@ -89,8 +89,8 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
                 f"model.preset cannot be set: choose the preset itself, for example --preset {fields['preset']}."
             )
         if windows is not None:
-            entries = windows.manifest["vocab_size"]
-            fields = {"vocab_size": entries, **windows.manifest["special_token_ids"], **fields}
+            entries = windows.facts["vocab_size"]
+            fields = {"vocab_size": entries, **windows.facts["special_token_ids"], **fields}
             if fields["vocab_size"] < entries:
                 raise ValueError(
                     f"model.vocab_size={fields['vocab_size']}, but the tokenizer has {entries} entries. "
