@@ -132,6 +132,22 @@ def test_wrong_input_leaves_no_run_behind(text, tmp_path):
     assert done.returncode == 2 and "is not empty and holds no pretrain run" in done.stderr
 
 
+def test_windows_of_another_vocabulary_are_refused(text, tmp_path):
+    """Windows of a larger vocabulary in the folder were taken for those that a training asked for."""
+
+    def asked(entries: int) -> PretrainConfig:
+        return PretrainConfig.parse({**SMALL, "corpus": str(text), "tokenizer": None, "vocab_size": entries})
+
+    windows = prepare_windows(asked(200), tmp_path / "corpus", progress=False)
+    assert prepare_windows(asked(200), tmp_path / "corpus", progress=False).facts == windows.facts
+    with pytest.raises(ValueError, match="holds windows of another vocab_size: there 200, now 150"):
+        prepare_windows(asked(150), tmp_path / "corpus", progress=False)
+    # Too few pieces in the text for 100,000: the same tokenizer, asked for in other words.
+    most = prepare_windows(asked(90_000), tmp_path / "most", progress=False).facts
+    assert most["vocab_size"] < 90_000
+    assert prepare_windows(asked(100_000), tmp_path / "most", progress=False).facts == most
+
+
 def test_equal_text_elsewhere_is_the_runs(text, tmp_path):
     """The same text and tokenizer in another place are the runs."""
 

@@ -33,11 +33,12 @@ from .shards import (
     write_shard,
 )
 from .source import Source, lists_of_part
-from .tokenizer import has_newline_token, special_token_ids, tokenizer_hash
+from .tokenizer import has_newline_token, load_tokenizer, special_token_ids, tokenizer_hash
 from .windows import BUILT, FACTS, FORMAT, Windows, WindowSet, allow_open_files, is_built
 
 KIND = "windows"
 SETTINGS = "settings.json"
+REQUEST = "tokenizer_request"  # its key for what the tokenizer was loaded or made by
 AUTO = "auto"  # first pieces where they are enough text, else all
 ENOUGH = 20_000  # training windows of first pieces that are enough text: what the recipe of size `tiny` reads
 
@@ -53,6 +54,7 @@ def build_windows(
     workers: int | None = None,
     progress: bool = True,
     shard_characters: int = SHARD_CHARACTERS,
+    tokenizer_request: Mapping[str, Any] | None = None,
 ) -> Windows:
     """Cut the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in `out`.
 
@@ -71,6 +73,7 @@ def build_windows(
         workers: processes, this one included; default one a core. They start only for a large corpus
             (workers.WORTH_WORKERS).
         progress: a bar and a line of counts on stderr.
+        tokenizer_request: what the tokenizer was loaded or made by, for `saved_tokenizer` of a later call.
 
     Raises:
         ValueError: a setting is out of range, `out` holds windows of other settings or another text, or there is
@@ -78,6 +81,7 @@ def build_windows(
         InUse: another process makes them.
     """
     out = Path(out)
+    _check_workers(workers)
     settings = _settings(source, tokenizer, held_out, length, join, pieces, shard_characters)
     if is_built(out):
         _check_settings(RunFolder.at(out), settings)
@@ -86,6 +90,7 @@ def build_windows(
         _check_settings(run, settings)
         if is_built(out):  # by another process meanwhile
             return Windows(out)
+        _begin(run, tokenizer, settings, tokenizer_request)
         with _builder(run, source, tokenizer, settings, workers, progress) as build:
             pieces_now = _likely_pieces(join, pieces)
             shards = build(held_out, pieces_now)
@@ -122,6 +127,7 @@ def build_part(
     held_out: float = 0.05,
     workers: int | None = None,
     progress: bool = True,
+    tokenizer_request: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> int:
     """Build every n-th shard of `build_windows` from the k-th on, as one of n processes or machines that share `out`.
@@ -143,10 +149,12 @@ def build_part(
     """
     out = Path(out)
     check_part(part)
+    _check_workers(workers)
     settings = _settings(source, tokenizer, held_out, **how)
     pieces_now = _likely_pieces(settings["join"], settings["pieces"])
     with RunFolder.open(out, KIND, part=f"{part[0] + 1}-of-{part[1]}") as run:
         _check_settings(run, settings)
+        _begin(run, tokenizer, settings, tokenizer_request)
         with _builder(run, source, tokenizer, settings, workers, progress, part) as build:
             return len(build(held_out, pieces_now))
 
@@ -194,6 +202,41 @@ def _settings(
     }
 
 
+def _check_workers(workers: int | None) -> None:
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
+
+
+def saved_tokenizer(out: Path, request: Mapping[str, Any]) -> PreTrainedTokenizerFast | None:
+    """Return the tokenizer that windows in `out` were begun with, if it was loaded or made by the same request.
+
+    Raises:
+        ValueError: its files are damaged.
+    """
+    folder = out / "tokenizer"
+    settings = _read_settings(RunFolder.at(out)) or {}
+    if not folder.is_dir() or settings.get(REQUEST) not in (None, request):
+        return None
+    RunFolder.at(folder).check()
+    return load_tokenizer(str(folder))
+
+
+def _begin(
+    run: RunFolder,
+    tokenizer: PreTrainedTokenizerFast,
+    settings: dict[str, Any],
+    request: Mapping[str, Any] | None,
+) -> None:
+    """Write the settings and the tokenizer of windows, unless an earlier call did."""
+    if SETTINGS not in run.names():
+        run.write(SETTINGS, {**settings, REQUEST: request})
+    folder = run.path_of_run("tokenizer")
+    if not folder.is_dir():
+        with RunFolder.create(folder, "tokenizer", replace=False) as new:  # another part begins, too
+            tokenizer.save_pretrained(new)
+    RunFolder.at(folder).check()
+
+
 @contextmanager
 def _builder(
     run: RunFolder,
@@ -204,20 +247,11 @@ def _builder(
     progress: bool,
     part: tuple[int, int] = (0, 1),
 ) -> Iterator[Callable[[float, str], list[dict[str, Any]]]]:
-    """Write settings and tokenizer; yield the function that builds the shards, of held-out share and kept pieces."""
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers} must be at least 1, this process itself.")
-    if SETTINGS not in run.names():
-        run.write(SETTINGS, settings)
-    folder = run.path_of_run("tokenizer")
-    if not folder.is_dir():
-        with RunFolder.create(folder, "tokenizer", replace=False) as new:  # another part begins, too
-            tokenizer.save_pretrained(new)
-    RunFolder.at(folder).check()
+    """Yield the function that builds the shards, of held-out share and kept pieces."""
     (run.path / "shards").mkdir(exist_ok=True)
     special = settings["special_token_ids"]
     ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
-    with Workers(folder / "tokenizer.json", workers) as pool:
+    with Workers(run.path_of_run("tokenizer") / "tokenizer.json", workers) as pool:
 
         def build(threshold: float, pieces: str) -> list[dict[str, Any]]:
             def job(number: int) -> Job:
@@ -236,11 +270,9 @@ def _check_settings(run: RunFolder, settings: dict[str, Any]) -> None:
         ValueError: names the first that differs.
     """
     out = run.path
-    if SETTINGS not in run.names() and not (out / SETTINGS).is_file():
+    before = _read_settings(run)
+    if before is None:
         return
-    before = run.read(SETTINGS)
-    if not isinstance(before, dict):
-        raise ValueError(f"{out / SETTINGS} holds no settings of windows. Use a complete copy, or delete {out}.")
     differing = [key for key, value in settings.items() if content(before.get(key)) != content(value)]
     if differing:
         key = differing[0]
@@ -249,6 +281,21 @@ def _check_settings(run: RunFolder, settings: dict[str, Any]) -> None:
             f"{out} holds windows of another {key}: there {_difference(before.get(key), settings[key])}, "
             f"now {_difference(settings[key], before.get(key))}{others}. Give another folder, or delete this one."
         )
+
+
+def _read_settings(run: RunFolder) -> dict[str, Any] | None:
+    """Read the settings that windows were begun with; None in a folder without any.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = run.path / SETTINGS
+    if SETTINGS not in run.names() and not path.is_file():
+        return None
+    settings = run.read(SETTINGS)
+    if not isinstance(settings, dict):
+        raise ValueError(f"{path} holds no settings of windows. Use a complete copy, or delete {run.path}.")
+    return settings
 
 
 def content(source: Any) -> Any:

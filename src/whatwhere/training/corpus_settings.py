@@ -13,14 +13,12 @@ from ..corpus import (
     build_part,
     build_tokenizer,
     build_windows,
-    load_tokenizer,
     open_source,
     tokenizer_hash,
 )
-from ..corpus.build import content
+from ..corpus.build import content, saved_tokenizer
 from ..corpus.tokenizer import UNITS
 from ..run.files import read_object
-from ..run.folder import RunFolder
 from .training_keys import CorpusKeys
 
 
@@ -76,10 +74,8 @@ def prepare_part(config: CorpusConfig, out: Path, part: tuple[int, int], progres
 
 def _open_text(config: CorpusConfig, out: Path, progress: bool) -> tuple[Source, PreTrainedTokenizerFast]:
     source = open_source(config.corpus, field=config.field, document=config.document)
-    saved = out / "tokenizer"
-    if saved.is_dir():  # of an earlier call that was stopped
-        RunFolder.at(saved).check()
-        return source, load_tokenizer(str(saved))
+    if (saved := saved_tokenizer(out, _tokenizer_request(config))) is not None:
+        return source, saved
     if progress and config.tokenizer is None:
         entries = f"{config.vocab_size:,} entries"
         print(f"Reading {config.corpus} and training a WordPiece of {entries}", file=sys.stderr, flush=True)
@@ -87,7 +83,14 @@ def _open_text(config: CorpusConfig, out: Path, progress: bool) -> tuple[Source,
 
 
 def _window_options(config: CorpusConfig) -> dict[str, Any]:
-    return {key: getattr(config, key) for key in ("length", "join", "pieces", "held_out", "workers")}
+    options = {key: getattr(config, key) for key in ("length", "join", "pieces", "held_out", "workers")}
+    return {**options, "tokenizer_request": _tokenizer_request(config)}
+
+
+def _tokenizer_request(config: CorpusConfig) -> dict[str, Any]:
+    """Return the settings that decide which tokenizer is loaded, or made from the text."""
+    is_made = config.tokenizer in (None, *UNITS)
+    return {"tokenizer": config.tokenizer, "vocab_size": config.vocab_size if is_made else None}
 
 
 def check_one_batch(windows: Windows, batch_size: int) -> None:
@@ -100,7 +103,7 @@ def check_one_batch(windows: Windows, batch_size: int) -> None:
     length = windows.facts["length"]
     if count >= batch_size:
         return
-    if windows.facts["join"] != "run-on" and windows.manifest["pieces"] == "first":
+    if windows.facts["join"] != "run-on" and windows.facts["pieces"] == "first":
         documents = windows.facts["documents"]["train"]
         raise ValueError(
             f"pieces=first leaves {count} training windows, the beginnings of {documents} documents, less than one "
