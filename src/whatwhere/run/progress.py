@@ -1,11 +1,14 @@
 """Progress of long work: the function that the work calls, and the bars on stderr that it moves."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich import progress as bars
 from rich.console import Console
+
+SECONDS_BETWEEN_LINES = 60.0  # of a log file, where no bar can move
 
 
 class Progress(Protocol):
@@ -26,12 +29,28 @@ def ignore_progress(done: int, total: int, part: str = "", note: str = "") -> No
     """Show nothing."""
 
 
-def make_bars(**options: Any) -> bars.Progress:
+class Bars(bars.Progress):
+    """Bars that move on a terminal, and that a log file gets once a minute."""
+
+    def __init__(self, *columns: bars.ProgressColumn, **options: Any) -> None:
+        super().__init__(*columns, **options)
+        self._printed = time.monotonic()
+
+    def update(self, *arguments: Any, **values: Any) -> None:
+        """Move a bar, as rich's Progress does; where stderr is no terminal, print all bars if a minute has passed."""
+        super().update(*arguments, **values)
+        now = time.monotonic()
+        if not self.console.is_terminal and now - self._printed >= SECONDS_BETWEEN_LINES:
+            self._printed = now
+            self.console.print(self.get_renderable())
+
+
+def make_bars(**options: Any) -> Bars:
     """Return bars on stderr, each with its label, share, a `note`, and the time that it took and still takes."""
     share = bars.TextColumn("{task.description}"), bars.BarColumn(bar_width=24), bars.TaskProgressColumn()
     times = bars.TimeElapsedColumn(), bars.TextColumn("left"), bars.TimeRemainingColumn()
     note = bars.TextColumn("{task.fields[note]}")
-    return bars.Progress(*share, note, *times, console=Console(stderr=True), **options)
+    return Bars(*share, note, *times, console=Console(stderr=True), **options)
 
 
 @contextmanager
