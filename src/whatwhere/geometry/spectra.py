@@ -99,11 +99,12 @@ def white_floor(table: np.ndarray) -> float:
     """Compute the share of the variance of a table (n, d) that its white floor holds, in [0, 1]; 1 for a table of
     noise.
 
-    The floor is the mean DCT-II power between a quarter and half of the Nyquist limit, bins n/4 to n/2 - 1 of all
-    columns together, as if every bin but the constant had as much: white noise, and the random walk of a weight whose
-    gradient is noise, have the same power everywhere. Slow waves and the alternation of neighbours lie outside the band
-    and stand above the floor. Of noise of 128 × 8 entries the share scatters by a tenth. An even table, which does not
-    vary, has no floor above which anything stands: 1.
+    The floor is a mean DCT-II power of all columns together, as if every bin but the constant had as much: white noise,
+    and the random walk of a weight whose gradient is noise, have the same power everywhere. The mean is taken over bins
+    n/4 to n/2 - 1 and over bins n/2 to 3n/4 - 1, and the smaller counts: a wave in one of them is not taken for noise.
+    Slow waves and the alternation of neighbours lie outside both and stand above the floor. Of noise of 128 × 8 entries
+    the share is 0.95 and scatters by 0.06. An even table, which does not vary, has no floor above which anything
+    stands: 1.
 
     Raises:
         ValueError: fewer than 8 rows, or as `spectrum`, but for equal rows.
@@ -115,7 +116,8 @@ def white_floor(table: np.ndarray) -> float:
     power = np.sum(dct(table - table.mean(axis=0), type=2, norm="ortho", axis=0) ** 2, axis=1)
     if power.sum() <= (np.finfo(float).eps * max(table.shape)) ** 2:
         return 1.0
-    return float(min(1.0, power[n // 4 : n // 2].mean() * (n - 1) / power.sum()))
+    floor = min(power[n // 4 : n // 2].mean(), power[n // 2 : 3 * n // 4].mean())
+    return float(min(1.0, floor * (n - 1) / power.sum()))
 
 
 def component_shares(table: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ else. The columns are tidy: one value a row, `None` where a column does not appl
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -66,7 +66,7 @@ def write_records(path: str | Path, records: Iterable[Record]) -> None:
 
 
 def _write(file: IO[bytes], records: Iterable[Record]) -> None:
-    table = pa.Table.from_pylist([asdict(r) for r in records], schema=_SCHEMA)
+    table = pa.Table.from_pylist([vars(r) for r in records], schema=_SCHEMA)
     pq.write_table(table, file, write_page_checksum=True)
 
 
