@@ -253,12 +253,12 @@ def test_the_white_floor_equals_added_noise():
     """The white floor is the share of noise that was added."""
     n, d = 128, 8
     noise = np.array([white_floor(np.random.default_rng(k).normal(size=(n, d))) for k in range(200)])
-    assert noise.mean() == pytest.approx(0.95, abs=0.02) and noise.min() > 2 / 3  # cut at 1
+    assert noise.mean() == pytest.approx(0.97, abs=0.02) and noise.min() > 2 / 3  # cut at 1
     # Waves outside the band, slow and from row to row, have no floor; noise of equal power beside them is half.
     signal = np.tile(waves(n, 1, 2, 120, 127), 2)
     assert white_floor(signal) < 1e-12
     mixed = [white_floor(signal + np.random.default_rng(k).normal(size=(n, d)) * signal.std()) for k in range(200)]
-    assert np.mean(mixed) == pytest.approx(0.48, abs=0.02)  # the smaller of two estimates
+    assert np.mean(mixed) == pytest.approx(0.5, abs=0.01)
     # 20 and 42 turns lie in a band each. All of all-MiniLM-L6-v2's table counted as noise for its waves of 88 turns.
     assert white_floor(np.tile(waves(n, 40), 2)) < 1e-12 and white_floor(np.tile(waves(n, 84), 2)) < 1e-12
     assert white_floor(np.random.default_rng(0).normal(size=(n, d)) * 1e-9 + 7) == pytest.approx(noise[0], rel=1e-5)

@@ -102,21 +102,22 @@ def white_floor(table: np.ndarray) -> float:
     The floor is a mean DCT-II power of all columns together, as if every bin but the constant had as much: white noise,
     and the random walk of a weight whose gradient is noise, have the same power everywhere. The mean is taken over bins
     n/4 to n/2 - 1 and over bins n/2 to 3n/4 - 1, and the smaller counts: a wave in one of them is not taken for noise.
-    Slow waves and the alternation of neighbours lie outside both and stand above the floor. Of noise of 128 × 8 entries
-    the share is 0.95 and scatters by 0.06. An even table, which does not vary, has no floor above which anything
-    stands: 1.
+    It is divided by what the smaller of two such means of noise expects, 1 - √(8 / πnd). Slow waves and the alternation
+    of neighbours lie outside both and stand above the floor. Of noise of 128 × 8 entries the share scatters by 0.06.
+    An even table, which does not vary, has no floor above which anything stands: 1.
 
     Raises:
         ValueError: fewer than 8 rows, or as `spectrum`, but for equal rows.
     """
     table, _ = _scaled(table)
-    n = len(table)
+    n, columns = table.shape
     if n < FEWEST_ROWS:
         raise ValueError(f"A white floor needs {FEWEST_ROWS} positions; got {n}. Give a longer table.")
     power = np.sum(dct(table - table.mean(axis=0), type=2, norm="ortho", axis=0) ** 2, axis=1)
     if power.sum() <= (np.finfo(float).eps * max(table.shape)) ** 2:
         return 1.0
-    floor = min(power[n // 4 : n // 2].mean(), power[n // 2 : 3 * n // 4].mean())
+    smaller = min(power[n // 4 : n // 2].mean(), power[n // 2 : 3 * n // 4].mean())
+    floor = smaller / (1 - (8 / (np.pi * n * columns)) ** 0.5)
     return float(min(1.0, floor * (n - 1) / power.sum()))
 
 
