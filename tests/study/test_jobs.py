@@ -4,6 +4,7 @@ to stop."""
 import os
 import signal
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from fork_server import LONGEST
 from rich.progress import Progress
 
 from whatwhere.run.jobs import Job, run_jobs, show_progress, threads_of_jobs
+from whatwhere.run.signals import Stopped
 
 
 def square(value, progress):
@@ -123,6 +125,25 @@ def test_an_error_stops_the_other_jobs(tmp_path, processes):
     (pid,) = (int(path.name) for path in tmp_path.iterdir())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_signal_while_processes_start_stops_them(tmp_path, processes, monkeypatch):
+    """A signal that comes while processes start stops their jobs."""
+
+    # It was raised before the pipe that stops them was looked after, and all jobs ran to their ends.
+    @contextmanager
+    def signalled():
+        yield
+        while not any(tmp_path.iterdir()):
+            time.sleep(0.01)
+        raise Stopped
+
+    monkeypatch.setattr("whatwhere.run.jobs.hold_signals_while_spawning", signalled)
+    jobs = [Job(name, wait_long, (str(tmp_path),), 1) for name in ("one", "two")]
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        list(run_jobs(jobs, 2, progress=False))
+    assert time.monotonic() - began < LONGEST  # that each sleeps
 
 
 def test_a_killed_process_is_reported_in_one_line(processes):

@@ -30,7 +30,7 @@ from .workers import check_not_in_worker, cores
 TRAINING_SHARE = 0.8  # of a model's time, for the bar of all jobs
 TRAINING_PARTS = ("training", "fine-tuning")  # parts of a job that count as its training
 
-Show = Callable[[int, str, int, int, str, str], None]  # (number of the job, its label, done, total, part, note)
+Show = Callable[[int, str, int, int | None, str, str], None]  # (number and label of a job, done, total, stage, note)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def run_jobs(
             for number, job in enumerate(jobs):
                 with limit_threads(job.threads):
                     result = job.work(*job.args, _progress_of(show, number, job.label))
-                show(number, job.label, 0, 0, "", "")
+                show(number, job.label, 0, None, "", "")
                 yield job, result
         return
     check_not_in_worker("This call")
@@ -101,8 +101,8 @@ def run_jobs(
         Thread(target=_forward, args=(states, show), daemon=True).start()
         with stop_sender:
             for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most_threads):
-                part = list(group)
-                size = min(len(part), most_threads // threads)
+                jobs_of_group = list(group)
+                size = min(len(jobs_of_group), most_threads // threads)
                 jobs_of_process = 1 if process_per_job else None
                 with ProcessPoolExecutor(
                     size,
@@ -111,9 +111,9 @@ def run_jobs(
                     (threads, stop_receiver, states, in_each_process),
                     max_tasks_per_child=jobs_of_process,
                 ) as pool:
-                    with hold_signals_while_spawning():
-                        waiting = {pool.submit(_work, number, job): job for number, job in part}
                     try:
+                        with hold_signals_while_spawning():  # a signal that came meanwhile ends it as Stopped
+                            waiting = {pool.submit(_work, number, job): job for number, job in jobs_of_group}
                         while waiting:
                             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                                 result = future.result()
@@ -187,7 +187,7 @@ def _work(number: int, job: Job) -> Any:
             _states.put(state)
 
     result = job.work(*job.args, _progress_of(put, number, job.label))
-    _states.put((number, job.label, 0, 0, "", ""))
+    _states.put((number, job.label, 0, None, "", ""))
     return result
 
 
@@ -200,8 +200,7 @@ def _progress_of(show: Show, number: int, label: str) -> Progress:
     """Return the `Progress` of one job."""
 
     def progress(done: int, total: int, part: str = "", note: str = "") -> None:
-        if total:  # 0 would end the job
-            show(number, label, done, total, part, note)
+        show(number, label, done, total, part, note)
 
     return progress
 
@@ -210,8 +209,8 @@ def _progress_of(show: Show, number: int, label: str) -> Progress:
 def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     """Yield a function that moves the bar of a job.
 
-    Each running job has a bar on stderr, and all `jobs` one below, with the time left. A total of 0 ends a job. Where
-    the block ends well, the bars are shown as complete.
+    Each running job has a bar on stderr, and all `jobs` one below, with the time left. A total of None ends a job, one
+    of 0 is unknown. Where the block ends well, the bars are shown as complete.
     """
     if not progress:
         yield lambda *state: None
@@ -222,16 +221,16 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
         shares: dict[int, float] = {}  # of each job that is done
         bar_of_all = display.add_task(f"all {jobs} {kind}", total=jobs, note="") if jobs > 1 else None
 
-        def show(number: int, label: str, done: int, total: int, part: str, note: str) -> None:
-            if number in running and (running[number][0] != part or not total):
+        def show(number: int, label: str, done: int, total: int | None, stage: str, note: str) -> None:
+            if number in running and (running[number][0] != stage or total is None):
                 display.remove_task(running.pop(number)[1])  # a new part has a bar and a clock of its own
-            if total:
+            if total is not None:
                 if number not in running:
-                    running[number] = part, display.add_task(f"{label}: {part}", total=total, note="")
+                    running[number] = stage, display.add_task(f"{label}: {stage}", total=total or None, note="")
                 display.update(running[number][1], completed=done, note=note)
             if bar_of_all is not None:
-                learned = done / total if total and part in TRAINING_PARTS else float(shares.get(number, 0.0) > 0)
-                shares[number] = max(shares.get(number, 0.0), TRAINING_SHARE * learned if total else 1.0)
+                learned = done / total if total and stage in TRAINING_PARTS else float(shares.get(number, 0.0) > 0)
+                shares[number] = max(shares.get(number, 0.0), 1.0 if total is None else TRAINING_SHARE * learned)
                 display.update(bar_of_all, completed=sum(shares.values()))
 
         yield show
