@@ -75,6 +75,20 @@ def test_a_mask_of_pairs_keeps_documents_apart():
     assert torch.equal(one(given["input_ids"], attention_mask=whole).logits, one(given["input_ids"]).logits)
 
 
+def test_padding_that_sees_nothing_is_no_text():
+    """Queries of padding that may look nowhere do not make the padding before a text a part of it."""
+    # They were opened first: positions began, and the classifier read, at the padding.
+    text = torch.tensor([[2, 7, 8, 9, 3]])
+    padded = torch.cat([torch.zeros(1, 2, dtype=torch.long), text], 1)
+    seen = padded[:, None, :] != 0
+    pairs = (seen & seen.mT)[:, None]
+    model = build("ap")
+    expected = model(padded, attention_mask=seen[:, 0]).logits[:, 2:]
+    torch.testing.assert_close(model(padded, attention_mask=pairs).logits[:, 2:], expected, rtol=0, atol=0)
+    one = ww.EncoderForSequenceClassification(config("ap")).double().eval()
+    torch.testing.assert_close(one(padded, attention_mask=pairs).logits, one(text).logits, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize(
     ("mask", "message"),
     [

@@ -41,8 +41,7 @@ def common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
 
 
 def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
-    """Return a mask of pairs (b, 1, n, n), True where a query may look at a key; a query that may look nowhere looks
-    everywhere, so that backends agree.
+    """Return a mask of pairs (b, 1, n, n), True where a query may look at a key.
 
     mask: (b or 1, 1, n, n), queries by keys: true or 1 where a query may look, or, in floating point, what transformers
     adds to the scores: 0 there and a large negative number elsewhere.
@@ -62,8 +61,13 @@ def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
             "A mask of pairs in floating point is added to the scores: 0 where a query may look, a large negative "
             "number elsewhere. Give true and false to say the same."
         )
-    allowed = allowed | ~allowed.any(-1, keepdim=True)
     return allowed.expand(b, -1, -1, -1)
+
+
+def open_blind_rows(pairs: Tensor) -> Tensor:
+    """Return a mask of pairs (b, 1, n, n) in which a query that may look nowhere looks everywhere, so that backends
+    agree."""
+    return pairs | ~pairs.any(-1, keepdim=True)
 
 
 def visible_tokens(pairs: Tensor) -> Tensor:
@@ -74,7 +78,8 @@ def visible_tokens(pairs: Tensor) -> Tensor:
 def ids_of_vectors(
     config: EncoderConfig, inputs_embeds: Tensor, attention_mask: Tensor | None, special_tokens_mask: Tensor | None
 ) -> Tensor:
-    """Return token ids (b, n) that stand for vectors: of [CLS] and [SEP] where these are marked, else of none of them.
+    """Return token ids (b, n) that stand for vectors: those of [CLS] and [SEP] where these are marked, elsewhere
+    that of another token.
 
     A row's first token is [CLS] if it is marked; every other marked token is a [SEP].
 

@@ -31,6 +31,7 @@ from .inputs import (
     check_vectors,
     common_row,
     ids_of_vectors,
+    open_blind_rows,
     positions_are_consecutive,
     visible_tokens,
 )
@@ -301,7 +302,7 @@ class Encoder(EncoderPreTrainedModel):
                 token is [CLS] if it is marked; every other marked token is [SEP].
             token_type_ids, use_cache: accepted, as tokenizers and clients of BERT give them, and not used: [SEP] alone
                 tells two texts apart, and an encoder has no cache.
-            head_mask: None; transformers' own models pass any other over.
+            head_mask: must be None; transformers' own models ignore it, this one refuses it.
 
         Raises:
             ValueError: shapes disagree, an id is outside the vocabulary, or a position outside the table.
@@ -318,6 +319,7 @@ class Encoder(EncoderPreTrainedModel):
             assert rows is not None
             pairs = allowed_pairs(attention_mask, rows)
             attention_mask = visible_tokens(pairs)
+            pairs = open_blind_rows(pairs)
         if input_ids is None:
             assert inputs_embeds is not None
             input_ids = ids_of_vectors(self.config, inputs_embeds, attention_mask, special_tokens_mask)
