@@ -1,5 +1,6 @@
 """One writer a folder: a lock that the system frees when its process dies, beside a file that names the process."""
 
+import fcntl
 import os
 import socket
 from collections.abc import Iterator
@@ -51,7 +52,17 @@ def is_unlocked(lock: Path, seconds: float = 0) -> bool:
     except Timeout:
         return False
     except OSError:  # this user may not write here, and only asks who writes
-        return True
+        return _is_unlocked_for_readers(lock)
+
+
+def _is_unlocked_for_readers(lock: Path) -> bool:
+    """Return whether no process holds a lock file that this user may only read; True where they may not read it."""
+    with suppress(OSError), lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _read_writer(lock: Path) -> str:
