@@ -168,6 +168,33 @@ def test_files_of_living_processes_stay(tmp_path):
     assert sorted(path.name for path in (tmp_path / "arrays").iterdir()) == sorted(names[:2])
 
 
+def test_another_machines_leftovers_go_after_a_day(tmp_path):
+    """Pods that were killed left a checkpoint each, under host names that never came back."""
+    other = f"{int(machine_id(), 16) ^ 1:08x}-4194303"
+    for age, name in ((23, "young"), (25, "old")):
+        path = tmp_path / f".{name}.{other}"
+        write_text(path, "1")
+        written = time.time() - 3600 * age
+        os.utime(path, (written, written))
+    sweep(tmp_path, is_free)
+    assert [path.name for path in tmp_path.iterdir()] == [f".young.{other}"]
+
+
+def test_a_reader_sees_who_writes(tmp_path, monkeypatch):
+    """Someone who may read a lock and not write it was told that nobody writes."""
+
+    class OfAnotherUser:
+        def __init__(self, path, timeout):
+            raise PermissionError(13, "Permission denied", str(path))
+
+    with holding(tmp_path / "run") as holder:
+        monkeypatch.setattr(lock_module, "FileLock", OfAnotherUser)
+        assert writer_of(tmp_path / "run") == f"{holder.pid} on {os.uname().nodename}"
+        holder.kill()
+        holder.wait()
+        assert writer_of(tmp_path / "run") is None
+
+
 def test_a_kill_between_two_renames_loses_nothing(tmp_path, monkeypatch):
     """A kill between the two renames of a folder loses nothing."""
     with new_folder(tmp_path / "x") as new:

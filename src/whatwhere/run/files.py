@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -26,6 +27,7 @@ import yaml
 
 # Form of a temporary name: the target's name, the machine, the process, and `.before` for a target that was put aside.
 TEMPORARY = re.compile(r"^\.(.+?)\.(?:([0-9a-f]{8})-)?(\d+)(\.before)?$")
+ABANDONED_AFTER = 24 * 3600.0  # seconds without a change, of another machine's temporary file
 _MOST_VALUES = 100_000  # of a YAML file
 # A file is not unpacked where that would give more bytes than this, and more than _BOMB_RATIO times its size.
 _BOMB_BYTES = 1 << 28
@@ -392,22 +394,23 @@ def machine_id() -> str:
 def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
     """Remove temporary files that killed processes left below a folder, and restore files that they had put aside.
 
-    Files of living processes and of other machines stay, and so does everything in a folder inside that is not free.
+    Files of living processes stay, those of other machines for a day, and everything in a folder inside that is not
+    free.
     Call it for the folder of a run alone: elsewhere another program may use such names.
     """
     for path in sorted(folder.iterdir()):
         if match := TEMPORARY.match(path.name):
-            if _is_abandoned(match):
+            if _is_abandoned(path, match):
                 _clear(path, match)
         elif path.is_dir() and not path.is_symlink() and is_free(path):
             sweep(path, is_free)
 
 
 def sweep_beside(path: Path) -> None:
-    """Remove temporary files that killed processes of this machine left beside a folder."""
+    """Remove temporary files that killed processes left beside a folder, as `sweep` does."""
     for path_left in path.parent.glob(f".{glob.escape(path.name)}.*"):
         match = TEMPORARY.match(path_left.name)
-        if match and match[1] == path.name and _is_abandoned(match):
+        if match and match[1] == path.name and _is_abandoned(path_left, match):
             _clear(path_left, match)
 
 
@@ -421,13 +424,16 @@ def _clear(path: Path, match: re.Match[str]) -> None:
         path.unlink(missing_ok=True)
 
 
-def _is_abandoned(match: re.Match[str]) -> bool:
-    """Return whether the process of a temporary name has ended, or is this one; never for another machine's.
+def _is_abandoned(path: Path, match: re.Match[str]) -> bool:
+    """Return whether the process of a temporary name has ended, or is this one.
 
+    Another machine's processes are not seen from here: theirs is abandoned once nothing was written to it for a day.
     Names without a machine are always abandoned.
     """
+    if match[2] is None:
+        return True
     if match[2] != machine_id():
-        return match[2] is None
+        return time.time() - path.lstat().st_mtime > ABANDONED_AFTER
     try:
         return int(match[3]) == os.getpid() or psutil.Process(int(match[3])).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
