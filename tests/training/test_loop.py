@@ -193,6 +193,16 @@ def test_checkpoints_are_log_spaced(windows, corpus_file, tmp_path):
     assert not [p for p in (tmp_path / "run").rglob(".*")]
 
 
+def test_the_log_has_the_rate_that_the_settings_name(windows, corpus_file, tmp_path):
+    """With AdamW the log gave the rate of the hidden matrices under the name of the setting."""
+    own = {"optimizer": "adamw", "matrix_learning_rate_scale": 3.0, "learning_rate": 1e-3, "log_every": 1}
+    config = config_of(corpus_file, steps=4, **own)
+    pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    lines = [line for line in read_lines(tmp_path / "run/log.jsonl") if "learning_rate" in line]
+    rates = [1e-3 * learning_rate_factor(step, config, 4) for step in range(4)]
+    assert [line["learning_rate"] for line in lines] == pytest.approx(rates)
+
+
 def test_truncated_checkpoints_are_skipped(windows, corpus_file, tmp_path, capsys):
     """Truncated checkpoint is passed over and the run ends the same."""
     config = config_of(corpus_file, steps=30, checkpoint_every=12)
@@ -204,7 +214,7 @@ def test_truncated_checkpoints_are_skipped(windows, corpus_file, tmp_path, capsy
     with pytest.raises(ValueError, match="model.safetensors is not as it was written"):
         checkpoints.open_checkpoint(newest.parent)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
-    assert "Skipping a broken checkpoint" in capsys.readouterr().err
+    assert "A broken checkpoint is passed over, and removed" in capsys.readouterr().err
     assert (tmp_path / "run/model.safetensors").read_bytes() == expected
     # Where no checkpoint was left whole, the training began again and removed them all.
     (tmp_path / "run/model.safetensors").unlink()

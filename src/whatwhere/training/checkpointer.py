@@ -62,7 +62,7 @@ class Checkpointer:
     def load(self) -> int | None:
         """Restore model, optimizers, random generators and logger from the newest checkpoint that is whole.
 
-        Newer checkpoints that are broken are named on stderr and skipped.
+        Newer checkpoints that are broken are named on stderr; `drop_after` then removes them.
 
         Returns:
             Step of the checkpoint; None, and nothing changes, where there is none.
@@ -74,7 +74,9 @@ class Checkpointer:
         accelerator = self.training.accelerator
         checkpoint, broken = newest_checkpoint(self.root)
         for line in broken:
-            accelerator.print(f"Skipping a broken checkpoint: {line}", file=sys.stderr)
+            reason = line.rsplit(". ", 1)[0]  # without the advice: there is nothing to do
+            words = "A broken checkpoint is passed over, and removed as the training resumes"
+            accelerator.print(f"{words}: {reason}.", file=sys.stderr)
         if checkpoint is None:
             if (newest := self.newest_folder()) is not None and newest.name != "step-0":
                 raise ValueError(
@@ -93,7 +95,7 @@ class Checkpointer:
     def drop_after(self, step: int) -> None:
         """Remove the checkpoints of later steps, once all processes have read what they resume from.
 
-        A broken later checkpoint would pass for the newest, and `drop_old_optimizers` would strip the new ones.
+        Else a broken one would count among the newest two, and new checkpoints would lose their optimizer states.
         """
         self.training.accelerator.wait_for_everyone()
         if self.training.accelerator.is_main_process:

@@ -15,6 +15,7 @@ from ..run.files import append_line, flush_file, write_arrays, write_text
 from ..run.status import LOG, step_lines
 from .divergence import batch_arrays
 from .memory import peak_memory, reset_peak_memory
+from .optimizers import learning_rate_factor
 from .state import Batch, TrainingState
 
 
@@ -108,15 +109,16 @@ class Logger:
     def log_steps(self, step: int, gradient_norm: float) -> dict[str, Any]:
         """Write the line of the steps since the last line, and return it.
 
-        loss: their mean, in nats. gradient_norm: of `step`, before clipping. learning_rate: of AdamW. waiting: share of
-        the time without a batch.
+        loss: their mean, in nats. gradient_norm: of `step`, before clipping. learning_rate: the one that the settings
+        name, at `step`; those of other parameters are multiples of it. waiting: share of the time without a batch.
         """
+        config = self.training.config
         ended = time.perf_counter()
         elapsed = ended - self._line_began
         line = {
             "loss": sum(self._losses) / len(self._losses),
             "gradient_norm": gradient_norm,
-            "learning_rate": float(self.training.optimizers[0].param_groups[0]["lr"]),
+            "learning_rate": config.learning_rate * learning_rate_factor(step - 1, config, self.training.steps),
             "tokens_per_second": self._steps * self.tokens_per_step / elapsed,
             "waiting": self._seconds_waited / elapsed,
             "memory_peak_bytes": peak_memory(self.training.accelerator.device),
