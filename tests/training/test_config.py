@@ -33,6 +33,7 @@ from whatwhere.training.training_keys import LoopConfig
         (["recipe=bert"], "recipe must be 'dstg' or 'tupe'; got 'bert'"),
         (["betas=[0.9]"], r"betas.1 must be given; got \[0.9\]"),
         (["betas=[1, 2, 3]"], r"betas must have at most 2 entries; got \[1, 2, 3\]"),
+        (["betas=[2, 3]"], r"betas.0 must be less than 1; got 2"),
         (["scheme=3"], "scheme must be a text; got 3"),
     ],
 )
@@ -97,6 +98,14 @@ def test_preset_rates_name_real_presets_and_keys():
         for name, own in presets.items():
             assert name in PRESETS and set(own) <= set(LoopConfig.model_fields)
             PretrainConfig.parse({"preset": name, "size": size, **own})
+
+
+def test_what_a_recipe_sets_can_be_switched_off():
+    """An empty value was dropped, and the recipe's came back."""
+    assert PretrainConfig.load(None, ["size=tiny"]).matrix_steps == 625
+    assert PretrainConfig.load(None, ["size=tiny", "matrix_steps=null"]).matrix_steps is None
+    assert StudyConfig.load(None, ["size=paper", "steps=1"]).tokenizer == "bert-base-uncased"
+    assert StudyConfig.load(None, ["size=paper", "steps=1", "tokenizer=null"]).tokenizer is None
 
 
 def test_saved_configuration_loads_equal(tmp_path):

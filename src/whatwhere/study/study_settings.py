@@ -58,7 +58,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
             if key not in cls.model_fields and key in PretrainConfig.model_fields:
                 advice = f"give training.{key}, for example --set training.{key}=..."
                 raise ValueError(f"{key} is a key of the trainings: {advice}")
-        values = {key: value for key, value in values.items() if value is not None}
+        values = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
         size = values.get("size", "tiny")
         models = values.get("models") or ["dstg"]
         variants = values.get("variants")

@@ -43,7 +43,9 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         values = {**values, "recipe": values.get("recipe") or recipe_of(str(values.get("preset", "dstg")))}
         name = str(values.get("preset") or "dstg")
         recipe = defaults_of(str(values["recipe"]), str(values.get("size", "tiny")), name)
-        values_given = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
+        # None is "not given", but of these keys a value: the recipe's tokenizer or matrix_steps is switched off.
+        can_be_none = ("tokenizer", "matrix_steps")
+        values_given = {key: value for key, value in values.items() if value is not None or key in can_be_none}
         if any(key in values_given for key in BUDGET):
             recipe.pop("steps", None)
         return {**recipe, **values_given}

@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from ..run.settings import Count, Share, StrictConfig
 
 InnerShare = Annotated[float, Field(gt=0, lt=1)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
 MODEL = (
     "A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub name; or "
     "`reference`, the one that comes with the package (a folder of that name here is ./reference)."
@@ -81,7 +82,10 @@ class LoopConfig(StrictConfig):
 
     seed: NonNegativeInt = Field(0, description="Seed of weights, masks and order.")
     steps: Count | None = Field(None, description="Budget in optimizer steps.")
-    batch_size: Count = Field(32, description="Windows of an optimizer step, all processes and micro-batches together.")
+    batch_size: Count = Field(
+        32,
+        description="Windows (fine-tuning: rows) of an optimizer step, all processes and micro-batches together.",
+    )
     accumulate: Count = Field(1, description="Micro-batches into which the batch of a step is divided.")
     learning_rate: PositiveFloat = Field(
         4e-3, description="Peak learning rate of AdamW; those of other parameters are multiples of it."
@@ -113,12 +117,14 @@ class LoopConfig(StrictConfig):
         1.0, description="Learning rate of the word embeddings, as a multiple of learning_rate."
     )
     table_learning_rate_scale: NonNegativeFloat = Field(
-        1.0, description="Learning rate of the position table, as a multiple of learning_rate; 0 freezes the table."
+        1.0,
+        description="Learning rate of the position table, as a multiple of learning_rate; 0 freezes it, "
+        "with the map of table_width and TUPE's scores of [CLS].",
     )
     bias_learning_rate_scale: PositiveFloat = Field(
         1.0, description="Learning rate of relative-bias tables, as a multiple of learning_rate."
     )
-    betas: tuple[float, float] = Field((0.9, 0.95), description="AdamW's decay rates of the two moments.")
+    betas: tuple[Beta, Beta] = Field((0.9, 0.95), description="AdamW's decay rates of the two moments.")
     epsilon: PositiveFloat = Field(1e-8, description="AdamW's epsilon.")
     weight_decay: NonNegativeFloat = Field(
         0.01, description="Weight decay of matrices at each step, times the learning rate."
@@ -184,7 +190,8 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     )
     shift: bool = Field(
         True,
-        description="Add one random offset to the positions of each text shorter than the table (DSTG 3.3).",
+        description="Add a random offset to the positions of each window (of each text with join=isolate) that is "
+        "shorter than the position table (DSTG 3.3).",
     )
     subset: bool = Field(
         False,
