@@ -9,6 +9,7 @@ import torch
 
 from ..corpus import Windows
 from ..encoder import EncoderForMaskedLM
+from .divergence import NotFinite, timing_message
 from .environment import process_group_state
 from .loop import Trainer
 from .pretrain_settings import PretrainConfig, make_batches
@@ -18,7 +19,11 @@ TIMED_STEPS = 5
 
 
 def time_step(config: PretrainConfig, windows: Windows) -> float:
-    """Return the seconds of one training step on this machine: the median of TIMED_STEPS on a throw-away model."""
+    """Return the seconds of one training step on this machine: the median of TIMED_STEPS on a throw-away model.
+
+    Raises:
+        ValueError: the loss or the gradient of a step is not finite.
+    """
     model_config = config.encoder_config(windows)
     torch.manual_seed(config.seed)
     batches = make_batches(config, windows, "train", model_config)
@@ -28,7 +33,10 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
     for step in range(TIMED_STEPS + 1):
         micro_batches = trainer.micro_batches(batches.batch, step)
         began = time.perf_counter()
-        trainer.step(step, micro_batches)
+        try:
+            trainer.step(step, micro_batches)
+        except NotFinite as error:
+            raise ValueError(timing_message(error, step + 1, config.preset, config)) from None
         times.append(time.perf_counter() - began)
     return statistics.median(times[1:])  # the first warms up
 

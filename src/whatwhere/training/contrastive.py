@@ -23,6 +23,7 @@ from ..models.sentence import pooled, write_sentence_transformer
 from ..run.files import write_json
 from ..run.folder import RunFolder
 from ..run.progress import Progress
+from .divergence import NotFinite
 from .loop import Trainer
 from .training_keys import LoopConfig
 
@@ -146,15 +147,14 @@ def train_contrastive(
 ) -> dict[str, Any]:
     """Train an encoder in place for `steps` steps of SENTENCES sentences each, and return the facts of the training.
 
-    The learning rate falls linearly to 0. Unlike the paper's, the training has no head over the vector: it
-    trains the vector of `pooling` itself.
+    The learning rate rises over the first tenth of the steps, then falls linearly to 0. Unlike the paper's, the
+    training has no head over the vector: it trains the vector of `pooling` itself.
 
     Args:
         seed: of the dropout and of the order of the sentences. The set of sentences does not depend on it.
 
     Raises:
-        ValueError: as `sentences`.
-        NotFinite: the loss or the gradient is not finite.
+        ValueError: as `sentences`; the loss or the gradient is not finite.
     """
     rows = sentences(text, tokenizer, steps * SENTENCES)
     assert isinstance(tokenizer.pad_token_id, int)
@@ -167,7 +167,11 @@ def train_contrastive(
     losses = []
     began = time.perf_counter()
     for step in range(steps):
-        losses.append(trainer.step(step, trainer.micro_batches(data.batch, step))[0])
+        try:
+            losses.append(trainer.step(step, trainer.micro_batches(data.batch, step))[0])
+        except NotFinite as error:
+            advice = "The encoder may be damaged: try it by `whatwhere predict`"
+            raise ValueError(f"{error} at step {step + 1} of contrastive training. {advice}.") from None
         progress(step + 1, steps, "contrastive", f"loss {losses[-1]:.3f}")
     tenth = max(1, steps // 10)
     return {

@@ -42,6 +42,11 @@ def step_message(
     return f"{error} at {place}. {advice}; {_checkpoint_hint(checkpoint)}, and the step's batch in {batch}."
 
 
+def timing_message(error: NotFinite, step: int, label: str, config: LoopConfig) -> str:
+    """Say which of the steps that are only timed was not finite, and what to change; arguments as of `step_message`."""
+    return f"{error} at step {step} of timing {label}. {_rate_hint(config)}."
+
+
 def weights_message(parameters: str, step: int, label: str, config: LoopConfig, checkpoint: Path | None) -> str:
     """Say which weights a step left that are not finite; arguments as of `step_message`."""
     if step == 0:
@@ -60,7 +65,7 @@ def batch_arrays(micro_batches: Sequence[dict[str, Tensor]]) -> dict[str, np.nda
 
 
 def _rate_hint(config: LoopConfig) -> str:
-    return f"Lower --set learning_rate= (now {config.learning_rate:g}) or --set precision=fp32"
+    return f"Lower --set learning_rate= (now {config.learning_rate:g}) or --set precision=fp32, in another --out"
 
 
 def _checkpoint_hint(checkpoint: Path | None) -> str:
