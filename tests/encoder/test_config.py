@@ -204,6 +204,8 @@ def test_unknown_preset_and_size_name_what_exists():
     ) as caught:
         ww.preset("tupe-b")
     assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="rotation_scaling=yarn needs rope_theta above 1; got 1.0"):
+        ww.preset("rope", "tiny", rotation_scaling="yarn", rotation_factor=2.0, rope_theta=1.0)
     with pytest.raises(ValueError, match="Sizes: tiny, small, paper"):
         ww.preset("dstg", "huge")
     with pytest.raises(ValueError, match="Unknown size 'smal'.*Did you mean small"):

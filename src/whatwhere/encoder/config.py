@@ -213,6 +213,8 @@ class EncoderConfig(PretrainedConfig):
         for key in _ABOVE_0:
             if not (value := getattr(self, key)) > 0:
                 yield f"{key} must be above 0; got {value}."
+        if self.rotation_scaling == "yarn" and self.rope_theta <= 1:
+            yield f"rotation_scaling=yarn needs rope_theta above 1; got {self.rope_theta}."
         for key in _TOKENS:
             if not 0 <= (value := getattr(self, key)) < self.vocab_size:
                 yield f"{key}={value} is no entry of a vocabulary of {self.vocab_size} (vocab_size)."
@@ -362,7 +364,8 @@ def last_trained_layer(config: Any, part: str = "all") -> int:
     """Return the index of the last hidden state in which pretraining trains the given stream.
 
     Where the masked-language head reads the semantic stream alone, the position half of the last block gets no gradient
-    (DSTG 3.3): its matrices stay as they were drawn, and the position stream is last trained in the block before.
+    (DSTG 3.3) but through the feed-forward layer that both streams share: the matrix that writes its last update stays
+    as drawn, save for weight decay, and the position stream is last trained in the block before.
     In all other cases it is the last block's. A model without a masked-language head counts as such a case: its later
     training has used all columns.
 
