@@ -70,13 +70,14 @@ def run_heads(
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
             settings = {"corpus": corpus, "field": field, "documents": documents, "length": length, "ablate": ablated}
-            settings_now = HeadsConfig.parse({"model": str(folder.absolute()), **settings})
+            place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
+            settings_now = HeadsConfig.parse({"model": str(place), **settings})
             settings_now.bind(run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, documents, progress, length)
         windows, source = stack.enter_context(opened)
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
-        context = RecordContext(name, seed, out.name if out else "")
+        context = RecordContext(name, seed, run.name if run else "")
         with show_progress(name, progress) as report:
             measured = measure(
                 AnalysisInput(context, model, chosen, ablated=ablated, thorough=True, progress=report),
@@ -103,7 +104,7 @@ def run_heads(
             facts = {
                 "kind": KIND,
                 "title": f"Inside {name}",
-                "name": run.path.name,
+                "name": run.name,
                 "corpus": {"name": source},
                 "models": [{"name": name, "seed": seed, "config": config, "left_out": measured.left_out}],
                 "seeds": [] if seed is None else [seed],
