@@ -39,6 +39,14 @@ def test_files_come_back_as_written(tmp_path, name, value):
     assert again.has(name) and again.kind == "study" and again.names() == [name]
 
 
+def test_a_folder_given_as_a_dot_has_a_name(tmp_path, monkeypatch):
+    """Records of a study with `--out .` were of a study without a name."""
+    monkeypatch.chdir(tmp_path)
+    with RunFolder.open(".", "study") as run:
+        run.accept()
+        assert run.name == tmp_path.name
+
+
 def test_arrays_come_back_by_name(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
         run.write("arrays/a.npz", {"x": np.eye(2), "y": np.array(["a", "b"])})
@@ -268,7 +276,7 @@ def test_other_folders_are_refused(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old/hashes.json").write_text("{}")
     (tmp_path / "old/pretrain.yaml").write_text("steps: 3")
-    with pytest.raises(ValueError, match="was written before runs had"), RunFolder.open(tmp_path / "old", "pretrain"):
+    with pytest.raises(ValueError, match="is a run of an earlier 0.1.0"), RunFolder.open(tmp_path / "old", "pretrain"):
         pass
     (tmp_path / "file").write_text("x")
     with (

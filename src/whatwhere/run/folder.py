@@ -4,8 +4,9 @@ A `RunFolder` lists every file with a hash; pages, cards and logs that still gro
 for every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
 written under a temporary name, its hash goes into the manifest, then it takes its name. A process that is killed in
 between leaves a last line about a file that still has its former content; until the folder is opened for writing again,
-the former hash is accepted, too. Where several processes write to one folder, each line carries a writer token, random
-for each `RunFolder`, and the former hash is accepted for the last line of each token.
+the former hash is accepted, too. Several processes may write to one folder. The one that holds the whole folder writes
+lines without a writer token, every other `RunFolder` lines with a random one of its own; the former hash is accepted
+for the last line of each token.
 """
 
 import json
@@ -38,7 +39,7 @@ MANIFEST = "manifest.jsonl"
 LOG = "log.jsonl"
 FORMAT = "whatwhere-run-1"
 _LONGEST = 4096  # characters of a path
-_new_here: set[Path] = set()  # runs that this process has begun
+_begun_runs: set[Path] = set()  # runs that this process has begun
 _NOT_LISTED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
 
 
@@ -52,8 +53,8 @@ class RunFolder:
         self.path = path
         self.is_new = not (path / MANIFEST).is_file()
         self._is_provisional = False  # a new run whose input may still be refused
-        self._begun_before: frozenset[Path] = frozenset()  # runs of this process when it opened this one
-        self._writer_token = secrets.token_hex(4)  # key "by" of its lines; "": no key, as no other writes
+        self._begun_runs_at_open: frozenset[Path] = frozenset()  # what `_begun_runs` held when this run was opened
+        self._writer_token = secrets.token_hex(4)  # key "by" of its lines; "": none, of the holder of the whole
         self._reset_cache()
 
     def _reset_cache(self) -> None:
@@ -98,9 +99,9 @@ class RunFolder:
             run.is_new = not run._applied_bytes
             run._begin_or_check(kind)
             run._is_provisional = run.is_new
-            run._begun_before = frozenset(_new_here)
+            run._begun_runs_at_open = frozenset(_begun_runs)
             if run.is_new:
-                _new_here.add(path.resolve())
+                _begun_runs.add(path.resolve())
             if not part:
                 sweep(path, is_free)
                 run._resolve_pending()
@@ -148,6 +149,11 @@ class RunFolder:
         return self.path / name
 
     @property
+    def name(self) -> str:
+        """Name of the folder, also where it was given as "." or ".."."""
+        return self.path.resolve().name
+
+    @property
     def kind(self) -> str | None:
         """Kind of the run; None for a folder without a manifest."""
         self._refresh()
@@ -171,8 +177,8 @@ class RunFolder:
                 continue
             if (self.path / "hashes.json").is_file() or (self.path / f"{kind}.yaml").is_file():
                 raise ValueError(
-                    f"{self.path} was written before runs had a {MANIFEST} (an earlier 0.1.0), which this version "
-                    "cannot resume. Choose another --out and start again."
+                    f"{self.path} has no {MANIFEST}: it is a run of an earlier 0.1.0 or an incomplete copy, which this "
+                    f"version cannot resume. Choose another --out; give a {kind}.yaml of yours by --config."
                 )
             raise ValueError(
                 f"{self.path} is not empty and holds no {kind} run ({MANIFEST} is missing). Choose another --out."
@@ -463,9 +469,9 @@ class RunFolder:
         for folder in sorted({(self.path / name).parent for name in self._files} - {self.path}, reverse=True):
             with suppress(OSError):  # it holds something else
                 folder.rmdir()
-        begun = [path for path in _new_here - self._begun_before if self.path.resolve() in path.parents]
+        begun = [path for path in _begun_runs - self._begun_runs_at_open if self.path.resolve() in path.parents]
         for path in sorted(begun):
-            _new_here.discard(path)
+            _begun_runs.discard(path)
             if path.is_dir() and is_free(path):
                 remove_folder(path)
 

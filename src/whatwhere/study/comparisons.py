@@ -48,7 +48,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
                 reference,
                 models,
                 choose_documents(windows["held_out"], config.probe_documents),
-                study=run.path.name,
+                study=run.name,
                 reference=REGRESSED_ONTO,
                 seed=seed,
                 splits=config.probe_splits,

@@ -67,7 +67,7 @@ def run_evaluation(
             for _ in run_jobs(jobs, most, progress, process_per_job=False, name="trials", in_each_process=trust):
                 pass
         count_left = sum(not trial.is_done(out) for trial in trials)
-        records = [replace(record, study=out.name) for record in benchmark.records(config, out)]
+        records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
         notes = [*benchmark.notes(config, out), *([_leftover_note(count_left)] if count_left else [])]
         data = config.data_name() or benchmark.name
         report = _write(run, config, records, benchmark.title, data, notes, count_left)
@@ -141,7 +141,7 @@ def _write(
     configs = {name: model_folder(model) / "config.json" for name, model in config.models_by_name().items()}
     facts = {
         "title": title,
-        "name": run.path.name,
+        "name": run.name,
         "models": [  # of one of the Hub without a configuration
             {"name": name, "config": dict(read_json(path)) if path.is_file() else {}} for name, path in configs.items()
         ],
@@ -249,7 +249,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
             results[benchmark.name] = result
             run.mark_done(f"tried {benchmark.name}", facts={key: result[key] for key in ("done", "left")})
             inner = RunFolder.at(folder)
-            records += [replace(record, study=out.name) for record in inner.read(RECORDS)]
+            records += [replace(record, study=run.name) for record in inner.read(RECORDS)]
             if result["done"]:  # a benchmark without a finished trial gets only the line below
                 notes += inner.read(FACTS)["notes"]
         started = [name for name, result in results.items() if result["done"]]
@@ -268,8 +268,11 @@ def _choose_benchmarks(config: EvaluationConfig) -> tuple[list[tuple[Benchmark[A
     for benchmark in BENCHMARKS:
         field = benchmark.config.model_fields.get("tasks")
         default = field.get_default(call_default_factory=True) if field else []
-        tasks: list[list[str]] = []  # an empty one where the folder tells which they are, or there are none
-        for names in [[task] for task in benchmark.brief.get("tasks") or default] or [[]]:
+        names_of_tasks = benchmark.brief.get("tasks") or default
+        # Without names, all at once: the folder tells which tasks there are, or the benchmark has none.
+        choices_of_names = [[task] for task in names_of_tasks] if names_of_tasks else [[]]
+        tasks: list[list[str]] = []
+        for names in choices_of_names:
             try:
                 benchmark.check(_settings(benchmark, config, names))
                 tasks.append(names)

@@ -35,7 +35,7 @@ def run_finetuning(config: FinetuneConfig, out: str | Path, progress: bool = Tru
 
 
 def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
-    """Return all records of the finished fine-tuning in the folder `out`, whose name is the model's.
+    """Return all records of the finished fine-tuning in the folder `out`; its name is the model's.
 
     Args:
         corpus: Hellinger distances for stress and correlation; see `separation_records`.
@@ -47,7 +47,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. Run the command that began it again.")
     summary = read_json(out / SUMMARY)
-    context = RecordContext(out.name, FinetuneConfig.load_unverified(out / CONFIG).seed)
+    context = RecordContext(out.resolve().name, FinetuneConfig.load_unverified(out / CONFIG).seed)
     records = training_records(out, context)
     records.append(context.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
     if has_table(out):

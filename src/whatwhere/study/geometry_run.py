@@ -1,6 +1,6 @@
 """Geometry of positions in corpora (GEOM): counts → distances → MDS, stress, violations → records → page.
 
-Counts are kept, so that a second run with other questions does not read the text again.
+Counts are kept, so that a second run with other questions does not count the text again.
 """
 
 import json
@@ -100,7 +100,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
                 geometry = corpus_geometry(counts, plan, progress_of_corpus)
             measured[name] = counts, geometry
             table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
-            records += geometry_records(RecordContext(name, study=run.path.name), counts, geometry)
+            records += geometry_records(RecordContext(name, study=run.name), counts, geometry)
             facts.append(
                 {
                     "name": name,
@@ -119,8 +119,9 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
             )
             arrays = geometry_arrays(geometry, scatter(geometry, encodings, config.seed))
             run.write(f"arrays/geometry-{stem}.npz", arrays)
-        records += _records_between(run.path.name, measured, config.intervals and config.protocol == "default")
-        records += _model_records(runs.values(), config, run.path.name, *next(iter(measured.values())))
+        records += _records_between(run.name, measured, config.intervals and config.protocol == "default")
+        first_counts, first_geometry = next(iter(measured.values()))
+        records += _model_records(runs.values(), config, run.name, first_counts, first_geometry)
         models = [
             {"name": name, "seed": seed, "folder": path, "summary": _model_summary(records, name, seed)}
             for path, folder in runs.items()

@@ -69,7 +69,7 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     """Measure a trained model, and write its records and arrays as one step of the study."""
     run = RunFolder.at(task.out)
     folder = run.path_of_run(task.model.folder)
-    context = RecordContext(task.model.name, task.model.seed, task.out.name)
+    context = RecordContext(task.model.name, task.model.seed, task.out.resolve().name)
     beginning = folder / "checkpoints" / "step-0"
     untrained = open_model(beginning, "masked").model if beginning.is_dir() else None
     held_out = windows["held_out"] if can_probe(windows) else None

@@ -83,7 +83,7 @@ def save_study(
         gathered += run.read(f"{model.folder}/{RECORDS}")
     gathered += comparison_records
     if config.inside:
-        gathered += convergence_records(gathered, study=run.path.name)
+        gathered += convergence_records(gathered, study=run.name)
     entries = [_entry(run, config, steps, model) for model in measured]
     facts = _provenance(run, config, windows, steps, entries, seconds)
     inputs = {"models": [str(model) for model in measured], "between": bool(comparison_records)}
@@ -123,7 +123,7 @@ def _provenance(
     corpus = {key: windows.facts[key] for key in CORPUS_FACTS}
     return {
         "title": "What position encodings keep",
-        "name": run.path.name,
+        "name": run.name,
         "corpus": {"name": windows.facts["source"].get("name") or config.corpus, **corpus},
         "needed_tokens": TOKENS_TO_LEARN.get(config.size),
         "models": entries,

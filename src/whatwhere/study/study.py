@@ -119,7 +119,7 @@ def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progre
     """Train and measure some models of a study, NAME/SEED each, while other processes or machines do others.
 
     Returns:
-        The report's path in the process that measures the last model; None in the others.
+        The report's path in the call that finds all models measured and gets the folder; None in the others.
 
     Raises:
         ValueError: a name that is no NAME/SEED of the study, a model that another process works at, a budget in
@@ -165,7 +165,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     else:
         for name in config.models:
             config.pretraining(name, 0, 1).check()
-        open_source(config.corpus, config.field, config.document)  # a missing text is refused before a folder is made
+        open_source(config.corpus, config.field, config.document)  # a missing text is refused before a file is written
         config.save_in(run, CONFIG)
     settings = config  # study.yaml gains models and widths once no model is refused, below
     if config.scheme is not None:
@@ -188,7 +188,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     _log_windows(windows, log)
     if config.inside:
         with show_progress("corpus", log.progress) as report:
-            measure_corpus(run, windows, run.path.name, report)
+            measure_corpus(run, windows, run.name, report)
     return Study(run, config, windows, log)
 
 
@@ -299,7 +299,7 @@ def complete(study: Study) -> Path:
 def records_without_model(study: Study) -> list[Record]:
     """Return the records that need no model: sizes of the text, ceilings of the probes, geometry of its positions."""
     config = study.config
-    name = study.run.path.name
+    name = study.run.name
     records = text_records(study.windows, name)
     if can_probe(study.windows):
         held_out = study.windows["held_out"]
@@ -358,9 +358,10 @@ def _open_to_prepare(out: Path, log: StudyLog) -> Iterator[RunFolder]:
 
 
 def _check_finished(run: RunFolder, models: int) -> None:
-    """Compare the files of a finished study with their hashes; a missing file is made again.
+    """Compare the files of a finished study with their hashes.
 
-    An unfinished one, whose page shows fewer models than it has, measures again what is damaged.
+    A missing file is skipped here: the step that lacks it runs again. An unfinished study, whose page shows fewer
+    models than it has, measures again what is damaged.
 
     Raises:
         ValueError: the first file that is not as it was written.
