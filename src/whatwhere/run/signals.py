@@ -1,9 +1,9 @@
 """Handling of Ctrl-C (SIGINT) and of SIGTERM, which a system sends to get its machine back.
 
-A command ends with status 130 or 143 and one line that says how to resume. Work that has a state to keep
-runs inside `defer_stop`: the signal waits for the end of its step, so that the process can write a checkpoint. A second
-signal ends it at once. Without `handle_signals`, that is in a program that uses the package, Python's own handling
-stays.
+A command ends with status 130 or 143 and one line that says how to resume. It ends at once, saying "stopped" alone,
+where a second signal comes, or the first one during an import. Work that has a state to keep runs inside `defer_stop`:
+the signal waits for the end of its step, so that the process can write a checkpoint. Without `handle_signals`, that is
+in a program that uses the package, Python's own handling stays.
 """
 
 import os
@@ -52,6 +52,7 @@ def handle_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        _stop_signal = None  # a training that a program starts later is not stopped by it
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
