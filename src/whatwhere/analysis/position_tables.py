@@ -121,8 +121,9 @@ is applied to each component's scores; power is squared amplitude as a share of 
 
 A table whose gradient is noise still moves: AdamW takes full steps in random directions, whose root mean square after a
 training is the rate times the root of the sum of the squared relative rates. Such a walk is white, so it is known in
-two ways: by its size, and by the table’s white floor, as if all frequencies had the mean power between a quarter and
-half of the highest one, or between half and three quarters, whichever is smaller. Both are held against what training added to the table.
+two ways: by its size, and by the table’s white floor. That is the mean power between a quarter and half of the highest
+frequency, or between half and three quarters, whichever is smaller, as if all frequencies had it. Both are held against
+what training added to the table.
 """,
     },
 )

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 SCORES_PER_TILE = 1 << 20  # 4 MiB of float32
-# Tokens of the longest rows whose weights the forward pass keeps: up to here they are about as large as q, k and v. For
-# longer rows the backward pass computes them again.
+# Tokens of a row up to which the forward pass keeps its attention weights, which are then about as large as q, k and v.
+# For longer rows the backward pass computes them again.
 KEEP_WEIGHTS_UP_TO = 512
 LEVELS = 1 << 16  # dropout compares 16 random bits per weight: torch's own bernoulli_ takes six times as long
 

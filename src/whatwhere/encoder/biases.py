@@ -104,8 +104,9 @@ def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> T
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Return ALiBi's slopes 2^(-8k/h) of h heads, filled up from the next power of two where h is none (Press et al.
-    2022)."""
+    """Return ALiBi's slopes 2^(-8k/h) of h heads (Press et al. 2022); where h is no power of two, the odd ones of the
+    next power fill them up.
+    """
     power = 2 ** int(math.log2(heads))
     slopes = [2 ** (-8 * (k + 1) / power) for k in range(power)]
     return slopes + [2 ** (-4 * (2 * k + 1) / power) for k in range(heads - power)]
@@ -304,7 +305,7 @@ class UntiedPositions(nn.Module):
         else:
             assert table is not None
             with without_autocast(table.device):
-                q, k = self.project(table[position_ids].to(self.norm.weight.dtype))  # not quantised, as query may be
+                q, k = self.project(table[position_ids].to(self.norm.weight.dtype))  # `query` may be quantised
                 base = self.scale * (q @ k.transpose(-1, -2))
                 if self.cls is not None:
                     q, k = self.project(self.cls[None])

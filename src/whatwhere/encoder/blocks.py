@@ -103,7 +103,10 @@ class _Block(GradientCheckpointingLayer):
 
 
 class NeoBertBlock(_Block):
-    """NeoBERT's pre-norm block: streams + attention(norm(streams)), then streams + feed-forward(norm(streams))."""
+    """NeoBERT's pre-norm block: base + attention(norm(streams)), then base + feed-forward(norm(streams)).
+
+    The base is the streams themselves or, with residual=normalized as in every preset, norm(streams).
+    """
 
     def attention_input(self, streams: Streams) -> Streams:
         """Return the streams that the attention reads, each (b, n, d_stream): the normalised ones."""

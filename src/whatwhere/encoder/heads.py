@@ -199,9 +199,9 @@ def first_state(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
 
 
 class TextClassificationHead(nn.Module):
-    """BERT's pooler and classifier, dense, tanh, dropout, linear, in one module under the name that clients save.
+    """BERT's pooler and classifier: dense, tanh, dropout, linear.
 
-    An adapter of PEFT saves the module `classifier` beside its own weights, as RoBERTa has it.
+    They are one module, `classifier`, as in RoBERTa, because PEFT saves a module of that name beside its adapter.
     """
 
     def __init__(self, config: EncoderConfig, outputs: int) -> None:

@@ -19,7 +19,7 @@ ROTATIONS: dict[str, Rotation] = {}
 PRESETS: dict[str, dict[str, Any]] = {}
 SOURCES: dict[str, str] = {}  # where a preset is published
 
-_folder_readers: list[Callable[[Path], Tensor]] = []  # at most one: reads the position table of a model's folder
+_folder_readers: list[Callable[[Path], Tensor]] = []  # of position tables in models' folders: none or one
 _loaded: dict[Path, tuple[str, set[str]]] = {}  # files that load_scheme ran: their text and the names they registered
 
 _Part = TypeVar("_Part", bound=Callable[..., Any])
@@ -126,7 +126,8 @@ def load_scheme(path: str | Path) -> Path:
     """Run a file that registers a scheme of your own; a second call with the same file changes nothing.
 
     Raises:
-        ValueError: no such file, no Python, or it registers a name that is taken.
+        ValueError: no such file, no Python, one that fails or registers a name that is taken, or one that has changed
+            since it was loaded.
     """
     path = Path(path).resolve()
     if path.suffix != ".py" or not path.is_file():

@@ -86,8 +86,8 @@ def read_starting_table(source: str, rows: int, width: int) -> Tensor:
     path = Path(source)
     if not path.exists():
         raise ValueError(
-            f"No position table at {source}. Give a .npy file of shape (positions, width) or the folder of a model; "
-            f"table_start has the names {', '.join(STARTS)}, too."
+            f"No position table at {source}. Give a .npy file of shape (positions, width) or the folder of a model; of "
+            f"table_start also a name: {', '.join(STARTS)}."
         )
     table = table_of_folder(path) if path.is_dir() else read_array(path)
     if table.shape[1] != width:

@@ -29,7 +29,7 @@ class UntrustedScheme(ValueError):
 def value_problem(name: str, error: ValidationError) -> str:
     """Return a sentence with what a setting or option must be, and the value seen, from pydantic's first error.
 
-    A sentence of a validator of this package is returned unchanged.
+    A sentence of a validator of this package keeps its words: the name stands before it, the value seen behind it.
     """
     first = error.errors()[0]
     words = first["msg"].removeprefix("Value error, ")

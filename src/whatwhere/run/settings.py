@@ -28,7 +28,7 @@ class StrictConfig(BaseModel):
         load(path, settings)       from a YAML file and `key=value` settings; `merge_values` leaves them unchecked
         bind(run, name)            from these settings and those that the resumed run was started with
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
-        load_unverified(path)      from a file of a run, without comparing its hash: for workers (`SchemeConfig` only)
+        load_unverified(path)      from a file of a run that this command has compared already (`SchemeConfig` only)
     """
 
     # Schemas are built when a class is first used: `whatwhere --help` only reads the fields.
@@ -145,8 +145,8 @@ class StrictConfig(BaseModel):
     def bind(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
         """Save these settings in a new run, or return those that a started run resumes with.
 
-        Keys of `CHANGEABLE_KEYS` and `changeable`, and keys that mean the same (`has_same_content`), take the values of
-        these settings.
+        Keys of `CHANGEABLE_KEYS` and `changeable`, and keys whose content is the same under another path
+        (`has_same_content`), take the values of these settings.
 
         Args:
             name: of the YAML file, which is written where the run holds none yet.

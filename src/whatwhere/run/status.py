@@ -14,7 +14,7 @@ from .lock import writer_of
 TRAININGS = ("pretrain.yaml", "finetune.yaml")
 STUDY = "study.yaml"
 TRAINED = "trained"  # name of the step that ends a training
-RESULTS = "results"  # name of the step that writes records and page
+RESULTS = "results"  # name of the step that writes records, claims and facts; the page follows
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
 _SUMMARY = "training.json"  # in the folder of a finished training
 _SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")

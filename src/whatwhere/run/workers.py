@@ -54,7 +54,8 @@ class Workers:
         """Return whether worker processes run, or are worth starting for the characters that are left.
 
         Args:
-            characters_read: by all processes. share: their share of all, None where it is unknown.
+            characters_read: by all processes.
+            share: share of the corpus that these characters are; None where it is unknown.
         """
         characters_left = characters_read * (1 / share - 1) if share else characters_read
         return self.executor is not None or characters_left >= WORTH_WORKERS
@@ -64,7 +65,7 @@ class Workers:
     ) -> Iterator[Any]:
         """Yield the results of work(tokenizer, *task), in any order.
 
-        amount_read: returns the number of characters read, and their share of all.
+        amount_read: returns the number of characters read, and which share of the corpus they are.
         """
         waiting: deque[tuple[Task, Future[Any]]] = deque()
 

@@ -29,14 +29,15 @@ def model_windows(
     """Yield windows of text for a model to read, and their name: as given, or the text's.
 
     Args:
-        folder: where the model was read from; the nearest `corpus/` at or above it (five levels) counts as its run's if
-            its tokenizer hash is the model's.
+        folder: where the model was read from; the nearest `corpus/` at or above it (five levels) that the model's
+            tokenizer made, by its hash or its rules, is its run's.
         corpus: a folder of windows, or any text as for a study, of which nearly all is held out (it was not trained on,
             as far as we know); None: the windows of the model's own run, else a part of python-docs with twice the text
             that is needed.
         documents: how many windows of full length will be read.
         length: tokens of a window; None: as in the windows that are there, else as many as the model reads, at most
-            512. Where it is given, windows are made anew, of `corpus`, else of python-docs.
+            512. Where it is given, windows are made anew of the text `corpus`, else of python-docs; a `corpus` of
+            windows must have this length.
 
     Raises:
         ValueError: windows of another tokenizer than the model's or of another length than asked for, more tokens than

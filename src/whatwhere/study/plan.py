@@ -8,10 +8,9 @@ from ..models.explain import costs, matched_width
 from ..run.jobs import parallel_jobs, threads_of_jobs
 from .study_settings import StudyConfig
 
-# Share of the time and seconds kept for probes and report, and what validation and checkpoints add to a step.
-RESERVE_SHARE = 0.06
-RESERVE_SECONDS = 12.0
-OVERHEAD = 1.2
+RESERVE_SHARE = 0.06  # share of the time that is kept for probes and report
+RESERVE_SECONDS = 12.0  # kept beside that share
+OVERHEAD = 1.2  # how much longer a step is with its part of validation and checkpoints
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too
 MOST_TIME_FOR_ANALYSES = 0.35  # share of the time
 FEWEST_STEPS = 20

@@ -20,7 +20,7 @@ from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
 CONFIG = "spectra.yaml"
-SPECTRA = "spectra"
+KIND = "spectra"
 COLUMNS = ("rows", "width", "PCs", "top 3", "top 5", "top 10", "N50", "N50 %")
 
 
@@ -56,7 +56,7 @@ def measure_tables(sources: Sequence[str | Path], words: bool = False) -> Spectr
     for table in tables:
         measure = table_records if table.kind == POSITIONS else word_records
         try:
-            context = RecordContext(table.name, table.seed, SPECTRA)
+            context = RecordContext(table.name, table.seed, KIND)
             noise = noise_records(table.rows, context) if table.kind == POSITIONS else []
             records.append(measure(table.rows, context)[0] + noise)
         except ValueError as error:
@@ -75,18 +75,18 @@ def run_spectra(
         scheme: File of the models' own scheme, loaded already; the recorded command names it.
 
     Raises:
-        ValueError: as `measure_tables`; the folder holds something else, or was started with other sources.
+        ValueError: as `measure_tables`; the folder holds something else, or was started with other sources or `words`.
     """
     began = time.perf_counter()
     if out is None:
         return measure_tables(sources, words), None
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
-    with RunFolder.open(out, SPECTRA) as run:
+    with RunFolder.open(out, KIND) as run:
         config.bind(run, CONFIG)
         measured = measure_tables(sources, words)
         facts = measured.facts()
         for table, entry in zip(measured.tables, facts["tables"], strict=True):
-            context = RecordContext(table.name, table.seed, SPECTRA)
+            context = RecordContext(table.name, table.seed, KIND)
             kind = "table" if table.kind == POSITIONS else "words"
             arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, context)[1]
             file = f"arrays/{kind}-{context.stem}.npz"

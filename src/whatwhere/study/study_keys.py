@@ -24,7 +24,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     size: str = Field("tiny", description=PretrainKeys.model_fields["size"].description)
     recipe: Literal["dstg", "tupe"] = Field(
         "dstg",
-        description="Family of papers whose training defaults apply to all models.",
+        description="Paper whose training defaults apply to all models.",
         json_schema_extra={"default": "the first model's"},
     )
     match: Literal["parameters", "operations"] | None = Field(
@@ -77,7 +77,9 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         description="Held-out windows whose loss is measured under ablations.",
         json_schema_extra={"default": "32; 16 at size tiny"},
     )
-    texts: int = Field(2, ge=0, description="Held-out windows in the explorer, beside a text that repeats itself.")
+    texts: int = Field(
+        2, ge=0, description="Held-out windows in the explorer, beside a text that repeats itself; 0: none."
+    )
 
 
 class HeadsConfig(StrictConfig):
@@ -95,8 +97,8 @@ class HeadsConfig(StrictConfig):
     length: int | None = Field(
         None,
         ge=8,
-        description="Tokens of a window, [CLS] and [SEP] included; if given, windows are made anew, of "
-        "--corpus, else of python-docs, never of the run's text.",
+        description="Tokens of a window, [CLS] and [SEP] included; if given, windows are made anew of the text in "
+        "--corpus, else of python-docs, never of the run's text. A --corpus of windows must have this length.",
         json_schema_extra={"default": "the run's, else as many as the model reads, at most 512"},
     )
     ablate: int = Field(

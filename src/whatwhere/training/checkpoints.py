@@ -51,7 +51,7 @@ def pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]
     }
 
 
-def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: "_Parts") -> None:
+def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: "_TensorFiles") -> None:
     for o, optimizer in enumerate(optimizers):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, torch.Tensor]] = {}
@@ -62,7 +62,7 @@ def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: "_Parts") -> No
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-class _Parts:
+class _TensorFiles:
     """Tensors of one file, or of several files that each hold the rows of one process; unread rows stay on the disk."""
 
     def __init__(self, paths: list[Path]) -> None:
@@ -219,8 +219,8 @@ def restore(
         ValueError: the checkpoint is of another model.
     """
     try:
-        stored = _Parts([checkpoint.folder / WEIGHTS])
-        packed = _Parts(_optimizer_files(checkpoint.folder) or [checkpoint.folder / OPTIMIZER])
+        stored = _TensorFiles([checkpoint.folder / WEIGHTS])
+        packed = _TensorFiles(_optimizer_files(checkpoint.folder) or [checkpoint.folder / OPTIMIZER])
     except (SafetensorError, FileNotFoundError) as error:
         raise ValueError(f"{checkpoint.folder} does not load: {error}. Delete it.") from None
     try:

@@ -23,7 +23,7 @@ def must_join_on_cpu() -> bool:
 
 
 def warn_of_single_process() -> None:
-    """Tell the user on stderr where `accelerate launch` was to start several processes and started one."""
+    """Tell the user on stderr where `accelerate launch` started one process, which may be fewer than they asked for."""
     if "ACCELERATE_MIXED_PRECISION" in os.environ and "WORLD_SIZE" not in os.environ:
         print(
             "accelerate launch has started one process; on CPUs it starts several only through mpirun. "

@@ -52,8 +52,8 @@ class Trainer(TrainingState):
 
         Args:
             batch_of_micro_step: returns this process's rows of a micro-batch of a step.
-            tokens_per_step: tokens that a step counts, of all processes together: with padding in pretraining, the mean
-                without padding in fine-tuning.
+            tokens_per_step: tokens of a step, of all processes together. Pretraining counts padding, too; fine-tuning
+                gives the mean without it.
             label: name of the training in messages and on the progress bar.
             progress: True for a bar on stderr, or a function that is called where a log line is written.
 

@@ -82,7 +82,7 @@ class Muon(torch.optim.Optimizer):
             lr = group["lr"]
             momentum = group["momentum"]
             matrices: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)  # updates and their targets
-            changes: list[tuple[DTensor, Tensor]] = []  # of parameters of which this process has a share
+            changes: list[tuple[DTensor, Tensor]] = []  # of parameters of which this process has a shard
             for p, rows in zip(group["params"], group["rows"], strict=True):
                 if p.grad is None:
                     continue
@@ -93,7 +93,7 @@ class Muon(torch.optim.Optimizer):
                 update = p.grad.lerp(mean, momentum)
                 p.mul_(1 - lr * group["weight_decay"])
                 changed: Tensor = p
-                if isinstance(p, DTensor):  # a share of a matrix has other singular vectors than all of it
+                if isinstance(p, DTensor):  # a shard of a matrix has other singular vectors than all of it
                     update = gather_whole(update)
                     changed = torch.zeros(p.shape, device=p.device)
                     changes.append((p, changed))

@@ -134,7 +134,8 @@ class SchemeConfig(SchemeKeys):
     def load_unverified(cls, path: Path) -> Self:
         """Return what `save_in` wrote, after loading the scheme of the folder.
 
-        A worker process starts with this: unlike `load_verified` it compares no hash, as its parent has done so.
+        Unlike `load_verified` it compares no hash: for a file that this command, or the parent of this process, has
+        compared or written.
         """
         merged = cls.merge_values(path)
         use_scheme(merged.get("scheme"))

@@ -102,7 +102,7 @@ def begin(config: SchemeConfig, run: RunFolder, name: str) -> None:
 
 
 def finished_summary(run: RunFolder) -> dict[str, Any] | None:
-    """Return the summary of a finished training; None if it is not finished, or its weights are gone.
+    """Return the summary of a finished training; None if it is not finished, or its weights or summary are gone.
 
     Raises:
         ValueError: a file of it is missing or not as it was written.
