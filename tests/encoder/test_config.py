@@ -446,6 +446,14 @@ def scheme(names, tmp_path, monkeypatch):
     return write
 
 
+def test_a_scheme_may_define_dataclasses(scheme):
+    """Their annotations are looked up in a module, which was registered nowhere."""
+    rest = "from dataclasses import dataclass\n\n@dataclass\nclass Two:\n    one: int\n    other: int\n"
+    path = scheme("two.py", "two", rest)
+    path.write_text("from __future__ import annotations\n" + path.read_text())
+    assert registry.load_scheme(path) == path.resolve()
+
+
 def test_a_file_with_a_scheme_is_loaded_once(scheme):
     path = scheme("one.py", "mine")
     assert registry.load_scheme(path) == registry.load_scheme(str(path)) == path.resolve()

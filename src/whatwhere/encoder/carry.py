@@ -68,7 +68,7 @@ def relative_imports(text: str) -> str:
     Raises:
         ValueError: the scheme imports anything else of whatwhere, or not on a line of its own.
     """
-    lines = text.splitlines()
+    lines = text.removesuffix("\n").split("\n")  # as Python counts them: a form feed ends none
     nodes = [
         n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import | ast.ImportFrom) and _imports_whatwhere(n)
     ]

@@ -5,6 +5,7 @@ A scheme of your own is one Python file that imports from `whatwhere.encoder` an
 
 import difflib
 import importlib.util
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -142,8 +143,10 @@ def load_scheme(path: str | Path) -> Path:
     # Loaded as a module of this folder, so that the copy in a saved model (`from .registry import ...`) runs too.
     spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
     assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up while it runs
     try:
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        spec.loader.exec_module(module)
     except BaseException as error:  # also of a file that ends the program
         for names, old in zip(registries, snapshots, strict=True):
             names.clear()  # nothing half-registered stays
@@ -152,6 +155,8 @@ def load_scheme(path: str | Path) -> Path:
             raise
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
+    finally:
+        sys.modules.pop(spec.name, None)
     parts = list(zip(registries, snapshots, strict=True))[:3]
     _loaded[path] = (text, {name for names, old in parts for name in names.keys() - old})
     return path
