@@ -100,6 +100,21 @@ def test_preset_rates_name_real_presets_and_keys():
             PretrainConfig.parse({"preset": name, "size": size, **own})
 
 
+def test_schemes_without_a_table_read_any_length():
+    """A rotation was refused for a position table that it does not have, after its text had been read."""
+    assert PretrainConfig.load(None, ["length=256"], preset="rope").check().max_position_embeddings == 256
+    assert PretrainConfig.load(None, ["length=64"], preset="rope").check().max_position_embeddings == 128
+    for preset, words in (("dstg", "has a position table of 128"), ("rope", "has 128")):
+        config = PretrainConfig.load(None, ["length=256", "model.max_position_embeddings=128"], preset=preset)
+        with pytest.raises(ValueError, match=f"length=256 tokens, but {preset} {words} positions. Use --length 128"):
+            config.check()
+
+
+def test_an_empty_size_is_the_default():
+    """`size:` without a value trained a tiny model without its recipe."""
+    assert PretrainConfig.load(None, ["size=null"]) == PretrainConfig.load(None)
+
+
 def test_what_a_recipe_sets_can_be_switched_off():
     """An empty value was dropped, and the recipe's came back."""
     assert PretrainConfig.load(None, ["size=tiny"]).matrix_steps == 625

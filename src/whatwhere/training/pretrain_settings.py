@@ -42,7 +42,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {**values, "recipe": values.get("recipe") or recipe_of(str(values.get("preset", "dstg")))}
         name = str(values.get("preset") or "dstg")
-        recipe = defaults_of(str(values["recipe"]), str(values.get("size", "tiny")), name)
+        recipe = defaults_of(str(values["recipe"]), str(values.get("size") or "tiny"), name)
         # None is "not given", but of these keys a value: the recipe's tokenizer or matrix_steps is switched off.
         can_be_none = ("tokenizer", "matrix_steps")
         values_given = {key: value for key, value in values.items() if value is not None or key in can_be_none}
@@ -99,10 +99,14 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
                     "Leave model.vocab_size out, or use the tokenizer of that model."
                 )
         config = preset(self.preset, self.size, **fields)
-        if (longest := config.longest) is not None and self.length > longest:
+        positions = config.max_position_embeddings
+        if self.length > positions and config.longest is None and "max_position_embeddings" not in self.model:
+            config = preset(self.preset, self.size, **{**fields, "max_position_embeddings": self.length})
+        elif self.length > positions:
+            of_what = "has" if config.longest is None else "has a position table of"
             raise ValueError(
-                f"length={self.length} tokens, but the position table of {self.preset} has {longest} rows. "
-                f"Use --length {longest}, or --set model.max_position_embeddings={self.length}."
+                f"length={self.length} tokens, but {self.preset} {of_what} {positions} positions. "
+                f"Use --length {positions}, or --set model.max_position_embeddings={self.length}."
             )
         if self.subset and self.join == "run-on" and (rows := config.max_position_embeddings) <= self.length:
             raise ValueError(
