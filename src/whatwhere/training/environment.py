@@ -35,7 +35,7 @@ def warn_of_single_process() -> None:
 def bf16_pays(device: torch.device) -> bool:
     """Return whether bfloat16 is faster than float32: on CUDA, and on CPUs with AVX512-BF16 or AMX."""
     if device.type != "cpu":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 

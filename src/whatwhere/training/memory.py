@@ -16,13 +16,14 @@ def keep_freed_memory() -> None:
     """Tell glibc's allocator to keep freed memory for the next step.
 
     By default every large tensor comes as fresh pages from the system, and faulting them in took up to a third of a
-    training step on a CPU (docs/log.md). The price: memory once used stays with the process. Does nothing where the
-    allocator is another.
+    training step on a CPU (docs/log.md). The price: memory once used stays with the process until `trim_heap`. Does
+    nothing where the allocator is another.
     """
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL("libc.so.6").mallopt
-        mallopt(_M_MMAP_THRESHOLD, 1 << 30)  # blocks below 1 GiB come from the heap
-        mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)  # and the heap is not given back
+        # Blocks below 1 GiB come from the heap; glibc before 2.35 takes 32 MiB at most, and 0 says that it refused.
+        if mallopt(_M_MMAP_THRESHOLD, 1 << 30) or mallopt(_M_MMAP_THRESHOLD, 1 << 25):
+            mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)  # the heap is given back by `trim_heap` alone
 
 
 def trim_heap() -> None:
