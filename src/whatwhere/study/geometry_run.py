@@ -70,9 +70,9 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     _check_names(sources)
     plan = _plan(config)
     encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
-    runs = {run: Path(model_source(run)) for run in config.models}
-    _check_model_names(config.models, runs)
-    for folder in runs.values():
+    model_folders = {source: Path(model_source(source)) for source in config.models}
+    _check_model_names(config.models, model_folders)
+    for folder in model_folders.values():
         _check_model(folder)
     if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
         tokenizer = _tokenizer(config, sources)
@@ -83,9 +83,10 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         is_done = run.step(RESULTS) is not None  # only then settings bind
         config = config.bind(run, CONFIG, () if is_done else GeometryConfig.model_fields)
         tokenizer = _tokenizer(config, sources)
-        for folder in runs.values():
+        for folder in model_folders.values():
             _check_vocabulary(folder, tokenizer)
-        config.save_in(run, CONFIG)
+        if not is_done:  # the settings of a finished run stay until its new results are there
+            config.save_in(run, CONFIG)
         run.accept()
         records: list[Record] = []
         facts: list[dict[str, Any]] = []
@@ -95,10 +96,13 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
             if (shards := (out / _counts_file(name)).with_suffix("")).is_dir():
                 remove_folder(shards)
         for name, counts in counted.items():
-            stem = _stem(name)
             with show_progress(name, progress) as progress_of_corpus:
-                geometry = corpus_geometry(counts, plan, progress_of_corpus)
-            measured[name] = counts, geometry
+                measured[name] = counts, corpus_geometry(counts, plan, progress_of_corpus)
+        first_counts, first_geometry = next(iter(measured.values()))
+        of_models = _model_records(model_folders.values(), config, run.name, first_counts, first_geometry)
+        config.save_in(run, CONFIG)
+        for name, (counts, geometry) in measured.items():
+            stem = _stem(name)
             table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
             records += geometry_records(RecordContext(name, study=run.name), counts, geometry)
             facts.append(
@@ -120,11 +124,10 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
             arrays = geometry_arrays(geometry, scatter(geometry, encodings, config.seed))
             run.write(f"arrays/geometry-{stem}.npz", arrays)
         records += _records_between(run.name, measured, config.intervals and config.protocol == "default")
-        first_counts, first_geometry = next(iter(measured.values()))
-        records += _model_records(runs.values(), config, run.name, first_counts, first_geometry)
+        records += of_models
         models = [
-            {"name": name, "seed": seed, "folder": path, "summary": _model_summary(records, name, seed)}
-            for path, folder in runs.items()
+            {"name": name, "seed": seed, "folder": source, "summary": _model_summary(records, name, seed)}
+            for source, folder in model_folders.items()
             for name, seed in [name_and_seed(folder)]
         ]
         about = {
@@ -243,6 +246,11 @@ def _counts(
         if (saved.positions, saved.groups, saved.align, *facts) == expected:
             run.add_to_manifest(file)
             return saved
+        if run.step(RESULTS) is not None and saved.facts.get("tokenizer_sha256") != tokenizer_hash(tokenizer):
+            raise ValueError(
+                f"{run.path} has counted {name} by another tokenizer than this command's, which is that of its first "
+                "model unless --tokenizer names one. Choose another --out."
+            )
         run.remove(file)
     counts = _count(config, source, tokenizer, path, progress)
     counts.save(path)
@@ -268,6 +276,8 @@ def _count(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, p
 def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, file: str) -> dict[str, Any] | None:
     """Write the corpus-optimal table; None where position 0 is not supported or nothing stands out of chance."""
     if config.align != "start" or geometry.distributions.positions[0] != 0 or not stands_out(geometry):
+        if run.has(file):  # of earlier results
+            run.remove(file)
         return None
     mds = geometry.mds_corrected or geometry.mds
     rank = min(config.rank or best_rank(geometry) or mds.coords.shape[1], mds.coords.shape[1])
