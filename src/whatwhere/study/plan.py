@@ -76,9 +76,22 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
     return parallel_jobs()
 
 
+def threads_of_one(at_once: int) -> int:
+    """Return the threads of one model while as many as possible run: one, or more where fewer run than there are
+    cores."""
+    return max(1, parallel_jobs() // at_once)
+
+
+def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
+    """Return the threads of each model, in the order of `models_of`; None for all of the process."""
+    of_one = threads_of_one(at_once)
+    threads = threads_of_jobs(len(config.models) * config.seeds, at_once)
+    return [None if count is None else count * of_one for count in threads]
+
+
 def threads_while_timed(config: StudyConfig) -> int | None:
     """Return the threads of the first training, with which steps are timed; None for all of the process."""
-    return threads_of_jobs(len(config.models) * config.seeds, models_at_once(config, None))[0]
+    return threads_of_models(config, models_at_once(config, None))[0]
 
 
 def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float], spent: float) -> Budget:

@@ -20,7 +20,7 @@ from ..corpus import Windows, open_source
 from ..corpus.build import describe_pieces
 from ..records.record import Record
 from ..run.folder import RunFolder
-from ..run.jobs import Job, limit_threads, run_jobs, show_progress, threads_of_jobs
+from ..run.jobs import Job, limit_threads, run_jobs, show_progress
 from ..run.lock import LOCK, InUse, is_unlocked
 from ..run.status import RESULTS, STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_step
@@ -36,6 +36,8 @@ from .plan import (
     models_at_once,
     models_of,
     steps_in_minutes,
+    threads_of_models,
+    threads_of_one,
     threads_while_timed,
 )
 from .results import save_study, total_seconds
@@ -167,7 +169,8 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
             config.pretraining(name, 0, 1).check()
         open_source(config.corpus, config.field, config.document)  # a missing text is refused before a file is written
         config.save_in(run, CONFIG)
-    settings = config  # study.yaml gains models and widths once no model is refused, below
+    # Saved again below, with models and widths, once no model is refused; its scheme is the user's file.
+    settings_to_save = config
     if config.scheme is not None:
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
     event = "study resumed" if is_resumed else "study"
@@ -183,7 +186,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
         first_model = config.models[0]
         words = f"{config.match} matched to those of {first_model} by feed-forward widths: {widths}"
         log.log_event("matched", words, match=config.match, widths=widths)
-    settings.model_copy(update={"widths": config.widths}).save_in(run, CONFIG)
+    settings_to_save.model_copy(update={"widths": config.widths}).save_in(run, CONFIG)
     run.accept()
     _log_windows(windows, log)
     if config.inside:
@@ -274,17 +277,17 @@ def complete(study: Study) -> Path:
     models = models_of(config)
     at_once = models_at_once(config, steps)
     jobs = []
-    for model, count in zip(models, threads_of_jobs(len(models), at_once), strict=True):
+    for model, count in zip(models, threads_of_models(config, at_once), strict=True):
         if not study.is_measured(model):
             _log_damage(study, model)
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
-    models_on_page = [model for model in models if study.is_measured(model)]
-    for job, summary in run_jobs(jobs, at_once, study.progress):
+    models_before = [model for model in models if study.is_measured(model)]  # the page is drawn when others follow
+    for job, summary in run_jobs(jobs, at_once * threads_of_one(at_once) if at_once > 1 else 1, study.progress):
         _log_trained(study, job.args[0].model, summary)
         measured = [model for model in models if study.is_measured(model)]
-        if len(measured) < len(models) and _needs_page(models, models_on_page, measured):
-            models_on_page = measured
+        if len(measured) < len(models) and _needs_page(models, models_before, measured):
+            models_before = measured
             save_study(study.run, config, study.windows, steps, measured, records, [], _total_seconds(study))
     between: list[Record] = []
     if config.inside:
