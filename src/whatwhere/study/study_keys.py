@@ -57,7 +57,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     at_once: int | None = Field(
         None,
         ge=1,
-        description="Models trained and looked into at once.",
+        description="Models trained and looked into at once, which share the cores; 1: one after the other.",
         json_schema_extra={"default": "one a core, or one if trainings are short"},
     )
     training: dict[str, Any] = Field({}, description="PretrainConfig keys for every model.")
@@ -69,7 +69,9 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     )
     probe_splits: int = Field(5, ge=2, description="Random splits of the probed documents.")
     inside: bool = Field(
-        True, description="Heads, attention, sentences, ablations, controls, the corpus too; False: probes only."
+        True,
+        description="Heads, attention, sentences, ablations, controls, the corpus too; False: probes and position "
+        "tables.",
     )
     ablation_documents: int = Field(
         32,
@@ -78,7 +80,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         json_schema_extra={"default": "32; 16 at size tiny"},
     )
     texts: int = Field(
-        2, ge=0, description="Held-out windows in the explorer, beside a text that repeats itself; 0: none."
+        2, ge=0, description="Held-out windows in the explorer, beside a text that repeats itself; 0: no explorer."
     )
 
 
@@ -104,8 +106,8 @@ class HeadsConfig(StrictConfig):
     ablate: int = Field(
         0,
         ge=0,
-        description="Windows whose masked-language loss is measured with each term taken out, averaged or shuffled, "
-        "and each stream: one pass for every term, block and head. 0: none.",
+        description="Windows whose masked-language loss is measured again and again, each time with one term (of all "
+        "blocks, of one, of one head) or one stream taken out, averaged or shuffled. 0: none.",
     )
 
 

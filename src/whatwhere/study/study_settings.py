@@ -21,6 +21,8 @@ from ..training.scheme_settings import SchemeConfig
 from .study_keys import GeometryKeys, StudyKeys
 
 ALL = "all"
+# Keys of a training that a study decides itself, and what to give instead.
+CHOSEN_BY_STUDY = {"preset": "give models", "seed": "give seeds, their number", "tokens": "give steps or minutes"}
 _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
 
 
@@ -34,7 +36,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
     def keys_below(cls) -> list[str]:
         keys = [
             *PretrainConfig.keys_below(),
-            *(key for key in PretrainConfig.model_fields if key not in cls.model_fields),
+            *(key for key in PretrainConfig.model_fields if key not in {*cls.model_fields, *CHOSEN_BY_STUDY}),
         ]
         return [f"training.{key}" for key in keys]
 
@@ -55,6 +57,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         for key in values:
+            if key in CHOSEN_BY_STUDY:
+                raise ValueError(f"{key} of a training is chosen by the study: {CHOSEN_BY_STUDY[key]}.")
             if key not in cls.model_fields and key in PretrainConfig.model_fields:
                 advice = f"give training.{key}, for example --set training.{key}=..."
                 raise ValueError(f"{key} is a key of the trainings: {advice}")
@@ -156,7 +160,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         clash = sorted(set(training) & {*shared, "preset", "seed", "steps", "tokens", "minutes"})
         if clash:
             where = "training" if clash[0] in self.training else f"variants.{model}"
-            raise ValueError(f"{where}.{clash[0]} is a key of the study. Set {clash[0]} instead.")
+            advice = CHOSEN_BY_STUDY.get(clash[0], f"set {clash[0]} itself")
+            raise ValueError(f"{where}.{clash[0]} is chosen by the study: {advice}.")
         if model in self.widths and isinstance(training.get("model", {}), dict):
             training = _override(training, {"model": {"intermediate_size": self.widths[model]}})
         return PretrainConfig.parse({**shared, **training, "preset": self.preset(model), "seed": seed, "steps": steps})
