@@ -1,6 +1,7 @@
 """A training that is stopped before its first step, at any change of the file system, goes on by its own words, and
 what is the same run."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ import pytest
 import torch
 from cli_runner import sentences, whatwhere
 
-from whatwhere.corpus import Windows
+from whatwhere.corpus import Windows, open_source
+from whatwhere.corpus.tokenizer import unit_tokenizer
 from whatwhere.training import finetune, pretrain
 from whatwhere.training.corpus_settings import prepare_windows
 from whatwhere.training.finetune import FinetuneConfig
@@ -98,6 +100,7 @@ def test_a_pretraining_stopped_before_training_resumes(first, text, stops, tmp_p
     assert (Windows(one / "corpus")["train"][0].input_ids == Windows(two / "corpus")["train"][0].input_ids).all()
 
 
+@pytest.mark.long
 def test_a_fine_tuning_stopped_before_training_resumes(text, stops, tmp_path):
     """A fine tuning stopped before its first step goes on."""
     encoder = tmp_path / "encoder"
@@ -142,10 +145,28 @@ def test_windows_of_another_vocabulary_are_refused(text, tmp_path):
     assert prepare_windows(asked(200), tmp_path / "corpus", progress=False).facts == windows.facts
     with pytest.raises(ValueError, match="holds windows of another vocab_size: there 200, now 150"):
         prepare_windows(asked(150), tmp_path / "corpus", progress=False)
+    without = asked(200).model_copy(update={"newline_token": False})
+    with pytest.raises(ValueError, match="holds windows of another newline_token: there True, now False"):
+        prepare_windows(without, tmp_path / "corpus", progress=False)
     # Too few pieces in the text for 100,000: the same tokenizer, asked for in other words.
     most = prepare_windows(asked(90_000), tmp_path / "most", progress=False).facts
     assert most["vocab_size"] < 90_000
     assert prepare_windows(asked(100_000), tmp_path / "most", progress=False).facts == most
+
+
+def test_a_refused_texts_tokenizer_is_not_taken(text, tmp_path):
+    """Windows of a refused text left their tokenizer, which the next command took whatever it asked for."""
+    bad, good = tmp_path / "bad.jsonl", tmp_path / "good.jsonl"
+    rows = [json.dumps({"text": line}) for line in text.read_text().split("\n\n")]
+    bad.write_text("\n".join([*rows, "{"]))
+    good.write_text("\n".join(rows))
+    out = tmp_path / "run/corpus"
+    with pytest.raises(ValueError, match="not JSON"):
+        prepare_windows(PretrainConfig.parse({**SMALL, "corpus": str(bad)}), out, progress=False)
+    assert not (out / "tokenizer").exists()
+    asked = PretrainConfig.parse({**SMALL, "corpus": str(good), "tokenizer": "words"})
+    windows = prepare_windows(asked, out, progress=False)
+    assert windows.facts["vocab_size"] == len(unit_tokenizer("words", open_source(str(good)))) + 1  # [NL]
 
 
 def test_equal_text_elsewhere_is_the_runs(text, tmp_path):

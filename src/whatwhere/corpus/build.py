@@ -214,8 +214,8 @@ def saved_tokenizer(out: Path, request: Mapping[str, Any]) -> PreTrainedTokenize
         ValueError: its files are damaged.
     """
     folder = out / "tokenizer"
-    settings = _read_settings(RunFolder.at(out)) or {}
-    if not folder.is_dir() or settings.get(REQUEST) not in (None, request):
+    settings = _read_settings(RunFolder.at(out))
+    if settings is None or not folder.is_dir() or settings.get(REQUEST) not in (None, request):
         return None
     RunFolder.at(folder).check()
     return load_tokenizer(str(folder))

@@ -90,7 +90,8 @@ def _window_options(config: CorpusConfig) -> dict[str, Any]:
 def _tokenizer_request(config: CorpusConfig) -> dict[str, Any]:
     """Return the settings that decide which tokenizer is loaded, or made from the text."""
     is_made = config.tokenizer in (None, *UNITS)
-    return {"tokenizer": config.tokenizer, "vocab_size": config.vocab_size if is_made else None}
+    words = {"tokenizer": config.tokenizer, "newline_token": config.newline_token}
+    return {**words, "vocab_size": config.vocab_size if is_made else None}
 
 
 def check_one_batch(windows: Windows, batch_size: int) -> None:
