@@ -47,6 +47,16 @@ def test_a_folder_given_as_a_dot_has_a_name(tmp_path, monkeypatch):
         assert run.name == tmp_path.name
 
 
+def test_a_damaged_first_line_is_named(tmp_path):
+    """A flipped bit in the first line made a run one "of an earlier version"."""
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        run.write("study.yaml", {"steps": 3})
+    manifest = tmp_path / "run" / MANIFEST
+    manifest.write_bytes(b"#" + manifest.read_bytes()[1:])
+    with pytest.raises(ValueError, match="first line of .*manifest.jsonl is damaged"):
+        RunFolder.open(tmp_path / "run", "study").__enter__()
+
+
 def test_arrays_come_back_by_name(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
         run.write("arrays/a.npz", {"x": np.eye(2), "y": np.array(["a", "b"])})
@@ -465,7 +475,7 @@ def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path, monkeypatch):
     done = whatwhere("verify", str(run), "--accept", "c.json")
     assert done.returncode == 2 and "records no file c.json that is there. It records: a.json, b.json." in done.stderr
     done = whatwhere("verify", str(tmp_path), "--accept", "a.json")
-    assert done.returncode == 2 and "has no manifest.jsonl" in done.stderr
+    assert done.returncode == 2 and "has no whole manifest.jsonl" in done.stderr
 
 
 def test_a_missing_unrecorded_file_is_refused(tmp_path):

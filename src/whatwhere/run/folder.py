@@ -3,10 +3,10 @@
 A `RunFolder` lists every file with a hash; pages, cards and logs that still grow have none. `manifest.jsonl` has a line
 for every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
 written under a temporary name, its hash goes into the manifest, then it takes its name. A process that is killed in
-between leaves a last line about a file that still has its former content; until the folder is opened for writing again,
-the former hash is accepted, too. Several processes may write to one folder. The one that holds the whole folder writes
-lines without a writer token, every other `RunFolder` lines with a random one of its own; the former hash is accepted
-for the last line of each token.
+between leaves a last line about a file that still has its former content; until the whole folder is opened for writing
+again, the former hash is accepted, too. Several processes may write to one folder. The `RunFolder` that `open` gave for
+the whole folder writes lines without a writer token, every other one, in this process too, lines with a random token of
+its own; the former hash is accepted for the last line of each token.
 """
 
 import json
@@ -33,7 +33,7 @@ from .files import (
     sweep,
 )
 from .formats import format_of
-from .lock import hold_other_parts, is_free, lock
+from .lock import block_new_parts, is_free, lock
 
 MANIFEST = "manifest.jsonl"
 LOG = "log.jsonl"
@@ -75,9 +75,10 @@ class RunFolder:
     def open(cls, path: str | Path, kind: str, *, part: str = "") -> Iterator[Self]:
         """Open a folder for writing, as the only process, and make it if it is missing.
 
-        Temporary files of killed processes are removed. Where the block refuses its input by a ValueError before it has
-        called `accept` or finished a step, a new run leaves no file, nor do the runs in it that this process began
-        meanwhile. With `part` these files stay where another process has written to the run or holds a part.
+        Without `part` temporary files of killed processes are removed. Where the block refuses its input by a
+        ValueError before it has called `accept` or finished a step, a new run leaves no file, nor do the runs in it
+        that this process began meanwhile. With `part` these files stay where another process has written to the run or
+        holds a part.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -125,6 +126,7 @@ class RunFolder:
 
         replace: False where another process may make the same folder meanwhile: then that process's folder stays.
         """
+        is_new = not Path(path).exists()
         with new_folder(Path(path), replace) as folder:
             yield folder
             (folder / MANIFEST).unlink(missing_ok=True)  # which came along with a copied folder
@@ -133,6 +135,8 @@ class RunFolder:
             run._append({"format": FORMAT, "kind": kind})
             run.add_to_manifest(*run.files_not_in_manifest())
             run._resolve_pending()
+        if is_new:  # a refused run that it lies in takes it away
+            _begun_runs.add(Path(path).resolve())
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
@@ -165,6 +169,11 @@ class RunFolder:
             return
         if self._kind is not None:
             raise ValueError(f"{self.path} holds a {self._kind} run, not a {kind} run. Choose another --out.")
+        if self._applied_bytes:
+            raise ValueError(
+                f"The first line of {self.path / MANIFEST} is damaged, so nothing says what the folder holds. Use a "
+                "complete copy, or choose another --out."
+            )
         for path in self.path.iterdir():
             if (path / MANIFEST).is_file() or path.name.startswith(".") or path.name == LOG:
                 continue
@@ -277,7 +286,8 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def check(self, *names: str) -> None:
-        """Compare files with their hashes, all of them without names; a file that the manifest does not list passes.
+        """Compare files with their hashes, all listed ones if none is named; a file that the manifest does not list
+        passes.
 
         Raises:
             ValueError: the first file that is missing or not as it was written.
@@ -477,7 +487,7 @@ class RunFolder:
 
     def _withdraw_part(self, part: str) -> None:
         """Remove the files of a new run whose part was refused, unless another process may use them."""
-        with hold_other_parts(self.path, part) as is_alone:
+        with block_new_parts(self.path, part) as is_alone:
             self._refresh()
             if is_alone and self._writer_tokens <= {self._writer_token}:
                 self._withdraw()
@@ -494,9 +504,13 @@ def verify(folder: Path) -> tuple[int, list[str]]:
     count = 0
     problems: list[str] = []
     for path in sorted(folder.rglob(MANIFEST)):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):  # a folder that is being written
+            continue
         run = RunFolder.at(path.parent)
         count += len(run.names())
-        problems += run.problems()
+        found = list(run.problems())
+        # A run may be written meanwhile: a second look sees the manifest that goes with the files.
+        problems += [problem for problem in found if problem in set(run.problems())]
     return count, problems
 
 
@@ -512,7 +526,7 @@ def accept_file(folder: Path, name: str) -> None:
     """
     run = RunFolder.at(folder)
     if run.kind is None:
-        raise ValueError(f"{folder} has no {MANIFEST}. Give the folder of the run whose file you changed.")
+        raise ValueError(f"{folder} has no whole {MANIFEST}. Give the folder of the run whose file you changed.")
     path = Path(name).resolve()
     if not run.has(name) and path.is_file() and path.is_relative_to(folder.resolve()):
         name = str(path.relative_to(folder.resolve()))

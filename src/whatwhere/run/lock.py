@@ -43,7 +43,7 @@ def writer_of(folder: Path) -> str | None:
 
 
 def is_unlocked(lock: Path, seconds: float = 0) -> bool:
-    """Return whether no process holds a lock file, or lets go of it within some seconds; True where there is none."""
+    """Return whether a lock file is free, or becomes free within some seconds; True where there is none."""
     if not lock.is_file():
         return True
     try:
@@ -90,8 +90,8 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
 
 
 @contextmanager
-def hold_other_parts(folder: Path, part: str) -> Iterator[bool]:
-    """Keep other processes from beginning a part of a folder, for a process that holds `part`.
+def block_new_parts(folder: Path, part: str) -> Iterator[bool]:
+    """Keep other processes from beginning a part of a folder, for a process that holds `part`, by the whole's lock.
 
     Yields:
         True if no other process holds a part now.
