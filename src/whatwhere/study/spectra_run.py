@@ -85,11 +85,15 @@ def run_spectra(
         config.bind(run, CONFIG)
         measured = measure_tables(sources, words)
         facts = measured.facts()
+        files: list[str] = []
         for table, entry in zip(measured.tables, facts["tables"], strict=True):
             context = RecordContext(table.name, table.seed, KIND)
             kind = "table" if table.kind == POSITIONS else "words"
             arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, context)[1]
             file = f"arrays/{kind}-{context.stem}.npz"
+            if file in files:  # a file is called like a model with its seed
+                file = f"arrays/{kind}-{context.stem}-{len(files)}.npz"
+            files.append(file)
             run.write(file, {key: v.astype(np.float32) if v.dtype.kind == "f" else v for key, v in arrays.items()})
             entry |= {"arrays": file, "config": table.config}
         facts["title"] = "The shape of position tables"
