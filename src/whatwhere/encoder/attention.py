@@ -192,7 +192,7 @@ def attend_by_flex(
 ) -> Tensor:
     """Compute the outputs by torch's FlexAttention, which looks the bias up inside the kernel.
 
-    No example needs an (h, n, n) map.
+    A bias of the distance alone needs no (h, n, n) map.
 
     On a CPU it runs without compilation, for comparisons only, and has no backward pass.
     """

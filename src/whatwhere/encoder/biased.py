@@ -111,9 +111,9 @@ class _Weights:
         else:
             assert inputs.token_kinds is not None
             self.token_kinds = inputs.token_kinds
-        # Where special tokens stand alike in all examples, their values are written into the shared map.
         self.kinds = self.token_kinds.expand(b, -1)
         self.by_distance = base is not None and base.dim() == 2
+        # Where special tokens stand alike in all examples, their values are written into the shared map.
         self.shares_special = self.by_distance and len(self.token_kinds) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(SCORES_PER_TILE, n), b * h * n * n)

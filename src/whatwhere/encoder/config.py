@@ -366,8 +366,9 @@ def last_trained_layer(config: Any, part: str = "all") -> int:
     Where the masked-language head reads the semantic stream alone, the position half of the last block gets no gradient
     (DSTG 3.3) but through the feed-forward layer that both streams share: the matrix that writes its last update stays
     as drawn, save for weight decay, and the position stream is last trained in the block before.
-    In all other cases it is the last block's. A model without a masked-language head counts as such a case: its later
-    training has used all columns.
+    In all other cases it is the last block's. A model without a masked-language head counts as such a case, as if its
+    later training had used all columns; of an encoder that was saved without its head and never trained on this is
+    wrong.
 
     Args:
         config: of any encoder.

@@ -87,8 +87,8 @@ class EncoderPreTrainedModel(CarriedModel):
         super()._initialize_weights(module, is_custom_code)
 
 
-# False where this thread (or task) computes terms: they are the model's, not of one draw of dropout. The mode of the
-# model belongs to all threads.
+# False while `attention_terms` runs in this thread (or task): terms are without dropout, and `eval()` would switch it
+# off for other threads, too.
 _WITH_DROPOUT: ContextVar[bool] = ContextVar("with_dropout", default=True)
 
 
@@ -109,7 +109,7 @@ class Encoder(EncoderPreTrainedModel):
     _input_embed_layer = "word_embeddings"
     # True if the caller knows that the tokens of a text stand side by side, so that positions are as far apart as in
     # the row. An exported graph cannot check this itself.
-    positions_are_consecutive = False
+    assumes_consecutive_positions = False
     # Weights of heads, so that the encoder of a model with a head opens without a report about them.
     _keys_to_ignore_on_load_unexpected = [r"^(head|classifier|qa_outputs)\."]
 
@@ -183,7 +183,7 @@ class Encoder(EncoderPreTrainedModel):
         reads_values = not torch.compiler.is_compiling() and device.type != "meta"
         if reads_values:
             token_kinds, is_cls = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, is_cls))
-        # Then positions are 0, 1, 2, ... in every row.
+        # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = position_ids is None and attention_mask is None and document_ids is None
         position_ids = self._positions(input_ids, attention_mask, position_ids)
         allowed = pairs
@@ -211,7 +211,7 @@ class Encoder(EncoderPreTrainedModel):
         if config.relative != "none":
             if (
                 counts_from_zero
-                or self.positions_are_consecutive
+                or self.assumes_consecutive_positions
                 or (reads_values and positions_are_consecutive(position_ids, attention_mask, document_ids))
             ):
                 distance = torch.arange(1 - n, n, device=device)
@@ -290,9 +290,10 @@ class Encoder(EncoderPreTrainedModel):
             document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
                 limit.
             inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`. Schemes that
-                treat special tokens apart (dstg, tupe-*) find them in `input_ids` or `special_tokens_mask`.
+                treat special tokens apart (rp, dstg, most of tupe-*) find them in `input_ids` or `special_tokens_mask`.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states, of which the last is
-                `last_hidden_state` (with tie_last_hidden_states=False in the configuration: before the final norm).
+                `last_hidden_state` (with `config.tie_last_hidden_states = False`, set on a model: before the final
+                norm).
                 Default: as the configuration says.
             output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path. Default: as the
                 configuration says.
@@ -305,7 +306,8 @@ class Encoder(EncoderPreTrainedModel):
             head_mask: must be None; transformers' own models ignore it, this one refuses it.
 
         Raises:
-            ValueError: shapes disagree, an id is outside the vocabulary, or a position outside the table.
+            ValueError: shapes disagree; on a CPU also an id outside the vocabulary or a position outside the table, of
+                which an accelerator sees the length alone.
         """
         if head_mask is not None:
             raise ValueError("No head_mask: change or remove the terms of heads by `inspect_terms`.")
@@ -404,11 +406,12 @@ class Encoder(EncoderPreTrainedModel):
 
         Only those of this thread: others may read the same model meanwhile, and nothing of theirs is seen or changed.
 
-        inspector: function of (block 0 ... L - 1, named terms, allowed). Each term is (b or 1, h, n, n), as in
-            `attention_terms`; allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for everywhere.
+        inspector: function of (index of the block in `layers`, from 0, named terms, allowed). Each term is (b or 1, h,
+            n, n), as in `attention_terms`; allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for
+            everywhere.
             If it returns terms, attention goes on with those instead (in the eager path); None changes nothing.
 
-        Blocks must not be compiled.
+        Blocks must be neither compiled nor computed again by gradient checkpointing.
         """
         blocks = [layer for layer in self.layers if isinstance(layer, NeoBertBlock | BertBlock)]
         mine = {id(block.attention): partial(inspector, number) for number, block in enumerate(blocks)}

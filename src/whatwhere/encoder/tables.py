@@ -105,7 +105,8 @@ HALF_TURN_SIZE = 0.1  # of the two waves of a half turn, as in the authors' code
 
 
 def _starting_scale(config: EncoderConfig, table: Tensor) -> float:
-    """Return the factor that gives a table its starting spread: as configured, or as a learned table starts."""
+    """Return the factor that a starting table is multiplied by: `table_scale`, or what gives it a root mean square of
+    `position_initializer_range`."""
     if config.table_scale is not None:
         return config.table_scale
     assert config.position_initializer_range is not None
@@ -150,7 +151,8 @@ class LearnedTable(nn.Module):
 
 @register_table("sinusoidal")
 class SinusoidalTable(nn.Module):
-    """Table of fixed sines and cosines (Vaswani et al. 2017), scaled to the spread that a learned table starts with."""
+    """Table of fixed sines and cosines (Vaswani et al. 2017), scaled to a root mean square of
+    `position_initializer_range`."""
 
     scale: Tensor
 
@@ -187,7 +189,7 @@ class LowRankTable(nn.Module):
     def initialize(self, config: EncoderConfig) -> None:
         """Set the initial values as the configuration says."""
         assert config.position_initializer_range is not None
-        std = (config.position_initializer_range / math.sqrt(self.A.shape[1])) ** 0.5  # P spreads as a learned table
+        std = (config.position_initializer_range / math.sqrt(self.A.shape[1])) ** 0.5  # of P = A B
         init.normal_(self.A, std=std)
         init.normal_(self.B, std=std)
 

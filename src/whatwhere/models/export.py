@@ -249,9 +249,9 @@ def _eager(model: Any) -> Iterator[None]:
     before = model.config._attn_implementation
     body = model.base_model
     model.set_attn_implementation("eager")
-    body.positions_are_consecutive = True  # our models read it
+    body.assumes_consecutive_positions = True  # our models read it
     try:
         yield
     finally:
         model.set_attn_implementation(before)
-        body.positions_are_consecutive = False
+        body.assumes_consecutive_positions = False

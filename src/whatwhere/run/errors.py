@@ -85,7 +85,7 @@ def as_list(values: Any, kinds: type | tuple[type, ...], expectation: str) -> li
 def name_model_in_errors(model: str) -> Iterator[None]:
     """Turn the errors of libraries that open a model into a ValueError of one line that names the model.
 
-    An error that names the model already is raised unchanged.
+    A ValueError that names the model already is raised unchanged.
     """
     from safetensors import SafetensorError
 

@@ -216,8 +216,8 @@ def parse_yaml(text: str) -> Any:
     """Return the plain values of a YAML text; no tag makes an object of another kind.
 
     Raises:
-        ValueError: it is no YAML, is nested too deeply, repeats parts of itself without end, or gives one key
-            twice, of which YAML's library would take the last.
+        ValueError: it is no YAML, is nested too deeply, has more than 100,000 values, parts that it repeats counted
+            again, or gives one key twice, of which YAML's library would take the last.
     """
     try:
         repeated = _repeated_key(yaml.compose(text, Loader=yaml.SafeLoader))
@@ -230,7 +230,7 @@ def parse_yaml(text: str) -> Any:
     if repeated:
         raise ValueError(repeated)
     if _count_values(value, {}) > _MOST_VALUES:
-        raise ValueError(f"with all that it names again it has more than {_MOST_VALUES:,} values")
+        raise ValueError(f"it has more than {_MOST_VALUES:,} values, parts that it repeats counted again")
     return value
 
 

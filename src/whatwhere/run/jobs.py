@@ -209,8 +209,8 @@ def _progress_of(show: Show, number: int, label: str) -> Progress:
 def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     """Yield a function that moves the bar of a job.
 
-    Each running job has a bar on stderr, and all `jobs` one below, with the time left. A total of None ends a job, one
-    of 0 is unknown. Where the block ends well, the bars are shown as complete.
+    Each running job has a bar on stderr, and all `jobs` one above them, with the time left. A total of None ends a job,
+    one of 0 is unknown. Where the block ends well, the bars are shown as complete.
     """
     if not progress:
         yield lambda *state: None

@@ -203,8 +203,8 @@ class StrictConfig(BaseModel):
         except ValueError as error:
             reason = str(error).removeprefix(f"{path}: ").split(". ")[0]
             raise ValueError(
-                f"{path} is of a run that another version started ({reason}). Finish the run with that version, or "
-                "choose another --out."
+                f"{path} does not hold here: {reason}. Put right what it names; if another version wrote the file, "
+                "finish the run with that one, or choose another --out."
             ) from None
 
     def given_keys(self) -> set[str]:

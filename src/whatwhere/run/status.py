@@ -57,7 +57,7 @@ def has_weights(folder: Path) -> bool:
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:
-    """Return the state of a training, or of a study or evaluation and of every training in it.
+    """Return the state of a training, of another run, or of a study and of every training in it.
 
     Each state has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"), and `writer` (process and
     machine, or None). A study also has its numbers of `models` and of those `finished`, an evaluation its number of
@@ -77,11 +77,14 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
         return [_study(run, trainings), *trainings]
     if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
         return [_run_of_other_kind(run), *trainings]
-    raise ValueError(f"There is no run in {folder}. Give the --out folder of a command.")
+    raise ValueError(
+        f"There is no run in {folder} whose progress can be told. Give the --out folder of study, pretrain, finetune, "
+        "heads, geometry, spectra or evaluate."
+    )
 
 
 def _trainings_below(folder: Path) -> Iterator[Path]:
-    """Yield the settings files of the trainings in the folder of a study or an evaluation."""
+    """Yield the settings files of the trainings in the folder of a study."""
     return (path for name in TRAININGS for path in sorted(folder.glob(f"models/*/seed-*/{name}")))
 
 
@@ -178,7 +181,7 @@ def _trouble(status: Mapping[str, Any], folder: Path) -> Iterator[str]:
     for name in ("loss", "validation_loss"):
         if status[name] is not None and not math.isfinite(status[name]):
             yield f"its {name.replace('_', ' ')} is {status[name]}"
-    for path in sorted(folder.glob("not-finite-*.npz")):
+    for path in sorted(folder.glob("not-finite-*.npz")) if status["state"] != "finished" else ():
         yield f"a step was not finite; its batch is in {path}"
     if status["state"] == "running" and (status["silent"] or 0) > MOST_SILENT:
         yield f"nothing was logged for {status['silent'] / 60:.0f} minutes"

@@ -142,7 +142,7 @@ def _write(
     facts = {
         "title": title,
         "name": run.name,
-        "models": [  # of one of the Hub without a configuration
+        "models": [  # {} for one of the Hub, whose configuration lies in no folder here
             {"name": name, "config": dict(read_json(path)) if path.is_file() else {}} for name, path in configs.items()
         ],
         "corpus": {"name": data},

@@ -31,7 +31,7 @@ class ModelTask:
 
     out: Folder of the study, whose windows are made. training: Settings of the training, with its seed and steps.
     probe_documents, ablation_documents: Held-out windows that are probed, and those whose loss is measured. inside:
-    Run every analysis; False: only the probes.
+    Run every analysis; False: probes and position tables.
     """
 
     out: Path

@@ -22,7 +22,7 @@ from .study_settings import StudyConfig
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
 FACTS = "study.json"  # of a study, an evaluation, a look into heads
-CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # of the windows' manifest, for study.json
+CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # of the facts of the windows, for study.json
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
     "tiny": [
@@ -141,7 +141,7 @@ def _provenance(
 
 
 def _command(run: RunFolder) -> str:
-    """Return the command that runs the study again; a scheme of the user's is named, as it runs only where it is."""
+    """Return the command that runs the study again; --scheme gives it an own scheme, without which it does not run."""
     scheme = run.path / SCHEME
     words = ["whatwhere", "study", "--config", str(run.path / "study.yaml")]
     return shlex.join([*words, *(["--scheme", str(scheme)] if scheme.is_file() else []), "--out", "NEW-FOLDER"])

@@ -110,7 +110,7 @@ class Logger:
         """Write the line of the steps since the last line, and return it.
 
         loss: their mean, in nats. gradient_norm: of `step`, before clipping. learning_rate: the one that the settings
-        name, at `step`; those of other parameters are multiples of it. waiting: share of the time without a batch.
+        name, at `step`, before the scales of single parameters. waiting: share of the time without a batch.
         """
         config = self.training.config
         ended = time.perf_counter()

@@ -46,9 +46,9 @@ class Trainer(TrainingState):
 
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
-        The training resumes from the newest whole checkpoint, or begins where there is none after step 0. On a CPU,
-        with as many processes and threads, losses and weights of a resumed run equal the uninterrupted run's. All
-        processes have the same weights after every step.
+        Without any checkpoint after step 0 the training begins; else it resumes from the newest whole one. On a CPU of
+        the same kind, with as many processes and threads, losses and weights of a resumed run equal the uninterrupted
+        run's. All processes have the same weights after every step.
 
         Args:
             batch_of_micro_step: returns this process's rows of a micro-batch of a step.
@@ -59,7 +59,7 @@ class Trainer(TrainingState):
 
         Raises:
             ValueError: the loss, the gradient or the weights are not finite; checkpoints written before stay. Or there
-                are checkpoints, and none is whole.
+                are checkpoints after step 0, and none is whole.
             Stopped: a signal asked to stop, and the checkpoint of the step that it came in is written.
         """
         warn_of_single_process()

@@ -1,4 +1,4 @@
-"""Writing of a model as a transformers folder, with texts in the heads of its weights files."""
+"""Writing of a model as a transformers folder, with metadata in the headers of its weights files."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ transformers_logging.disable_progress_bar()  # a bar per saved file would drown 
 
 
 def write_metadata(path: Path, metadata: Mapping[str, str]) -> None:
-    """Put texts into the head of a safetensors file, the tensors unchanged; the same texts give the same bytes.
+    """Put metadata into the header of a safetensors file, the tensors unchanged; the same metadata give the same bytes.
 
     (safetensors' own writer keeps them in an order that differs between processes.)
     """

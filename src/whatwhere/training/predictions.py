@@ -33,7 +33,7 @@ def class_probabilities(training: TrainingState, batches: Iterable[Batch]) -> np
 
 
 def write_predictions(run: RunFolder, rows: LabelledTexts, names: list[str], probabilities: np.ndarray) -> None:
-    """Write a row for each development row, in its order, and the counts of predicted classes for each right one.
+    """Write a row for each development row, in its order, and the counts of predicted classes for each true class.
 
     Args:
         names: the classes, in the order of the columns of `probabilities`.

@@ -72,10 +72,8 @@ def _settle_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> P
     config.check_scheme(run.path)
     steps = PretrainConfig.load_verified(run, CONFIG).steps
     if not is_silent and finished_summary(run) is None:
-        print(
-            f"{run.path} resumes and ends at its {steps:,} steps, which the minutes bought when it began",
-            file=sys.stderr,
-        )
+        words = f"ends at the {steps:,} steps that it began with, whatever the minutes of this command buy"
+        print(f"{run.path} resumes and {words}", file=sys.stderr)
     return config.model_copy(update={"steps": steps, "minutes": None})
 
 

@@ -34,7 +34,7 @@ SIZE_DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 # Training tokens after which the slowest of dstg, ap, rp and rope (at `small` of dstg and ap) is half a nat below the
-# unigram plateau by the recipe of the size.
+# unigram loss by the recipe of the size.
 TOKENS_TO_LEARN = {"tiny": 2_500_000, "small": 5_000_000}
 
 # Defaults of a recipe that differ from its size's, at every size (`always`) or at one. DSTG's are the size's own; TUPE:

@@ -75,7 +75,7 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     """
     run.check(name)
     out = run.path
-    if (out / "corpus" / "tokenizer").is_dir():  # `prepare_windows` loads it without comparing; later only text is
+    if (out / "corpus" / "tokenizer").is_dir():  # `prepare_windows` compares names, not what they stand for
         saved = read_yaml(out / name, "Delete it, or choose another --out.")
         for key in [key for key in _TOKENIZER if isinstance(saved, dict) and key in saved]:
             value = getattr(config, key)

@@ -88,7 +88,7 @@ class LoopConfig(StrictConfig):
     )
     accumulate: Count = Field(1, description="Micro-batches into which the batch of a step is divided.")
     learning_rate: PositiveFloat = Field(
-        4e-3, description="Peak learning rate of AdamW; those of other parameters are multiples of it."
+        4e-3, description="Peak learning rate; the keys *_learning_rate_scale multiply it for their parameters."
     )
     warmup_steps: NonNegativeInt = Field(100, description="Steps of the linear warm-up, at most half of all steps.")
     schedule: Literal["cosine", "linear", "trapezoid"] = Field(
