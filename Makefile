@@ -9,7 +9,7 @@ INSTALL := $(BIN)/pip install --quiet --no-compile --constraint $(ROOT)/constrai
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: env demo test slow clients network faults lint audit bench docs wheel ends end-oldest end-newest clean
+.PHONY: env demo test long slow clients network faults lint audit bench docs wheel ends end-oldest end-newest clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
@@ -33,6 +33,10 @@ PYTEST := cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python $(IN_TURN)
 
 test: $(READY)-test
 	$(PYTEST)
+
+# What takes long: several processes, browsers, whole studies, exports.
+long: $(READY)-test
+	$(PYTEST) -m "long and not slow"
 
 # The same once more at leisure: processes spawned as users' are, torch's launcher, every preset at every size.
 slow: $(READY)-test
@@ -94,7 +98,7 @@ ends: $(ENDS)
 $(ENDS):
 	$(PYTHON) -m venv $(VENV)/$@
 	$(VENV)/$@/bin/pip install --quiet --no-compile $(PACKAGES) --editable '$(ROOT)[test]'
-	cd $(ROOT) && OMP_NUM_THREADS=1 $(VENV)/$@/bin/python $(IN_TURN)
+	cd $(ROOT) && OMP_NUM_THREADS=1 $(VENV)/$@/bin/python $(IN_TURN) -m "not slow and not network"
 
 clean:
 	rm -rf $(VENV)

@@ -48,6 +48,7 @@ def check(folder: Path, parts: list[str]) -> dict:
     return whole
 
 
+@pytest.mark.long
 def test_command_writes_figures_page_and_picture(main, tmp_path):
     main(["--micro", "--only", "attention,memory,long,heads,probes,linguistic", "--out", str(tmp_path)])
     whole = check(tmp_path, ["memory", "long", "attention", "probes", "heads", "linguistic"])  # in the order of PARTS
@@ -86,6 +87,7 @@ LONG = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", ["presets,packing,windows,counts,mds", *LONG])
 def test_every_other_part_runs(parts, main, tmp_path):
     corpus = tmp_path / "texts.jsonl"
@@ -95,6 +97,7 @@ def test_every_other_part_runs(parts, main, tmp_path):
     check(tmp_path, parts.split(","))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("presets", [["nope", "tupe-r"], pytest.param(None, marks=pytest.mark.slow)], ids=str)
 def test_script_for_accelerators_runs_on_a_cpu(presets, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT)

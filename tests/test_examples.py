@@ -76,6 +76,7 @@ def test_bias_of_the_example_is_its_equation():
     assert bias.log_r.grad.abs().min() > 0
 
 
+@pytest.mark.long
 def test_study_trains_probes_and_reports_an_own_scheme(run):
     records = read_records(run / "s/records.parquet")
     for metric in ("loss", "r2.token", "parameters", "operations"):
@@ -88,6 +89,7 @@ def test_study_trains_probes_and_reports_an_own_scheme(run):
     assert select(records, metric="operations")[0].unit == "operations/token"
 
 
+@pytest.mark.long
 def test_finished_study_needs_the_original_file_no_more(run):
     (run / "mine.py").rename(run / "elsewhere.py")
     (run / "s/report.html").unlink()
@@ -100,6 +102,7 @@ def test_finished_study_needs_the_original_file_no_more(run):
         (run / "elsewhere.py").rename(run / "mine.py")
 
 
+@pytest.mark.long
 def test_the_same_scheme_in_another_place_is_the_runs(run, tmp_path):
     copy, model = tmp_path / "copy.py", run / "s/models/kerple/seed-0"
     shutil.copy(run / "mine.py", copy)
@@ -111,6 +114,7 @@ def test_the_same_scheme_in_another_place_is_the_runs(run, tmp_path):
     assert (model / "model.safetensors").read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_changed_scheme_is_refused_on_resume(run):
     changed = run / "changed.py"
     changed.write_text(KERPLE.read_text(encoding="utf-8").replace("0.125", "0.25"), encoding="utf-8")
@@ -123,6 +127,7 @@ def test_a_changed_scheme_is_refused_on_resume(run):
     assert "changed.py is not the scheme that" in line
 
 
+@pytest.mark.long
 def test_model_of_an_own_scheme_says_what_it_needs(run):
     model, corpus = run / "s/models/kerple/seed-0", run / "s/corpus"
     line = one_line(whatwhere("probe", str(model), "--corpus", str(corpus)))
@@ -136,6 +141,7 @@ def test_model_of_an_own_scheme_says_what_it_needs(run):
     assert not (run / "s/models/ap/seed-0/own_scheme.py").exists()
 
 
+@pytest.mark.long
 def test_a_given_scheme_in_yaml_runs(run, corpus_file):
     """A scheme in a YAML runs when it is given."""
     (run / "own.yaml").write_text(

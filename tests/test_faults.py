@@ -7,6 +7,7 @@ from fault_works import Work
 from faults import DAMAGE, MODES, points, prepared, tally, workers
 
 
+@pytest.mark.long
 def test_a_disturbed_training_ends_as_if_nothing_had_been(tmp_path):
     """Killed, torn, on a full disk or beside a second process; and damage of a finished file is named."""
     # One point after the other, from the server of this process: workers would import everything once more.

@@ -162,6 +162,7 @@ def test_pickles_are_not_read(model):
     refused(lambda: read_table(model), model, "runs code when opened")
 
 
+@pytest.mark.long
 def test_model_code_runs_only_when_named(model, tmp_path):
     """Code in the folder of a model runs only where it is named."""
     ran, text, out = tmp_path / "ran", put(tmp_path, "text.txt", sentences(60)), tmp_path / "out"

@@ -302,6 +302,7 @@ def test_python_of_the_page_of_every_verb_runs(capsys):
     assert 0 < float(capsys.readouterr().out) <= 1
 
 
+@pytest.mark.long
 @pytest.mark.slow  # `make docs` does it, too
 def test_the_site_builds_and_no_link_is_dead(tmp_path):
     pytest.importorskip("mkdocs", reason="the site needs the extra docs")

@@ -14,6 +14,8 @@ from scripts import module_of
 from whatwhere.records.metrics import metric
 from whatwhere.records.record import Record, read_records, select
 
+pytestmark = pytest.mark.long
+
 (SCRIPT,) = Path(__file__).parents[1].glob("docs/results/*published-encoders/encoders.py")
 # The first one has the name of a model that papers print values of.
 NAMES = {"bert-base-uncased": "bert", "mpnet-small": "mpnet", "modernbert-small": "modernbert"}

@@ -95,6 +95,7 @@ for first in json.loads(sys.argv[2]):
 """
 
 
+@pytest.mark.long
 def test_auto_classes_open_a_folder_whatever_is_imported_first(folder):
     lines = printed(OPEN_AFTER_EACH, folder, json.dumps(list(FIRST_LINES.values())))
     assert lines == ["EncoderConfig True", "Encoder True", "EncoderForMaskedLM True"] * len(FIRST_LINES)
@@ -117,6 +118,7 @@ print(is_loaded(text), is_loaded(text + "#"))
 """
 
 
+@pytest.mark.long
 def test_a_scheme_that_python_loaded_may_be_given(tmp_path):
     """What `load_scheme` ran was unknown to `--scheme`, which then refused a copy of it as a name that is taken."""
     example = Path(__file__).parents[1] / "examples/kerple.py"

@@ -117,6 +117,7 @@ def opened(tmp_path_factory) -> tuple[Path, dict[str, transformers.PreTrainedMod
     return root, models, load_file(root / "found.safetensors")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_a_carried_model_gives_the_same_numbers(case, opened):
     """Model gives the same numbers where whatwhere is not installed."""
@@ -131,6 +132,7 @@ def test_a_carried_model_gives_the_same_numbers(case, opened):
         assert torch.equal(found[f"{case}|again.{key}"], value)  # saved again by that process
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_saving_elsewhere_carries_the_same_code_again(case, opened):
     folder = opened[0] / case.replace("/", "-")
@@ -140,10 +142,12 @@ def test_saving_elsewhere_carries_the_same_code_again(case, opened):
     assert maps[0] == maps[1] == {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
 
 
+@pytest.mark.long
 def test_weights_in_many_files_are_in_many_files(opened):
     assert len(list((opened[0] / "dstg-sharded").glob("model-*.safetensors"))) > 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["dstg", "dstg/sharded", "ap/AutoModelForTokenClassification"])
 def test_with_whatwhere_no_remote_code_is_needed_nor_run(case, opened):
     root, models, _ = opened
@@ -154,6 +158,7 @@ def test_with_whatwhere_no_remote_code_is_needed_nor_run(case, opened):
             assert torch.equal(loaded(IDS).logits, models[case](IDS).logits)
 
 
+@pytest.mark.long
 def test_only_a_model_of_an_own_scheme_carries_it(opened):
     assert (opened[0] / "carried-hill/own_scheme.py").read_text(encoding="utf-8") == SCHEME.replace(
         "from whatwhere.encoder import EncoderConfig, register_bias, register_preset",
@@ -182,6 +187,12 @@ def test_pickled_weights_are_refused_in_one_line(ask, tmp_path):
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="is never read"):
         ww.EncoderForMaskedLM.from_pretrained(tmp_path / "pytorch_model.bin", config=model.config)
+
+
+def test_a_form_feed_moves_no_import():
+    """Lines were counted at form feeds too, and the import was sought in another line."""
+    text = '"""One\x0cpage."""\nfrom whatwhere.encoder import EncoderConfig\nx = "\x0c"\n'
+    assert relative_imports(text) == text.replace("whatwhere.encoder", ".config")
 
 
 def test_imports_of_a_scheme_become_relative():

@@ -38,6 +38,7 @@ def model_of(name: str, folder: Path, **more: int) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in PRESETS]
 )
@@ -82,6 +83,7 @@ def test_vectors_and_labels_are_those_of_predict(tmp_path):
     assert json.loads((tmp_path / "onnx/export.json").read_text())["what"] == "vectors"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["dstg", pytest.param("rope", marks=pytest.mark.slow)])
 def test_a_window_leaves_the_batch_open(name, tmp_path):
     """The map of a window was expanded to the size of the batch at hand, which became the only one of the graph."""
@@ -125,6 +127,7 @@ def widened(kind: str, folder: Path, positions: int) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_an_exported_tokenizer_pads_and_cuts_nothing(kind, tmp_path, monkeypatch):
     """The source's padding to 128 stayed in tokenizer.json: vectors of short texts at cosine 0.23 to the right ones."""
@@ -143,6 +146,7 @@ def test_an_exported_tokenizer_pads_and_cuts_nothing(kind, tmp_path, monkeypatch
         assert np.abs(names["vector_of"](text) - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
+@pytest.mark.long
 def test_an_export_that_reads_other_tokens_is_refused(tmp_path, monkeypatch):
     """The check made ids at random, without the tokenizer, and saw nothing of its padding."""
     folder = widened("bert", tmp_path / "model", 600)
@@ -157,6 +161,7 @@ def test_an_export_that_reads_other_tokens_is_refused(tmp_path, monkeypatch):
     assert not (tmp_path / "onnx").exists()
 
 
+@pytest.mark.long
 def test_sentence_transformers_parts_are_in_the_graph(tmp_path):
     folder = save("bert", tmp_path / "model")
     write_parts(folder, [pooling("cls_token"), ("Normalize", {})], prompts={"a": "la "}, default_prompt_name="a")

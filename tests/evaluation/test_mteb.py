@@ -212,6 +212,7 @@ def test_results_are_in_mtebs_own_format(run):
     assert "Score of text vectors by task and model" in page and "not mteb" in page
 
 
+@pytest.mark.long
 def test_finished_work_stays_when_more_is_added(data, run, bert, tmp_path, monkeypatch):
     """What is finished stays and poolings models and SimCSE are added."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)

@@ -120,6 +120,7 @@ def test_stretched_tables_keep_their_ends(table):
     assert extrapolate(table, 2 * N, "nearest") == pytest.approx(np.repeat(table, 2, axis=0))
 
 
+@pytest.mark.long
 def test_waves_of_a_smooth_table_do_not_run_away():
     # Waves drifted together after they were chosen apart: two of nearly one frequency with large opposite amplitudes.
     largest = []

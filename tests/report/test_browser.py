@@ -64,6 +64,7 @@ def test_opens_offline_draws_everything_and_fits_the_first_screen(wide):
     assert wide.troubles == []
 
 
+@pytest.mark.long
 def test_nothing_on_the_first_screen_is_cut(browser, build):
     """`dstg-full-mlm semantic` ended in dots, and at 1280 pixels the last column of the pick lay beyond its edge."""
     models = ("dstg", "dstg-full-mlm", "rope", "ap", "rp", "alibi", "nope")
@@ -77,6 +78,7 @@ def test_nothing_on_the_first_screen_is_cut(browser, build):
         assert view.page.evaluate(within)
 
 
+@pytest.mark.long
 def test_tables_with_sentences_fill_the_page(browser, build):
     """The claims of several runs lay on one line each, the second run beyond the edge."""
     one, other = build("one", models=("dstg", "ap")), build("other", models=("dstg", "ap"))
@@ -90,6 +92,7 @@ def test_tables_with_sentences_fill_the_page(browser, build):
         assert wanted <= room
 
 
+@pytest.mark.long
 def test_a_study_page_keeps_its_budgets(browser, whole, tmp_path):
     """The page of a study of four models keeps its budgets."""
     with View(browser, write_report(whole, tmp_path / "whole.html")) as view:
@@ -101,6 +104,7 @@ def test_a_study_page_keeps_its_budgets(browser, whole, tmp_path):
         assert all(a <= b for a, b in zip(found, (3500, 14, 15_000, 14 * 900), strict=True)), found
 
 
+@pytest.mark.long
 def test_what_is_folded_is_drawn_when_it_opens(browser, report):
     with View(browser, report) as view:
         folded = view.page.locator("details.more .plot").first
@@ -120,6 +124,7 @@ def test_what_is_folded_is_drawn_when_it_opens(browser, report):
         assert view.troubles == []
 
 
+@pytest.mark.long
 def test_a_click_hides_a_model_and_another_shows_it(browser, report):
     """A click on a model takes it out of every figure and a second one back."""
     with View(browser, report) as view:
@@ -200,6 +205,7 @@ def twenty(everything, tmp_path_factory):
     return write_report(everything, tmp_path_factory.mktemp("twenty") / "report.html")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [1400, 400])
 def test_twenty_models_fit(browser, twenty, width):
     with View(browser, twenty, width=width) as view:
@@ -211,6 +217,7 @@ def test_twenty_models_fit(browser, twenty, width):
         assert view.troubles == []
 
 
+@pytest.mark.long
 def test_theme_follows_the_system_and_the_button(browser, report):
     colours = (
         "() => [getComputedStyle(document.body).backgroundColor, document.querySelector('#figure-position .xtick "
@@ -237,6 +244,7 @@ def test_theme_follows_the_system_and_the_button(browser, report):
         assert view.troubles == []
 
 
+@pytest.mark.long
 def test_heads_stand_apart_from_a_screen_without_figure(browser, whole, tmp_path):
     # Without probes there is no figure, and "What does each head look at?" was glued to the text above.
     run = load_run(whole)
@@ -280,6 +288,7 @@ def test_tables_sort_by_mouse_and_keyboard(wide):
     assert wide.page.locator("#table-costs th:nth-child(2)").get_attribute("aria-sort") == "descending"
 
 
+@pytest.mark.long
 def test_hostile_strings_run_nowhere(browser, hostile_study, hostile_texts, tmp_path):
     path = tmp_path / "hostile.html"
     write_page(path, study_page(hostile_study(visible(hostile_texts[-1] + LONG))))

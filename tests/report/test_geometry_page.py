@@ -159,6 +159,7 @@ def test_gaps_in_arrays_are_drawn_as_gaps(run):
     )
 
 
+@pytest.mark.long
 def test_long_corpora_stay_below_ten_megabytes(run):
     """Long and many corpora stay below ten megabytes and say that they are thinned."""
     rng = np.random.default_rng(0)
@@ -203,6 +204,7 @@ def test_write_report_returns_its_path_and_leaves_nothing_else(tmp_path):
     assert write_report(folder, tmp_path / "new" / "x.html").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (400, "dark")])
 def test_draws_in_a_browser_and_fits(browser, run, tmp_path, width, scheme):
     path = write_page(tmp_path / "page.html", geometry_page(run))
@@ -237,6 +239,7 @@ def test_draws_in_a_browser_and_fits(browser, run, tmp_path, width, scheme):
         assert view.troubles == []
 
 
+@pytest.mark.long
 def test_hostile_names_run_nowhere(browser, run, hostile_texts, tmp_path):
     path = write_page(tmp_path / "hostile.html", geometry_page(hostile(run, hostile_texts[-1] + "x" * 300)))
     with View(browser, path) as view:

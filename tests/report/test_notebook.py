@@ -32,6 +32,7 @@ def test_names_and_findings_are_those_of_the_page(whole):
     assert ww.figures(whole)["position"] == shown[0].title.replace("`", "")
 
 
+@pytest.mark.long
 def test_the_first_figure_draws_the_records(whole):
     drawn = ww.plot(whole, "position")
     (trace,) = [t for t in drawn.data if t.mode == "lines" and t.x[-1] == 3 and "#D55E00" == t.line.color]

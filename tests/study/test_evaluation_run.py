@@ -51,6 +51,7 @@ def config(data, **more):
     return GlueConfig.parse({**settings, **more})
 
 
+@pytest.mark.long
 def test_finished_work_stays_when_work_is_added(data, tmp_path, monkeypatch):
     """What is finished stays and models tasks and seeds may be added."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
@@ -335,6 +336,7 @@ def test_models_of_one_file_name_are_refused(tmp_path, monkeypatch):
         model_names(["a/b", "a_b"])
 
 
+@pytest.mark.long
 def test_all_benchmarks_share_a_budget(data, tmp_path, monkeypatch):
     """All families share a budget and what lacks is named."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)

@@ -3,6 +3,7 @@ line each."""
 
 import json
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,11 +14,14 @@ from transformers import AutoTokenizer
 
 import whatwhere as ww
 from whatwhere.corpus import counting
+from whatwhere.corpus.tokenizer import unit_tokenizer
 from whatwhere.geometry import hellinger, positional_distributions, stress
 from whatwhere.geometry.counts import Counts
 from whatwhere.models.table_sources import load_tables
 from whatwhere.records.record import read_records, select
 from whatwhere.report import write_report
+from whatwhere.run.status import run_status
+from whatwhere.study import geometry_run
 from whatwhere.study.geometry_run import GeometryConfig, run_geometry
 
 THREE = "synthetic:three-regimes:documents=1500,vocabulary=80,n=16"
@@ -110,6 +114,27 @@ def test_second_run_uses_the_counts_again(run):
         run_geometry(config, out, progress=False)
 
 
+def test_a_refused_run_leaves_the_results_as_they_are(run, tmp_path):
+    """A refused measurement replaced geometry.yaml of a finished run, which `status` then called stopped."""
+    out = shutil.copytree(run[0], tmp_path / "run")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.suffix in (".yaml", ".npz", ".json", ".npy")}
+    config = GeometryConfig.load(out / "geometry.yaml", ["min_support=2000"])
+    with pytest.raises(ValueError, match="No position has 2000 tokens"):
+        run_geometry(config, out, progress=False)
+    assert {path: path.read_bytes() for path in before} == before
+    assert run_status(out)[0]["state"] == "finished"
+
+
+def test_another_vocabulary_than_the_counts_is_refused(run, tmp_path):
+    """A model that was added after the counting changed the tokenizer, and all counts were made anew."""
+    out = shutil.copytree(run[0], tmp_path / "run")
+    config = GeometryConfig.load(out / "geometry.yaml", ["tokenizer=words"])
+    with mock.patch.object(geometry_run, "_tokenizer", lambda *_: unit_tokenizer("characters", ["a b"])):
+        with pytest.raises(ValueError, match="has counted three by another tokenizer than this command's"):
+            run_geometry(config, out, progress=False)
+    assert (out / "counts/three.npz").is_file()
+
+
 def test_a_run_stopped_while_counting_resumes(run, tmp_path, monkeypatch):
     """A run that was stopped while it counted goes on."""
     # It counted from the beginning.
@@ -188,6 +213,7 @@ def test_model_without_a_table_is_refused_before_counting(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_models_of_a_study_keep_their_names(tmp_path):
     """Models in folders `seed-0` were one model in records and summaries."""
     torch.manual_seed(0)

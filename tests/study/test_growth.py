@@ -1,5 +1,6 @@
 """A finished study gains seeds and models; nothing that it has is lost or changes, where it refuses either."""
 
+import pytest
 from cli_runner import whatwhere
 from small_study import VALUES
 
@@ -12,6 +13,8 @@ from whatwhere.study.explorer_files import INDEX
 from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training.corpus_settings import prepare_windows
+
+pytestmark = pytest.mark.long
 
 
 def test_a_study_gains_seeds_and_loses_none(arguments, tmp_path):

@@ -34,6 +34,7 @@ def finished(arguments, tmp_path_factory):
     return out, done
 
 
+@pytest.mark.long
 def test_killed_study_goes_on_to_the_same_records(arguments, finished, tmp_path):
     (whole, done), broken = finished, tmp_path / "broken"
     assert json.loads(done.stdout)["report"] == str(whole / "report.html")
@@ -136,6 +137,7 @@ def test_parallel_models_equal_sequential_ones(arguments, tmp_path, processes):
     assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_several_processes_share_the_models(arguments, finished, tmp_path):
     """Several processes do a model each and the last writes the report."""
     (one, _), shared = finished, tmp_path / "shared"
@@ -201,6 +203,7 @@ def held():
         process.join()
 
 
+@pytest.mark.long
 def test_the_last_model_leaves_the_report_to_another_process(arguments, tmp_path, held, monkeypatch):
     """One process draws the report while the other ends its model."""
     values = {"steps": 3, "inside": False, "at_once": 1, "models": ["rope"]}
@@ -221,6 +224,7 @@ def test_the_last_model_leaves_the_report_to_another_process(arguments, tmp_path
     assert run_models(config, tmp_path / "s", ["rope/0"], progress=False) == tmp_path / "s/report.html"
 
 
+@pytest.mark.long
 def test_a_process_waits_while_another_prepares_the_study(arguments, tmp_path, held, monkeypatch, capsys):
     """A line "waiting: why Another process is writing to ..." came every five seconds."""
     monkeypatch.setattr("whatwhere.study.study.WAIT", 0.01)
@@ -244,6 +248,7 @@ def test_a_whole_study_refuses_single_models(arguments, tmp_path, held):
         run_models(config, tmp_path / "s", ["rope/0"], progress=False)
 
 
+@pytest.mark.long
 def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch):
     pages = []
 
@@ -283,6 +288,7 @@ def _check_what_is_finished(out, config):
     assert not run.has("study.yaml")
 
 
+@pytest.mark.long
 def test_weights_that_are_not_as_trained_are_not_measured(arguments, finished, tmp_path):
     # Status 0 and other numbers: a study opened models and checkpoints without a look at their hashes.
     config = StudyConfig.load(arguments[2])
@@ -304,6 +310,7 @@ def test_weights_that_are_not_as_trained_are_not_measured(arguments, finished, t
     assert not verify(out)[1]
 
 
+@pytest.mark.long
 def test_another_recipe_is_refused(arguments, tmp_path):
     """A run of another recipe is refused and left alone."""
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "inside": False})
@@ -316,11 +323,11 @@ def test_another_recipe_is_refused(arguments, tmp_path):
     (saved.parent / "records.parquet").unlink()
     done = whatwhere("study", "--out", str(tmp_path / "s"))
     assert done.returncode == 2
-    assert "pretrain.yaml is of a run that another version started (" in done.stderr
+    assert "pretrain.yaml does not hold here: " in done.stderr
     assert "Unknown configuration key 'muon_learning_rate'" in done.stderr
     assert "or choose another --out" in done.stderr and "Traceback" not in done.stderr
     alone = whatwhere("pretrain", "--out", str(saved.parent))  # whose settings are the run's own
-    assert alone.returncode == 2 and "another version started" in alone.stderr
+    assert alone.returncode == 2 and "does not hold here: " in alone.stderr
     del before[saved.parent / "records.parquet"]
     assert {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()} == before
 
@@ -343,6 +350,7 @@ def test_small_budgets_say_the_minutes_needed(tmp_path, capsys):
     )
 
 
+@pytest.mark.long
 def test_minutes_become_steps_once(arguments, tmp_path):
     """Minutes become one number of steps that a resumed study keeps."""
     config = StudyConfig.load(arguments[2], ["probe_splits=2"]).model_dump() | {
@@ -361,6 +369,7 @@ def test_minutes_become_steps_once(arguments, tmp_path):
     assert (tmp_path / "s/report.html").exists()
 
 
+@pytest.mark.long
 def test_matched_models_cost_the_same(arguments, tmp_path):
     """Matched models cost the same and a resumed study keeps their widths."""
     own = {"steps": 3, "models": ["rope", "tupe-r"], "match": "operations", "recipe": None, "inside": False}
@@ -396,6 +405,7 @@ def test_all_presets_and_the_recipe_of_the_first():
     assert StudyConfig.parse({"models": ["tupe-a"], "recipe": "dstg"}).pretraining("tupe-a", 0, 3).mask_rate == 0.2
 
 
+@pytest.mark.long
 def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
     with RunFolder.open(tmp_path / "s", "study") as run:
         StudyConfig.load(arguments[2]).bind(run, "study.yaml")
@@ -443,11 +453,11 @@ def test_training_advice_is_valid_in_a_study(tmp_path):
         ({"models": ["dstg"], "steps": 3, "minutes": 2}, "Give steps or minutes"),
         ({"widths": {"ap": 64}, "models": ["dstg"]}, "widths names 'ap', which is not in the study. Its models: dstg"),
         ({"widths": {"dstg": 63}}, "multiple of 16: intermediate_size=63"),
-        ({"training": {"recipe": "tupe"}}, "training.recipe is a key of the study"),
+        ({"training": {"recipe": "tupe"}}, "training.recipe is chosen by the study: set recipe itself"),
         ({"seeds": 0}, "seeds must be at least 1"),
-        ({"training": {"seed": 3}}, "training.seed is a key of the study. Set seed"),
+        ({"training": {"seed": 3}}, "training.seed is chosen by the study: give seeds, their number"),
         ({"training": {"lr": 3}}, "Unknown configuration key 'lr'"),
-        ({"length": 256}, "position table of dstg has 128 rows"),
+        ({"length": 256}, "dstg has a position table of 128 positions"),
         ({"minuets": 3}, "Did you mean minutes"),
         ({"variants": {"dstg": {"preset": "ap"}}}, "variants: a name is .* no preset; got 'dstg'"),
         ({"variants": {"../x": {"preset": "ap"}}}, "variants: a name is .*; got '../x'"),
@@ -457,7 +467,7 @@ def test_training_advice_is_valid_in_a_study(tmp_path):
         ),
         (
             {"variants": {"mine": {"preset": "ap", "seed": 2}}, "models": ["mine"]},
-            "variants.mine.seed is a key of the study",
+            "variants.mine.seed is chosen by the study",
         ),
         ({"variants": {"mine": {"preset": "ap", "model": {"resid": 1}}}, "models": ["mine"]}, "no field 'resid'"),
         ({"batch_size": 3}, "batch_size is a key of the trainings: give training.batch_size"),
@@ -477,6 +487,7 @@ def test_wrong_study_settings_are_one_line_errors(values, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_small_corpora_still_give_a_report(tmp_path, capsys):
     """A corpus too small to probe still gives a report."""
     path = tmp_path / "small.txt"

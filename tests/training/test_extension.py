@@ -127,6 +127,7 @@ def copies(tmp_path_factory):
     return root, cases, load_file(root / "found.safetensors"), told.stdout.split()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["reference", *COPIES])
 def test_a_carried_copy_gives_the_same_numbers(name, copies):
     """A copy gives the same numbers where this package is not installed."""
@@ -138,6 +139,7 @@ def test_a_carried_copy_gives_the_same_numbers(name, copies):
         assert torch.equal(found[name], model(input_ids=torch.tensor(cases[name])).last_hidden_state)
 
 
+@pytest.mark.long
 def test_a_copy_keeps_its_table(copies):
     """A copy by the verb keeps its table and its tokenizer reads on."""
     root, _, _, told = copies

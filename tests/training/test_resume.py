@@ -53,6 +53,7 @@ def test_killed_twice_and_resumed_equals_one_run(processes, whole_by, corpus_fil
     assert done.returncode == 0 and (broken / "model.safetensors").stat().st_mtime_ns == before, done.stderr
 
 
+@pytest.mark.long
 def test_two_processes_learn_what_one_does(corpus_file, tmp_path):
     """Two processes learn what one does and another number goes on."""
 

@@ -18,6 +18,8 @@ from safetensors.torch import load_file
 from whatwhere.cli import main
 from whatwhere.training import checkpoints
 
+pytestmark = pytest.mark.long
+
 RECIPE = settings(
     *("steps=12", "checkpoint_every=4", "log_every=1", "validate_every=6", "accumulate=2", "model.dropout=0"),
     *("precision=fp32", "batch_size=12", "model.num_hidden_layers=2"),

@@ -78,6 +78,7 @@ def test_a_fine_tuning_is_stopped_as_a_pretraining_is(whole, corpus_file, tmp_pa
     assert "stopped after step 4" in run.printed()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "status"), [SIGNALS[1], pytest.param(*SIGNALS[0], marks=pytest.mark.slow)]
 )  # each starts two processes with all their imports
