@@ -155,6 +155,25 @@ def test_a_difference_is_paired_by_seed_and_split():
     assert (seeds - 2 * seeds).interval == pytest.approx(hierarchical(-seeds.at, documents=500))
 
 
+def test_a_fact_of_the_corpus_is_paired_with_every_seed():
+    """With several seeds the ceiling of a text's splits was taken as independent of what is read in these splits."""
+    splits = np.array([[0.50, 0.62, 0.55, 0.47, 0.58]])
+    ceiling = replace(Point.of(splits), trained=False)
+    seeds = Point.of(splits + np.array([[0.04], [0.05], [0.03]]))
+    for gain in (seeds - ceiling, -(ceiling - seeds)):
+        assert gain.at.shape == (3, 5) and gain.seeds == 3
+        assert gain.interval == pytest.approx(seed_interval([0.04, 0.05, 0.03]))
+    other = replace(Point.of(splits[:, :4]), trained=False)
+    assert (seeds - other).at.shape == (1, 1)
+
+
+def test_errors_of_other_rows_are_independent():
+    """Averages over tasks had intervals as wide as one task's."""
+    tasks = [Point.between(0.0, -0.025, 0.025)] * 4
+    assert average(tasks).interval == pytest.approx((-0.025, 0.025))
+    assert average(tasks, on_other_rows=True).interval == pytest.approx((-0.0125, 0.0125))
+
+
 def test_what_cannot_be_paired_is_taken_as_independent():
     seeds, other = Point.of([[1.0], [1.2], [1.4]]), Point.between(0.5, 0.4, 0.6)
     low, high = (seeds - other).interval

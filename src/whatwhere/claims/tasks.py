@@ -45,7 +45,8 @@ def _lead(e: Evidence, family: str, *tasks: str) -> Point:
     taught = _taught(e, family, models, shared, bool(tasks))
     e.note = f"beside {', '.join(others)}; {e.note}"
     e.over = "rows of the tasks and, where there are several, seeds"
-    return smallest(average([e.beside(family, e.model, other, task) for task in taught]) for other in others)
+    leads = ([e.beside(family, e.model, other, task) for task in taught] for other in others)
+    return smallest(average(of_tasks, on_other_rows=True) for of_tasks in leads)
 
 
 def _taught(e: Evidence, family: str, models: Sequence[str], tasks: Sequence[str], every: bool = False) -> list[str]:
@@ -141,7 +142,8 @@ def tupe_a_30_percent_on_glue(e: Evidence) -> Measured:
     e.note = f"after {early:,} of {last:,} steps; {e.note}"
     e.over = "seeds of the fine-tuning" if len(e.seeds) > 1 else ""
     end = {task: e.value("glue.score", baseline, part=task) for task in taught}
-    return average([e.value("glue.score", part=task, step=early) - end[task] for task in taught]) >= 0
+    gains = [e.value("glue.score", part=task, step=early) - end[task] for task in taught]
+    return average(gains, on_other_rows=True) >= 0
 
 
 # Linear probes: section 5.4. The paper's data are Flash-Holmes'; ours make the same questions of UD and text.

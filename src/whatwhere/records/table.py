@@ -135,14 +135,26 @@ class Point:
     def __add__(self, other: "Point | float") -> "Point":
         if not isinstance(other, Point):
             return replace(self, at=self.at + other, span=(self.span[0] + other, self.span[1] + other))
+        trained = self.trained or other.trained
+        self = self._for_each_seed(other)
+        other = other._for_each_seed(self)
         if self.at.shape != other.at.shape:  # nothing to pair
             self = self.alone()
             other = other.alone()
         below = np.hypot(self.below, other.below)
         above = np.hypot(self.above, other.above)
         span = (self.span[0] + other.span[0], self.span[1] + other.span[1])
+        at = self.at + other.at
         columns = self.columns or other.columns
-        return replace(self, at=self.at + other.at, below=below, above=above, columns=columns, span=span)
+        return replace(self, at=at, below=below, above=above, columns=columns, trained=trained, span=span)
+
+    def _for_each_seed(self, other: "Point") -> "Point":
+        """Return a fact of the corpus, which is the same beside every seed, once for each seed of another point that
+        has the same columns; any other point as it is."""
+        if self.trained or len(self.at) != 1 or self.at.shape[1] != other.at.shape[1]:
+            return self
+        at, below, above = (np.repeat(values, len(other.at), axis=0) for values in (self.at, self.below, self.above))
+        return replace(self, at=at, below=below, above=above)
 
     def __neg__(self) -> "Point":
         return replace(self, at=-self.at, below=self.above, above=self.below, span=(-self.span[1], -self.span[0]))
@@ -223,10 +235,18 @@ def _hull(points: Sequence[Point]) -> Range:
     return min(p.span[0] for p in points), max(p.span[1] for p in points)
 
 
-def average(points: Sequence[Point]) -> Point:
-    """Return the mean of values of one model on the same documents: their errors go together, so half-widths are
-    averaged too."""
-    at, below, above = (np.mean([getattr(p, name) for p in points], axis=0) for name in ("at", "below", "above"))
+def average(points: Sequence[Point], *, on_other_rows: bool = False) -> Point:
+    """Return the mean of values of one model.
+
+    Values on the same documents have errors that go together, so that half-widths are averaged too. on_other_rows: each
+    has rows of its own, as the tasks of a benchmark; their errors are independent, and half-widths add in quadrature.
+    """
+    at = np.mean([p.at for p in points], axis=0)
+    halves = [np.array([getattr(p, side) for p in points]) for side in ("below", "above")]
+    if on_other_rows:
+        below, above = (np.sqrt((half**2).sum(axis=0)) / len(points) for half in halves)
+    else:
+        below, above = (half.mean(axis=0) for half in halves)
     return replace(points[0], at=at, below=below, above=above, span=_hull(points))
 
 

@@ -75,7 +75,7 @@ def _first(run: Run, rows: Sequence[Row]) -> str:
     sentences = []
     for panel in dict.fromkeys(line.panel for line in rows):
         leader = min((line for line in rows if line.panel == panel), key=lambda line: line.points[""].value)
-        sure = leader.points[""].high == leader.points[""].value
+        sure = leader.points[""].high in (None, leader.points[""].value)  # a rank from 1 to 1 has no interval
         sentences.append(f"`{leader.name}` in {panel}{'' if sure else ' (not sure)'}")
     return f"First by average: {'; '.join(sentences)}"
 
@@ -203,14 +203,14 @@ def _best_vectors(run: Run, rows: object) -> str:
             vectors_of_model[name] = points
     most = max(len(points[None]) for points in vectors_of_model.values()) if vectors_of_model else 0
     averages = {
-        name: average([*points[None].values()])
+        name: average([*points[None].values()], on_other_rows=True)
         for name, points in vectors_of_model.items()
         if len(points[None]) == most
     }
     title = best(coded(averages), f"Mean score over {most} tasks" if most > 1 else "Score")
     first = max(averages, key=lambda name: averages[name].value, default="")
     if first and len(anew := vectors_of_model[first][0]) == most:
-        title += f"; its untrained self has {digits(average([*anew.values()]))}"
+        title += f"; its untrained self has {digits(average([*anew.values()], on_other_rows=True))}"
     return title
 
 
