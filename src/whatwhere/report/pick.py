@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..claims import HOLDS, UNSETTLED, UNTESTABLE
+from ..claims.claim import MARGINAL
+from ..geometry.spectra import random_share
 from ..papers import DSTG_TABLES
 from ..records.gates import ONE_SEED, PRESENT, READ, USED, noise, unlearned, use
 from ..records.table import Point
@@ -137,14 +139,18 @@ def _components(run: Run) -> Comparison:
             continue
         reference = run.beside.table.point("pca.top2", model)
         columns = schemes.table_columns(run, model)
-        chance = value(2 / columns, f"{fine_percent(2 / columns)} ({columns} columns)") if columns else None
+        chance = None
+        positions = share.n or run.config(model).get("max_position_embeddings")
+        if columns and positions:
+            noise_holds = random_share(positions, columns)
+            chance = value(noise_holds, f"{fine_percent(noise_holds)} ({columns} columns)")
         here_cell = _marked(share, _shares, _doubt(run, model, FLAT))
         there_cell = _marked(reference, _shares, _doubt_there(run, model, FLAT))
         printed = DSTG_TABLES["pca.top2", preset, None]
         paper = value(printed, f"{fine_percent(printed)} ({PAPER_COLUMNS[preset]} columns)")
         rows.append(row(model, chance, here_cell, there_cell, paper))
     title = "Share of two components of the position table"
-    return Comparison(_beside_table(run, "two-components", title, rows, "pca.top2", "By chance"), _collapse(run))
+    return Comparison(_beside_table(run, "two-components", title, rows, "pca.top2", "Of noise"), _collapse(run))
 
 
 def _beside_table(
@@ -267,6 +273,12 @@ def _level(difference: Point) -> bool:
     return min(low, difference.value - room) <= 0 <= max(high, difference.value + room)
 
 
+def _is_within(difference: Point, margin: float) -> bool:
+    """Return whether a difference and its interval lie within a margin around 0."""
+    low, high = difference.interval or (difference.value, difference.value)
+    return -margin <= low and high <= margin
+
+
 def _kept(run: Run, model: str) -> Point | None:
     """Return R² of position in the last trained layer, of a model with streams in its position stream."""
     part = _part(run, model)
@@ -312,7 +324,7 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
     """Say who is level with the lowest loss, which of these costs least, and which alone keep position apart."""
     order = list(finals)
     best = order[0]
-    if best in run.stuck:
+    if all(model in run.stuck for model in order):
         return "No model has learned more than token frequencies: there is nothing to choose between yet."
     level = [best, *(m for m, difference in behind.items() if _level(difference))]
     pieces = [_losses(level, finals, behind)]
@@ -324,12 +336,13 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
             limits = _longest(run, cheap) == UNLIMITED != _longest(run, dear)
             less = f"{percent(1 - costs[cheap] / costs[dear], 0)} fewer operations than `{dear}`"
             pieces.append(f"`{cheap}` needs {less}" + " and has no length limit" * limits)
-    positions = {m: p for m in order if "position" in run.parts("r2.token", m) and (p := _kept(run, m))}
+    streams = [m for m in order if "position" in run.parts("r2.token", m)]
+    positions = {m: p for m in streams if m not in run.young and (p := _kept(run, m))}
     positions = {m: p for m, p in positions.items() if (worth := use(run.table, m)) is None or worth >= USED}
     positions = {m: p for m, p in positions.items() if (added := _written(run, m)) is None or added.value >= PRESENT}
     keepers = [f"`{m}` (R² {fixed(p.value, 2)})" for m, p in positions.items() if p.value >= READ]
     if keepers:
-        only = "only " if len(keepers) < len(order) else ""
+        only = "only " if len(keepers) < len(streams) else ""
         pieces.append(f"{only}{listed(keepers)} keep{'s' * (len(keepers) == 1)} position in a stream of its own")
     return "; ".join(pieces) + "."
 
@@ -337,7 +350,12 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
 def _losses(level: Sequence[str], finals: Mapping[str, Point], behind: Mapping[str, Point]) -> str:
     values = ", ".join(dict.fromkeys(fixed(finals[m].value, 2) for m in level))
     if len(level) > 1:
-        return f"{listed([f'`{m}`' for m in level])} are level in held-out loss ({values} nats)"
+        names = listed([f"`{m}`" for m in level])
+        if all(_is_within(behind[m], MARGINAL) for m in level[1:]):
+            return f"{names} are level in held-out loss ({values} nats)"
+        seeds = finals[level[0]].seeds
+        trainings = "one training each" if seeds == 1 else f"{seeds} trainings each"
+        return f"{names} cannot be told apart in held-out loss ({values} nats, {trainings})"
     once = ", one training each" * (finals[level[0]].seeds == 1 and bool(behind))
     sentence = f"`{level[0]}` has the lowest held-out loss ({values} nats{once})"
     for second, difference in list(behind.items())[:1]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...claims import UNTESTABLE
+from ...geometry.spectra import random_share
 from ...papers import DSTG_TABLES
 from ...records.gates import unplaced
 from ...records.metric import UNIT
@@ -72,7 +73,10 @@ def _two_components(run: Run, models: Sequence[str]) -> str:
     written = {}
     for model in ranked[:2]:
         columns = schemes.table_columns(run, model)
-        chance = f" of {columns} columns ({share(Point.between(2 / columns))} by chance)" if columns else ""
+        positions = shares[model].n or run.config(model).get("max_position_embeddings")
+        chance = ""
+        if columns and positions:
+            chance = f" of {columns} columns ({share(Point.between(random_share(positions, columns)))} of noise)"
         written[f"`{model}`"] = f"{share(shares[model])}{chance}"
     return two_numbers("Share of two components of the table", written, *_doubts(run, ranked))
 
