@@ -196,7 +196,9 @@ def _judged(claim: Claim, table: Table) -> _Finding:
     others = ", ".join(f"{f.models[0]} {f.verdict}" for f in findings if f is not middle)
     place = f"{middle.models[0]}{f', the middle of {len(findings)} ({others})' if others else ''}"
     lacking = f"; {len(missing)} more lack records" if missing else ""
-    return replace(middle, scale=f"{place}; {middle.scale}{lacking}")
+    # A page shows the first words of what is not testable as the reason.
+    words = [middle.scale, place] if middle.verdict == UNTESTABLE else [place, middle.scale]
+    return replace(middle, scale=f"{'; '.join(words)}{lacking}")
 
 
 def _finding(claim: Claim, evidence: Evidence) -> _Finding:

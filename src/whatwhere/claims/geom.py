@@ -429,6 +429,9 @@ def geom_learned_correlates(e: Evidence) -> Measured:
 
 def _layer_peak(e: Evidence, metric: str, part: str = "sinusoidal") -> Measured:
     layers = {layer: v for layer, v in e.along("layer", metric, part).items() if layer > 0}
+    blocks = max(layers, default=0)
+    if lacking := [at for at in range(1, blocks + 1) if at not in layers]:
+        raise Missing(f"no {metric} of {e.model} at block {', '.join(map(str, lacking))}")
     if len(layers) < FEWEST_BLOCKS:
         raise Missing(f"needs a model of {FEWEST_BLOCKS} blocks; {e.model} has {len(layers)}")
     values = np.array([layers[at].each for at in layers])  # (blocks, seeds)

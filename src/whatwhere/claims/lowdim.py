@@ -87,7 +87,7 @@ def lowdim_pairs_rotate(e: Evidence) -> Measured:
 @of_tables("LOWDIM section 4, figure 3 (no number printed)")
 def lowdim_equivariant(e: Evidence) -> Measured:
     """Inner products of learned tables depend on lag.
-    Equivariance of a learned table's inner products is above what 95 % of random orders of its rows give."""
+    Equivariance of a learned table's inner products is above what 97.5 % of random orders of its rows give."""
     e.moved()
     return e.value("equivariance") >= e.upper("equivariance.null")
 

@@ -232,7 +232,8 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
     if level is None or not stuck:
         return end
     verb = "stays" if len(stuck) == 1 else "stay"
-    return f"{end}; {listed([f'`{m}`' for m in stuck])} {verb} on the unigram plateau"
+    where = "" if max(p.seeds for p in finals.values()) < 2 else " in one seed at least"
+    return f"{end}; {listed([f'`{m}`' for m in stuck])} {verb} on the unigram plateau{where}"
 
 
 def caveats(run: Run) -> list[str]:

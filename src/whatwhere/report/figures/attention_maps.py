@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...records.metrics import metric
-from ...records.table import ANY, Point, curve
+from ...records.table import ANY, Point, average, curve
 from .. import schemes
 from ..figure import Cell, Panel, row
 from ..forms.axes import SMALLEST, Axis
@@ -207,7 +207,9 @@ def reach(run: Run) -> Iterator[Line]:
     softmax of its own; even: what equal attention to all tokens would give."""
     for model in run.models:
         for term in parts_of(run, "reach", model):
-            points = run.table.points("reach", model, by="layer", part=term, head=ANY)
+            heads = run.table.points("reach", model, by=("layer", "head"), part=term)
+            layers = dict.fromkeys(layer for layer, _ in heads)
+            points = {at: average([p for (layer, _), p in heads.items() if layer == at]) for at in layers}
             yield Line(points, model, short(term), colour(term), panel=model)
         if even := run.table.point("reach.even", model):
             yield Line({1: even}, "even", kind=LEVEL, panel=model)

@@ -65,13 +65,15 @@ def _take(run: Run, drawn: Any) -> str:
     }
     if not gains:
         return "By way"
-    name = max(gains, key=lambda name_of_method: gains[name_of_method].value)
+    better = [name_of_method for name_of_method, gain in gains.items() if against(gain, 0.0) == ABOVE]
+    name = max(better or gains, key=lambda name_of_method: gains[name_of_method].value)
     where = against(gains[name], 0.0)
     by = f"{name} ({nats(gains[name])})"
     if where == ABOVE:
         return f"Better than reading in pieces, most of all {by}"
     nearest = "not separable from it is" if where == UNCLEAR else "the nearest is"
-    return f"No way beats reading in pieces; {nearest} {by}"
+    ways = "No way that needs no training" if judged else "No way"
+    return f"{ways} beats reading in pieces; {nearest} {by}"
 
 
 def _take_each(run: Run, lines: Sequence[Line]) -> str:
@@ -81,10 +83,13 @@ def _take_each(run: Run, lines: Sequence[Line]) -> str:
     for model in run.models:
         if gains := run.table.points("length.gain", model, by="part"):
             way = max(gains, key=lambda method: gains[method].value)
-            models[against(judged.get(model, gains[way]), 0.0)].append(f"`{model}` by {way}")
+            chosen = judged.get(model)  # its way is the one that other texts prefer
+            by = f"`{model}`" if chosen else f"`{model}` by {way}"
+            models[against(chosen or gains[way], 0.0)].append(by)
     heads = {ABOVE: "better than pieces", UNCLEAR: "not separable from pieces", BELOW: "worse than pieces"}
     title = "; ".join(f"{head}: {listed(models[where])}" for where, head in heads.items() if models[where])
-    return f"The best way of each model, {title}" if title else "Loss by position"
+    ways = "The way that other texts prefer" if judged else "The best way"
+    return f"{ways} of each model, {title}" if title else "Loss by position"
 
 
 @Curves(
