@@ -50,7 +50,8 @@ from malformed_count import malformed
 from strikes import JUMPS, MODES, WELL
 
 from whatwhere.records.record import read_records
-from whatwhere.run.folder import MANIFEST, verify
+from whatwhere.run.folder import MANIFEST
+from whatwhere.run.verify import verify
 
 DAMAGE = ("flipped", "vanished")
 ORDER = (*MODES, "random", *DAMAGE, "flip", "gone")  # of the columns of the table

@@ -10,8 +10,9 @@ import pytest
 from cli_runner import whatwhere
 
 from whatwhere.run import files
-from whatwhere.run.folder import LOG, MANIFEST, RunFolder, verify
+from whatwhere.run.folder import LOG, MANIFEST, RunFolder
 from whatwhere.run.lock import InUse, writer_of
+from whatwhere.run.verify import verify
 
 
 class Killed(BaseException):

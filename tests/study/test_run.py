@@ -17,8 +17,9 @@ from small_study import TRAINING, VALUES
 from whatwhere.encoder import PRESETS
 from whatwhere.records.record import read_records, select
 from whatwhere.run.files import read_json, read_lines
-from whatwhere.run.folder import RunFolder, verify
+from whatwhere.run.folder import RunFolder
 from whatwhere.run.lock import lock
+from whatwhere.run.verify import verify
 from whatwhere.study.model_task import train_and_measure
 from whatwhere.study.results import save_results, total_seconds
 from whatwhere.study.study import PREPARING, run_models, run_study

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel
 from whatwhere.analysis.position_tables import noise_records, table_records
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import read_records
-from whatwhere.run.folder import verify
+from whatwhere.run.verify import verify
 from whatwhere.study.spectra_run import measure_tables, run_spectra, spectra_text
 
 

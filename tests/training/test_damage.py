@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from cli_runner import whatwhere
 
-from whatwhere.run.folder import MANIFEST, RunFolder, verify
+from whatwhere.run.folder import MANIFEST, RunFolder
+from whatwhere.run.verify import verify
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.pretrain_settings import PretrainConfig
 

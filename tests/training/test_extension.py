@@ -29,8 +29,9 @@ from whatwhere.geometry import extrapolate
 from whatwhere.length.extension import SCALINGS, extend
 from whatwhere.models.lengths import trained_on
 from whatwhere.models.model_tables import read_table
-from whatwhere.run.folder import RunFolder, verify
+from whatwhere.run.folder import RunFolder
 from whatwhere.run.reference import model_source
+from whatwhere.run.verify import verify
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 

@@ -14,7 +14,8 @@ from cli_runner import sentences
 import whatwhere as ww
 from whatwhere.corpus import Windows
 from whatwhere.run.files import append_line, read_lines
-from whatwhere.run.folder import MANIFEST, RunFolder, verify
+from whatwhere.run.folder import MANIFEST, RunFolder
+from whatwhere.run.verify import verify
 from whatwhere.training import budget, checkpoints
 from whatwhere.training.checkpointer import Checkpointer
 from whatwhere.training.corpus_settings import prepare_windows

@@ -8,7 +8,7 @@ from cli_runner import whatwhere
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import Windows
 from whatwhere.run.files import append_line
-from whatwhere.run.folder import verify
+from whatwhere.run.verify import verify
 from whatwhere.study.training_records import training_records
 from whatwhere.training import checkpoints
 from whatwhere.training.corpus_settings import prepare_windows

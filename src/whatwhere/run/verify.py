@@ -1,0 +1,48 @@
+"""Comparison of the files below a folder with the hashes that the manifests have, and what a user may accept."""
+
+from pathlib import Path
+
+from .folder import MANIFEST, RunFolder
+
+
+def verify(folder: Path) -> tuple[int, list[str]]:
+    """Return how many files below a folder the manifests list, and a sentence for each that is missing or damaged.
+
+    Raises:
+        ValueError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"There is no folder {folder}. Give the folder of a run or a model.")
+    count = 0
+    problems: list[str] = []
+    for path in sorted(folder.rglob(MANIFEST)):
+        if any(part.startswith(".") for part in path.relative_to(folder).parts):  # a folder that is being written
+            continue
+        run = RunFolder.at(path.parent)
+        count += len(run.names())
+        found = list(run.problems())
+        # A run may be written meanwhile: a second look sees the manifest that goes with the files.
+        problems += [problem for problem in found if problem in set(run.problems())]
+    return count, problems
+
+
+def accept_file(folder: Path, name: str) -> None:
+    """Add a file of a run to its manifest as it is now, where a user has changed it on purpose.
+
+    Args:
+        folder: The run's own folder.
+        name: The file, relative to the folder or to the working directory.
+
+    Raises:
+        ValueError: the folder is no run's, or records no such file.
+    """
+    run = RunFolder.at(folder)
+    if run.kind is None:
+        raise ValueError(f"{folder} has no whole {MANIFEST}. Give the folder of the run whose file you changed.")
+    path = Path(name).resolve()
+    if not run.has(name) and path.is_file() and path.is_relative_to(folder.resolve()):
+        name = str(path.relative_to(folder.resolve()))
+    if not run.has(name):
+        raise ValueError(f"{folder} records no file {name} that is there. It records: {', '.join(run.names()[:20])}.")
+    with RunFolder.open(folder, run.kind) as writable:
+        writable.add_to_manifest(name)
