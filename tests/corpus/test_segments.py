@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from whatwhere.corpus.segments import DOCUMENT, SEGMENT, SPECIAL, segment_starts, token_segments
+from whatwhere.corpus.shards import Part, encode_parts
 
 
 def split(text: str) -> list[str]:
@@ -79,3 +81,15 @@ def test_worked_example():
     assert segments.tolist() == [-1, 0, 0, 1, -1, 2, 2, 2, -1]
     np.testing.assert_array_equal(progress, np.float32([np.nan, 0, 1, np.nan, np.nan, 0, 0.5, 1, np.nan]))
     assert segments.dtype == np.int32 and progress.dtype == np.float32
+
+
+def test_tokens_with_a_leading_space_begin_their_segment():
+    """A token that holds the space before its word counted to the segment before: all starts were one token late."""
+    text = "The cat sat there. Second one came home. Third thing is here."
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words = trainers.BpeTrainer(vocab_size=2000, show_progress=False, min_frequency=1)
+    backend.train_from_iterator([text] * 20, words)
+    ((ids, marks),) = encode_parts(backend, [Part(text, True, 0.0)])
+    begun = [backend.id_to_token(int(i)) for i, mark in zip(ids, marks, strict=True) if mark & SEGMENT]
+    assert begun == ["The", "ĠSecond", "ĠThird"]

@@ -175,6 +175,16 @@ def test_windows_of_other_settings_are_refused(list_source, documents, tokenizer
     assert shard_files(out) == before
 
 
+def test_short_windows_keep_all_pieces(list_source, documents, tokenizer, tmp_path):
+    """Windows of eight tokens kept the first piece of each document alone, whatever was asked for."""
+    counts = {}
+    for pieces in ("first", "all"):
+        out = tmp_path / pieces
+        how = {"length": 8, "join": "none", "pieces": pieces, "held_out": 0.0, "progress": False, "workers": 1}
+        counts[pieces] = len(build_windows(list_source(documents), tokenizer, out, **how)["train"])
+    assert counts["all"] > 3 * counts["first"]
+
+
 def test_a_foreign_folder_is_refused(list_source, documents, tokenizer, tmp_path):
     (tmp_path / "letter.txt").write_text("do not lose me")
     with pytest.raises(ValueError, match="is not empty and holds no windows run"):

@@ -81,7 +81,9 @@ def encode_parts(tokenizer: Tokenizer, parts: Sequence[Part]) -> list[Tokens]:
             ids = np.array(encoding.ids, dtype=np.uint32)
             marks = np.zeros(len(ids), np.uint8)
             if len(ids):
-                begin = np.array(encoding.offsets, dtype=np.int64)[:, 0]
+                offsets = np.array(encoding.offsets, dtype=np.int64)
+                # Of a token that includes the space before its word (byte-level BPE), the word's last character counts.
+                begin = np.maximum(offsets[:, 0], offsets[:, 1] - 1)
                 segment = np.searchsorted(segment_starts(text), begin, side="right")
                 marks[0] = SEGMENT
                 marks[1:][np.diff(segment) != 0] = SEGMENT
@@ -158,7 +160,7 @@ def _pieces(encoded: Sequence[Tokens], first: Sequence[bool], room: int, first_o
         for at in range(0, len(ids), room):
             piece = ids[at : at + room], marks[at : at + room]
             begins = opens and not at
-            if not begins and (first_only or len(piece[0]) < SHORTEST):
+            if not begins and (first_only or len(piece[0]) < min(SHORTEST, room)):
                 left_out += len(piece[0])
             else:
                 pieces.append(piece)

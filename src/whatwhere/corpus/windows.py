@@ -15,7 +15,7 @@ from .segments import DOCUMENT, PIECE, token_segments
 from .shards import SPLITS
 from .tokenizer import load_tokenizer, tokenizer_hash, tokenizer_rules
 
-FORMAT = "whatwhere-windows-3"
+FORMAT = "whatwhere-windows-4"
 FACTS = "windows.json"  # what the windows are: settings, counts, shards
 BUILT = "windows"  # the step that finishes a folder of windows
 OTHER_FILES = 512  # that a process may have open beside windows
