@@ -12,11 +12,11 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
-from pydantic import field_validator
+from pydantic import ValidationInfo, field_validator
 from scipy.stats import rankdata
 
 from ..analysis.record_context import RecordContext
-from ..models.open import model_folder
+from ..models.open import model_folder, name_and_seed
 from ..records.record import Arrays, Record
 from ..run.files import read_object
 from ..run.folder import RunFolder
@@ -34,6 +34,13 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
     """The settings that all evaluations share; a folder can gain models, and values of the CHANGEABLE_KEYS."""
 
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may differ when a folder is gone on with; lists grow
+    EMPTY_IS_ALL: ClassVar[tuple[str, ...]] = ()  # keys of lists that without an entry stand for all there is
+
+    @field_validator("*")
+    @classmethod
+    def _once(cls, value: Any, info: ValidationInfo) -> Any:
+        """Drop entries of a list that stand in it twice, but of `models`, where that is an error."""
+        return list(dict.fromkeys(value)) if isinstance(value, list) and info.field_name != "models" else value
 
     @field_validator("data")
     @classmethod
@@ -53,7 +60,9 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
         for key in self.changeable_keys():
             old = getattr(saved, key)
             new = getattr(self, key)
-            if isinstance(new, list):
+            if key in self.EMPTY_IS_ALL and not (old and new):
+                grown[key] = []
+            elif isinstance(new, list):
                 grown[key] = [*old, *(name for name in new if name not in old)]
             elif isinstance(new, bool):
                 grown[key] = new or old
@@ -282,7 +291,7 @@ def model_names(models: Sequence[str]) -> dict[str, str]:
         path = Path(model)
         whole = path.resolve() if path.is_dir() else path
         name = whole.name if path.is_dir() else model
-        if whole.name.startswith("seed-"):
+        if name_and_seed(whole)[1] is not None:
             name = whole.parent.name
         same = [known for known in folders if known != name and known.replace("/", "_") == name.replace("/", "_")]
         if same:
@@ -313,7 +322,10 @@ def of_studies(models: Sequence[str], seeds: bool = False) -> list[str]:
         entries = listed if isinstance(listed, list) else []
         names = [str(entry.get("name")) for entry in entries if isinstance(entry, dict)]
         names = list(dict.fromkeys([*(name for name in names if name in folders), *folders]))
-        trained = [sorted((root / name).glob("seed-*/config.json")) for name in names]
+        trained = [
+            sorted((root / name).glob("seed-*/config.json"), key=lambda path: name_and_seed(path.parent)[1] or 0)
+            for name in names
+        ]
         chosen = [str(entry.parent) for of_name in trained for entry in of_name[: None if seeds else 1]]
         if not chosen:
             raise ValueError(f"{model} is a study without a finished model. Go on with it, or give a model's folder.")

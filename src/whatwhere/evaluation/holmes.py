@@ -2,6 +2,7 @@
 protocol of the published code, means over phenomena and fields as DSTG has them (Table 5, appendix C.3)."""
 
 import csv
+import math
 from ast import literal_eval
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,6 +127,8 @@ def read_data_set(folder: Path, separator: str = "[SEP]", limit: int | None = No
                 inputs = literal_eval(row["inputs"])
                 context = literal_eval(row.get("context") or "[]")
                 label = float(row["label"])
+                if not math.isfinite(label):
+                    raise ValueError(f"its label is {label}")
                 places_of_row = list(_places(kind, inputs, context, f" {separator} "))
                 if not places_of_row or {which for which, *_ in places_of_row} - set(range(len(places_of_row))):
                     raise ValueError("its inputs are not numbered from 0")
@@ -182,6 +185,7 @@ class HolmesConfig(HolmesKeys, EvaluationConfig):
     """Holmes for several models; models and data sets may be added to a folder."""
 
     CHANGEABLE_KEYS = ("tasks",)
+    EMPTY_IS_ALL = ("tasks",)
 
     @model_validator(mode="after")
     def _known(self) -> "HolmesConfig":

@@ -272,7 +272,7 @@ def run_task(out: str, trial: Trial, progress: Progress) -> None:
         return _tune(config, Path(out), trial, progress)
     mteb = _mteb()
     task = _tasks(config, trial.part)[trial.part]
-    tuned = trial.name.endswith(f"+{SIMCSE}")
+    tuned = trial.seed is not None  # of a model that SimCSE has trained here; others are measured once
     source = str(_tuned_folder(Path(out), trial)) if tuned else trial.source
     opened = open_model(source, untrained=trial.untrained and not tuned)
     assert isinstance(trial.setting, Pooling)

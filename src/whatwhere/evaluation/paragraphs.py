@@ -105,6 +105,8 @@ def _order(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> Iterato
 
 def _following(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> Iterator[Row]:
     """Yield the first sentence of a paragraph with the second, or with one of another article."""
+    if len(paragraphs) < 2:
+        raise ValueError("One paragraph of two sentences is too few to tell which follows. Bring more text.")
     for i, (article, (first, second, *_)) in enumerate(paragraphs):
         follows = bool(rng.random() < 0.5)
         other = paragraphs[(i + 1 + int(rng.integers(len(paragraphs) - 1))) % len(paragraphs)]

@@ -185,11 +185,12 @@ def _read(
             tokens += (row * n + at).tolist()
             numbers.append(number)
     for _, hidden in hidden_states(body_of(model), documents, batch_size=len(batch)):
-        index = torch.tensor(owners)
+        index = torch.tensor(owners, dtype=torch.long)  # of an empty list torch makes a float
+        places_of_tokens = torch.tensor(tokens, dtype=torch.long)
         counts = torch.zeros(len(numbers)).index_add_(0, index, torch.ones(len(owners))).clamp_(min=1)
         for place, layer in enumerate(layers):
             last = layer == model.config.num_hidden_layers
             states = trained_states(hidden, model.config) if last else hidden[layer]
             flat = at_least_float32(states).float().cpu().flatten(0, 1)
-            sums = torch.zeros(len(numbers), flat.shape[1]).index_add_(0, index, flat[torch.tensor(tokens)])
+            sums = torch.zeros(len(numbers), flat.shape[1]).index_add_(0, index, flat[places_of_tokens])
             filled[place, numbers] = (sums / counts[:, None]).numpy()

@@ -89,6 +89,7 @@ class LengthConfig(LengthKeys, EvaluationConfig):
     """Long texts for several models; models, methods and what is adapted may be added to a folder."""
 
     CHANGEABLE_KEYS = ("methods", "windows", "adapt")
+    EMPTY_IS_ALL = ("methods",)
 
     @model_validator(mode="after")
     def _check(self) -> "LengthConfig":
