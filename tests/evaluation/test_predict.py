@@ -189,7 +189,7 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("nowhere", "--text", "x"), "nowhere is no folder here"),
         (("reference", "--text", "x", "--what", "labels"), "EncoderForMaskedLM) gives words and vectors"),
         (("reference", "--text", "x", "--what", "verbs"), "must be one of labels, words, vectors; got 'verbs'"),
-        (("reference", "--text", "x", "--what", "words"), "Text 1 has no [MASK] to fill in"),
+        (("reference", "--text", "x", "--what", "words"), "Text 1 has no [MASK] that is not cut away"),
         (("reference", "--text", "x", "--pooling", "max"), "pooling must be one of mean, cls, semantic, position"),
         (("reference", "--text", "x", "--stride", "500"), "stride must be from 0 to 125"),
         (("reference", "--text", "x " * 200, "--stride", "500"), "stride must be from 0 to 125"),  # no remark first
@@ -226,6 +226,28 @@ def test_vectors_nobody_asked_for_are_announced():
     assert said.returncode == 0 and json.loads(said.stdout)
     assert said.stderr == "No text has a [MASK] to fill in: these are their vectors.\n"
     assert whatwhere("predict", "reference", "--text", "no mask", "--what", "vectors").stderr == ""
+
+
+def test_a_mask_in_the_second_text_is_filled():
+    """A mask in the second text was not seen, and vectors came with "no text has a mask"."""
+    (words,) = ww.predict("reference", ["The cat sat."], ["It was [MASK] there."])
+    assert len(words) == 1 and len(words[0]) == 5
+
+
+def test_options_without_use_are_refused():
+    """A stride beside pairs and a pooling of words were ignored."""
+    with pytest.raises(ValueError, match="stride has no use"):
+        ww.predict("reference", ["a"], ["b"], what="vectors", stride=3)
+    with pytest.raises(ValueError, match="pooling is of vectors, and these are words"):
+        ww.predict("reference", ["a [MASK]"], pooling="cls")
+
+
+def test_masks_of_a_pair_are_told_apart(tmp_path):
+    """RoBERTa's tokenizer gives both texts of a pair one type, and masks at equal places were taken for one."""
+    folder = save("roberta", tmp_path / "model")
+    mask = Predictor(folder).tokenizer.mask_token
+    (words,) = ww.predict(folder, [f"a {mask} b"], [f"c {mask} d"], what="words")
+    assert len(words) == 2
 
 
 def test_a_blank_row_has_a_result_of_its_own(classifier, tmp_path):

@@ -268,7 +268,10 @@ def attention(
 def _name(model: str) -> str:
     """Return the name of a model for a page: its folder's, for a model of a study with its seed."""
     path = Path(model).resolve() if Path(model).is_dir() else Path(model)
-    return f"{path.parent.name}, {path.name.replace('-', ' ')}" if path.name.startswith("seed-") else path.name
+    from ..models.open import name_and_seed
+
+    name, seed = name_and_seed(path)
+    return name if seed is None else f"{name}, seed {seed}"
 
 
 def _texts(texts: list[str], files: list[Path]) -> list[tuple[str, str]]:

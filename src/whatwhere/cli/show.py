@@ -253,8 +253,8 @@ def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None =
         accept: A file of the run in FOLDER that you changed on purpose: its hash is recorded anew, before all files are
             compared. May be given again.
     """
-    from ..run.verify import verify as compare
     from ..run.verify import accept_file
+    from ..run.verify import verify as compare
 
     for name in accept or ():
         accept_file(folder, name)

@@ -56,7 +56,7 @@ def predict(
 
     use_scheme(scheme)
     texts, pairs = _texts(text, pair, file, field, pair_field)
-    predictor = opened(model, texts, what, length)
+    predictor = opened(model, texts, what, length, pairs)
     if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
         wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
         raise ValueError(f"--out is a .npy file of vectors (--what vectors); got {wrong}.")

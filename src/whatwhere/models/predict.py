@@ -31,8 +31,9 @@ UNBOUNDED = 512  # tokens of a window where nothing bounds what a model reads
 class _Window:
     """A run of tokens of a text that the model reads at once.
 
-    types: which text of a pair a token is of. counted: 1 for a token that no earlier window has, special ones too.
-    starts: characters in the text, -1 of special tokens.
+    types: what the model is told of the text of a pair that a token is of. counted: 1 for a token that no earlier
+    window has, special ones too. starts: characters in the text, -1 of special tokens. in_pair: True at tokens of the
+    second text.
     """
 
     text: int
@@ -40,6 +41,7 @@ class _Window:
     types: np.ndarray
     counted: np.ndarray
     starts: np.ndarray
+    in_pair: np.ndarray
 
 
 class Predictor:
@@ -139,10 +141,14 @@ class Predictor:
         """
         streams = int(getattr(self.model.config, "position_size", 0))
         parts = self.parts if pooling is None else None
+        if pooling is not None and self.what != "vectors":
+            raise ValueError(f"pooling is of vectors, and these are {self.what}. Leave it out, or give what=vectors.")
         pooling = pooling or "mean"
         if pooling not in POOLINGS or (pooling in OF_STREAMS and not streams):
             known = ", ".join(name for name in POOLINGS if streams or name not in OF_STREAMS)
             raise ValueError(f"pooling must be one of {known} for {self.name}; got {pooling!r}.")
+        if stride is not None and pairs is not None:
+            raise ValueError("Pairs are cut, not read in windows, so that stride has no use. Leave it out.")
         if not texts:
             raise ValueError("There is no text. Give one or more.")
         if top < 1:
@@ -211,7 +217,13 @@ class Predictor:
             return
         how = {"truncation": True, "max_length": self.longest, "stride": overlap, "return_overflowing_tokens": True}
         before = -1
-        for window in self._encoded(list(texts), None, **how):
+        side = self.tokenizer.truncation_side
+        self.tokenizer.truncation_side = "right"  # windows run from a text's beginning to its end
+        try:
+            windows = list(self._encoded(list(texts), None, **how))
+        finally:
+            self.tokenizer.truncation_side = side
+        for window in windows:
             again = overlap if window.text == before else 0  # tokens that the window before has as well
             window.counted[np.flatnonzero(window.starts >= 0)[:again]] = 0
             before = window.text
@@ -243,7 +255,9 @@ class Predictor:
             if not len(ids):
                 raise ValueError(f"Text {text + 1} has no token that {self.name} knows. Leave it out.")
             starts = np.array([start for start, _ in rows["offset_mapping"][at]], np.int64)
-            yield _Window(int(text), ids, types, np.ones(len(ids), np.int64), np.where(special, -1, starts))
+            in_pair = np.array([sequence == 1 for sequence in rows.sequence_ids(at)])
+            counted = np.ones(len(ids), np.int64)
+            yield _Window(int(text), ids, types, counted, np.where(special, -1, starts), in_pair)
 
     def _passes(
         self, windows: Sequence[_Window], progress: Progress, **how: Any
@@ -306,7 +320,7 @@ class Predictor:
         for rows, _, output in self._passes(windows, progress):
             for window, logits in zip(rows, output.logits, strict=True):
                 for place in np.flatnonzero(window.ids == mask_id):
-                    key = (window.text, int(window.types[place]), int(window.starts[place]))
+                    key = (window.text, int(window.in_pair[place]), int(window.starts[place]))
                     room = int(min(place, len(window.ids) - 1 - place))
                     if key in best and best[key][0] >= room:
                         continue
@@ -316,9 +330,8 @@ class Predictor:
             words[text].append(likeliest)
         for number, (string, of_text) in enumerate(zip(texts, words, strict=True), 1):
             if string.strip() and not of_text:
-                raise ValueError(
-                    f"Text {number} has no {self.tokenizer.mask_token} to fill in. Add one, or leave it out."
-                )
+                mask = self.tokenizer.mask_token
+                raise ValueError(f"Text {number} has no {mask} that is not cut away. Add one, or leave the text out.")
         return words
 
 
@@ -349,11 +362,18 @@ def predict(
     """
     first = as_list(texts, str, "A text is a string, several are a list of strings")
     second = None if pairs is None else as_list(pairs, str, "A second text is a string, several are a list of strings")
-    return opened(model, first, what, length)(first, second, **how)
+    return opened(model, first, what, length, second)(first, second, **how)
 
 
-def opened(model: str | Path, texts: Sequence[str], what: str | None = None, length: int | None = None) -> Predictor:
-    """Open the predictor that suits the texts: vectors in place of words where a text that is not blank has no mask.
+def opened(
+    model: str | Path,
+    texts: Sequence[str],
+    what: str | None = None,
+    length: int | None = None,
+    pairs: Sequence[str] | None = None,
+) -> Predictor:
+    """Open the predictor that suits the texts: vectors in place of words where a text that is not blank has no mask,
+    nor has the second text of its pair.
 
     Args:
         what: "words", "labels", "vectors"; None: as `predict`.
@@ -365,7 +385,9 @@ def opened(model: str | Path, texts: Sequence[str], what: str | None = None, len
     if what is not None or predictor.what != "words":
         return predictor
     mask = predictor.tokenizer.mask_token
-    has_mask = [mask in text for text in texts if text.strip()]  # a blank row has no words, whatever the others have
+    whole_texts = [text + second for text, second in zip(texts, pairs or [""] * len(texts), strict=False)]
+    # A blank row has no words, whatever the others have.
+    has_mask = [mask in text for text in whole_texts if text.strip()]
     if not has_mask or not all(has_mask):
         without = "Not every text" if any(has_mask) else "No text"
         remark = f"{without} has a {mask} to fill in: these are their vectors."
