@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from .batches import Batches, padded
-from .characters import PACKED
+from .characters import PACKED, ending_of
 from .text_files import data_lines, has_value, json_rows, names_inside, some_names, table_rows, value_of
 
 KINDS = (".tsv", ".csv", ".jsonl", ".ndjson", ".json")
@@ -70,8 +70,8 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, row) of a table; the place names file and line."""
     if not path.is_file():
         raise ValueError(f"No labelled table {str(path)!r}: no such file. Give a {', '.join(KINDS)} file.")
-    kind = next((end for end in path.suffixes if end in KINDS), None)
-    if kind is None:
+    kind = ending_of(path)
+    if kind not in KINDS:
         raise ValueError(
             f"{path} has an unknown ending. A labelled table is {', '.join(KINDS)}, also with .gz, .xz, .zst or .bz2."
         )

@@ -132,7 +132,7 @@ def _inputs(predictor: Predictor, batch: int, length: int) -> dict[str, Tensor]:
     if batch > 2:
         mask[0, : length // 3] = 0  # on the left, as some tokenizers do
     if tokenizer.pad_token_id is not None:  # RoBERTa counts its positions by it
-        ids = torch.where(ids == tokenizer.pad_token_id, tokenizer.pad_token_id + 1, ids)
+        ids = torch.where(ids == tokenizer.pad_token_id, abs(tokenizer.pad_token_id - 1), ids)
         ids = torch.where(mask.bool(), ids, tokenizer.pad_token_id)
     types = {"token_type_ids": torch.zeros_like(ids)} if predictor.types else {}
     return {"input_ids": ids, "attention_mask": mask, **types}

@@ -161,7 +161,8 @@ def stated_length(config: dict[str, Any]) -> int:
 def trained_on(folder: Path, config: dict[str, Any]) -> int:
     """Return the tokens of the longest text in a model's training, else how many the model can read."""
     extension = folder / EXTENSION
-    settings = [folder / name for name in ("pretrain.yaml", "finetune.yaml")]
+    runs = [folder, *([folder.parent.parent] if folder.parent.name == "checkpoints" else [])]
+    settings = [run / name for run in runs for name in ("pretrain.yaml", "finetune.yaml")]
     if extension.is_file():
         return int(read_object(extension, "trained")["trained"])
     saved: dict[str, Any] = next((read_yaml(path) for path in settings if path.is_file()), {})

@@ -1,7 +1,6 @@
 """Sources of position and word tables: a .npy file, a model that is shipped or in a folder, all models of a study, or a
 model of the Hub."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..run.files import read_object
 from ..run.reference import model_source
 from .model_tables import read_table
 
@@ -101,8 +101,7 @@ def _tables_of_model(folder: Path, source: str, words: bool, name: str | None = 
 
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
-    values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return values if isinstance(values, dict) else {}
+    return read_object(path) if path.is_file() else {}
 
 
 def _fetched(name: str) -> Path:
