@@ -19,7 +19,7 @@ from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.length import measures as length
 from whatwhere.length.extension import Continued, adapt, extend
-from whatwhere.length.long_documents import long_texts
+from whatwhere.length.long_documents import _excerpts, long_texts
 from whatwhere.length.longer_texts import LENGTH, LengthConfig, _trials, about, chosen_gains, length_records
 from whatwhere.models.open import open_model
 from whatwhere.records.record import Record, read_records
@@ -76,6 +76,22 @@ def test_excerpts_begin_behind_the_first_quarter(corpus, tokenizer, texts):
         ids = tokenizer(text[begin:], add_special_tokens=False).input_ids[: N - 2]
         assert window.input_ids.tolist() == [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
         assert (window.segments[[0, -1]] == -1).all() and (np.diff(window.segments[1:-1]) >= 0).all()
+
+
+def test_a_late_line_break_costs_no_document(tokenizer):
+    """A text whose only break comes late was passed over, though it is long enough."""
+    words = "word " * 400
+    for text in (f"{words} {words} end", f"{words} {words}\nend"):
+        assert len(list(_excerpts(text, tokenizer, N, 1))) == 1
+
+
+def test_all_methods_are_not_lost_when_work_is_added():
+    """An empty list, which stands for all, was taken for nothing beside names."""
+    every, one = (LengthConfig.parse({"models": ["reference"], "to": 300, "methods": m}) for m in ([], ["cyclic"]))
+    assert one.continue_from(every).methods == every.continue_from(one).methods == []
+    assert one.continue_from(one).methods == ["cyclic"]
+    twice = LengthConfig.parse({"models": ["reference"], "to": 300, "methods": ["cyclic", "cyclic"]})
+    assert twice.methods == ["cyclic"]
 
 
 def test_every_word_is_hidden_once(texts):

@@ -346,6 +346,21 @@ def test_the_copys_card_opens_it(tmp_path):
     assert "ww.reference()" not in card and "input | 128" not in card
 
 
+def test_a_window_alone_continues_no_table(tmp_path):
+    """A copy of the same length was said to be continued by a method."""
+    facts = extend("reference", tmp_path / "near", 128, window=8)
+    assert facts["method"] is None and facts["window"] == 8
+    assert "beyond by" not in (tmp_path / "near/README.md").read_text("utf-8")
+
+
+def test_a_checkpoint_was_trained_on_its_runs_length(tmp_path):
+    """The length of the training was sought in the checkpoint, and what the table holds was taken for it."""
+    checkpoint = tmp_path / "run/checkpoints/step-10"
+    checkpoint.mkdir(parents=True)
+    (tmp_path / "run/pretrain.yaml").write_text("length: 32\n")
+    assert trained_on(checkpoint, {"max_position_embeddings": 128}) == 32
+
+
 def test_a_window_as_wide_as_the_text_is_refused(tmp_path):
     with pytest.raises(ValueError, match="A window of 299 tokens on each side hides nothing of 300. Give less"):
         extend("reference", tmp_path / "long", 300, window=299)

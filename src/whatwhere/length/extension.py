@@ -129,6 +129,8 @@ def extend(
         raise ValueError(f"A window of {window} tokens on each side hides nothing of {length}. Give less, or none.")
     if known == ("formula",):
         method = "formula"
+    elif length == before:  # the window alone is new
+        method = None
     elif not plain:
         method = method or "cyclic"
     sweep_beside(out)
@@ -160,7 +162,7 @@ def extend(
         if config.get("rotation_scaling", "none") != "none":
             raise ValueError(f"{folder} is scaled already. Give the model that it was made from.")
         changed |= {"rotation_scaling": method, "rotation_factor": length / trained}
-    if key is not None:
+    if key is not None and method is not None:
         weights = load_file(tensors[key])
         first = unused + (config.get("model_type") not in WITHOUT_CLS)
         head, table = weights[key].split([first, len(weights[key]) - first])
@@ -186,7 +188,7 @@ def extend(
     with RunFolder.create(out, "model") as new:
         left = (*LEFT_BEHIND, "*.py") if ours else LEFT_BEHIND
         shutil.copytree(folder, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left))
-        if key is not None:
+        if key is not None and method is not None:
             save_file(weights, new / tensors[key].name, {"format": "pt"})
         if ours:  # its own code may be older than what is new in the configuration; the shipped model has none
             carry(new, [path.read_text("utf-8") for path in sorted(folder.glob("own_scheme*.py"))])

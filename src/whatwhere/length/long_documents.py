@@ -80,17 +80,22 @@ def long_texts(
 
 
 def _excerpts(text: str, tokenizer: Any, length: int, most: int) -> Iterator[Tokens]:
-    """The first windows of a text behind its first quarter, from the beginning of a line on."""
+    """The first windows of a text behind its first quarter, from the beginning of a line on where it is long enough."""
     if (1 - FROM) * len(text) < length - 2:  # a token has a character at least
         return
     quarter = int(FROM * len(text))
-    begin = text.find("\n", quarter, len(text) - length) + 1 or quarter
-    part = Part(text[begin : begin + CHARACTERS * length * most], True, 0.0)
-    ((ids, marks),) = encode_parts(tokenizer.backend_tokenizer, [part])
+    room = length - 2
+    ids = np.empty(0, np.uint32)
+    marks = np.empty(0, np.uint8)
+    after_break = text.find("\n", quarter, len(text) - length) + 1
+    for begin in (after_break, quarter) if after_break else (quarter,):
+        part = Part(text[begin : begin + CHARACTERS * length * most], True, 0.0)
+        ((ids, marks),) = encode_parts(tokenizer.backend_tokenizer, [part])
+        if len(ids) >= room:  # else the break is too near the end
+            break
     special = special_token_ids(tokenizer)
     ends = np.array([special["cls_token_id"]], ids.dtype), np.array([special["sep_token_id"]], ids.dtype)
     end = np.array([SPECIAL], marks.dtype)
-    room = length - 2
     for at in range(0, min(len(ids) // room, most) * room, room):
         cut = slice(at, at + room)
         yield np.concatenate([ends[0], ids[cut], ends[1]]), np.concatenate([end, marks[cut], end])
