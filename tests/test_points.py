@@ -155,7 +155,7 @@ def test_a_difference_is_paired_by_seed_and_split():
     assert (seeds - 2 * seeds).interval == pytest.approx(hierarchical(-seeds.at, documents=500))
 
 
-def test_a_fact_of_the_corpus_is_paired_with_every_seed():
+def test_a_fact_of_the_corpus_pairs_with_seeds():
     """With several seeds the ceiling of a text's splits was taken as independent of what is read in these splits."""
     splits = np.array([[0.50, 0.62, 0.55, 0.47, 0.58]])
     ceiling = replace(Point.of(splits), trained=False)
