@@ -206,7 +206,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Name of the shard's files: its number in five digits."""
+        """Name of the shard's files: its number, in five digits or more."""
         return f"{self.number:05d}"
 
     def digest(self, parts: Sequence[Part]) -> str:

@@ -22,7 +22,7 @@ def open_source(spec: str | Path, field: str = "text", document: str = "auto") -
         document: rule for documents of a text file, see `text_files.Files`.
 
     Raises:
-        ValueError: nothing of that name, an unknown kind or file ending, an unknown `document` rule.
+        ValueError: nothing of that name, a file that is no text and has an unknown ending, an unknown `document` rule.
     """
     name = str(spec)
     if name == "python-docs":

@@ -45,8 +45,8 @@ class Files(Source):
     """Documents of a file, or of all files with known endings below a folder in the order of their sorted paths.
 
     A file of another ending is read as text if it is; such files of a folder, and .json, are passed over, unless it has
-    no other: `remark` counts them. Text whose first two lines are JSON objects is read as JSON lines, whatever its
-    name.
+    no other: `remark` counts them. Text whose first two lines (or whose only one) are JSON objects is read as JSON
+    lines, and text that begins as a list of objects as their rows, whatever its name.
 
     `document` is the rule that finds documents in a text file: "file", the whole file; "blank-line", a block between
     empty lines; "heading", from one line "= Title =" to the next (WikiText); "line", a line. "auto" looks at the first

@@ -53,10 +53,12 @@ def _of_list(path: Path, text: str, chunks: Iterator[str]) -> Iterator[tuple[str
     while True:
         text = text.lstrip()
         place = f"{path}, row {number + 1}"
-        if text[:1] == "]" and not (number and text[1:].strip()):
+        if text[:1] == "]" and not text[1:].strip():
             return
         begin = len(text) - len(text.removeprefix(",").lstrip()) if number and text else 0
         try:
+            if text[:1] == "]":
+                raise ValueError(f"{place}: text after the end of the list. {_HOW}")
             if number and text and not begin:
                 raise ValueError(f"{place}: not JSON (a comma is missing). {_HOW}")
             value, end = decoder.raw_decode(text, begin)

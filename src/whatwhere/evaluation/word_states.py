@@ -66,7 +66,8 @@ def slot_states(
     """Compute the state of each slot in the hidden states of an encoder, and mark the slots without a token.
 
     A state is the mean over the tokens that lie in the slot, at least in part, or the state of the first or last of
-    them; the last layer as `layers_of`. A text with more tokens than the model has positions loses its end.
+    them; the last layer as `layers_of`. A text with more tokens than the model has positions is cut, as its
+    tokenizer cuts.
 
     Args:
         layers: numbers of hidden states. pooling: a key of `POOLINGS`. batch_tokens: most tokens of a forward pass.

@@ -200,14 +200,15 @@ def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str
     loss = summary["validation_loss"]
     accuracy = summary["validation_accuracy"]
     held_out = "no held-out text"
+    share_held_out = f"{100 * run['held_out']:.3g}% of the documents"
     if loss is not None:
         held_out = f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
     windows = f"{run['batch_size']} windows of {run['length']} tokens"
     passes = summary.get("passes", 0)  # of a training before they were counted
     often = f", each window read {passes:.3g} times" if passes > 1 else ""
     return {
-        "corpus": f"{corpus}, {run['held_out']:.0%} of the documents held out",
-        "objective": f"{run['mask_rate']:.0%} of the tokens predicted, {masking}",
+        "corpus": f"{corpus}, {'nothing' if loss is None else share_held_out} held out",
+        "objective": f"{100 * run['mask_rate']:.3g}% of the tokens predicted, {masking}",
         "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {windows}{often}",
         "rows": _ROWS[run["join"], summary.get("pieces", "all")],
         "optimizer": _optimizer(run, summary),

@@ -206,7 +206,6 @@ def components(run: Run) -> Iterator[Line]:
     "Change of the states by layer, as a share of their size",
     finding(
         "split-semantics-invariant",
-        "nope-shift",
         caption="Change of the states where positions shift, last trained layer",
         write=share,
     ),

@@ -337,10 +337,7 @@ def _by_step(run: Run, metric: str, model: str, index: int | None) -> dict[int, 
 def _separated(run: Run, lines: Sequence[Line]) -> str:
     ends = {line.name: (line.points[min(line.points)], line.end) for line in lines if line.axis == lines[0].axis}
     changes = "; ".join(f"`{name}` {digits(first)} → {digits(last)}" for name, (first, last) in ends.items())
-    return (
-        claimed(run, "geom-separation-flat", "geom-separation-positive")
-        or f"Smallest distance of two positions, first to last step: {changes}"
-    )
+    return claimed(run, "geom-separation-flat") or f"Smallest distance of two positions, first to last step: {changes}"
 
 
 @Curves(
