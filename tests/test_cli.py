@@ -106,12 +106,12 @@ def test_wrong_words_are_refused_in_one_line(arguments, message, tmp_path):
 )
 def test_what_the_machine_lacks_is_one_line(error, processes, message, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", str(processes))
-    monkeypatch.setattr("whatwhere.run.folder.verify", mock.Mock(side_effect=error))
+    monkeypatch.setattr("whatwhere.run.verify.verify", mock.Mock(side_effect=error))
     assert message in refused("verify", "runs")
 
 
 def test_other_errors_of_a_program_are_not_hidden(monkeypatch):
-    monkeypatch.setattr("whatwhere.run.folder.verify", mock.Mock(side_effect=RuntimeError("closed by peer")))
+    monkeypatch.setattr("whatwhere.run.verify.verify", mock.Mock(side_effect=RuntimeError("closed by peer")))
     assert "RuntimeError: closed by peer" in whatwhere("verify", "runs").stderr
 
 

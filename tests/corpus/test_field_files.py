@@ -53,7 +53,8 @@ def test_json_rows_may_be_cut_anywhere(content, chunk, tmp_path, monkeypatch):
         ('[{"text": "a"}, {"text": "b"', "row 2: not JSON"),
         ('[{"text": "a"},', "row 2: not JSON"),
         ('[{"text": "a"}', "row 2: not JSON"),
-        ('[{"text": "a"}] {"text": "b"}', "row 2: not JSON"),
+        ('[{"text": "a"}] {"text": "b"}', "row 2: text after the end of the list"),
+        ('[] {"text": "b"}', "row 1: text after the end of the list"),  # gave no rows, without a word
         ('["a", "b"]', "row 1: an object with a field 'text' is wanted, this is a str"),
         ('[{"body": {"title": "a"}, "id": 3}]', "row 1: no field 'text'. Fields there: body.title, id. Name the one"),
         ("[" * 100_000, "row 1: (JSON nested too deeply|not JSON)"),

@@ -422,7 +422,7 @@ def test_minutes_become_steps(windows, corpus_file, tmp_path, capsys, monkeypatc
     (tmp_path / "run/model.safetensors").unlink()
     again = config_of(corpus_file, minutes=9)
     assert pretrain(again, tmp_path / "run", windows=windows)["steps"] == summary["steps"]
-    assert f"ends at its {summary['steps']:,} steps that it began with" in capsys.readouterr().err
+    assert f"ends at the {summary['steps']:,} steps that it began with" in capsys.readouterr().err
     monkeypatch.setitem(TOKENS_TO_LEARN, "tiny", 1)  # enough: what they buy is said all the same
     summary = pretrain(config_of(corpus_file, minutes=0.03), tmp_path / "more", windows=windows, progress=False)
     assert f"0.03 minutes buy {summary['steps']:,} steps of " in capsys.readouterr().err

@@ -7,7 +7,6 @@ Fourier magnitudes, rotations, E·Eᵀ from the first components, the first and 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -120,18 +119,6 @@ def white_floor(table: np.ndarray) -> float:
     smaller = min(power[n // 4 : n // 2].mean(), power[n // 2 : 3 * n // 4].mean())
     floor = smaller / (1 - (8 / (np.pi * n * columns)) ** 0.5)
     return float(min(1.0, floor * (n - 1) / power.sum()))
-
-
-@cache
-def random_share(rows: int, columns: int, components: int = 2) -> float:
-    """Compute the share of variance that the largest components of a table of white noise hold, in [0, 1].
-
-    The mean of eight tables of normal numbers: 0.35 for two components of 128 × 8, 0.013 of 512 × 720. It is above
-    components / columns, as the largest are picked.
-    """
-    rng = np.random.default_rng(0)
-    shares = [component_shares(rng.normal(size=(rows, columns)))[:components].sum() for _ in range(8)]
-    return float(np.mean(shares))
 
 
 def component_shares(table: np.ndarray) -> np.ndarray:

@@ -6,9 +6,9 @@ from typing import Any
 
 from ..claims import HOLDS, UNSETTLED, UNTESTABLE
 from ..claims.claim import MARGINAL
-from ..geometry.spectra import random_share
 from ..papers import DSTG_TABLES
 from ..records.gates import ONE_SEED, PRESENT, READ, USED, noise, unlearned, use
+from ..records.noise import components_of_noise
 from ..records.table import Point
 from ..records.terms import APART, rates
 from . import ledger, schemes
@@ -142,7 +142,7 @@ def _components(run: Run) -> Comparison:
         chance = None
         positions = share.n or run.config(model).get("max_position_embeddings")
         if columns and positions:
-            noise_holds = random_share(positions, columns)
+            noise_holds = components_of_noise(positions, columns)
             chance = value(noise_holds, f"{fine_percent(noise_holds)} ({columns} columns)")
         here_cell = _marked(share, _shares, _doubt(run, model, FLAT))
         there_cell = _marked(reference, _shares, _doubt_there(run, model, FLAT))

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from ...claims import UNTESTABLE
-from ...geometry.spectra import random_share
 from ...papers import DSTG_TABLES
 from ...records.gates import unplaced
 from ...records.metric import UNIT
+from ...records.noise import components_of_noise
 from ...records.table import Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row
@@ -76,7 +76,7 @@ def _two_components(run: Run, models: Sequence[str]) -> str:
         positions = shares[model].n or run.config(model).get("max_position_embeddings")
         chance = ""
         if columns and positions:
-            chance = f" of {columns} columns ({share(Point.between(random_share(positions, columns)))} of noise)"
+            chance = f" of {columns} columns ({share(Point.between(components_of_noise(positions, columns)))} of noise)"
         written[f"`{model}`"] = f"{share(shares[model])}{chance}"
     return two_numbers("Share of two components of the table", written, *_doubts(run, ranked))
 
