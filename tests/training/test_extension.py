@@ -351,6 +351,8 @@ def test_a_window_alone_continues_no_table(tmp_path):
     facts = extend("reference", tmp_path / "near", 128, window=8)
     assert facts["method"] is None and facts["window"] == 8
     assert "beyond by" not in (tmp_path / "near/README.md").read_text("utf-8")
+    with pytest.raises(ValueError, match="reads 128 tokens already: method and points have no use"):
+        extend("reference", tmp_path / "cyclic", 128, method="cyclic", window=8)
 
 
 def test_a_checkpoint_was_trained_on_its_runs_length(tmp_path):

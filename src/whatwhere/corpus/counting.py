@@ -177,8 +177,8 @@ def count_windows(
         ValueError: an option out of range, or no such part.
     """
     check_part(part)
-    facts = Windows(window_set.folder).facts
-    sha = facts["tokenizer_sha256"]
+    of_windows = Windows(window_set.folder).facts
+    sha = of_windows["tokenizer_sha256"]
     special_ids = _no_text(window_set.special_ids)
     job = CountJob(window_set.vocab_size, positions, special_ids, align, groups, sha)
     tally = job.tally()
@@ -202,7 +202,7 @@ def count_windows(
         documents += np.bincount(np.arange(before, begun[number]) * groups // max(begun[-1], 1), minlength=groups)
     of_part = {} if part == (0, 1) else {"part": f"{part[0] + 1}/{part[1]}"}
     facts = {
-        "corpora": [{**facts["source"], "split": window_set.split, **of_part}],
+        "corpora": [{**of_windows["source"], "split": window_set.split, **of_part}],
         "tokenizer_sha256": sha,
         "special_ids": list(special_ids),
     }

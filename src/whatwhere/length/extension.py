@@ -130,7 +130,8 @@ def extend(
     if known == ("formula",):
         method = "formula"
     elif length == before:  # the window alone is new
-        method = None
+        if method is not None or points is not None:
+            raise ValueError(f"The model reads {before} tokens already: method and points have no use. Leave them out.")
     elif not plain:
         method = method or "cyclic"
     sweep_beside(out)

@@ -8,7 +8,6 @@ from ..claims import HOLDS, UNSETTLED, UNTESTABLE
 from ..claims.claim import MARGINAL
 from ..papers import DSTG_TABLES
 from ..records.gates import ONE_SEED, PRESENT, READ, USED, noise, unlearned, use
-from ..records.noise import components_of_noise
 from ..records.table import Point
 from ..records.terms import APART, rates
 from . import ledger, schemes
@@ -139,11 +138,8 @@ def _components(run: Run) -> Comparison:
             continue
         reference = run.beside.table.point("pca.top2", model)
         columns = schemes.table_columns(run, model)
-        chance = None
-        positions = share.n or run.config(model).get("max_position_embeddings")
-        if columns and positions:
-            noise_holds = components_of_noise(positions, columns)
-            chance = value(noise_holds, f"{fine_percent(noise_holds)} ({columns} columns)")
+        noise_holds = schemes.two_components_of_noise(run, model, share.n)
+        chance = value(noise_holds, f"{fine_percent(noise_holds)} ({columns} columns)") if noise_holds else None
         here_cell = _marked(share, _shares, _doubt(run, model, FLAT))
         there_cell = _marked(reference, _shares, _doubt_there(run, model, FLAT))
         printed = DSTG_TABLES["pca.top2", preset, None]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..records.noise import components_of_noise
 from ..records.terms import unequal
 from .figure import Table, row, value
 from .loaded_run import Run
@@ -184,6 +185,17 @@ def table_columns(run: Run, model: str) -> int | None:
     config = run.config(model)
     columns = config.get("position_size") or config.get("hidden_size")
     return columns if isinstance(columns, int) and columns >= 2 else None
+
+
+def two_components_of_noise(run: Run, model: str, positions: int | None) -> float | None:
+    """Return the share that two components of white noise hold of a table of the shape of a model's; None where its
+    shape is not known.
+
+    positions: rows of the table, where a record tells.
+    """
+    rows = positions or run.config(model).get("max_position_embeddings")
+    columns = table_columns(run, model)
+    return components_of_noise(rows, columns) if rows and columns else None
 
 
 def table_note(run: Run, model: str) -> str:

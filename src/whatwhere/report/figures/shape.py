@@ -9,7 +9,6 @@ from ...claims import UNTESTABLE
 from ...papers import DSTG_TABLES
 from ...records.gates import unplaced
 from ...records.metric import UNIT
-from ...records.noise import components_of_noise
 from ...records.table import Point, curve, running_sums
 from .. import schemes
 from ..figure import Cell, Figure, Table, row
@@ -73,10 +72,8 @@ def _two_components(run: Run, models: Sequence[str]) -> str:
     written = {}
     for model in ranked[:2]:
         columns = schemes.table_columns(run, model)
-        positions = shares[model].n or run.config(model).get("max_position_embeddings")
-        chance = ""
-        if columns and positions:
-            chance = f" of {columns} columns ({share(Point.between(components_of_noise(positions, columns)))} of noise)"
+        noise_holds = schemes.two_components_of_noise(run, model, shares[model].n)
+        chance = f" of {columns} columns ({share(Point.between(noise_holds))} of noise)" if noise_holds else ""
         written[f"`{model}`"] = f"{share(shares[model])}{chance}"
     return two_numbers("Share of two components of the table", written, *_doubts(run, ranked))
 
