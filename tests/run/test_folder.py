@@ -1,9 +1,11 @@
 """A run's folder: files whole or absent, hashes, steps, one writer, and what a kill leaves."""
 
+import fcntl
 import json
 import multiprocessing
 import os
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -503,3 +505,20 @@ def test_a_replaced_manifest_is_read_again(tmp_path):
         run.mark_done("a step with a longer name than before", files=["longer-name.json"], facts={"why": "x" * 500})
     assert handle.names() == ["longer-name.json"]
     assert set(handle.finished_steps()) == {"a step with a longer name than before"}
+
+
+def test_line_waits_for_the_line_of_another(tmp_path):
+    """Two machines that added lines to one manifest at the same time would have overwritten each other's on NFS."""
+    path = tmp_path / "log.jsonl"
+    files.append_line(path, {"line": 1})
+    with path.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=files.append_line, args=(path, {"line": 3}))
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        other.write(b'{"line": 2}\n')
+        other.flush()
+        fcntl.flock(other, fcntl.LOCK_UN)
+    waiting.join(10)
+    assert [line["line"] for line in files.read_lines(path)] == [1, 2, 3]

@@ -5,6 +5,7 @@
 
 import contextlib
 import errno
+import fcntl
 import glob
 import hashlib
 import json
@@ -331,17 +332,22 @@ def open_arrays(path: Path, hint: str = "Delete it and run the command again.") 
 def append_line(path: Path, line: Mapping[str, Any], flush: bool = False) -> None:
     """Add an object as a line to a log, on a new line where a crash cut off the last one.
 
+    The file is locked meanwhile: on NFS, lines that two machines add at the same time would overwrite each other.
+
     flush: wait until the line is on the disk.
     """
     with path.open("a+b") as file:
+        with contextlib.suppress(OSError):  # a file system that knows no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0, os.SEEK_END)
         if file.tell():
             file.seek(-1, os.SEEK_END)
             is_torn = file.read(1) != b"\n"
         else:
             is_torn = False
         file.write(b"\n" * is_torn + json.dumps(line).encode() + b"\n")
+        file.flush()  # before the lock is free
         if flush:
-            file.flush()
             os.fsync(file.fileno())
 
 

@@ -494,9 +494,13 @@ class RunFolder:
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
-    """Return inode, time of change and size of a file; None where there is none."""
+    """Return inode, time of change and size of a file; None where there is none.
+
+    It is opened for that: of a file that another machine has changed, NFS remembers the state before for a minute.
+    """
     try:
-        state = path.stat()
+        with path.open("rb") as file:
+            state = os.fstat(file.fileno())
     except (FileNotFoundError, NotADirectoryError):
         return None
     return state.st_ino, state.st_mtime_ns, state.st_size
