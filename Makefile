@@ -9,7 +9,7 @@ INSTALL := $(BIN)/pip install --quiet --no-compile --constraint $(ROOT)/constrai
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: env demo test long slow clients network faults lint audit bench docs wheel ends end-oldest end-newest clean
+.PHONY: env demo test long slow clients cluster network faults lint audit bench docs wheel ends end-oldest end-newest clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
@@ -56,6 +56,10 @@ $(CLIENTS)/.ready: $(READY)-test $(ROOT)/tests/clients/constraints.txt
 clients: $(CLIENTS)/.ready
 	cd $(ROOT) && OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -W ignore::DeprecationWarning -m "" \
 		tests/clients tests/encoder/test_adapters.py
+
+# Jobs on Dask's workers, which the other tests have to do without.
+cluster: $(READY)-test $(READY)-cluster
+	$(PYTEST) -m "" tests/run/test_cluster.py
 
 # Every verb on a trained encoder, beside other programs: 80 MB from PyPI the first time.
 network: $(READY)-test

@@ -159,7 +159,7 @@ def test_leftovers_go_and_old_folders_return(tmp_path):
 
 def test_files_of_living_processes_stay(tmp_path):
     """What a living process or another machine writes below a folder stays."""
-    # A study given again took away what its own `--only` was writing at this moment.
+    # A study given again took away what another process of it was writing at this moment.
     here = machine_id()
     names = f".a.npz.{here}-{os.getppid()}", f".a.npz.{int(here, 16) ^ 1:08x}-4194303", f".b.npz.{here}-4194303"
     for name in names:

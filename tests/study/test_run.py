@@ -1,11 +1,9 @@
 """A small study from text to report: killed and continued, one number of steps for all, every number from a record."""
 
 import json
-import multiprocessing
 import re
 import shutil
 from collections import Counter
-from threading import Timer
 
 import fork_server
 import pytest
@@ -18,11 +16,9 @@ from whatwhere.encoder import PRESETS
 from whatwhere.records.record import read_records, select
 from whatwhere.run.files import read_json, read_lines
 from whatwhere.run.folder import RunFolder
-from whatwhere.run.lock import lock
 from whatwhere.run.verify import verify
-from whatwhere.study.model_task import train_and_measure
 from whatwhere.study.results import save_results, total_seconds
-from whatwhere.study.study import PREPARING, run_models, run_study
+from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
 
 
@@ -136,117 +132,6 @@ def test_parallel_models_equal_sequential_ones(arguments, tmp_path, processes):
     assert models[1]["config"]["num_hidden_layers"] == 2  # of `training`, which a variant's own `model` is laid over
     assert [m["training"]["learning_rate"] for m in models[:2]] == [models[0]["training"]["learning_rate"], 2e-3]
     assert "printed" in (tmp_path / "2/s/report.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.long
-def test_several_processes_share_the_models(arguments, finished, tmp_path):
-    """Several processes do a model each and the last writes the report."""
-    (one, _), shared = finished, tmp_path / "shared"
-    first, second = (
-        fork_server.command(*arguments, "--out", str(shared), "--only", f"{name}/0") for name in ("dstg", "rope")
-    )
-    first.finish()
-    second.finish()
-    # It took one more call.
-    assert (shared / "report.html").is_file()
-    assert {"measured dstg/0", "measured rope/0"} <= RunFolder.at(shared).finished_steps().keys()
-    assert not [path for path in shared.rglob(".*") if path.is_file()] and not verify(shared)[1]
-    assert any(line["event"] == "report" for line in read_lines(shared / "log.jsonl"))
-    trained = (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns
-    again = whatwhere(*arguments, "--out", str(shared), "--only", "rope/0")
-    assert again.returncode == 0, again.stderr
-    with lock(shared, "models-dstg-seed-0"):  # a model that is measured is not opened, so nobody is in the way
-        done = whatwhere(*arguments, "--out", str(shared), "--only", "dstg/0")
-    assert done.returncode == 0, done.stderr
-    told = {"out": str(shared), "models": ["rope/0"], "report": str(shared / "report.html")}
-    assert json.loads(again.stdout) == told
-    assert whatwhere("study", "--out", str(shared)).returncode == 0
-    assert (shared / "models/rope/seed-0/model.safetensors").stat().st_mtime_ns == trained
-    timed = {"seconds", "tokens_per_second", "memory.peak"}
-    ours, theirs = (
-        sorted(
-            [(r.model, r.metric, r.layer, r.part, r.step, r.index, r.value) for r in read_records(d / "records.parquet")
-             if r.metric not in timed], key=str)
-        for d in (one, shared)
-    )  # fmt: skip
-    assert ours == theirs
-    for only, said in (("ap/0", "The study has no model ap/0. It has: dstg/0, rope/0."), ("dstg", "takes NAME/SEED")):
-        done = whatwhere(*arguments, "--out", str(shared), "--only", only)
-        assert done.returncode == 2 and said in done.stderr, done.stderr
-    minutes = ("study", "--models", "ap", "--minutes", "1", "--out", str(tmp_path / "new"), "--only", "ap/0")
-    assert "Give --steps with --only" in whatwhere(*minutes).stderr and not (tmp_path / "new").exists()
-
-
-def _hold(folder, part, ready, end):
-    with lock(folder, part):
-        ready.set()
-        end.wait(60)
-
-
-@pytest.fixture
-def held():
-    """Begin a process that holds a folder or a part of it; its number and how it lets go."""
-    context = multiprocessing.get_context("fork")
-    begun = []
-
-    def hold(folder, part):
-        ready = context.Event()
-        end = context.Event()
-        process = context.Process(target=_hold, args=(folder, part, ready, end))
-        process.start()
-        begun.append((process, end))
-        assert ready.wait(60)
-        return process.pid, end
-
-    yield hold
-    for process, end in begun:
-        end.set()
-        process.join()
-
-
-@pytest.mark.long
-def test_the_last_model_leaves_the_report_to_another_process(arguments, tmp_path, held, monkeypatch):
-    """One process draws the report while the other ends its model."""
-    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["rope"]}
-    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
-    ends = []
-
-    def trained(task, progress):
-        summary = train_and_measure(task, progress)
-        ends.append(held(tmp_path / "s", "another")[1])
-        return summary
-
-    monkeypatch.setattr("whatwhere.study.study.train_and_measure", trained)
-    assert run_models(config, tmp_path / "s", ["rope/0"], progress=False) is None
-    assert not (tmp_path / "s/report.html").exists()
-    ends[0].set()
-    with lock(tmp_path / "s", "another"):
-        pass
-    assert run_models(config, tmp_path / "s", ["rope/0"], progress=False) == tmp_path / "s/report.html"
-
-
-@pytest.mark.long
-def test_a_process_waits_while_another_prepares_the_study(arguments, tmp_path, held, monkeypatch, capsys):
-    """A line "waiting: why Another process is writing to ..." came every five seconds."""
-    monkeypatch.setattr("whatwhere.study.study.WAIT", 0.01)
-    values = {"steps": 3, "inside": False, "models": ["rope"]}
-    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
-    pid, end = held(tmp_path / "s", PREPARING)
-    Timer(0.3, end.set).start()
-    run_models(config, tmp_path / "s", ["rope/0"])
-    said = [line.partition("] ")[2] for line in capsys.readouterr().err.splitlines() if "] " in line]
-    waiting, going_on = (line for line in said if f"process {pid} on" in line)
-    assert waiting.startswith(f"waiting for process {pid} on ") and waiting.endswith(f"which prepares {tmp_path / 's'}")
-    assert going_on.startswith(f"going on: process {pid} on ")
-    events = [line["event"] for line in read_lines(tmp_path / "s/log.jsonl")]
-    assert events[:2] == ["waiting", "waited"] and events.count("waiting") == 1
-
-
-def test_a_whole_study_refuses_single_models(arguments, tmp_path, held):
-    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3})
-    pid, _ = held(tmp_path / "s", "")
-    with pytest.raises(ValueError, match=f"is being written by process {pid} on"):
-        run_models(config, tmp_path / "s", ["rope/0"], progress=False)
 
 
 @pytest.mark.long

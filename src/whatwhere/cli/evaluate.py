@@ -7,7 +7,7 @@ import typer
 
 from ..evaluation.evaluation_keys import AllKeys, GlueKeys, HolmesKeys, LinguisticKeys, MtebKeys, SquadKeys
 from ..length.length_keys import LengthKeys
-from .options import Json, app, configured, emit, verb
+from .options import Json, On, app, configured, emit, verb
 
 evaluate = typer.Typer(
     help="What encoders are good for: tasks of GLUE, answers in a text, grammar, vectors of texts.",
@@ -38,10 +38,12 @@ def _opened(context: typer.Context, seeds: bool = False) -> list[str]:
 
 def _run(context: typer.Context, family: Any, seeds: bool = False) -> None:
     """Run a family of tasks for several models, with the options of the verb as settings."""
+    from ..run.cluster import connect
     from ..study.evaluation_run import evaluation_text, run_evaluation
 
     config = configured(context, family.config, models=_opened(context, seeds))
-    result = run_evaluation(family, config, context.params["out"])
+    with connect(context.params["on"], context.params["out"]) as cluster:
+        result = run_evaluation(family, config, context.params["out"], cluster=cluster)
     emit(result, context.params["as_json"], evaluation_text(family, result))
 
 
@@ -49,7 +51,7 @@ def _run(context: typer.Context, family: Any, seeds: bool = False) -> None:
     evaluate,
     options={GlueKeys: "tasks data recipe rates seeds length limit checkpoints untrained minutes scheme"},
 )
-def glue(context: typer.Context, models: Models, out: Out, *, as_json: Json = False) -> None:
+def glue(context: typer.Context, models: Models, out: Out, *, on: On = None, as_json: Json = False) -> None:
     """Fine-tune encoders on GLUE: scores with seeds, chosen on one half of the development rows and judged on the
     other.
 
@@ -66,7 +68,7 @@ def glue(context: typer.Context, models: Models, out: Out, *, as_json: Json = Fa
         SquadKeys: "tasks data recipe rates seeds length stride limit train_on_dev checkpoints untrained minutes scheme"
     },
 )
-def squad(context: typer.Context, models: Models, out: Out, *, as_json: Json = False) -> None:
+def squad(context: typer.Context, models: Models, out: Out, *, on: On = None, as_json: Json = False) -> None:
     """Fine-tune encoders to answer questions by a span of a paragraph: exact match and F1 with seeds, chosen on one
     half of the development questions and judged on the other.
 
@@ -81,7 +83,7 @@ def squad(context: typer.Context, models: Models, out: Out, *, as_json: Json = F
     evaluate,
     options={LinguisticKeys: "tasks data seeds layers pooling code limit pairs untrained minutes scheme"},
 )
-def linguistic(context: typer.Context, models: Models, out: Out, *, as_json: Json = False) -> None:
+def linguistic(context: typer.Context, models: Models, out: Out, *, on: On = None, as_json: Json = False) -> None:
     """Measure grammar: is the good sentence of a pair the likelier one (BLiMP), and what do linear probes read of trees
     and paragraphs off the hidden states, of each stream also alone?
 
@@ -96,7 +98,7 @@ def linguistic(context: typer.Context, models: Models, out: Out, *, as_json: Jso
     evaluate,
     options={HolmesKeys: "data tasks table seeds layers pooling control limit untrained minutes scheme"},
 )
-def holmes(context: typer.Context, models: Models, out: Out, *, as_json: Json = False) -> None:
+def holmes(context: typer.Context, models: Models, out: Out, *, on: On = None, as_json: Json = False) -> None:
     """Probe hidden states by Holmes and Flash-Holmes: some two hundred data sets, means over phenomena and fields.
 
     OUT holds records.parquet (by data set, phenomenon and field) and a page.
@@ -110,7 +112,7 @@ def holmes(context: typer.Context, models: Models, out: Out, *, as_json: Json = 
     evaluate,
     options={LengthKeys: "to corpus field document documents methods points windows adapt steps minutes scheme"},
 )
-def length(context: typer.Context, models: Models, out: Out, *, as_json: Json = False) -> None:
+def length(context: typer.Context, models: Models, out: Out, *, on: On = None, as_json: Json = False) -> None:
     """Read texts longer than those of the training: loss by position, passages that come again, probes, drift of the
     states, by each way to continue a position table or to slow rotations down, and in pieces as long as trained.
 
@@ -124,15 +126,17 @@ def length(context: typer.Context, models: Models, out: Out, *, as_json: Json = 
 
 
 @verb(evaluate, "all", options={AllKeys: "data untrained minutes scheme"})
-def everything(context: typer.Context, models: Models, out: Out, *, as_json: Json = False) -> None:
+def everything(context: typer.Context, models: Models, out: Out, *, on: On = None, as_json: Json = False) -> None:
     """Run every evaluation whose data are at hand, the cheapest first, within a budget; one page of all.
 
     OUT holds records.parquet and a page of all, and a folder for each family of tasks.
     """
     from ..evaluation.benchmark import EvaluationConfig
+    from ..run.cluster import connect
     from ..study.evaluation_run import all_text, run_all
 
-    result = run_all(configured(context, EvaluationConfig, models=_opened(context)), out)
+    with connect(on, out) as cluster:
+        result = run_all(configured(context, EvaluationConfig, models=_opened(context)), out, cluster=cluster)
     emit(result, as_json, all_text(result))
 
 
@@ -140,7 +144,7 @@ def everything(context: typer.Context, models: Models, out: Out, *, as_json: Jso
     evaluate,
     options={MtebKeys: "tasks data pooling length limit contrastive seeds steps corpus field untrained minutes scheme"},
 )
-def mteb(context: typer.Context, models: Models, out: Out, *, as_json: Json = False) -> None:
+def mteb(context: typer.Context, models: Models, out: Out, *, on: On = None, as_json: Json = False) -> None:
     """Measure by MTEB what vectors of texts are good for (similarity, classes, clusters, retrieval), by its protocol.
 
     OUT holds records.parquet, a page, each result in mteb's own format under runs/, and models after SimCSE under

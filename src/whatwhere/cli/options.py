@@ -39,6 +39,16 @@ Setting = Annotated[
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="YAML file with configuration keys.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one machine-readable object on stdout.")]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        envvar="WHATWHERE_ON",
+        show_default=False,
+        help="Address or file of a Dask scheduler, whose workers share the folder of the results; without it processes "
+        "of this machine do the work.",
+    ),
+]
 PageFolder = Annotated[
     Path | None,
     typer.Option(

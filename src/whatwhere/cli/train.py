@@ -14,7 +14,7 @@ from ..records.terms import unequal
 from ..run.files import read_json, read_object
 from ..study.study_keys import StudyKeys
 from ..training.training_keys import CorpusKeys, FinetuneKeys, PretrainKeys
-from .options import ConfigFile, Json, Setting, configured, emit, given, next_line, report_line, verb
+from .options import ConfigFile, Json, On, Setting, configured, emit, given, next_line, report_line, verb
 
 if TYPE_CHECKING:
     from ..training.scheme_settings import SchemeConfig
@@ -71,7 +71,7 @@ def study(
     context: typer.Context,
     out: Path = Path("runs/study"),
     *,
-    only: list[str] | None = None,
+    on: On = None,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
@@ -81,21 +81,13 @@ def study(
 
     Args:
         out: Folder of the study; an unfinished one there is continued.
-        only: Train and measure NAME/SEED alone, for example dstg/0; may be given again. Several processes or machines
-            that share OUT do a model each; the last of them writes the report.
     """
-    from ..study.study import CONFIG, run_models, run_study
+    from ..study.study import CONFIG, run_study
     from ..study.study_settings import StudyConfig
 
     file = _settings_file(context, StudyConfig, out, CONFIG, config)
     resolved = configured(context, StudyConfig, file, settings)
-    if only:
-        page = run_models(resolved, out, only)
-        text = f"{', '.join(only)} in {out} {'is' if len(only) == 1 else 'are'} trained and measured. "
-        text += "Whoever does the last one writes the report." if page is None else report_line(page)
-        emit({"out": str(out), "models": only, "report": page and str(page)}, as_json, text)
-        return
-    report = run_study(resolved, out)
+    report = run_study(resolved, out, on=on)
     best = _best(sorted(path.parent for path in out.glob("models/*/seed-*/training.json")))
     difference = unequal(read_object(out / "study.json", "models")["models"])
     text = report_line(report) + (f" {difference}" if difference else "") + _ask(best, resolved.scheme)

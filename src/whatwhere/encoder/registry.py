@@ -6,7 +6,8 @@ A scheme of your own is one Python file that imports from `whatwhere.encoder` an
 import difflib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,6 +161,19 @@ def load_scheme(path: str | Path) -> Path:
     parts = list(zip(registries, snapshots, strict=True))[:3]
     _loaded[path] = (text, {name for names, old in parts for name in names.keys() - old})
     return path
+
+
+@contextmanager
+def forget_schemes() -> Iterator[None]:
+    """Forget, after the block, every scheme that was loaded in it, as the next piece of work may bring another."""
+    registries: list[dict[Any, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES, _loaded]
+    snapshots = [dict(names) for names in registries]
+    try:
+        yield
+    finally:
+        for names, old in zip(registries, snapshots, strict=True):
+            names.clear()
+            names.update(old)
 
 
 def is_loaded(text: str) -> bool:

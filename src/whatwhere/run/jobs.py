@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from multiprocessing.connection import Connection
 from threading import Thread
@@ -23,6 +24,7 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
+from .cluster import Around, Cluster
 from .progress import Progress, make_bars
 from .signals import Stopped, end_process, hold_signals_while_spawning
 from .workers import check_not_in_worker, cores
@@ -68,7 +70,8 @@ def run_jobs(
     progress: bool,
     process_per_job: bool = True,
     name: str = "models",
-    in_each_process: Callable[[], object] | None = None,
+    around: Around = nullcontext,
+    cluster: Cluster | None = None,
 ) -> Iterator[tuple[Job, Any]]:
     """Run jobs in processes, on `most_threads` threads in all, and yield each job with its result when it finishes.
 
@@ -78,16 +81,27 @@ def run_jobs(
         process_per_job: Start a process for each job, as the heap of a training stays large and a second one would grow
             on top of it. False: short jobs share their processes, which take some seconds to start.
         name: Name of the jobs on the screen.
-        in_each_process: Picklable function that each started process calls first.
+        around: Picklable function that returns the context in which each job runs.
+        cluster: Workers that do the jobs, on one thread each, in place of processes of this machine.
 
     Raises:
         Exception: whatever a job raises. The other jobs are stopped, trainings with a checkpoint, and finished work
             stays on disk.
     """
+    if cluster is not None:
+        calls = [(job.label, job.work, job.args) for job in jobs]
+        try:
+            with _display(progress, len(jobs), name) as show:
+                for number, result in cluster.run(calls, show, partial(_on_one_thread, around)):
+                    yield jobs[number], result
+        except Stopped:
+            _say_what_stays(progress, process_per_job)
+            raise
+        return
     if len(jobs) < 2 or most_threads < 2:
         with _display(progress, len(jobs), name) as show:
             for number, job in enumerate(jobs):
-                with limit_threads(job.threads):
+                with around(), limit_threads(job.threads):
                     result = job.work(*job.args, _progress_of(show, number, job.label))
                 show(number, job.label, 0, None, "", "")
                 yield job, result
@@ -108,21 +122,20 @@ def run_jobs(
                     size,
                     context,
                     _start,
-                    (threads, stop_receiver, states, in_each_process),
+                    (threads, stop_receiver, states),
                     max_tasks_per_child=jobs_of_process,
                 ) as pool:
                     try:
                         with hold_signals_while_spawning():  # a signal that came meanwhile ends it as Stopped
-                            waiting = {pool.submit(_work, number, job): job for number, job in jobs_of_group}
+                            waiting = {pool.submit(_work, number, job, around): job for number, job in jobs_of_group}
                         while waiting:
                             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                                 result = future.result()
                                 yield waiting.pop(future), result
                     except BaseException as error:
                         stop_sender.close()  # the processes end by themselves; leaving the pool waits for that
-                        if isinstance(error, Stopped) and progress:
-                            rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
-                            print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
+                        if isinstance(error, Stopped):
+                            _say_what_stays(progress, process_per_job)
                         if isinstance(error, BrokenProcessPool):
                             advice = "add `--set at_once=1`" if process_per_job else "put `taskset -c 0` before it"
                             raise OSError(
@@ -131,6 +144,12 @@ def run_jobs(
                             ) from None
                         raise
         states.put(None)  # all is well, so nobody died holding the queue's lock
+
+
+def _say_what_stays(progress: bool, is_training: bool) -> None:
+    if progress:
+        rest = "each training writes a checkpoint" if is_training else "finished work stays"
+        print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -148,10 +167,16 @@ def limit_threads(threads: int | None) -> Iterator[None]:
         torch.set_num_threads(previous)
 
 
+@contextmanager
+def _on_one_thread(around: Around) -> Iterator[None]:
+    with around(), limit_threads(1):
+        yield
+
+
 _states: Any = None
 
 
-def _start(threads: int, stop_receiver: Connection, states: Any, in_each_process: Callable[[], object] | None) -> None:
+def _start(threads: int, stop_receiver: Connection, states: Any) -> None:
     global _states
     _states = states
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
@@ -161,8 +186,6 @@ def _start(threads: int, stop_receiver: Connection, states: Any, in_each_process
     torch.set_num_threads(threads)
     threadpool_limits(threads, user_api="blas")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    if in_each_process is not None:
-        in_each_process()
 
 
 def _leave_at_stop(stop_receiver: Connection) -> None:
@@ -177,7 +200,7 @@ def _leave_at_stop(stop_receiver: Connection) -> None:
     end_process(signal.SIGTERM)
 
 
-def _work(number: int, job: Job) -> Any:
+def _work(number: int, job: Job, around: Around) -> Any:
     last = 0.0
 
     def put(*state: Any) -> None:
@@ -186,7 +209,8 @@ def _work(number: int, job: Job) -> Any:
             last = now
             _states.put(state)
 
-    result = job.work(*job.args, _progress_of(put, number, job.label))
+    with around():
+        result = job.work(*job.args, _progress_of(put, number, job.label))
     _states.put((number, job.label, 0, None, "", ""))
     return result
 

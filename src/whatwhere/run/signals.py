@@ -31,10 +31,27 @@ def stop_signal() -> int | None:
     return _stop_signal
 
 
-def request_stop(number: int) -> None:
+def request_stop(number: int = signal.SIGTERM) -> None:
     """Ask this process to stop, as the signal of that number does; only work that defers a stop looks at it."""
     global _stop_signal
     _stop_signal = number
+
+
+def clear_stop() -> None:
+    """Forget that this process was asked to stop: what it does next is not stopped by it."""
+    global _stop_signal
+    _stop_signal = None
+
+
+def stop_in_thread() -> None:
+    """Stop the work of the thread that calls this: at once, or after its step where it defers a stop.
+
+    Raises:
+        Stopped: the work defers no stop.
+    """
+    request_stop()
+    if _not_deferring.is_set():
+        raise Stopped
 
 
 @contextmanager

@@ -22,12 +22,13 @@ from ..length.longer_texts import LENGTH
 from ..models.open import model_folder
 from ..records.record import Record
 from ..records.table import Point, Table
+from ..run.cluster import Cluster
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
 from ..run.status import RESULTS
 from ..run.text_tables import table_lines
-from ..training.scheme_settings import trust_scheme
+from ..training.scheme_settings import scheme_of_job, text_of_scheme
 from .machine import machine
 from .results import FACTS, RECORDS, save_results
 
@@ -39,12 +40,18 @@ BENCHMARKS: tuple[Benchmark[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE
 
 
 def run_evaluation(
-    benchmark: Benchmark[C], config: C, out: Path, progress: bool = True, is_checked: bool = False
+    benchmark: Benchmark[C],
+    config: C,
+    out: Path,
+    progress: bool = True,
+    is_checked: bool = False,
+    cluster: Cluster | None = None,
 ) -> dict[str, Any]:
     """Run the trials of a benchmark that are not finished, write records and page, and return what the verb prints.
 
     Args:
         is_checked: True where the caller has checked the data.
+        cluster: Workers that do the trials; None: processes of this machine.
 
     Raises:
         ValueError: `out` holds something else or other settings, data are missing or damaged.
@@ -58,13 +65,13 @@ def run_evaluation(
         config.save_in(run, benchmark.file)
         run.accept()
         threads = _threads_of_trials(trials)
-        for round_of_trials in _rounds(todo, config.minutes):
-            most = parallel_jobs()
+        at_once = parallel_jobs() if cluster is None else cluster.slots()
+        around = partial(scheme_of_job, text_of_scheme(config.scheme))
+        for round_of_trials in _rounds(todo, config.minutes, at_once):
             jobs = [
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
             ]
-            trust = partial(trust_scheme, config.scheme)
-            for _ in run_jobs(jobs, most, progress, process_per_job=False, name="trials", in_each_process=trust):
+            for _ in run_jobs(jobs, at_once, progress, False, "trials", around, cluster):
                 pass
         count_left = sum(not trial.is_done(out) for trial in trials)
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
@@ -107,13 +114,13 @@ def _leftover_note(trials: int) -> str:
     return f"{trials} trials were left out for lack of time. Run the same command to do them."
 
 
-def _rounds(todo: Sequence[Trial], minutes: float | None) -> Iterator[Sequence[Trial]]:
-    """Yield rounds of trials: a stage, or with a budget one trial a core, until the next would exceed the budget."""
+def _rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:
+    """Yield rounds of trials: a stage, or with a budget `at_once` trials, until the next would exceed the budget."""
     began = time.perf_counter()
     seconds = dict[str, float]()
     for _, group in groupby(todo, key=lambda trial: trial.stage):
         stage = list(group)
-        most = len(stage) if minutes is None else max(parallel_jobs(), 1)
+        most = len(stage) if minutes is None else at_once
         for i in range(0, len(stage), most):
             round_of_trials = stage[i : i + most]
             start = time.perf_counter()
@@ -220,11 +227,14 @@ def _cell(point: Point | None, difference: Point | None) -> str:
     return f"{point.value:.3f}{bounds} {'=' if is_level else f'{difference.value:+.3f}'}"
 
 
-def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[str, Any]:
+def run_all(
+    config: EvaluationConfig, out: Path, progress: bool = True, cluster: Cluster | None = None
+) -> dict[str, Any]:
     """Spend a budget over all benchmarks whose data are there, and write one page; the same call resumes it.
 
     Args:
         config: `minutes` for everything; None: until all is done. `data`: one folder with the data of every benchmark.
+        cluster: Workers that do the trials; None: processes of this machine.
 
     Raises:
         ValueError: `out` holds something else, or no task's data are there.
@@ -245,7 +255,7 @@ def run_all(config: EvaluationConfig, out: Path, progress: bool = True) -> dict[
             if config.minutes is not None:
                 settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
             folder = run.path_of_run(benchmark.name)
-            result = run_evaluation(benchmark, settings, folder, progress, is_checked=True)
+            result = run_evaluation(benchmark, settings, folder, progress, is_checked=True, cluster=cluster)
             results[benchmark.name] = result
             run.mark_done(f"tried {benchmark.name}", facts={key: result[key] for key in ("done", "left")})
             inner = RunFolder.at(folder)

@@ -94,18 +94,21 @@ def threads_while_timed(config: StudyConfig) -> int | None:
     return threads_of_models(config, models_at_once(config, None))[0]
 
 
-def steps_in_minutes(config: StudyConfig, seconds_per_step: Mapping[str, float], spent: float) -> Budget:
+def steps_in_minutes(
+    config: StudyConfig, seconds_per_step: Mapping[str, float], spent: float, slots: int | None = None
+) -> Budget:
     """Return the budget: the steps of every model that fit into `config.minutes`, and what other numbers would cost.
 
     Args:
         seconds_per_step: Model -> seconds of one step, alone on its threads.
         spent: Seconds that the study has taken so far.
+        slots: Workers elsewhere that train; None where this machine does.
     """
     assert config.minutes is not None
-    at_once = models_at_once(config, None)
+    at_once = slots or models_at_once(config, None)
     parallel = min(at_once, len(config.models) * config.seeds)
     contention = CONTENTION if parallel > 1 else 1.0
-    # One step of all models and seeds, in seconds of this machine with all its cores.
+    # One step of all models and seeds, in seconds of all that train at the same time.
     step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
     analysis_steps = 0.0
     if config.inside:

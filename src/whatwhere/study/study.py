@@ -6,9 +6,9 @@ Every part is a step of the study's folder and is skipped where it is done, so a
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ from ..analysis.passes import FEWEST_DOCUMENTS
 from ..corpus import Windows, open_source
 from ..corpus.build import describe_pieces
 from ..records.record import Record
+from ..run.cluster import Cluster, connect
 from ..run.folder import RunFolder
-from ..run.jobs import Job, limit_threads, run_jobs, show_progress
-from ..run.lock import LOCK, InUse, is_unlocked
+from ..run.jobs import Job, run_jobs, show_progress
 from ..run.status import RESULTS, STUDY
-from ..training.budget import shortage_message, steps_to_learn, time_step
+from ..training.budget import shortage_message, steps_to_learn, time_steps
 from ..training.corpus_settings import check_one_batch, prepare_windows
-from ..training.scheme_settings import SCHEME
+from ..training.scheme_settings import SCHEME, scheme_of_job, text_of_scheme
 from .comparisons import compare_models, save_explorer_texts
 from .corpus_step import measure_corpus
 from .model_task import ModelTask, can_probe, train_and_measure
@@ -47,8 +47,6 @@ from .training_records import text_records
 CONFIG = STUDY
 KIND = "study"
 BUDGET = "budget"  # the step that turns minutes into steps
-PREPARING = "preparing"  # the part of a study that one of several processes does for all
-WAIT = 5.0  # seconds between two looks at whether another process has prepared the study
 
 
 class StudyLog:
@@ -75,12 +73,13 @@ class StudyLog:
 
 @dataclass
 class Study:
-    """Prepared study: its folder, settings with matched widths, windows, and log."""
+    """Prepared study: its folder, settings with matched widths, windows, log, and workers elsewhere if there are."""
 
     run: RunFolder
     config: StudyConfig
     windows: Windows
     log: StudyLog
+    cluster: Cluster | None = None
 
     @property
     def progress(self) -> bool:
@@ -105,56 +104,26 @@ class Study:
         return self.run.is_done(model.step)
 
 
-def run_study(config: StudyConfig, out: str | Path, progress: bool = True) -> Path:
+def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: str | None = None) -> Path:
     """Run a study in the folder `out`, or resume it; return the path of its report.
 
+    Args:
+        on: Address of a Dask scheduler, whose workers train and measure the models; None: processes of this machine.
+
     Raises:
-        ValueError: `out` holds something else or a study with other settings, or any part refuses its input.
+        ValueError: `out` holds something else or a study with other settings, any part refuses its input, or no
+            scheduler answers.
     """
     torch.manual_seed(0)
-    log = StudyLog(Path(out), progress)
-    with RunFolder.open(out, KIND) as run:
-        return complete(prepare(run, config, log))
-
-
-def run_models(config: StudyConfig, out: str | Path, only: Sequence[str], progress: bool = True) -> Path | None:
-    """Train and measure some models of a study, NAME/SEED each, while other processes or machines do others.
-
-    Returns:
-        The report's path in the call that finds all models measured and gets the folder; None in the others.
-
-    Raises:
-        ValueError: a name that is no NAME/SEED of the study, a model that another process works at, a budget in
-            minutes, which machines would turn into different numbers of steps; or as `run_study`.
-    """
     out = Path(out)
-    models = [_find_model(config, name) for name in only]
-    if config.steps is None and not RunFolder.at(out).is_done(BUDGET):
-        raise ValueError("Minutes buy another number of steps on every machine. Give --steps with --only.")
-    torch.manual_seed(0)
     log = StudyLog(out, progress)
-    with _open_to_prepare(out, log) as run:
-        study = prepare(run, config, log)
-    steps = steps_of(study)
-    for model in models:
-        if study.is_measured(model):  # the process that finished it may hold the whole folder for the page
-            continue
-        with RunFolder.open(out, KIND, part=model.folder.replace("/", "-")):
-            if not study.is_measured(model):
-                with show_progress(f"{model.name} seed {model.seed}", progress) as report:
-                    summary = train_and_measure(study.task(model, steps), report)
-                _log_trained(study, model, summary)
-    if not all(map(study.is_measured, models_of(study.config))):
-        return None
-    try:
-        with RunFolder.open(out, KIND) as run:  # of two processes that end at once, one gets the lock
-            study.run = run
-            return complete(study)
-    except InUse:
-        return None
+    with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
+        if cluster is not None:
+            log.log_event("cluster", workers=cluster.slots(), dashboard=cluster.dashboard)
+        return complete(prepare(run, config, log, cluster))
 
 
-def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
+def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster | None = None) -> Study:
     """Save or compare the settings, make the windows, match the models, and measure the corpus.
 
     Raises:
@@ -192,7 +161,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog) -> Study:
     if config.inside:
         with show_progress("corpus", log.progress) as report:
             measure_corpus(run, windows, run.name, report)
-    return Study(run, config, windows, log)
+    return Study(run, config, windows, log, cluster)
 
 
 def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
@@ -251,9 +220,9 @@ def steps_of(study: Study) -> int:
     if config.steps is not None:
         return config.steps
     if not study.run.is_done(BUDGET):
-        with limit_threads(threads_while_timed(config)):
-            seconds = {name: time_step(config.pretraining(name, 0, 1), study.windows) for name in config.models}
-        budget = steps_in_minutes(config, seconds, study.log.seconds())
+        seconds = _seconds_of_steps(study)
+        slots = None if study.cluster is None else study.cluster.slots()
+        budget = steps_in_minutes(config, seconds, study.log.seconds(), slots)
         facts = {"steps": budget.steps, "seconds_per_step": seconds}
         study.run.mark_done(BUDGET, inputs={"minutes": config.minutes}, facts=facts)
         times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
@@ -268,6 +237,16 @@ def steps_of(study: Study) -> int:
     return int(study.run.facts(BUDGET)["steps"])
 
 
+def _seconds_of_steps(study: Study) -> dict[str, float]:
+    """Time a step of each model, where and on as many threads as it will be trained."""
+    trainings = {name: study.config.pretraining(name, 0, 1) for name in study.config.models}
+    threads = threads_while_timed(study.config)
+    jobs = [Job("timing", time_steps, (trainings, study.run.path / "corpus"), threads)]
+    around = partial(scheme_of_job, text_of_scheme(study.config.scheme))
+    ((_, seconds),) = run_jobs(jobs, 1, study.progress, around=around, cluster=study.cluster)
+    return dict(seconds)
+
+
 def complete(study: Study) -> Path:
     """Do what a prepared study lacks: train, measure and compare models, write the report; return its path."""
     config = study.config
@@ -275,15 +254,18 @@ def complete(study: Study) -> Path:
     steps = steps_of(study)
     _log_passes(study, steps)
     models = models_of(config)
-    at_once = models_at_once(config, steps)
+    at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.slots()
+    threads = threads_of_models(config, at_once) if study.cluster is None else [1] * len(models)
     jobs = []
-    for model, count in zip(models, threads_of_models(config, at_once), strict=True):
+    for model, count in zip(models, threads, strict=True):
         if not study.is_measured(model):
             _log_damage(study, model)
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
     models_before = [model for model in models if study.is_measured(model)]  # the page is drawn when others follow
-    for job, summary in run_jobs(jobs, at_once * threads_of_one(at_once) if at_once > 1 else 1, study.progress):
+    most_threads = at_once * threads_of_one(at_once) if at_once > 1 else 1
+    around = partial(scheme_of_job, text_of_scheme(config.scheme))
+    for job, summary in run_jobs(jobs, most_threads, study.progress, around=around, cluster=study.cluster):
         _log_trained(study, job.args[0].model, summary)
         measured = [model for model in models if study.is_measured(model)]
         if len(measured) < len(models) and _needs_page(models, models_before, measured):
@@ -320,44 +302,6 @@ def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], m
         return {model.seed for model in models} - missing
 
     return not on_page or complete_seeds(measured) > complete_seeds(on_page)
-
-
-def _find_model(config: StudyConfig, name: str) -> ModelOfSeed:
-    """Return the model of a study that NAME/SEED names."""
-    preset, _, seed = name.rpartition("/")
-    if not preset or not seed.isdigit():
-        raise ValueError(f"--only takes NAME/SEED, for example {config.models[0]}/0; got {name!r}.")
-    model = ModelOfSeed(preset, int(seed))
-    known = models_of(config)
-    if model not in known:
-        raise ValueError(f"The study has no model {model}. It has: {', '.join(map(str, known))}.")
-    return model
-
-
-@contextmanager
-def _open_to_prepare(out: Path, log: StudyLog) -> Iterator[RunFolder]:
-    """Open a study to prepare it beside processes that work at its models; wait while another process prepares it.
-
-    Raises:
-        InUse: another process does the whole study.
-    """
-    awaited_writer = ""
-    while True:
-        try:
-            with RunFolder.open(out, KIND, part=PREPARING) as run:
-                if awaited_writer:
-                    words = f"going on: process {awaited_writer} is done with {out}"
-                    log.log_event("waited", words, process=awaited_writer, folder=str(out))
-                yield run
-                return
-        except InUse as error:
-            if error.folder != out or not is_unlocked(out / LOCK):
-                raise
-            if not awaited_writer:
-                awaited_writer = error.writer
-                words = f"waiting for process {awaited_writer}, which prepares {out}"
-                log.log_event("waiting", words, process=awaited_writer, folder=str(out))
-            time.sleep(WAIT)
 
 
 def _check_finished(run: RunFolder, models: int) -> None:

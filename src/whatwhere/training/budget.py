@@ -4,16 +4,20 @@ import math
 import statistics
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 
 from ..corpus import Windows
 from ..encoder import EncoderForMaskedLM
+from ..run.progress import Progress
 from .divergence import NotFinite, timing_message
 from .environment import process_group_state
 from .loop import Trainer
 from .pretrain_settings import PretrainConfig, make_batches
 from .recipes import TOKENS_TO_LEARN
+from .scheme_settings import use_scheme
 
 TIMED_STEPS = 5
 
@@ -39,6 +43,16 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
             raise ValueError(timing_message(error, step + 1, config.preset, config)) from None
         times.append(time.perf_counter() - began)
     return statistics.median(times[1:])  # the first warms up
+
+
+def time_steps(trainings: Mapping[str, PretrainConfig], windows: Path, progress: Progress) -> dict[str, float]:
+    """Return the seconds of one step of each training on the windows in a folder."""
+    seconds = {}
+    for number, (name, training) in enumerate(trainings.items()):
+        progress(number, len(trainings), "timing")
+        use_scheme(training.scheme)
+        seconds[name] = time_step(training, Windows(windows))
+    return seconds
 
 
 def steps_to_learn(config: PretrainConfig) -> int:

@@ -1,11 +1,12 @@
 """Settings of runs that may name a position scheme of the user's; its code runs only where the user gave it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from ..encoder.carry import relative_imports
-from ..encoder.registry import is_loaded, load_scheme
+from ..encoder.registry import forget_schemes, is_loaded, load_scheme
 from ..run.errors import UntrustedScheme
 from ..run.folder import RunFolder
 from .training_keys import SchemeKeys
@@ -19,10 +20,29 @@ _trusted_texts: set[str] = set()  # of schemes that the user gave this process
 def trust_scheme(path: Any) -> None:
     """Remember that the user gave this process a scheme, so that it may run a folder's copy of the same text.
 
-    The memory ends with the process: a worker calls this with the scheme of its job.
+    The memory ends with the process, that of a job with the job (`scheme_of_job`).
     """
     if isinstance(path, str | Path) and Path(path).is_file():
         _trusted_texts.add(_text_of(Path(path)))
+
+
+@contextmanager
+def scheme_of_job(text: str | None) -> Iterator[None]:
+    """Trust the scheme of a job in the block, by its text, and forget it after: a process may do other jobs later."""
+    trusted_before = set(_trusted_texts)
+    if text is not None:
+        _trusted_texts.add(text)
+    try:
+        with forget_schemes():
+            yield
+    finally:
+        _trusted_texts.clear()
+        _trusted_texts.update(trusted_before)
+
+
+def text_of_scheme(path: Any) -> str | None:
+    """Return the text of a scheme that the user gave; None where there is none."""
+    return None if path is None else _text_of(Path(path))
 
 
 def _text_of(path: Path) -> str:

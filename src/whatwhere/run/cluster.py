@@ -1,0 +1,184 @@
+"""Jobs on the workers of a Dask cluster, which share a folder with this machine, in place of processes of this machine.
+
+The scheduler gives a job to a free worker, and to another one if that worker dies; work that keeps what it has finished
+then goes on there. A worker does one job at a time, on one thread, so that a model is the same to the last bit wherever
+it is trained.
+"""
+
+import logging
+import os
+import pickle
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from .files import machine_id
+from .lock import LOCK
+from .remote import Terms, build, call, topic_of, wait_until_idle
+from .signals import GRACE
+
+SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
+RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
+
+Around = Callable[[], AbstractContextManager[object]]
+Call = tuple[str, Callable[..., Any], tuple[Any, ...]]  # label, function of a module, arguments
+
+
+class Cluster:
+    """Workers of a Dask cluster, through its scheduler; `connect` returns one.
+
+    Args:
+        client: `distributed.Client` of the scheduler.
+        folder: Folder that the workers share with this machine, and that this process holds while they work.
+    """
+
+    def __init__(self, client: Any, address: str, folder: Path) -> None:
+        self.client = client
+        self.address = address
+        self.folder = Path(os.path.abspath(folder))
+        self.resources = {"GPU": 1} if any(of["resources"].get("GPU") for of in self._workers()) else None
+
+    @property
+    def dashboard(self) -> str:
+        """Address of the page that shows what each worker does."""
+        return str(self.client.dashboard_link or "")
+
+    def _workers(self) -> list[dict[str, Any]]:
+        return list(self.client.scheduler_info(n_workers=-1)["workers"].values())
+
+    def slots(self) -> int:
+        """Return how many jobs run at the same time now, at least 1; more workers may come later."""
+        return max(1, len(self._workers()))
+
+    def run(
+        self, calls: Sequence[Call], show: Callable[..., None], around: Around = nullcontext
+    ) -> Iterator[tuple[int, Any]]:
+        """Do calls on the workers, and yield the number of each with its result when it finishes.
+
+        Args:
+            calls: A function gets a `Progress` after its arguments.
+            show: Function that gets the number and label of a call, done, total, part and note.
+            around: Picklable function that returns the context in which a worker does a call.
+
+        Raises:
+            Exception: whatever a call raises. The others are stopped, trainings with a checkpoint.
+            ValueError: a worker has another version, several threads, or another folder.
+            OSError: workers died again and again, or the scheduler is gone.
+        """
+        from distributed import as_completed
+
+        run = secrets.token_hex(4)
+        token = self.folder / f".token.{machine_id()}-{os.getpid()}"
+        token.write_text(run)
+        terms = Terms(run, build(), os.getcwd(), str(token), str(self.folder / LOCK))
+        futures = {}
+        try:
+            with self._reports(run, show):
+                if not self._workers():
+                    print(f"Waiting for a worker of {self.address}", file=sys.stderr, flush=True)
+                for number, (label, work, args) in enumerate(calls):
+                    pickled = pickle.dumps((label, work, args, around))
+                    key = f"{label.replace(' ', '-')}-{run}-{number}"
+                    options = {"key": key, "pure": False, "resources": self.resources}
+                    futures[self.client.submit(call, terms, number, pickled, **options)] = number
+                for future in as_completed(list(futures), loop=self.client.loop):
+                    number = futures.pop(future)
+                    label = calls[number][0]
+                    result = self._result(future, label)
+                    show(number, label, 0, None, "", "")
+                    yield number, result
+        except BaseException:
+            self._stop(list(futures))
+            raise
+        finally:
+            token.unlink(missing_ok=True)
+
+    @contextmanager
+    def _reports(self, run: str, show: Callable[..., None]) -> Iterator[None]:
+        """Show the progress that workers report in the block, and name a worker that passes its memory limit."""
+
+        def name_restart(event: tuple[float, dict[str, Any]]) -> None:
+            worker = event[1].get("worker", "")
+            words = f"The worker {worker} passed its memory limit and starts again; its job goes on where it can."
+            print(f"\n{words} Give workers more: dask worker --memory-limit.", file=sys.stderr, flush=True)
+
+        self.client.subscribe_topic(topic_of(run), lambda event: show(*event[1]))
+        self.client.subscribe_topic(RESTARTS, name_restart)
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # the scheduler is gone
+                self.client.unsubscribe_topic(topic_of(run))
+                self.client.unsubscribe_topic(RESTARTS)
+
+    def _result(self, future: Any, label: str) -> Any:
+        """Return the result of a finished call, or raise its error in the words of this package."""
+        from distributed import KilledWorker
+
+        if future.cancelled():
+            raise OSError(
+                f"The scheduler at {self.address} is gone. Finished work and checkpoints stay: start a scheduler and "
+                "workers, and run the same command."
+            )
+        try:
+            return future.result()
+        except KilledWorker as error:
+            raise OSError(
+                f"{error.allowed_failures + 1} workers died one after another at {label}, the last at "
+                f"{error.last_worker.address}, perhaps for lack of memory. Give each more (dask worker "
+                "--memory-limit), and run the same command to resume."
+            ) from None
+        except (ModuleNotFoundError, AttributeError, RuntimeError) as error:
+            if "whatwhere" not in f"{error} {error.__cause__}":
+                raise
+            program, installed = build()[0]
+            raise ValueError(
+                f"A worker or the scheduler at {self.address} lacks {program} {installed}. Install it there, and start "
+                "it again."
+            ) from None
+
+    def _stop(self, futures: Sequence[Any]) -> None:
+        """Cancel calls, and wait until their workers have written checkpoints."""
+        with suppress(Exception):  # the scheduler is gone, and its workers stop by themselves
+            self.client.cancel(list(futures), force=True)
+            self.wait_until_idle()
+
+    def wait_until_idle(self) -> None:
+        """Wait for workers that still do a call in this folder, as for a command that was killed."""
+        self.client.run(wait_until_idle, str(self.folder), GRACE, on_error="ignore")
+
+
+@contextmanager
+def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
+    """Connect to the scheduler of a cluster; None yields None.
+
+    Args:
+        address: For example tcp://10.0.0.1:8786, or the path of a scheduler file.
+        folder: Folder of the command's results, which every worker must have under the same path.
+
+    Raises:
+        ValueError: nothing answers there, or `distributed` is not installed.
+    """
+    if address is None:
+        yield None
+        return
+    try:
+        import dask
+        from distributed import Client
+    except ModuleNotFoundError:
+        raise ValueError("--on needs Dask: pip install 'whatwhere[cluster]'.") from None
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error of the call
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+        try:
+            place = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
+            client = Client(**place, timeout=SECONDS_TO_CONNECT, set_as_default=False)
+        except (OSError, ValueError, ImportError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"No scheduler answers at {address} ({reason}). Start one: dask scheduler.") from None
+        with client:
+            cluster = Cluster(client, address, folder)
+            cluster.wait_until_idle()
+            yield cluster

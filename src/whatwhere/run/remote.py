@@ -1,0 +1,198 @@
+"""Calls on a worker of a Dask cluster: what it checks before one, and how it reports, stops and ends it.
+
+The scheduler imports this module as well, so that it imports nothing that takes seconds.
+"""
+
+import asyncio
+import hashlib
+import os
+import pickle
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ..version import VERSION
+from .lock import InUse, is_unlocked
+from .progress import Progress
+from .signals import GRACE, Stopped, clear_stop, request_stop, stop_in_thread
+
+SECONDS_BETWEEN_LOOKS = 0.5  # at whether a call is still wanted
+SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
+_PACKAGE = Path(__file__).parents[1]
+_DECIDE_NUMBERS = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn")
+
+
+class JobStopped(Exception):
+    """Exception for a call that nobody wants any more; what it has finished is kept."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Versions and folders that a worker must have in common with the machine of a command.
+
+    run: name of this use of the cluster. build: `build` there. directory: where the command runs, from which its
+    relative paths count. token: file in a shared folder whose text is `run`. held: lock file that the command holds.
+    """
+
+    run: str
+    build: tuple[tuple[str, str], ...]
+    directory: str
+    token: str
+    held: str
+
+
+@cache
+def build() -> tuple[tuple[str, str], ...]:
+    """Return the names and versions of all programs that decide a result; of this package with a hash of its code."""
+    digest = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(str(path.relative_to(_PACKAGE)).encode() + path.read_bytes())
+    others = [(name, version(name)) for name in _DECIDE_NUMBERS]
+    return ("whatwhere", f"{VERSION} (code {digest.hexdigest()[:8]})"), ("Python", platform.python_version()), *others
+
+
+def check_terms(terms: Terms, name: str, threads: int) -> None:
+    """Compare a worker with the machine of a command.
+
+    Args:
+        name: of the worker, for the message.
+        threads: how many calls it does at the same time.
+
+    Raises:
+        ValueError: names the worker and what differs.
+    """
+    for (program, wanted), (_, found) in zip(terms.build, build(), strict=True):
+        if wanted != found:
+            raise ValueError(
+                f"The worker {name} runs {program} {found}, this command {wanted}: results would differ. Install the "
+                "same there, and start the worker again."
+            )
+    if threads > 1:
+        raise ValueError(
+            f"The worker {name} does {threads} jobs at once, which would share their random numbers. Start it with "
+            "--nthreads 1, and --nworkers N for N cores."
+        )
+    token = Path(terms.token)
+    answer = token.with_name(f"{token.name}-{os.getpid()}")
+    try:
+        os.chdir(terms.directory)
+        is_shared = token.read_text() == terms.run
+        answer.write_text(terms.run)
+        answer.unlink()
+    except OSError:
+        is_shared = False
+    if not is_shared:
+        raise ValueError(
+            f"The worker {name} does not see or may not write {token.parent}, or lacks {terms.directory}. Let every "
+            "worker have both under the same path, or choose an --out that all share."
+        )
+    if is_unlocked(Path(terms.held)):
+        raise ValueError(
+            f"The worker {name} does not see who writes to {token.parent}: its file system passes no locks on. Mount "
+            "it with locks (NFS 4; Lustre: -o flock), or choose another --out."
+        )
+
+
+_checked: set[str] = set()  # runs whose terms this worker has
+_folder_in_work: Path | None = None  # shared folder of the call that this worker does
+
+
+async def wait_until_idle(folder: str, seconds: float) -> None:
+    """Wait, on a worker, until it does no call for the command that holds a folder, at most some seconds."""
+    until = time.monotonic() + seconds
+    while _folder_in_work == Path(folder) and time.monotonic() < until:
+        await asyncio.sleep(0.1)
+
+
+def call(terms: Terms, number: int, pickled: bytes) -> Any:
+    """Do a call on this worker: `pickled` holds its label, function, arguments, and what makes its context.
+
+    Raises:
+        ValueError: the worker lacks what the command has (`check_terms`).
+        JobStopped: nobody wants the call any more.
+        Reschedule: the worker ends, and another one is to go on.
+    """
+    global _folder_in_work
+    from distributed import Reschedule, get_worker
+
+    worker = get_worker()
+    if terms.run not in _checked:
+        check_terms(terms, worker.address, worker.state.nthreads)
+        _checked.add(terms.run)
+    key = worker.get_current_task()
+    last = 0.0
+
+    def report(done: int, total: int, part: str = "", note: str = "") -> None:
+        nonlocal last
+        if (now := time.perf_counter()) - last > SECONDS_BETWEEN_REPORTS:
+            last = now
+            worker.log_event(topic_of(terms.run), (number, label, float(done), float(total), part, note))
+
+    label, work, args, around = pickle.loads(pickled)
+    _folder_in_work = Path(terms.token).parent
+    try:
+        os.chdir(terms.directory)
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        with _watched(worker, key, report) as progress, around():
+            return _wait_while_in_use(work, args, progress)
+    except Stopped:
+        raise (JobStopped(label) if worker.status.name == "running" else Reschedule()) from None
+    finally:
+        clear_stop()
+        _folder_in_work = None
+
+
+def topic_of(run: str) -> str:
+    """Return the name under which the workers report the progress of a run."""
+    return f"whatwhere-{run}"
+
+
+@contextmanager
+def _watched(worker: Any, key: str, report: Progress) -> Iterator[Progress]:
+    """Tell the work in the block to stop where nobody wants it any more: its command or its worker ends.
+
+    Work that defers a stop looks itself; other work stops where it calls the `Progress` that this yields.
+    """
+    is_over = threading.Event()
+    is_unwanted = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(SECONDS_BETWEEN_LOOKS):
+            task = worker.state.tasks.get(key)
+            if task is None or task.state == "cancelled" or worker.status.name not in ("running", "paused"):
+                is_unwanted.set()
+                request_stop()
+                return
+
+    def progress(done: int, total: int, part: str = "", note: str = "") -> None:
+        if is_unwanted.is_set():
+            stop_in_thread()
+        report(done, total, part, note)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield progress
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+def _wait_while_in_use(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
+    """Do a call; wait where it is still being done for a command or by a worker that has ended."""
+    until = time.monotonic() + GRACE
+    while True:
+        try:
+            return work(*args, progress)
+        except InUse:
+            if time.monotonic() > until:
+                raise
+            progress(0, 0, "waiting for its last writer")
+            time.sleep(1)

@@ -1,0 +1,246 @@
+"""Jobs on the workers of a Dask cluster: the same numbers, whatever dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from cli_runner import command, environment, sentences, whatwhere
+from dask_cluster import DaskCluster, take_memory, wait_for
+from small_study import TRAINING, VALUES
+
+from whatwhere.records.record import read_records
+from whatwhere.run import remote
+from whatwhere.run.cluster import connect
+from whatwhere.run.files import read_lines
+from whatwhere.run.jobs import Job, run_jobs
+from whatwhere.run.lock import LOCK, lock, writer_of
+from whatwhere.study.study_settings import StudyConfig
+
+TIMED = {"seconds", "tokens_per_second", "memory.peak"}
+
+
+def records(out: Path) -> list[str]:
+    """Every record of a study but its name and how long it took."""
+    found = read_records(out / "records.parquet")
+    return sorted(str(vars(replace(r, study=""))) for r in found if r.metric not in TIMED)
+
+
+# ---- without Dask: what a worker checks, and what a command says first ----
+
+
+@pytest.fixture
+def terms(tmp_path):
+    """Terms that this process meets: the same programs, a token that it sees, a folder whose lock it sees held."""
+    (tmp_path / ".token").write_text("run")
+    held = tmp_path / "held"
+    with lock(held):
+        yield remote.Terms("run", remote.build(), os.getcwd(), str(tmp_path / ".token"), str(held / LOCK))
+
+
+def refusal(terms, threads=1):
+    """The line of a worker that refuses terms."""
+    with pytest.raises(ValueError) as refused:
+        remote.check_terms(terms, "tcp://w:1", threads)
+    assert "tcp://w:1" in str(refused.value) and "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_worker_like_the_command_is_accepted(terms):
+    remote.check_terms(terms, "tcp://w:1", 1)
+    assert sorted(os.listdir(Path(terms.token).parent)) == [".token", "held"]  # its answer is gone
+
+
+def test_worker_with_another_program_is_named(terms):
+    """Both versions stand in the line, of this package and of those that decide numbers."""
+    for place, (program, version) in enumerate(terms.build):
+        build = [*terms.build[:place], (program, "0.0.1"), *terms.build[place + 1 :]]
+        assert f"runs {program} {version}, this command 0.0.1" in refusal(replace(terms, build=tuple(build)))
+
+
+def test_worker_of_several_threads_is_refused(terms):
+    assert "2 jobs at once" in refusal(terms, threads=2)
+
+
+def test_worker_without_the_shared_folder_is_named(terms, tmp_path):
+    assert f"may not write {tmp_path}" in refusal(replace(terms, run="another run's token"))
+    assert "/gone" in refusal(replace(terms, directory="/gone"))
+    (tmp_path / ".token").unlink()
+    assert f"does not see or may not write {tmp_path}" in refusal(terms)
+
+
+def test_worker_that_sees_no_locks_is_named(terms, tmp_path):
+    assert "passes no locks on" in refusal(replace(terms, held=str(tmp_path / LOCK)))
+
+
+def test_jobs_stay_here_without_an_address(tmp_path):
+    with connect(None, tmp_path) as cluster:
+        assert cluster is None
+
+
+def test_address_without_dask_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    out = tmp_path / "out"
+    done = whatwhere("study", "--out", str(out), "--on", "tcp://127.0.0.1:8786")
+    assert done.returncode == 2 and done.stderr == "whatwhere: --on needs Dask: pip install 'whatwhere[cluster]'.\n"
+    assert not out.exists()
+
+
+# ---- with Dask ----
+
+
+def test_address_without_a_scheduler_is_one_line(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setenv("WHATWHERE_ON", "tcp://127.0.0.1:1")
+    begun = time.monotonic()
+    done = whatwhere("study", "--out", str(tmp_path / "out"))
+    assert time.monotonic() - begun < 12
+    assert done.returncode == 2 and done.stderr.startswith("whatwhere: No scheduler answers at tcp://127.0.0.1:1 (")
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A scheduler and two workers."""
+    pytest.importorskip("distributed")
+    with DaskCluster(tmp_path_factory.mktemp("cluster"), 2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    """Arguments of a small study, and its folder where this process did it alone."""
+    folder = tmp_path_factory.mktemp("studied")
+    (folder / "corpus.txt").write_text(sentences(600), encoding="utf-8")
+    values = {**VALUES, "corpus": str(folder / "corpus.txt"), "steps": 100, "models": ["dstg", "rope"]}
+    config = StudyConfig.parse({**values, "inside": False, "training": TRAINING})
+    (folder / "study.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")), encoding="utf-8")
+    arguments = ("study", "--config", str(folder / "study.yaml"))
+    done = whatwhere(*arguments, "--out", str(folder / "alone"))
+    assert done.returncode == 0, done.stderr
+    return arguments, folder / "alone"
+
+
+def started(*arguments: str) -> "subprocess.Popen[str]":
+    """The command line in a process of its own."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command(*arguments), env=environment(), **pipes)
+
+
+@pytest.mark.long
+def test_study_is_the_same_whatever_worker_dies(cluster, studied, tmp_path):
+    """SIGKILL of a worker in mid-training: another one goes on from the checkpoint, and every record is equal."""
+    arguments, alone = studied
+    out = tmp_path / "spread"
+    study = started(*arguments, "--out", str(out), "--on", str(cluster.file))
+    model = out / "models/dstg/seed-0"
+    wait_for((model / "checkpoints/step-20").is_dir)
+    cluster.writer_of(model).kill()
+    printed, said = study.communicate(timeout=600)
+    assert study.returncode == 0, said
+    assert "cluster: workers 2, dashboard" in said and "all 2 models" in said
+    assert records(out) == records(alone)
+    steps = [line["step"] for line in read_lines(model / "log.jsonl") if "gradient_norm" in line]
+    assert steps == sorted(set(steps)) and not list(out.rglob(".token*"))
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_checkpoints_on_every_worker(cluster, studied, tmp_path):
+    arguments, alone = studied
+    out = tmp_path / "stopped"
+    words = (*arguments, "--out", str(out), "--on", str(cluster.file))
+    study = started(*words)
+    models = [out / f"models/{name}/seed-0" for name in ("dstg", "rope")]
+    wait_for(lambda: all((model / "checkpoints/step-10").is_dir() for model in models))
+    study.send_signal(signal.SIGINT)
+    _, said = study.communicate(timeout=300)
+    assert study.returncode == 130 and "each training writes a checkpoint" in said, said
+    assert said.endswith("The same command goes on from what is finished.\n")
+    for model in models:
+        last = [line["step"] for line in read_lines(model / "log.jsonl") if "gradient_norm" in line][-1]
+        newest = max(int(path.name.removeprefix("step-")) for path in model.glob("checkpoints/step-*"))
+        assert (newest >= last and newest % 10) or (model / "training.json").is_file()
+    assert writer_of(out) is None and all(writer_of(model) is None for model in models)
+    done = whatwhere(*words)
+    assert done.returncode == 0, done.stderr
+    assert records(out) == records(alone)
+
+
+@pytest.mark.slow
+def test_killed_command_can_be_given_again_at_once(cluster, studied, tmp_path):
+    """Its trainings stop by themselves, and the new command waits for them."""
+    arguments, alone = studied
+    out = tmp_path / "killed"
+    words = (*arguments, "--out", str(out), "--on", str(cluster.file))
+    study = started(*words)
+    wait_for((out / "models/dstg/seed-0/checkpoints/step-10").is_dir)
+    study.kill()
+    study.communicate(timeout=300)
+    done = whatwhere(*words)
+    assert done.returncode == 0, done.stderr
+    assert records(out) == records(alone)
+
+
+@pytest.mark.slow
+def test_lost_scheduler_is_one_line(studied, tmp_path):
+    pytest.importorskip("distributed")
+    arguments, alone = studied
+    out = tmp_path / "lost"
+    for number in range(2):
+        (tmp_path / str(number)).mkdir()
+        with DaskCluster(tmp_path / str(number), 2) as cluster:
+            study = started(*arguments, "--out", str(out), "--on", str(cluster.file))
+            if number == 0:
+                wait_for((out / "models/dstg/seed-0/checkpoints/step-10").is_dir)
+                cluster.scheduler.kill()
+            _, said = study.communicate(timeout=300)
+            last = said.splitlines()[-1]
+            assert study.returncode == (2, 0)[number], said
+            assert number or ("is gone. Finished work and checkpoints stay" in last and "Traceback" not in said)
+    assert records(out) == records(alone)
+
+
+@pytest.mark.slow
+def test_worker_short_of_memory_is_named(tmp_path, capfd):
+    pytest.importorskip("distributed")
+    (tmp_path / "out").mkdir()
+    with (
+        DaskCluster(tmp_path, 1, "--memory-limit", "1GB") as cluster,
+        connect(str(cluster.file), tmp_path / "out") as connected,
+        lock(tmp_path / "out"),
+        pytest.raises(OSError, match="workers died one after another at hungry, .* --memory-limit") as refused,
+    ):
+        list(run_jobs([Job("hungry", take_memory, (10**10,))], 1, progress=False, cluster=connected))
+    assert "\n" not in str(refused.value) and "passed its memory limit" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_trials_are_the_same_on_workers(cluster, studied, tmp_path):
+    _, alone = studied
+    (tmp_path / "data/SST-2").mkdir(parents=True)
+    for split in ("train", "dev"):
+        rows = [f"{sentences(1, seed=i).strip()}\t{i % 2}" for i in range(24)]
+        (tmp_path / f"data/SST-2/{split}.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    tasks = ("--tasks", "sst-2", "--data", str(tmp_path / "data"), "--seeds", "2", "--rates", "1e-4")
+    words = ("evaluate", "glue", str(alone / "models/dstg/seed-0"), *tasks)
+    here = whatwhere(*words, "--out", str(tmp_path / "here"))
+    there = whatwhere(*words, "--out", str(tmp_path / "there"), "--on", str(cluster.file))
+    assert here.returncode == there.returncode == 0, here.stderr + there.stderr
+    assert len(records(tmp_path / "here")) > 2 and records(tmp_path / "here") == records(tmp_path / "there")
+
+
+@pytest.mark.slow
+def test_worker_takes_the_scheme_of_each_command(cluster, studied, tmp_path):
+    """A worker that had run one text of a scheme refused every other text of that name."""
+    arguments, _ = studied
+    scheme = tmp_path / "kerple.py"
+    for number in range(2):
+        scheme.write_text(Path("examples/kerple.py").read_text(encoding="utf-8") + f"\n# text {number}\n")
+        out = ("--out", str(tmp_path / f"out-{number}"), "--on", str(cluster.file))
+        done = whatwhere(*arguments, "--scheme", str(scheme), "--models", "kerple", "--steps", "3", *out)
+        assert done.returncode == 0, done.stderr
