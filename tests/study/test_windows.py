@@ -5,6 +5,8 @@ import pytest
 from cli_runner import sentences
 from transformers import BertConfig, BertModel
 
+import whatwhere as ww
+from whatwhere import Encoder
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.python_docs import PythonDocs
 from whatwhere.corpus.tokenizer import open_tokenizer, train_tokenizer
@@ -106,6 +108,21 @@ def test_a_length_makes_new_windows(bert, text, tmp_path):
     build_windows(open_source(text), tokenizer, tmp_path / "windows", length=32, progress=False)
     with pytest.raises(ValueError, match="have 32 tokens, not 16. Leave --length out"):
         run_heads(model, tokenizer, bert, corpus=str(tmp_path / "windows"), length=16, progress=False)
+
+
+@pytest.mark.parametrize("preset", ["ap", "rope"])
+def test_new_windows_are_as_long_as_the_training(preset, bert, text, tmp_path):
+    """A model without a position table was looked at on 512 tokens, four times what it and its peers had read."""
+    tokenizer = open_tokenizer(str(bert))
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": len(tokenizer)}
+    Encoder(ww.preset(preset, "tiny", **sizes)).save_pretrained(tmp_path / "alone")
+    model = Encoder.from_pretrained(tmp_path / "alone")
+    for settings, length in (("", 128), ("length: 24\n", 24)):
+        if settings:
+            (tmp_path / "alone/pretrain.yaml").write_text(settings)
+        look = model_windows(model, tokenizer, tmp_path / "alone", str(text), "text", 10, progress=False)
+        with look as (windows, _):
+            assert windows.facts["length"] == length
 
 
 def test_unwritable_places_are_refused_first(bert, text, tmp_path, monkeypatch):

@@ -134,7 +134,8 @@ def rows_of_no_position(config: dict[str, Any]) -> int:
 def most_tokens(config: Any) -> int | None:
     """Return the most tokens that a model, ours or of transformers, can read in one text; None if nothing bounds it.
 
-    They are the rows of its position table that belong to positions; without a table its max_position_embeddings.
+    They are the rows of its position table that belong to positions. Without a table nothing bounds a model of ours;
+    one of transformers reads its max_position_embeddings.
 
     Raises:
         ValueError: as `position_rows`.

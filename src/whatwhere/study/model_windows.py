@@ -9,9 +9,10 @@ from typing import Any
 from ..corpus import Windows, build_windows, load_tokenizer, open_source
 from ..corpus.python_docs import PythonDocs
 from ..corpus.windows import own_windows
-from ..models.lengths import most_tokens
+from ..encoder import EncoderConfig
+from ..models.lengths import most_tokens, read_at_once
 
-LONGEST = 512  # tokens of a window where the model sets no limit
+LONGEST = 512  # most tokens of a window whose length nobody asked for
 PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is read in seconds, all of it in a minute
 
 
@@ -35,9 +36,9 @@ def model_windows(
             as far as we know); None: the windows of the model's own run, else a part of python-docs with twice the text
             that is needed.
         documents: how many windows of full length will be read.
-        length: tokens of a window; None: as in the windows that are there, else as many as the model reads, at most
-            512. Where it is given, windows are made anew of the text `corpus`, else of python-docs; a `corpus` of
-            windows must have this length.
+        length: tokens of a window; None: as in the windows that are there, else the length that a model of ours was
+            trained on, or that a model of transformers reads, at most 512. Where it is given, windows are made anew of
+            the text `corpus`, else of python-docs; a `corpus` of windows must have this length.
 
     Raises:
         ValueError: windows of another tokenizer than the model's or of another length than asked for, more tokens than
@@ -53,7 +54,7 @@ def model_windows(
         windows = own_windows(tokenizer, folder)
     with tempfile.TemporaryDirectory() as temporary:
         if windows is None:
-            length = length or min(limit or LONGEST, LONGEST)
+            length = length or min(_usual_length(model.config, folder), LONGEST)
             part = PYTHON_DOCS // (2 * max(documents, 1) * length)
             source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
             # A copy, unchanged: line breaks must not become a token where the model's vocabulary has none for them.
@@ -67,6 +68,13 @@ def model_windows(
                 "they are not of one training. Save the model's own tokenizer in its folder."
             )
         yield windows, corpus or str(windows.facts["source"].get("name", ""))
+
+
+def _usual_length(config: Any, folder: Path) -> int:
+    """Return the length that a model of ours was trained on, or its longer copy reads; of another the most it reads."""
+    if config.model_type == EncoderConfig.model_type:
+        return read_at_once(folder, config.to_dict())
+    return most_tokens(config) or LONGEST
 
 
 def _open_windows(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:

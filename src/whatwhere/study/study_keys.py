@@ -101,7 +101,7 @@ class HeadsConfig(StrictConfig):
         ge=8,
         description="Tokens of a window, [CLS] and [SEP] included; if given, windows are made anew of the text in "
         "--corpus, else of python-docs, never of the run's text. A --corpus of windows must have this length.",
-        json_schema_extra={"default": "the run's, else as many as the model reads, at most 512"},
+        json_schema_extra={"default": "the run's, else its training's (not ours: all that it reads), at most 512"},
     )
     ablate: int = Field(
         0,
