@@ -19,6 +19,7 @@ from foreign_models import KINDS, SIZES, save
 from huggingface_hub.errors import LocalEntryNotFoundError
 from run_files import MODEL, logged, losses, unexplained
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModel,
     AutoModelForSequenceClassification,
@@ -258,6 +259,26 @@ def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_pat
     write_table(tmp_path / "train.tsv", 120, 5)
     with pytest.raises(ValueError, match="are not those that .* was started with"):
         finetune(config, tmp_path / "run", progress=False)
+
+
+def test_another_start_than_the_run_began_with_is_refused(encoder, tables, tmp_path):
+    """A finished run was reported, and a stopped one resumed, whatever the weights of START had become."""
+    start = shutil.copytree(encoder, tmp_path / "start")
+    config = config_of(start, tables, steps=2)
+    fresh = config_of(start, tables, steps=2, from_scratch=True)
+    finetune(config, tmp_path / "run", progress=False)
+    finetune(fresh, tmp_path / "fresh", progress=False)
+    finetune(config, tmp_path / "stopped", progress=False)
+    (tmp_path / "stopped/model.safetensors").unlink()
+    weights = load_file(start / "model.safetensors")
+    save_file({name: value + 1 for name, value in weights.items()}, start / "model.safetensors", {"format": "pt"})
+    RunFolder.at(start).add_to_manifest("model.safetensors")
+    for folder in ("run", "stopped"):
+        with pytest.raises(ValueError, match="is another model than .* was started from: model.safetensors differs"):
+            finetune(config, tmp_path / folder, progress=False)
+    assert finetune(fresh, tmp_path / "fresh", progress=False)["steps"] == 2  # which took no weight of it
+    shutil.rmtree(start)
+    assert finetune(config, tmp_path / "run", progress=False)["steps"] == 2  # nothing is there to compare
 
 
 def test_cut_rows_are_reported(encoder, tmp_path):

@@ -16,12 +16,11 @@ from pydantic import ValidationInfo, field_validator
 from scipy.stats import rankdata
 
 from ..analysis.record_context import RecordContext
-from ..models.open import model_folder, name_and_seed
+from ..models.open import model_hashes, name_and_seed
 from ..records.record import Arrays, Record
 from ..run.files import read_object
 from ..run.folder import RunFolder
 from ..run.progress import Progress
-from ..run.reference import FILES_TO_OPEN
 from ..training.scheme_settings import SchemeConfig
 from .evaluation_keys import EvaluationKeys
 
@@ -168,7 +167,7 @@ class Trial:
         values[self.file_name()] = dict(facts)
         for name, value in values.items():
             run.write(name, value)
-        run.mark_done(self.run_step, inputs={"model": identity(self.source)}, files=values)
+        run.mark_done(self.run_step, inputs={"model": model_hashes(self.source)}, files=values)
 
     def facts(self, out: Path, *keys: str) -> dict[str, Any]:
         """Return the facts that were written, which have these keys.
@@ -202,7 +201,7 @@ class Trial:
         if step is None or not self.is_done(out):
             return False
         run.check(*step["files"])
-        if step["inputs"]["model"] not in (None, identity(self.source)):
+        if step["inputs"]["model"] not in (None, model_hashes(self.source)):
             raise ValueError(
                 f"{self.file(out)} is of another model than {self.source} is now. Use another --out, or delete "
                 f"{self.file(out).parent.parent}."
@@ -268,16 +267,6 @@ def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None
     """
     if strange := [name for name in names if name not in known]:
         raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
-
-
-def identity(model: str) -> dict[str, str] | None:
-    """Return the hashes of the files that a model's folder is opened from; None for the Hub, where the name says it."""
-    folder = model_folder(model)
-    if not folder.is_dir():
-        return None
-    files = [path for path in sorted(folder.iterdir()) if path.suffix == ".safetensors" or path.name in FILES_TO_OPEN]
-    run = RunFolder.at(folder)
-    return {path.name: run.hash_of(path.name) for path in files}
 
 
 def model_names(models: Sequence[str]) -> dict[str, str]:

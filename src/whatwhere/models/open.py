@@ -30,8 +30,9 @@ from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
 from ..run.errors import name_model_in_errors, one_line
 from ..run.files import check_inside, read_json
+from ..run.folder import RunFolder
 from ..run.hub import check_hub, is_offline
-from ..run.reference import model_source
+from ..run.reference import FILES_TO_OPEN, model_source
 from .lengths import most_tokens
 from .modules import MODULES
 from .own_config import COPY, check_sizes, is_ours, own_config
@@ -204,6 +205,16 @@ def model_folder(source: str | Path) -> Path:
     paths = [str(part.get("path", "")) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     check_inside(folder / MODULES, paths)
     return next((folder / path for path in paths if (folder / path / "config.json").is_file()), folder)
+
+
+def model_hashes(source: str | Path) -> dict[str, str] | None:
+    """Return the hashes of the files that a model's folder is opened from; None for the Hub, where the name says it."""
+    folder = model_folder(source)
+    if not folder.is_dir():
+        return None
+    files = [path for path in sorted(folder.iterdir()) if path.suffix == ".safetensors" or path.name in FILES_TO_OPEN]
+    run = RunFolder.at(folder)
+    return {path.name: run.hash_of(path.name) for path in files}
 
 
 def name_and_seed(folder: Path) -> tuple[str, int | None]:

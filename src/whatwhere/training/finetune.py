@@ -21,7 +21,7 @@ from ..encoder.attention import check_backend
 from ..encoder.registry import suggest_name
 from ..models.card import classifier_card, rows_cut
 from ..models.lengths import most_tokens
-from ..models.open import OpenModel, WeightsMisfit, open_config, open_model
+from ..models.open import OpenModel, WeightsMisfit, model_hashes, open_config, open_model
 from ..records.intervals import share_interval
 from ..run.files import read_object, sha256
 from ..run.folder import RunFolder
@@ -167,12 +167,13 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
     records of it.
 
     Raises:
-        ValueError: bad settings or data, other settings or data than `out` was started with, or a loss that is not
-            finite.
+        ValueError: bad settings or data; other settings, data or weights in `start` than `out` was started with; or a
+            loss that is not finite.
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
     with open_training(out, KIND) as run:
         config = settle_settings(config, run, CONFIG)
+        _check_start(config, run)
         summary = finished_summary(run)
         return summary or _train(config, run, progress)
 
@@ -198,7 +199,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
         raise ValueError(f"{problem}. Use a smaller --set batch_size=.")
     facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in TABLES}}
     if process_group_state().is_main_process:
-        _bind_data(run, facts)
+        _bind_data(run, facts | {"start": _hashes_of_start(config)})
         begin(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
             print(
@@ -266,6 +267,31 @@ def _bind_data(run: RunFolder, facts: dict[str, Any]) -> None:
             "Restore them, or choose another --out."
         )
     run.write(DATA, facts)
+
+
+def _hashes_of_start(config: FinetuneConfig) -> dict[str, str] | None:
+    """Return the hashes of the files that the training starts from; None for the Hub, or a folder that is gone."""
+    hashes = model_hashes(config.start)
+    if hashes is None or not config.from_scratch:
+        return hashes
+    return {name: digest for name, digest in hashes.items() if not name.endswith(".safetensors")}
+
+
+def _check_start(config: FinetuneConfig, run: RunFolder) -> None:
+    """Refuse to resume or report a training whose START is another model now.
+
+    Raises:
+        ValueError: names the first file that differs.
+    """
+    before = run.read(DATA).get("start") if DATA in run.names() else None
+    now = _hashes_of_start(config)
+    if before is None or now is None or before == now:
+        return
+    name = next(name for name in sorted({*before, *now}) if before.get(name) != now.get(name))
+    raise ValueError(
+        f"{config.start} is another model than {run.path} was started from: {name} differs. Restore it, or choose "
+        "another --out."
+    )
 
 
 def _accuracy_interval(right: int, rows: int) -> dict[str, float]:
