@@ -296,6 +296,21 @@ def test_missing_trackers_are_refused_first(tmp_path):
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("accumulate=3", "batch_size must be a multiple of processes × accumulate: batch_size=64, processes=1"),
+        ("sharding=full", "sharding=full shards a model among processes, and there is one"),
+    ],
+)
+def test_what_processes_cannot_share_is_refused_first(setting, message, tmp_path):
+    """A study built its windows, kept its settings and bound to them before its first training refused them."""
+    sizes = ("--models", "ap", "--steps", "1", "--set", "training.batch_size=64", "--set", f"training.{setting}")
+    done = whatwhere("study", *sizes, "--out", str(tmp_path / "s"))
+    assert done.returncode == 2 and message in done.stderr and "Reading" not in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
 def test_deep_yaml_is_refused_in_one_line(tmp_path):
     """A YAML that is nested too deeply is one line."""
     (tmp_path / "deep.yaml").write_text("steps: " + "[" * 100_000)

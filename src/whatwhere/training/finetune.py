@@ -29,6 +29,7 @@ from .environment import process_group_state
 from .loop import Trainer
 from .predictions import class_probabilities, write_predictions
 from .scheme_settings import SchemeConfig
+from .sharding import rows_of_micro_batch
 from .training_folder import begin, finish, finished_summary, open_training, settle_settings
 from .training_keys import FinetuneKeys
 from .validator import Validator
@@ -180,6 +181,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
 
 def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, Any]:
     """Train with settled settings in an open folder; return the summary."""
+    rows_of_micro_batch(config, process_group_state().num_processes)  # refused before anything is read
     columns = (config.text, config.label, config.text_pair)
     rows = read_labelled(config.data, *columns)
     names = label_names(rows.labels, f"{config.data}")

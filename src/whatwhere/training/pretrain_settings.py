@@ -13,10 +13,10 @@ from ..encoder.attention import check_backend
 from ..models.explain import try_scheme
 from ..models.model_tables import check_table_files
 from .corpus_settings import CorpusConfig
-from .environment import check_trackers
+from .environment import check_trackers, process_group_state
 from .recipes import PRESET_RATES, defaults_of, recipe_of
 from .scheme_settings import SchemeConfig
-from .sharding import check_launcher
+from .sharding import check_launcher, rows_of_micro_batch
 from .state import Batch, BatchFunction
 from .training_keys import PretrainKeys
 
@@ -119,12 +119,13 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         """Refuse settings that cannot work, before any text is read, and return the model's configuration.
 
         Raises:
-            ValueError: says whether it is the encoder, a file that it starts from, a tracker, the launcher, the
-                attention backend, or a step of an own scheme, and why.
+            ValueError: says whether it is the encoder, a file that it starts from, a tracker, the launcher, the parts
+                of a batch, the attention backend, or a step of an own scheme, and why.
         """
         config = self.encoder_config()
         check_trackers(self.trackers)
         check_launcher()
+        rows_of_micro_batch(self, process_group_state().num_processes)
         check_table_files(config)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         check_backend(self.backend, device, training=True, dropout=config.dropout)

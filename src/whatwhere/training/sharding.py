@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from ..models.tensors import gather_whole
+from .training_keys import LoopConfig
 
 
 def check_launcher() -> None:
@@ -32,19 +33,31 @@ def check_launcher() -> None:
             )
 
 
+def rows_of_micro_batch(config: LoopConfig, processes: int) -> int:
+    """Return the rows of a micro-batch in each of the processes of a training.
+
+    Raises:
+        ValueError: a batch that does not divide among processes and micro-batches, or one process to shard a model.
+    """
+    if config.sharding == "full" and processes == 1:
+        raise ValueError(
+            "sharding=full shards a model among processes, and there is one. Start several (torchrun --nproc-per-node "
+            "2 -m whatwhere ...), or set sharding=none."
+        )
+    rows, rest = divmod(config.batch_size, processes * config.accumulate)
+    if rest:
+        raise ValueError(
+            f"batch_size must be a multiple of processes × accumulate: batch_size={config.batch_size}, "
+            f"processes={processes}, accumulate={config.accumulate}."
+        )
+    return rows
+
+
 def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: TorchDynamoPlugin) -> None:
     """Shard a model, in place, among the processes of a training; it must be equal in all of them.
 
     dynamo: how accelerate compiles the blocks, each by itself; the gathering of weights stays outside the graphs.
-
-    Raises:
-        ValueError: there is one process.
     """
-    if processes == 1:
-        raise ValueError(
-            "sharding=full shards a model among processes, and there is one. Start several (torchrun --nproc-per-node "
-            "2 -m whatwhere ...), or --set sharding=none."
-        )
     mesh = init_device_mesh(device.type, (processes,))
     for block in getattr(model.base_model, "layers", ()):
         if dynamo.backend != DynamoBackend.NO:

@@ -15,7 +15,7 @@ from ..encoder import EncoderForMaskedLM
 from .environment import bf16_pays, check_trackers, must_join_on_cpu, process_group_state
 from .memory import keep_freed_memory
 from .optimizers import make_optimizers
-from .sharding import check_launcher, shard, whole_model
+from .sharding import check_launcher, rows_of_micro_batch, shard, whole_model
 from .training_keys import LoopConfig
 
 Batch = dict[str, Tensor]
@@ -53,6 +53,7 @@ class TrainingState:
         self.steps = steps
         self.accelerator = _make_accelerator(config, out)
         world = self.accelerator.num_processes
+        self.micro_batch_rows = rows_of_micro_batch(config, world)
 
         model.set_attn_implementation(config.backend)
         model.to(self.accelerator.device)
@@ -67,13 +68,6 @@ class TrainingState:
         else:
             self.step_module = self.accelerator.prepare_model(model)
         self.optimizers = make_optimizers(model, config, steps)
-
-        self.micro_batch_rows, rest = divmod(config.batch_size, world * config.accumulate)
-        if rest:
-            raise ValueError(
-                f"batch_size must be a multiple of processes × accumulate: batch_size={config.batch_size}, "
-                f"processes={world}, accumulate={config.accumulate}."
-            )
 
     def model_to_save(self) -> Any:
         """Return the whole model, as its folder is written; all processes must call it.
