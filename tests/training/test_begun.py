@@ -12,10 +12,13 @@ import pytest
 import torch
 from cli_runner import sentences, whatwhere
 
-from whatwhere.corpus import Windows, open_source
+from whatwhere.corpus import Windows, build, open_source
 from whatwhere.corpus.tokenizer import unit_tokenizer
+from whatwhere.study.study import run_study
+from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training import finetune, pretrain
 from whatwhere.training.corpus_settings import prepare_windows
+from whatwhere.training.divergence import NotFinite
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.loop import Trainer
 from whatwhere.training.pretrain_settings import PretrainConfig
@@ -133,6 +136,31 @@ def test_wrong_input_leaves_no_run_behind(text, tmp_path):
     (tmp_path / "mine/corpus/thesis.txt").write_text("mine")
     done = whatwhere("pretrain", "--out", str(tmp_path / "mine"), "--steps", "1", "--corpus", str(text), *small)
     assert done.returncode == 2 and "is not empty and holds no pretrain run" in done.stderr
+
+
+def test_windows_that_suffice_stay_after_a_refusal(text, tmp_path, monkeypatch):
+    """A refusal after the windows were built removed them: hours, with a large text."""
+    built = mock.Mock(side_effect=build._finish)
+    monkeypatch.setattr(build, "_finish", built)
+    common = {**SMALL, "corpus": str(text)}
+    small = {**common, "steps": 1, "model": {"vocab_size": 8, "num_hidden_layers": 1}}
+    with pytest.raises(ValueError, match=r"model.vocab_size=8, but the tokenizer has"):
+        pretrain.pretrain(PretrainConfig.parse(small), tmp_path / "run", progress=False)
+    bad = PretrainConfig.parse({**common, "minutes": 1})
+    with mock.patch.object(Trainer, "step", side_effect=NotFinite(float("nan"), 1.0, "")):
+        with pytest.raises(ValueError, match="not finite|is nan"):
+            pretrain.pretrain(bad, tmp_path / "run", progress=False)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["corpus"]
+    summary = pretrain.pretrain(PretrainConfig.parse({**common, "steps": 1}), tmp_path / "run", progress=False)
+    assert summary["steps"] == 1 and built.call_count == 1
+    widths = {"models": ["nope", "dstg"], "match": "parameters", "widths": {"nope": 1}}
+    training = {key: SMALL[key] for key in ("batch_size", "model")}
+    study = {**{key: common[key] for key in ("corpus", "length", "tokenizer", "workers")}, "training": training}
+    with pytest.raises(ValueError, match="dstg cannot be made to cost"):
+        run_study(StudyConfig.parse({**study, **widths, "steps": 1}), tmp_path / "study", progress=False)
+    assert [path.name for path in (tmp_path / "study").iterdir()] == ["corpus"]
+    plain = StudyConfig.parse({**study, "models": ["dstg"], "steps": 1, "inside": False})
+    assert run_study(plain, tmp_path / "study", progress=False).is_file() and built.call_count == 2
 
 
 def test_windows_of_another_vocabulary_are_refused(text, tmp_path):

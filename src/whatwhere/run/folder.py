@@ -77,8 +77,8 @@ class RunFolder:
 
         Without `part` temporary files of killed processes are removed. Where the block refuses its input by a
         ValueError before it has called `accept` or finished a step, a new run leaves no file, nor do the runs in it
-        that this process began meanwhile. With `part` these files stay where another process has written to the run or
-        holds a part.
+        that this process began meanwhile, but for those that `keep_run` got. With `part` these files stay where another
+        process has written to the run or holds a part.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -491,6 +491,12 @@ class RunFolder:
             self._refresh()
             if is_alone and self._writer_tokens <= {self._writer_token}:
                 self._withdraw()
+
+
+def keep_run(path: Path) -> None:
+    """Let a run stay, with those inside it, also where a run around it is refused: the next command can use it."""
+    path = path.resolve()
+    _begun_runs.difference_update([begun for begun in _begun_runs if path in (begun, *begun.parents)])
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:

@@ -19,6 +19,7 @@ from ..corpus import (
 from ..corpus.build import content, saved_tokenizer
 from ..corpus.tokenizer import UNITS
 from ..run.files import read_object
+from ..run.folder import keep_run
 from .training_keys import CorpusKeys
 
 
@@ -97,12 +98,16 @@ def _tokenizer_request(config: CorpusConfig) -> dict[str, Any]:
 def check_one_batch(windows: Windows, batch_size: int) -> None:
     """Refuse windows that are fewer than one training batch.
 
+    Windows that are enough stay, also where the new run around them is refused later: of a large text they took hours,
+    and the corrected command takes them.
+
     Raises:
         ValueError: there are too few; the message says how many, and what would give more.
     """
     count = len(windows["train"])
     length = windows.facts["length"]
     if count >= batch_size:
+        keep_run(windows.folder)
         return
     if windows.facts["join"] != "run-on" and windows.facts["pieces"] == "first":
         documents = windows.facts["documents"]["train"]

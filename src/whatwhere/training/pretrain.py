@@ -85,9 +85,9 @@ def _train(
     if windows is None:
         with processes.main_process_first():
             windows = prepare_windows(config, run.path / "corpus", bool(progress))
+    check_one_batch(windows, config.batch_size)
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
-    check_one_batch(windows, config.batch_size)
     # All processes use the number of steps that the main process timed.
     steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=processes.device)))
     passes = steps * config.batch_size / len(windows["train"])
