@@ -5,8 +5,9 @@ from typing import ClassVar
 
 import pytest
 
+from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.run.folder import RunFolder
-from whatwhere.run.settings import StrictConfig
+from whatwhere.run.settings import StrictConfig, plain_path
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training.finetune import FinetuneConfig
 
@@ -67,6 +68,24 @@ def test_free_keys_and_equal_content_go_on(tmp_path):
     bound(tmp_path / "run", steps=3)
     again = bound(tmp_path / "run", steps=3, workers=8, text="copy of a.txt")
     assert again == Counting(steps=3, workers=8, text="copy of a.txt")
+
+
+def test_two_spellings_of_a_path_are_one(tmp_path, monkeypatch):
+    """`runs/a/` was another model, text or START than `runs/a`, and the command was refused."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/a", "reference", "python-docs"):
+        Path(name).mkdir(parents=True)
+    spellings = {"runs/a": "runs/a", "runs/a/": "runs/a", "./runs//a": "runs/a", "x=./runs/a/": "x=runs/a"}
+    others = {"runs/b/": "runs/b/", "org/model": "org/model", "hub:org/name": "hub:org/name", "a=b": "a=b", "": ""}
+    words = {"reference": "reference", "./reference": "./reference", "./python-docs": "./python-docs"}
+    assert {text: plain_path(text) for text in spellings | others | words} == spellings | others | words
+    bound(tmp_path / "run", text="runs/a/")
+    assert bound(tmp_path / "run", text="./runs/a").text == "runs/a/"
+    with pytest.raises(ValueError, match="was started with text='runs/a/', this command has text='runs/b'"):
+        bound(tmp_path / "run", text="runs/b")
+    config = GlueConfig.parse({"models": ["runs/a"], "recipe": "dstg"})
+    again = GlueConfig.parse({"models": ["./runs/a/"], "recipe": "dstg"})
+    assert again.continue_from(config).models == ["runs/a"]
 
 
 def test_changed_or_foreign_settings_are_refused(tmp_path):

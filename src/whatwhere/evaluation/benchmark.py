@@ -21,6 +21,7 @@ from ..records.record import Arrays, Record
 from ..run.files import read_object
 from ..run.folder import RunFolder
 from ..run.progress import Progress
+from ..run.settings import plain_path
 from ..training.scheme_settings import SchemeConfig
 from .evaluation_keys import EvaluationKeys
 
@@ -40,6 +41,12 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
     def _once(cls, value: Any, info: ValidationInfo) -> Any:
         """Drop entries of a list that stand in it twice, but of `models`, where that is an error."""
         return list(dict.fromkeys(value)) if isinstance(value, list) and info.field_name != "models" else value
+
+    @field_validator("models")
+    @classmethod
+    def _spelt_alike(cls, models: list[str]) -> list[str]:
+        """Spell a model that is given again as before, so that it counts as the same."""
+        return [plain_path(model) for model in models]
 
     @field_validator("data")
     @classmethod

@@ -1,6 +1,7 @@
 """Strict configurations: pydantic models that refuse unknown keys, read from YAML and `key=value` settings."""
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,7 +16,27 @@ from .folder import RunFolder
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+# Words that stand for a text, a model or a tokenizer; a folder of that name is ./reference.
+_NO_PATHS = ("reference", "python-docs", "words", "characters")
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
+
+
+def plain_path(text: str) -> str:
+    """Return a path that exists without `./`, doubled and trailing slashes, also in NAME=PATH; other texts as they are.
+
+    Settings are compared by it. A name on the Hub, `reference` and its like stay what they are.
+    """
+    name, equals, path = ("", "", text) if os.path.exists(text) else text.rpartition("=")
+    plain = str(Path(path))
+    is_path = plain not in _NO_PATHS and ":" not in plain and os.path.exists(path)
+    return f"{name}{equals}{plain}" if is_path else text
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a setting with its paths as `plain_path` gives them."""
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return plain_path(value) if isinstance(value, str) else value
 
 
 class StrictConfig(BaseModel):
@@ -146,7 +167,7 @@ class StrictConfig(BaseModel):
         """Save these settings in a new run, or return those that a started run resumes with.
 
         Keys of `CHANGEABLE_KEYS` and `changeable`, and keys whose content is the same under another path
-        (`has_same_content`), take the values of these settings.
+        (`has_same_content`), take the values of these settings. One path may be spelt in two ways (`plain_path`).
 
         Args:
             name: of the YAML file, which is written where the run holds none yet.
@@ -170,7 +191,7 @@ class StrictConfig(BaseModel):
         changeable_keys = {*self.CHANGEABLE_KEYS, *changeable}
         before = saved.model_dump()
         for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in self.given_keys()):
-            if before[key] == value or key in changeable_keys:
+            if key in changeable_keys or _plain(before[key]) == _plain(value):
                 continue
             if not self.has_same_content(key, run.path):
                 default = "" if key in self.given_keys() else " (default)"
