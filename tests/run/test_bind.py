@@ -47,7 +47,7 @@ def test_the_first_settings_bind(tmp_path):
         pytest.raises(ValueError, match=f"Run it with only `--out {out}` to resume, or choose another `--out`"),
     ):
         patch.setattr(
-            Counting, "RESUMES_FROM_OUT_ONLY", True
+            Counting, "RESUMES_FROM", "--out {out}"
         )  # heads and geometry, whose folder is no answer, said so, too
         bound(out)
     with pytest.raises(ValueError, match="started with title='', this command has title='x'\\. Give title=''"):

@@ -261,6 +261,14 @@ def test_other_rows_than_the_run_began_with_are_refused(encoder, tables, tmp_pat
         finetune(config, tmp_path / "run", progress=False)
 
 
+def test_the_advice_to_resume_names_the_start(encoder, tables, tmp_path):
+    """It said "only `--out`", and without START the command is refused."""
+    finetune(config_of(encoder, tables, steps=2), tmp_path / "run", progress=False)
+    with pytest.raises(ValueError, match=f"Run it with only `{encoder} --out {tmp_path / 'run'}` to resume"):
+        finetune(config_of(encoder, tables, steps=3), tmp_path / "run", progress=False)
+    assert whatwhere("finetune", str(encoder), "--out", str(tmp_path / "run")).returncode == 0
+
+
 def test_another_start_than_the_run_began_with_is_refused(encoder, tables, tmp_path):
     """A finished run was reported, and a stopped one resumed, whatever the weights of START had become."""
     start = shutil.copytree(encoder, tmp_path / "start")

@@ -57,7 +57,8 @@ class StrictConfig(BaseModel):
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
-    RESUMES_FROM_OUT_ONLY: ClassVar[bool] = False  # the verb with only `--out` resumes with the folder's settings
+    # Arguments with which alone the verb resumes with the settings of the folder `out`; "": there are none.
+    RESUMES_FROM: ClassVar[str] = ""
 
     @classmethod
     def parse(
@@ -196,8 +197,9 @@ class StrictConfig(BaseModel):
             if not self.has_same_content(key, run.path):
                 default = "" if key in self.given_keys() else " (default)"
                 hint = f"Give {key}={before[key]!r} to resume, or choose another `--out`."
-                if self.RESUMES_FROM_OUT_ONLY:
-                    hint = f"Run it with only `--out {run.path}` to resume, or choose another `--out`."
+                if self.RESUMES_FROM:
+                    arguments = self.RESUMES_FROM.format(out=run.path, **before)
+                    hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{run.path} was started with {key}={before[key]!r}"
                 raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")
             changeable_keys.add(key)

@@ -29,7 +29,7 @@ _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the na
 class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
     """Comparison of presets on one corpus, from one recipe, on the same batches."""
 
-    RESUMES_FROM_OUT_ONLY: ClassVar[bool] = True
+    RESUMES_FROM: ClassVar[str] = "--out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
 
     @classmethod

@@ -67,7 +67,7 @@ def default_rate(start: str, from_scratch: bool) -> float:
 class FinetuneConfig(FinetuneKeys, SchemeConfig):
     """Settings of a fine-tuning for sequence classification; left out, keys are as in DEFAULTS, then LoopConfig."""
 
-    RESUMES_FROM_OUT_ONLY: ClassVar[bool] = True
+    RESUMES_FROM: ClassVar[str] = "{start} --out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("sharding",)
 
     def has_same_content(self, key: str, out: Path) -> bool:

@@ -29,7 +29,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     Keys that a size, a recipe or a preset sets (SIZE_DEFAULTS, RECIPE_DEFAULTS, PRESET_RATES) may be given, too.
     """
 
-    RESUMES_FROM_OUT_ONLY: ClassVar[bool] = True
+    RESUMES_FROM: ClassVar[str] = "--out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "sharding")
 
     @classmethod
