@@ -82,6 +82,16 @@ def test_clipped_bias_has_values_up_to_its_end():
             assert torch.equal(found[:, i, j], table[max(-3, min(3, j - i)) + 3])
 
 
+@pytest.mark.parametrize("relative", ["clipped", "product"])
+def test_biases_without_buckets_reach_as_short_as_wanted(relative):
+    """TUPE's clipped bias at 8 tokens was refused by T5's rule on its buckets, of which this bias has none."""
+    assert ww.preset("rp", "tiny", relative=relative, relative_max_distance=1).relative_max_distance == 1
+    with pytest.raises(ValueError, match="relative_max_distance must be at least 1; got 0"):
+        ww.preset("rp", "tiny", relative=relative, relative_max_distance=0)
+    with pytest.raises(ValueError, match="relative_max_distance must exceed relative_buckets/4 = 8; got 8"):
+        ww.preset("rp", "tiny", relative_max_distance=8)
+
+
 @pytest.mark.parametrize(
     ("name", "own"), [("rp", True), ("dstg", True), ("bert-r", False), ("tupe-r", False), ("tupe-product", False)]
 )

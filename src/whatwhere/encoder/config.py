@@ -222,7 +222,12 @@ class EncoderConfig(PretrainedConfig):
             yield f"dropout must be in [0, 1); got {self.dropout}."
         if self.relative_buckets < 4 or self.relative_buckets % 4:
             yield f"relative_buckets must be a positive multiple of 4; got {self.relative_buckets}."
-        if (reach := self.relative_max_distance) <= (exact := self.relative_buckets // 4):
+        reach = self.relative_max_distance
+        exact = self.relative_buckets // 4  # distances to each side with a bucket of their own
+        if self.relative in ("clipped", "product"):  # they have no buckets
+            if reach < 1:
+                yield f"relative_max_distance must be at least 1; got {reach}."
+        elif reach <= exact:
             yield f"relative_max_distance must exceed relative_buckets/4 = {exact}; got {reach}."
 
     def _wrong_streams(self) -> Iterator[str]:
