@@ -135,6 +135,22 @@ def test_another_vocabulary_than_the_counts_is_refused(run, tmp_path):
     assert (out / "counts/three.npz").is_file()
 
 
+@pytest.mark.parametrize("tokenizer", ["reference", None])
+def test_another_text_than_the_counts_is_refused(tokenizer, tmp_path):
+    """A changed text was counted again in silence, or blamed on another tokenizer, which had been made from it."""
+    text, out = tmp_path / "corpus.txt", tmp_path / "run"
+    text.write_text(sentences(150))
+    few = {"splits": 2, "groups": 4, "dims": [16], "ranks": [1], "width": 64, "intervals": False, "min_support": 20}
+    values = {"corpora": [f"mine={text}"], "positions": 8, "vocab_size": 100, **few}
+    config = GeometryConfig.parse(values | {"tokenizer": tokenizer})
+    run_geometry(config, out, progress=False)
+    before = (out / "counts/mine.npz").read_bytes()
+    text.write_text(sentences(150, seed=1))
+    with pytest.raises(ValueError, match="The text of mine is not the one that .*run has counted. Restore it"):
+        run_geometry(config, out, progress=False)
+    assert (out / "counts/mine.npz").read_bytes() == before
+
+
 def test_a_run_stopped_while_counting_resumes(run, tmp_path, monkeypatch):
     """A run that was stopped while it counted goes on."""
     # It counted from the beginning.

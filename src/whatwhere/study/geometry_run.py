@@ -233,7 +233,11 @@ def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
 def _counts(
     run: RunFolder, config: GeometryConfig, name: str, source: Source, tokenizer: Any, progress: bool
 ) -> Counts:
-    """Return the counts of a corpus, from the run's file if they are of the same text and settings."""
+    """Return the counts of a corpus, from the run's file if they are of the same text and settings.
+
+    Raises:
+        ValueError: the run is finished, and this is another text or another tokenizer than it has counted.
+    """
     file = _counts_file(name)
     path = run.path / file
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1  # then all must count, whatever file one of them finds
@@ -246,7 +250,12 @@ def _counts(
         if (saved.positions, saved.groups, saved.align, *facts) == expected:
             run.add_to_manifest(file)
             return saved
-        if run.step(RESULTS) is not None and saved.facts.get("tokenizer_sha256") != tokenizer_hash(tokenizer):
+        is_done = run.step(RESULTS) is not None
+        if is_done and saved.facts.get("corpora") != text:
+            raise ValueError(
+                f"The text of {name} is not the one that {run.path} has counted. Restore it, or choose another --out."
+            )
+        if is_done and saved.facts.get("tokenizer_sha256") != tokenizer_hash(tokenizer):
             raise ValueError(
                 f"{run.path} has counted {name} by another tokenizer than this command's, which is that of its first "
                 "model unless --tokenizer names one. Choose another --out."
