@@ -84,6 +84,16 @@ def test_summary_says_what_was_measured(run):
     assert "16 of 16 positions have at least 500 tokens" in words and "Made from half of the documents" in words
 
 
+def test_a_rank_beyond_the_tables_is_said(tmp_path):
+    """The table of corrected distances has fewer columns than counted ones allow, and no sentence said so."""
+    few = {"splits": 2, "groups": 4, "dims": [16], "ranks": [1], "width": 64, "intervals": False, "min_support": 20}
+    text = THREE.replace("1500", "150")
+    config = GeometryConfig.parse({"corpora": [text], "positions": 16, "tokenizer": "words", "rank": 15, **few})
+    (corpus,) = run_geometry(config, tmp_path / "run", progress=False)["corpora"]
+    rank = corpus["table"]["rank"]
+    assert rank < 15 and f"Rank 15 was asked for; the distances have rank {rank}, which is used." in corpus["summary"]
+
+
 def test_table_of_the_run_loads_into_a_model(run):
     out, said = run
     table = said["corpora"][0]["table"]

@@ -432,10 +432,9 @@ def _summary(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] |
         f"In {100 * violations:.0f} % of the triples of positions the nearer one is the more different (0 if distances "
         "grow with the lag, 50 by chance)."
     )
-    if ranks_above := [r for r in (*config.ranks, config.rank or 0) if r > geometry.mds.rank]:
-        words.append(
-            f"Rank {max(ranks_above)} was asked for; the distances have rank {geometry.mds.rank}, which is used."
-        )
+    rank = (geometry.mds_corrected or geometry.mds).rank  # of the distances that the table is made of
+    if ranks_above := [r for r in (*config.ranks, config.rank or 0) if r > rank]:
+        words.append(f"Rank {max(ranks_above)} was asked for; the distances have rank {rank}, which is used.")
     if table:
         words.append(
             f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set "
