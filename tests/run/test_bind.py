@@ -27,7 +27,7 @@ class Counting(StrictConfig):
 
 def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
-        config = Counting.parse(values).bind(run, NAME)
+        config = Counting.parse(values).save_or_compare(run, NAME)
         run.accept()
         return config
 

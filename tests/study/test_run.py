@@ -294,7 +294,7 @@ def test_all_presets_and_the_recipe_of_the_first():
 @pytest.mark.long
 def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
     with RunFolder.open(tmp_path / "s", "study") as run:
-        StudyConfig.load(arguments[2]).bind(run, "study.yaml")
+        StudyConfig.load(arguments[2]).save_or_compare(run, "study.yaml")
         run.accept()
     with pytest.raises(ValueError, match="was started with length=32, this command has length=16. Run it with only"):
         run_study(StudyConfig.load(arguments[2], ["length=16"]), tmp_path / "s", progress=False)

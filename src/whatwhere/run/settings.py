@@ -47,7 +47,7 @@ class StrictConfig(BaseModel):
 
         parse(values)              from plain values
         load(path, settings)       from a YAML file and `key=value` settings; `merge_values` leaves them unchecked
-        bind(run, name)            from these settings and those that the resumed run was started with
+        save_or_compare(run, name) from these settings and those that the resumed run was started with
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
         load_unverified(path)      from a file of a run that this command has compared already (`SchemeConfig` only)
     """
@@ -164,7 +164,7 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def bind(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
+    def save_or_compare(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
         """Save these settings in a new run, or return those that a started run resumes with.
 
         Keys of `CHANGEABLE_KEYS` and `changeable`, and keys whose content is the same under another path
@@ -184,7 +184,7 @@ class StrictConfig(BaseModel):
     def merge_with_saved(self, saved: Self, run: RunFolder, changeable: Iterable[str] = ()) -> Self:
         """Return a run's saved settings with the changeable keys of these, and refuse any other difference.
 
-        `bind` reads the saved settings itself; this is for a caller that has read them.
+        `save_or_compare` reads the saved settings itself; this is for a caller that has read them.
 
         Raises:
             ValueError: a key differs that may not change.

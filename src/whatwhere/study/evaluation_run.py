@@ -92,7 +92,7 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     if file in run.names() and any(step != RESULTS for step in run.finished_steps()):
         config.check_scheme(run.path)
         saved = type(config).load_verified(run, file)
-        config.bind(run, file, config.changeable_keys())
+        config.save_or_compare(run, file, config.changeable_keys())
         for name in filter(run.has, run.names()):
             run.check(name)
         config = config.continue_from(saved)

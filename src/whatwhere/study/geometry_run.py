@@ -80,8 +80,9 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
             _count(config, source, tokenizer, out / _counts_file(name), progress)
         return {"out": str(out), "report": None, "corpora": [], "models": []}
     with RunFolder.open(out, KIND) as run:
-        is_done = run.step(RESULTS) is not None  # only then settings bind
-        config = config.bind(run, CONFIG, () if is_done else GeometryConfig.model_fields)
+        is_done = run.step(RESULTS) is not None
+        if is_done:  # else the settings that follow replace those of a run that was stopped
+            config = config.save_or_compare(run, CONFIG)
         tokenizer = _tokenizer(config, sources)
         for folder in model_folders.values():
             _check_vocabulary(folder, tokenizer)

@@ -72,7 +72,7 @@ def run_heads(
             settings = {"corpus": corpus, "field": field, "documents": documents, "length": length, "ablate": ablated}
             place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
             settings_now = HeadsConfig.parse({"model": str(place), **settings})
-            settings_now.bind(run, CONFIG)
+            settings_now.save_or_compare(run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, documents, progress, length)
         windows, source = stack.enter_context(opened)
         held_out = windows["held_out"]

@@ -82,7 +82,7 @@ def run_spectra(
         return measure_tables(sources, words), None
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
     with RunFolder.open(out, KIND) as run:
-        config.bind(run, CONFIG)
+        config.save_or_compare(run, CONFIG)
         measured = measure_tables(sources, words)
         facts = measured.facts()
         files: list[str] = []

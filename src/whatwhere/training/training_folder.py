@@ -53,16 +53,16 @@ def settle_settings(config: C, run: RunFolder, name: str, changeable: Iterable[s
         name: of the YAML file. changeable: keys that may differ, beside the `CHANGEABLE_KEYS` ones of the class.
 
     Raises:
-        ValueError: see `StrictConfig.bind`; or the folder holds windows of another tokenizer.
+        ValueError: see `StrictConfig.save_or_compare`; or the folder holds windows of another tokenizer.
     """
     processes = process_group_state()
     if processes.is_main_process:  # alone: a slower process would find this one's file
         if name in run.names() and not has_steps(run):
             _begin_anew(config, run, name)
         else:
-            config.bind(run, name, changeable)
+            config.save_or_compare(run, name, changeable)
     processes.wait_for_everyone()
-    settled = config.bind(run, name, changeable)
+    settled = config.save_or_compare(run, name, changeable)
     processes.wait_for_everyone()  # before the main process writes again
     return settled
 
