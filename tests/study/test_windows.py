@@ -1,6 +1,10 @@
 """The windows one model is looked at with: its tokenizer as it is, its own run's, and never those of another
 tokenizer."""
 
+from functools import partial
+from unittest.mock import Mock
+
+import numpy as np
 import pytest
 from cli_runner import sentences
 from transformers import BertConfig, BertModel
@@ -10,8 +14,11 @@ from whatwhere import Encoder
 from whatwhere.corpus import build_windows, open_source
 from whatwhere.corpus.python_docs import PythonDocs
 from whatwhere.corpus.tokenizer import open_tokenizer, train_tokenizer
+from whatwhere.run.folder import RunFolder
+from whatwhere.study import heads_run
 from whatwhere.study.heads_run import run_heads
 from whatwhere.study.model_windows import model_windows
+from whatwhere.study.study_keys import HeadsConfig
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +115,21 @@ def test_a_length_makes_new_windows(bert, text, tmp_path):
     build_windows(open_source(text), tokenizer, tmp_path / "windows", length=32, progress=False)
     with pytest.raises(ValueError, match="have 32 tokens, not 16. Leave --length out"):
         run_heads(model, tokenizer, bert, corpus=str(tmp_path / "windows"), length=16, progress=False)
+
+
+def test_a_stopped_look_takes_other_settings(bert, text, tmp_path, monkeypatch):
+    """Settings of a look that was stopped before its results, and so had kept nothing, bound for good."""
+    model, tokenizer = opened(bert)
+    look = partial(run_heads, model, tokenizer, bert, corpus=str(text), out=tmp_path / "look", progress=False)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(heads_run, "save_results", Mock(side_effect=KeyboardInterrupt))
+        look(documents=10)
+    RunFolder.at(tmp_path / "look").write("arrays/left.npz", {"a": np.zeros(3)})  # of an analysis that is not asked for
+    assert look(documents=11)["windows"] == 11
+    assert HeadsConfig.load(tmp_path / "look/heads.yaml").documents == 11
+    assert not (tmp_path / "look/arrays/left.npz").exists()
+    with pytest.raises(ValueError, match="was started with documents=11, this command has documents=10"):
+        look(documents=10)
 
 
 @pytest.mark.parametrize("preset", ["ap", "rope"])

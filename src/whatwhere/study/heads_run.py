@@ -25,7 +25,7 @@ from .explorer_files import save_texts
 from .machine import machine
 from .measurements import measure
 from .model_windows import model_windows
-from .results import FACTS, save_results
+from .results import FACTS, save_results, settle_until_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -63,7 +63,7 @@ def run_heads(
 
     Raises:
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds
-        something else or was started with other settings.
+            something else or results of other settings.
     """
     name, seed = name_and_seed(folder)
     with ExitStack() as stack:
@@ -72,7 +72,7 @@ def run_heads(
             settings = {"corpus": corpus, "field": field, "documents": documents, "length": length, "ablate": ablated}
             place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
             settings_now = HeadsConfig.parse({"model": str(place), **settings})
-            settings_now.save_or_compare(run, CONFIG)
+            settle_until_results(settings_now, run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, documents, progress, length)
         windows, source = stack.enter_context(opened)
         held_out = windows["held_out"]

@@ -12,6 +12,7 @@ from ..encoder import SOURCES
 from ..records.record import Record
 from ..report import write_report
 from ..run.folder import RunFolder
+from ..run.settings import StrictConfig
 from ..run.status import RESULTS
 from ..training.recipes import TOKENS_TO_LEARN
 from ..training.scheme_settings import SCHEME
@@ -31,6 +32,25 @@ NOTES = {
         "lists what was tried."
     ]
 }
+
+
+def settle_until_results(config: StrictConfig, run: RunFolder, name: str) -> None:
+    """Write the settings of a run whose results come all at its end, or compare them with those that have results.
+
+    Until then settings do not bind: what a stopped process left, perhaps with others, goes.
+
+    Args:
+        name: File of the settings.
+
+    Raises:
+        ValueError: the results are of other settings, or the file is damaged.
+    """
+    if run.step(RESULTS) is not None:
+        config.save_or_compare(run, name)
+        return
+    if leftovers := [file for file in run.names() if file != name]:
+        run.remove(*leftovers)
+    config.save_in(run, name)
 
 
 def save_results(

@@ -15,7 +15,7 @@ from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.text_tables import table_lines
-from .results import save_results
+from .results import save_results, settle_until_results
 from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
@@ -75,14 +75,14 @@ def run_spectra(
         scheme: File of the models' own scheme, loaded already; the recorded command names it.
 
     Raises:
-        ValueError: as `measure_tables`; the folder holds something else, or was started with other sources or `words`.
+        ValueError: as `measure_tables`; the folder holds something else, or results of other sources or `words`.
     """
     began = time.perf_counter()
     if out is None:
         return measure_tables(sources, words), None
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
     with RunFolder.open(out, KIND) as run:
-        config.save_or_compare(run, CONFIG)
+        settle_until_results(config, run, CONFIG)
         measured = measure_tables(sources, words)
         facts = measured.facts()
         files: list[str] = []
