@@ -4,9 +4,9 @@ A `RunFolder` lists every file with a hash; pages, cards and logs that still gro
 for every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
 written under a temporary name, its hash goes into the manifest, then it takes its name. A process that is killed in
 between leaves a last line about a file that still has its former content; until the whole folder is opened for writing
-again, the former hash is accepted, too. Several processes may write to one folder. The `RunFolder` that `open` gave for
-the whole folder writes lines without a writer token, every other one, in this process too, lines with a random token of
-its own; the former hash is accepted for the last line of each token.
+again, the former hash is accepted, too. Several processes may write to one folder. Lines of the handle that `open` gave
+for the whole folder carry no token. Every other handle, also one in the same process, signs its lines with its own
+random token; the former hash is accepted for the last line of each token.
 """
 
 import json
@@ -46,12 +46,12 @@ _NOT_LISTED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, 
 class RunFolder:
     """A run's folder; `open` and `at` return one, `create` writes a whole folder with its manifest.
 
-    path: of the folder. is_new: the folder had no manifest with a whole line when it was opened.
+    path: of the folder. is_new: True where `open` found no manifest with a whole line.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.is_new = not (path / MANIFEST).is_file()
+        self.is_new = False
         self._is_provisional = False  # a new run whose input may still be refused
         self._begun_runs_at_open: frozenset[Path] = frozenset()  # what `_begun_runs` held when this run was opened
         self._writer_token = secrets.token_hex(4)  # key "by" of its lines; "": none, of the holder of the whole
@@ -77,8 +77,8 @@ class RunFolder:
 
         Without `part` temporary files of killed processes are removed. Where the block refuses its input by a
         ValueError before it has called `accept` or finished a step, a new run leaves no file, nor do the runs in it
-        that this process began meanwhile, but for those that `keep_run` got. With `part` these files stay where another
-        process has written to the run or holds a part.
+        that this process began meanwhile, but for those that `keep_run` got. With `part` all of them stay where another
+        process has written to the run, or holds another part of it.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).

@@ -14,7 +14,8 @@ from .files import write_text
 LOCK = ".lock"
 WRITER = ".writer"
 MOST_TRIES = 100  # tries to make a folder that other processes remove meanwhile
-SECONDS_TO_WAIT = 0.1  # for a lock: a process that asks who writes holds it for a moment
+# A process that only asks who writes takes the lock for a moment; wait so long before refusing.
+SECONDS_TO_WAIT = 0.1
 
 
 class InUse(ValueError):
