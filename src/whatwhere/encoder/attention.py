@@ -369,7 +369,9 @@ class Attention(nn.Module):
         terms = None
         inspector = None
         if not torch.compiler.is_compiling():
-            inspector = next((of[id(self)] for of in reversed(INSPECTORS.get()) if id(self) in of), None)
+            inspector = next(
+                (inspectors[id(self)] for inspectors in reversed(INSPECTORS.get()) if id(self) in inspectors), None
+            )
         if inspector is not None:
             terms = inspector(term_scores(products, biases, self.scale), inputs.allowed)
         if backend == "eager" or terms is not None:

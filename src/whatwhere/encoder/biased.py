@@ -102,8 +102,9 @@ class _Weights:
         self.special_values = special_values
         self.allowed = inputs.allowed
         self.scale = inputs.scale
-        self.drop = min(round(dropout * LEVELS), LEVELS - 1)
-        self.kept_share = 1 - self.drop / LEVELS
+        # A weight is dropped where a random number of LEVELS is below this one.
+        self.dropped_levels = min(round(dropout * LEVELS), LEVELS - 1)
+        self.kept_share = 1 - self.dropped_levels / LEVELS
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.dtype = torch.promote_types(q.dtype, torch.float32)
         if special_values is None:
@@ -241,10 +242,10 @@ class _Weights:
         if self.allowed is not None:  # adding the least number is faster than filling a mask in
             scores += (~tile.of_mask(self.allowed)).to(self.dtype).mul_(torch.finfo(self.dtype).min)
         torch.softmax(scores, dim=-1, out=scores)
-        if self.drop:
+        if self.dropped_levels:
             bits = self.bits[: -(-scores.numel() // 4)].random_(-(2**63), None, generator=self.generator)
             levels = _part(bits.view(torch.int16), *scores.shape)
-            mask = torch.ge(levels, self.drop - LEVELS // 2, out=_part(self.noise, *scores.shape))
+            mask = torch.ge(levels, self.dropped_levels - LEVELS // 2, out=_part(self.noise, *scores.shape))
             scores.copysign_(mask.sub_(0.5))
         return scores
 
@@ -253,7 +254,7 @@ class _Weights:
 
         `scratch` is overwritten.
         """
-        if self.drop:
+        if self.dropped_levels:
             signed = torch.clamp(signed, min=0, out=_part(scratch, *signed.shape))
         return self.to_low_precision(signed)
 
@@ -299,12 +300,12 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, inputs: _WeightInputs, saved_weight
             signed = work.weights(tile, shared)
             if saved_weights is not None:
                 saved_weights[tile] = signed
-            if saved_weights is not None and not work.drop:
+            if saved_weights is not None and not work.dropped_levels:
                 p = tile.of_queries(saved_weights)
             else:
                 p = work.apply_dropout(signed, work.scores)
             torch.bmm(p, tile.of_keys(v), out=tile.of_queries(out))
-    return out.div_(work.kept_share) if work.drop else out
+    return out.div_(work.kept_share) if work.dropped_levels else out
 
 
 class _BiasedAttention(torch.autograd.Function):
@@ -329,7 +330,7 @@ class _BiasedAttention(torch.autograd.Function):
         n = work.n
         dtype = work.dtype
         d_out = gradients[0].contiguous()
-        d_out = d_out / work.kept_share if work.drop else d_out
+        d_out = d_out / work.kept_share if work.dropped_levels else d_out
         is_split = n * n > SCORES_PER_TILE  # then queries of several tiles add to the gradient of a key
         d_q = torch.empty_like(q)
         d_k, d_v = (torch.zeros_like(x, dtype=dtype) if is_split else torch.empty_like(x) for x in (k, v))
@@ -354,21 +355,21 @@ class _BiasedAttention(torch.autograd.Function):
                     p = work.weights(tile, shared)
                 else:
                     p = work.to_high_precision(saved_weights[tile])
-                if saved_weights is not None and not work.drop:
-                    low_precision = tile.of_queries(saved_weights)
+                if saved_weights is not None and not work.dropped_levels:
+                    weights_used = tile.of_queries(saved_weights)
                 else:
-                    low_precision = work.apply_dropout(p, scratch)
-                _store(tile.of_keys(d_v), low_precision, d_o, add=is_split)
+                    weights_used = work.apply_dropout(p, scratch)
+                _store(tile.of_keys(d_v), weights_used, d_o, add=is_split)
                 d_p = work.product(d_o, tile.of_keys(v), scratch).view(p.shape)
-                if work.drop:
+                if work.dropped_levels:
                     d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
                     p = torch.abs(p, out=_part(work.scores, *p.shape))
                 d_scores = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, dtype, grad_input=d_p)
                 if blind_queries is not None:
                     d_scores *= ~tile.of_mask(blind_queries)
-                low_precision = work.to_low_precision(d_scores)
-                torch.bmm(low_precision, tile.of_keys(k), out=tile.of_queries(d_q))
-                _store(tile.of_keys(d_k), low_precision, tile.of_queries(q), add=is_split)
+                low_d_scores = work.to_low_precision(d_scores)
+                torch.bmm(low_d_scores, tile.of_keys(k), out=tile.of_queries(d_q))
+                _store(tile.of_keys(d_k), low_d_scores, tile.of_queries(q), add=is_split)
                 if (d_base is not None or d_values is not None) and len(work.special_tokens[0]):
                     d_special = work.pop_special_gradient(d_scores, tile)
                     if d_values is not None:

@@ -419,4 +419,4 @@ class Encoder(EncoderPreTrainedModel):
         try:
             yield
         finally:
-            INSPECTORS.set(tuple(of for of in INSPECTORS.get() if of is not mine))
+            INSPECTORS.set(tuple(inspectors for inspectors in INSPECTORS.get() if inspectors is not mine))
