@@ -37,7 +37,7 @@ from .validator import Validator
 CONFIG = "finetune.yaml"
 KIND = "finetune"  # of the run
 DATA = "data.json"
-TABLES = ("data", "dev")
+DATA_FILES = ("data", "dev")
 GEOM_CHECKPOINT_STEPS = [50, 100, 200, 500, 1000, 2000]  # besides 0 and the last: the eight steps of GEOM 6.1
 DEFAULTS: dict[str, Any] = {
     "batch_size": 64,
@@ -65,7 +65,10 @@ def default_rate(start: str, from_scratch: bool) -> float:
 
 
 class FinetuneConfig(FinetuneKeys, SchemeConfig):
-    """Settings of a fine-tuning for sequence classification; left out, keys are as in DEFAULTS, then LoopConfig."""
+    """Settings of a fine-tuning for sequence classification.
+
+    Keys that are left out have the values of DEFAULTS, else those of LoopConfig.
+    """
 
     RESUMES_FROM: ClassVar[str] = "{start} --out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("sharding",)
@@ -74,7 +77,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
         """Return whether a table of another name or place equals the run's in `out`, byte by byte."""
         facts = out / DATA
         path = Path(str(getattr(self, key)))
-        if key not in TABLES or not facts.is_file() or not path.is_file():
+        if key not in DATA_FILES or not facts.is_file() or not path.is_file():
             return super().has_same_content(key, out)
         return bool(read_object(facts).get("tables", {}).get(key) == sha256(path))
 
@@ -199,7 +202,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     if len(data) < config.batch_size:
         problem = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
         raise ValueError(f"{problem}. Use a smaller --set batch_size=.")
-    facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in TABLES}}
+    facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in DATA_FILES}}
     if process_group_state().is_main_process:
         _bind_data(run, facts | {"start": _hashes_of_start(config)})
         begin(config, run, CONFIG)

@@ -39,14 +39,14 @@ class Logger:
         self._steps = 0  # of this process since the last line
         self._seconds_waited = 0.0  # seconds without a batch since the last line
         self._seconds_before = 0.0  # of the training before a resume
-        self._command_began = time.perf_counter()
-        self._line_began = self._command_began  # start of the current line's clock, moved forward by every pause
+        self._steps_began = time.perf_counter()
+        self._line_began = self._steps_began  # start of the current line's clock, moved forward by every pause
         reset_peak_memory()
 
     @property
     def seconds(self) -> float:
         """Seconds that the training has taken, before a resume included."""
-        return self._seconds_before + time.perf_counter() - self._command_began
+        return self._seconds_before + time.perf_counter() - self._steps_began
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the log that a checkpoint keeps, beside its lines."""
@@ -70,8 +70,8 @@ class Logger:
         accelerator.wait_for_everyone()
         if self.training.config.trackers:
             accelerator.init_trackers("whatwhere")
-        self._command_began = time.perf_counter()
-        self._line_began = self._command_began
+        self._steps_began = time.perf_counter()
+        self._line_began = self._steps_began
 
     def close(self) -> None:
         """End the trackers; the process group stays, as the model is still gathered and saved."""

@@ -46,7 +46,7 @@ class Trainer(TrainingState):
 
         The log is `out/log.jsonl`, the checkpoints are in `out/checkpoints`.
 
-        Without any checkpoint after step 0 the training begins; else it resumes from the newest whole one. On a CPU of
+        It resumes from the newest whole checkpoint that still has optimizer states; without any it begins. On a CPU of
         the same kind, with as many processes and threads, losses and weights of a resumed run equal the uninterrupted
         run's. All processes have the same weights after every step.
 

@@ -96,7 +96,7 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
 def begin(config: SchemeConfig, run: RunFolder, name: str) -> None:
     """Write the settings of a training whose input is good; from now on the run stays, whatever happens."""
     config.save_in(run, name)
-    if LOG in run.names():  # of a finished training whose weights are gone; lines are added again
+    if LOG in run.names():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)
     run.accept()
 
@@ -153,5 +153,6 @@ def finish(
         flush(temporary)
         model_files = run.move_in(temporary, last=WEIGHTS)
     run.add_to_manifest(LOG)
+    # Settings, scheme and predictions.
     other_files = [name for name in names_before if name.endswith((".yaml", ".json", ".py", ".csv"))]
     run.mark_done(TRAINED, files=sorted({*model_files, *other_files, LOG}))
