@@ -20,7 +20,7 @@ from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.length import measures as length
 from whatwhere.length.extension import Continued, adapt, extend
 from whatwhere.length.long_documents import _excerpts, long_texts
-from whatwhere.length.longer_texts import LENGTH, LengthConfig, _trials, about, chosen_gains, length_records
+from whatwhere.length.longer_texts import LONG_TEXTS, LengthConfig, _trials, about, chosen_gains, length_records
 from whatwhere.models.open import open_model
 from whatwhere.records.record import Record, read_records
 from whatwhere.report.figures import longer
@@ -399,7 +399,7 @@ def test_what_some_models_lack_is_said(tmp_path):
     config = LengthConfig.parse(
         {"models": models, "to": 256, "methods": ["yarn", "cyclic"], "adapt": ["none", "table"], "windows": [0, 16]}
     )
-    assert LENGTH.notes(config, tmp_path)[1:5] == [
+    assert LONG_TEXTS.notes(config, tmp_path)[1:5] == [
         "rope has no cyclic, no table to adapt: left out.",
         "ap has no yarn: left out.",
         "copy has no yarn, no cyclic, no table to adapt: left out.",
@@ -408,10 +408,10 @@ def test_what_some_models_lack_is_said(tmp_path):
     assert about(models[2], 256).methods == ("as-it-is",)
     config = LengthConfig.parse({"models": models[3:], "to": 256, "windows": [16]})
     with pytest.raises(ValueError, match="A window is of this package's encoders alone; --windows 0 is without one"):
-        LENGTH.check(config)
+        LONG_TEXTS.check(config)
     config = LengthConfig.parse({"models": models[:1], "to": 256, "adapt": ["table"]})
     with pytest.raises(ValueError, match="by any way, and then have the table trained. They have: as-it-is"):
-        LENGTH.check(config)
+        LONG_TEXTS.check(config)
 
 
 @pytest.mark.parametrize(("preset", "method"), [("rope", "yarn"), ("ap", "decay")])
@@ -422,7 +422,7 @@ def test_a_continued_copy_is_refused_first(preset, method, tmp_path):
     extend(tmp_path / "m", tmp_path / "copy", 200, method)
     config = LengthConfig.parse({"models": [str(tmp_path / "m"), str(tmp_path / "copy")], "to": 256})
     with pytest.raises(ValueError, match=f"copy that goes on already, by {method} to 200 tokens. Give the model that"):
-        LENGTH.check(config)
+        LONG_TEXTS.check(config)
 
 
 def test_texts_are_counted_by_every_vocabulary(corpus, tmp_path):
@@ -433,7 +433,7 @@ def test_texts_are_counted_by_every_vocabulary(corpus, tmp_path):
     words.save_pretrained(tmp_path / "bert")
     given = {"to": 160, "corpus": str(corpus), "document": "blank-line", "documents": 10}
     with pytest.raises(ValueError, match="long.txt has 0 documents with 160 tokens"):
-        LENGTH.check(LengthConfig.parse({"models": ["reference", str(tmp_path / "bert")], **given}))
+        LONG_TEXTS.check(LengthConfig.parse({"models": ["reference", str(tmp_path / "bert")], **given}))
 
 
 def test_a_tokenizer_beyond_the_rows_is_refused_first(corpus, tmp_path):
@@ -442,7 +442,7 @@ def test_a_tokenizer_beyond_the_rows_is_refused_first(corpus, tmp_path):
     load_tokenizer(ww.reference()).save_pretrained(tmp_path / "m")
     given = {"to": 256, "corpus": str(corpus), "document": "blank-line", "documents": 10}
     with pytest.raises(ValueError, match="m has 4,096 tokens, and the model's table of words 60 rows"):
-        LENGTH.check(LengthConfig.parse({"models": [str(tmp_path / "m")], **given}))
+        LONG_TEXTS.check(LengthConfig.parse({"models": [str(tmp_path / "m")], **given}))
 
 
 def test_lines_mark_each_models_training_length():

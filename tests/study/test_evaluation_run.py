@@ -18,7 +18,7 @@ from whatwhere.evaluation.benchmark import Trial, averages, bounded, differences
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
 from whatwhere.evaluation.grid import GridResult, chosen, of_both, one_after_the_other, trials
 from whatwhere.evaluation.tuning import halves
-from whatwhere.length.longer_texts import LENGTH
+from whatwhere.length.longer_texts import LONG_TEXTS
 from whatwhere.records.record import read_records, select
 from whatwhere.records.table import Point
 from whatwhere.run.files import read_object, temporary_folder
@@ -343,7 +343,7 @@ def test_all_benchmarks_share_a_budget(data, tmp_path, monkeypatch):
     monkeypatch.setitem(GLUE.brief, "seeds", 1)
     monkeypatch.setitem(GLUE.brief, "rates", [1e-4])
     for key, value in {"to": 140, "methods": ["cyclic"], "document": "blank-line"}.items():
-        monkeypatch.setitem(LENGTH.brief, key, value)
+        monkeypatch.setitem(LONG_TEXTS.brief, key, value)
     (data / "books-pd").mkdir()
     (data / "books-pd/a.txt").write_text("Too short.\n", encoding="utf-8")
     (data / "books-pd/b.txt").write_text("\n\n".join(["\n".join(sentences(20).split("\n\n"))] * 10), encoding="utf-8")

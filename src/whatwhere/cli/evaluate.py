@@ -120,9 +120,9 @@ def length(context: typer.Context, models: Models, out: Out, *, on: On = None, a
     study all seeds are read. What a model does not have, such as a way or a window, is left out, and said. A call on a
     folder that is there goes on with all its models, ways, windows and parts to adapt beside those named now.
     """
-    from ..length.longer_texts import LENGTH
+    from ..length.longer_texts import LONG_TEXTS
 
-    _run(context, LENGTH, seeds=True)
+    _run(context, LONG_TEXTS, seeds=True)
 
 
 @verb(evaluate, "all", options={AllKeys: "data untrained minutes scheme"})

@@ -269,7 +269,7 @@ def _trials(config: LengthConfig) -> list[Trial]:
 
 def work(out: str, trial: Trial, progress: Progress) -> None:
     """Measure one model by one method: write losses as .npz, then its other numbers as .json."""
-    config = LengthConfig.load_unverified(Path(out) / LENGTH.file)
+    config = LengthConfig.load_unverified(Path(out) / LONG_TEXTS.file)
     use_scheme(config.scheme)
     extrapolation = trial.setting
     source = model_source(trial.source)
@@ -461,7 +461,7 @@ def _notes(config: LengthConfig, _out: Path) -> list[str]:
     return notes
 
 
-LENGTH = Benchmark(
+LONG_TEXTS = Benchmark(
     "length",
     "Texts longer than those of the training",
     LengthConfig,

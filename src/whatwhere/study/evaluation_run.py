@@ -18,7 +18,7 @@ from ..evaluation.holmes import HOLMES
 from ..evaluation.linguistic import LINGUISTIC
 from ..evaluation.mteb import MTEB
 from ..evaluation.squad import SQUAD
-from ..length.longer_texts import LENGTH
+from ..length.longer_texts import LONG_TEXTS
 from ..models.open import model_folder
 from ..records.record import Record
 from ..records.table import Point, Table
@@ -36,7 +36,7 @@ C = TypeVar("C", bound=EvaluationConfig)
 WIDE = 158  # characters of a line
 ALL = "all"
 # Cheapest first: reading states, embedding, reading long texts in many ways, then fine-tuning.
-BENCHMARKS: tuple[Benchmark[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LENGTH, GLUE, SQUAD)
+BENCHMARKS: tuple[Benchmark[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LONG_TEXTS, GLUE, SQUAD)
 
 
 def run_evaluation(

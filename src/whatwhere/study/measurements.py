@@ -34,7 +34,7 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
     """Run every analysis that `analysis_input` suffices for; those with a reader share one pass of its documents."""
     measured = Measurements()
     possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
-    # An analysis with both uses its reader only where the model has named terms.
+    # An analysis that can also measure alone uses its reader only where the model has named terms.
     readers = {
         a: measured.attempt(a, partial(a.reader, analysis_input.model))
         for a in possible

@@ -23,7 +23,7 @@ def model_windows(
     folder: Path,
     corpus: str | None,
     field: str,
-    documents: int,
+    windows_needed: int,
     progress: bool = True,
     length: int | None = None,
 ) -> Iterator[tuple[Windows, str]]:
@@ -34,8 +34,8 @@ def model_windows(
             tokenizer made, by its hash or its rules, is its run's.
         corpus: a folder of windows, or any text as for a study, of which nearly all is held out (it was not trained on,
             as far as we know); None: the windows of the model's own run, else a part of python-docs with twice the text
-            that is needed.
-        documents: how many windows of full length will be read.
+            that they fill.
+        windows_needed: windows of full length that the caller will read.
         length: tokens of a window; None: as in the windows that are there, else the length that a model of ours was
             trained on, or that a model of transformers reads, at most 512. Where it is given, windows are made anew of
             the text `corpus`, else of python-docs; a `corpus` of windows must have this length.
@@ -55,7 +55,7 @@ def model_windows(
     with tempfile.TemporaryDirectory() as temporary:
         if windows is None:
             length = length or min(_usual_length(model.config, folder), LONGEST)
-            part = PYTHON_DOCS // (2 * max(documents, 1) * length)
+            part = PYTHON_DOCS // (2 * max(windows_needed, 1) * length)
             source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
             # A copy, unchanged: line breaks must not become a token where the model's vocabulary has none for them.
             tokenizer.save_pretrained(f"{temporary}/given")

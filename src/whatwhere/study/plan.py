@@ -77,8 +77,7 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
 
 
 def threads_of_one(at_once: int) -> int:
-    """Return the threads of one model while as many as possible run: one, or more where fewer run than there are
-    cores."""
+    """Return the threads of each of `at_once` models that share the cores: at least one."""
     return max(1, parallel_jobs() // at_once)
 
 
@@ -94,7 +93,7 @@ def threads_while_timed(config: StudyConfig) -> int | None:
     return threads_of_models(config, models_at_once(config, None))[0]
 
 
-def steps_in_minutes(
+def budget_of_minutes(
     config: StudyConfig, seconds_per_step: Mapping[str, float], spent: float, slots: int | None = None
 ) -> Budget:
     """Return the budget: the steps of every model that fit into `config.minutes`, and what other numbers would cost.

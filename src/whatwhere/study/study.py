@@ -32,10 +32,10 @@ from .model_task import ModelTask, can_probe, train_and_measure
 from .plan import (
     FEWEST_STEPS,
     ModelOfSeed,
+    budget_of_minutes,
     matched_widths,
     models_at_once,
     models_of,
-    steps_in_minutes,
     threads_of_models,
     threads_of_one,
     threads_while_timed,
@@ -222,7 +222,7 @@ def steps_of(study: Study) -> int:
     if not study.run.is_done(BUDGET):
         seconds = _seconds_of_steps(study)
         slots = None if study.cluster is None else study.cluster.slots()
-        budget = steps_in_minutes(config, seconds, study.log.seconds(), slots)
+        budget = budget_of_minutes(config, seconds, study.log.seconds(), slots)
         facts = {"steps": budget.steps, "seconds_per_step": seconds}
         study.run.mark_done(BUDGET, inputs={"minutes": config.minutes}, facts=facts)
         times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}

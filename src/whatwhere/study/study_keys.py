@@ -67,7 +67,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         description="Held-out windows that are probed and looked into.",
         json_schema_extra={"default": "500; 250 at size tiny"},
     )
-    probe_splits: int = Field(5, ge=2, description="Random splits of the probed documents.")
+    probe_splits: int = Field(5, ge=2, description="Random splits of the probed windows.")
     inside: bool = Field(
         True,
         description="Heads, attention, sentences, ablations, controls, the corpus too; False: probes and position "
