@@ -1,6 +1,5 @@
 """Facts of this machine and what works on it, for `whatwhere doctor` and a study's provenance."""
 
-import os
 import platform
 import re
 import shutil
@@ -15,6 +14,7 @@ import torch
 from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
 from ..run.thread_waiting import wait_policy
+from ..run.workers import cores
 from ..training.environment import bf16_pays
 
 PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy scikit-learn plotly pyarrow".split()
@@ -50,10 +50,9 @@ def _cpu_name() -> str:
 
 def machine() -> dict[str, Any]:
     """Return processor, cores that this process may use, memory in bytes, and accelerator name or None."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": _cpu_name(),
-        "cores": cores,
+        "cores": cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
