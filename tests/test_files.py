@@ -100,7 +100,6 @@ WRITES = re.compile(
 ALLOWED = {
     "report/page.py": 1,  # a table, within new_folder
     "run/folder.py": 1,  # a library's files move in, recorded before
-    "run/formats.py": 2,  # to a file that new_file opened
     "training/checkpoints.py": 1,  # other processes' shares move into new_folder
     "training/memory.py": 1,  # /proc/self/clear_refs
 }

@@ -361,28 +361,48 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return objects
 
 
+def put_text(file: IO[bytes], text: str) -> None:
+    """Write `text` in UTF-8 to an open file."""
+    file.write(text.encode())
+
+
+def put_json(file: IO[bytes], value: Any) -> None:
+    """Write plain values as JSON to an open file; a lone surrogate, which no UTF-8 holds, as its escape."""
+    file.write(json.dumps(value, ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
+
+
+def put_array(file: IO[bytes], array: np.ndarray) -> None:
+    """Write one array as .npy to an open file."""
+    np.save(file, array, allow_pickle=False)
+
+
+def put_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
+    """Write arrays by name as a compressed .npz to an open file."""
+    np.savez_compressed(file, **arrays)
+
+
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` in UTF-8."""
+    """Write a text file, see `put_text`."""
     with new_file(path) as file:
-        file.write(text.encode())
+        put_text(file, text)
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write plain values as JSON; a lone surrogate, which no UTF-8 holds, as its escape."""
+    """Write a JSON file, see `put_json`."""
     with new_file(path) as file:
-        file.write(json.dumps(value, ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
+        put_json(file, value)
 
 
 def write_array(path: str | Path, array: np.ndarray) -> None:
-    """Write one array as .npy."""
+    """Write a .npy file, see `put_array`."""
     with new_file(path) as file:
-        np.save(file, array, allow_pickle=False)
+        put_array(file, array)
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by name as a compressed .npz."""
+    """Write a .npz file, see `put_arrays`."""
     with new_file(path) as file:
-        np.savez_compressed(file, **arrays)
+        put_arrays(file, arrays)
 
 
 def _temporary_path(path: Path) -> Path:

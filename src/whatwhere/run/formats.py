@@ -1,6 +1,5 @@
 """Formats of the files that a run writes and reads, by the suffix of their names."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import IO, Any
 import numpy as np
 import yaml
 
-from .files import open_arrays, read_array, read_json, read_yaml
+from .files import open_arrays, put_array, put_arrays, put_json, put_text, read_array, read_json, read_yaml
 
 _COPY = "Use a complete copy of the folder."
 
@@ -32,25 +31,8 @@ def register_format(suffix: str, write: Callable[[IO[bytes], Any], None], read: 
     _FORMATS[suffix] = Format(write, read)
 
 
-def _write_text(file: IO[bytes], text: str) -> None:
-    file.write(text.encode())
-
-
-def _write_json(file: IO[bytes], value: Any) -> None:
-    """Write plain values; a lone surrogate, which no UTF-8 holds, as its escape."""
-    file.write(json.dumps(value, ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
-
-
 def _write_yaml(file: IO[bytes], value: Any) -> None:
     file.write(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).encode())
-
-
-def _write_array(file: IO[bytes], array: np.ndarray) -> None:
-    np.save(file, array, allow_pickle=False)
-
-
-def _write_arrays(file: IO[bytes], arrays: dict[str, np.ndarray]) -> None:
-    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -58,10 +40,10 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files}
 
 
-_TEXT = Format(_write_text, lambda path: path.read_text(encoding="utf-8"))
+_TEXT = Format(put_text, lambda path: path.read_text(encoding="utf-8"))
 _FORMATS = {
-    ".json": Format(_write_json, lambda path: read_json(path, _COPY)),
+    ".json": Format(put_json, lambda path: read_json(path, _COPY)),
     ".yaml": Format(_write_yaml, lambda path: read_yaml(path, _COPY)),
-    ".npy": Format(_write_array, lambda path: read_array(path, _COPY)),
-    ".npz": Format(_write_arrays, _read_arrays),
+    ".npy": Format(put_array, lambda path: read_array(path, _COPY)),
+    ".npz": Format(put_arrays, _read_arrays),
 }
