@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from cli_runner import command, environment, sentences, whatwhere
@@ -147,6 +148,25 @@ def test_study_is_the_same_whatever_worker_dies(cluster, studied, tmp_path):
     assert records(out) == records(alone)
     steps = [line["step"] for line in read_lines(model / "log.jsonl") if "gradient_norm" in line]
     assert steps == sorted(set(steps)) and not list(out.rglob(".token*"))
+
+
+@pytest.mark.long
+def test_windows_are_the_same_whatever_worker_tokenises(cluster, tmp_path):
+    """Every file of the windows is equal to the last byte, also where a worker dies."""
+    (tmp_path / "text.txt").write_text(sentences(60_000), encoding="utf-8")
+    words = ("windows", "--corpus", str(tmp_path / "text.txt"), "--set", "vocab_size=300", "--length", "32")
+    assert whatwhere(*words, "--out", str(tmp_path / "here")).returncode == 0
+    done = started(*words, "--out", str(tmp_path / "there"), "--on", str(cluster.file))
+    shards = tmp_path / "there/corpus/shards"
+    wait_for(lambda: any(shards.glob("*.json")))
+    psutil.Process(cluster.workers[0].pid).children()[0].kill()
+    _, said = done.communicate(timeout=300)
+    assert done.returncode == 0, said
+    here, there = (
+        {path.name: path.read_bytes() for path in (tmp_path / name / "corpus/shards").iterdir()}
+        for name in ("here", "there")
+    )
+    assert len(here) > 20 and here == there
 
 
 @pytest.mark.slow

@@ -100,6 +100,7 @@ def windows(
     out: Path,
     *,
     part: str | None = None,
+    on: On = None,
     config: ConfigFile = None,
     settings: Setting = None,
     as_json: Json = False,
@@ -117,6 +118,7 @@ def windows(
         config: YAML file; of a study or a training the keys of its text are read.
     """
     from ..corpus.build import describe_pieces
+    from ..run.cluster import connect
     from ..training.corpus_settings import CorpusConfig, prepare_part, prepare_windows
 
     merged = CorpusConfig.merge_values(config, settings or (), **given(context, CorpusConfig))
@@ -129,7 +131,8 @@ def windows(
         shards = prepare_part(corpus, out / "corpus", (k - 1, n))
         emit({"out": str(out), "part": part, "shards": shards}, as_json, f"{out}: part {part} has {shards:,} shards.")
         return
-    built = prepare_windows(corpus, out / "corpus")
+    with connect(on, out / "corpus") as cluster:
+        built = prepare_windows(corpus, out / "corpus", cluster=cluster)
     facts = {key: built.facts[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}
     facts["from_start"] = built["train"].from_start()
     counted = f"{facts['windows']['train']:,} windows to train on, {facts['windows']['held_out']:,} held out"

@@ -16,6 +16,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from ..geometry.counts import in_lists
+from ..run.cluster import Cluster
 from ..run.folder import RunFolder
 from ..run.progress import estimate_total, progress_bar
 from ..run.workers import Workers, check_not_in_worker
@@ -55,6 +56,7 @@ def build_windows(
     progress: bool = True,
     shard_characters: int = SHARD_CHARACTERS,
     tokenizer_request: Mapping[str, Any] | None = None,
+    cluster: Cluster | None = None,
 ) -> Windows:
     """Cut the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in `out`.
 
@@ -74,6 +76,7 @@ def build_windows(
             (workers.WORTH_WORKERS).
         progress: a bar and a line of counts on stderr.
         tokenizer_request: what the tokenizer was loaded or made by, for `saved_tokenizer` of a later call.
+        cluster: workers that tokenise in place of processes of this machine, which reads the text.
 
     Raises:
         ValueError: a setting is out of range, `out` holds windows of other settings or another text, or there is
@@ -91,7 +94,7 @@ def build_windows(
         if is_built(out):  # by another process meanwhile
             return Windows(out)
         _begin(run, tokenizer, settings, tokenizer_request)
-        with _builder(run, source, tokenizer, settings, workers, progress) as build:
+        with _builder(run, source, tokenizer, settings, workers, progress, cluster=cluster) as build:
             pieces_now = _likely_pieces(join, pieces)
             shards = build(held_out, pieces_now)
             if pieces == AUTO and pieces_now == "first" and _total(shards, "windows")["train"] < ENOUGH:
@@ -246,12 +249,13 @@ def _builder(
     workers: int | None,
     progress: bool,
     part: tuple[int, int] = (0, 1),
+    cluster: Cluster | None = None,
 ) -> Iterator[Callable[[float, str], list[dict[str, Any]]]]:
     """Yield the function that builds the shards, of held-out share and kept pieces."""
     (run.path / "shards").mkdir(exist_ok=True)
     special = settings["special_token_ids"]
     ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
-    with Workers(run.path_of_run("tokenizer") / "tokenizer.json", workers) as pool:
+    with Workers(run.path_of_run("tokenizer") / "tokenizer.json", workers, cluster) as pool:
 
         def build(threshold: float, pieces: str) -> list[dict[str, Any]]:
             def job(number: int) -> Job:

@@ -11,11 +11,14 @@ import pickle
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
-from .files import machine_id
+from .files import machine_id, write_text
 from .lock import LOCK
 from .remote import Terms, build, call, topic_of, wait_until_idle
 from .signals import GRACE
@@ -24,6 +27,7 @@ SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answe
 RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
 
 Around = Callable[[], AbstractContextManager[object]]
+Submit = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]  # as `Call`, to a future result
 Call = tuple[str, Callable[..., Any], tuple[Any, ...]]  # label, function of a module, arguments
 
 
@@ -64,32 +68,46 @@ class Cluster:
             around: Picklable function that returns the context in which a worker does a call.
 
         Raises:
-            Exception: whatever a call raises. The others are stopped, trainings with a checkpoint.
-            ValueError: a worker has another version, several threads, or another folder.
-            OSError: workers died again and again, or the scheduler is gone.
+            Exception: whatever a call raises, or as `result`. The others are stopped, trainings with a checkpoint.
         """
         from distributed import as_completed
 
+        with self.session(show, around) as submit:
+            numbers = {submit(*one): number for number, one in enumerate(calls)}
+            for future in as_completed(list(numbers), loop=self.client.loop):
+                number = numbers.pop(future)
+                label = calls[number][0]
+                result = self.result(future, label)
+                show(number, label, 0, None, "", "")
+                yield number, result
+
+    @contextmanager
+    def session(self, show: Callable[..., None], around: Around = nullcontext) -> Iterator[Submit]:
+        """Yield a function that hands a call to the workers and returns its `distributed.Future`.
+
+        The calls are numbered from 0. Where the block ends early, calls that run are stopped, with a checkpoint.
+        """
         run = secrets.token_hex(4)
         token = self.folder / f".token.{machine_id()}-{os.getpid()}"
-        token.write_text(run)
+        write_text(token, run)
         terms = Terms(run, build(), os.getcwd(), str(token), str(self.folder / LOCK))
-        futures = {}
+        futures: WeakSet[Any] = WeakSet()
+        numbers = count()
+
+        def submit(label: str, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+            number = next(numbers)
+            pickled = pickle.dumps((label, work, args, around))
+            key = f"{label.replace(' ', '-')}-{run}-{number}"
+            options = {"key": key, "pure": False, "resources": self.resources}
+            future = self.client.submit(call, terms, number, pickled, **options)
+            futures.add(future)
+            return future
+
         try:
             with self._reports(run, show):
                 if not self._workers():
                     print(f"Waiting for a worker of {self.address}", file=sys.stderr, flush=True)
-                for number, (label, work, args) in enumerate(calls):
-                    pickled = pickle.dumps((label, work, args, around))
-                    key = f"{label.replace(' ', '-')}-{run}-{number}"
-                    options = {"key": key, "pure": False, "resources": self.resources}
-                    futures[self.client.submit(call, terms, number, pickled, **options)] = number
-                for future in as_completed(list(futures), loop=self.client.loop):
-                    number = futures.pop(future)
-                    label = calls[number][0]
-                    result = self._result(future, label)
-                    show(number, label, 0, None, "", "")
-                    yield number, result
+                yield submit
         except BaseException:
             self._stop(list(futures))
             raise
@@ -114,17 +132,22 @@ class Cluster:
                 self.client.unsubscribe_topic(topic_of(run))
                 self.client.unsubscribe_topic(RESTARTS)
 
-    def _result(self, future: Any, label: str) -> Any:
-        """Return the result of a finished call, or raise its error in the words of this package."""
+    def result(self, future: Any, label: str) -> Any:
+        """Return the result of a call, or raise its error in the words of this package.
+
+        Raises:
+            ValueError: a worker has another version, several threads, or another folder.
+            OSError: workers died again and again, or the scheduler is gone.
+        """
         from distributed import KilledWorker
 
-        if future.cancelled():
+        try:
+            return future.result()
+        except CancelledError:
             raise OSError(
                 f"The scheduler at {self.address} is gone. Finished work and checkpoints stay: start a scheduler and "
                 "workers, and run the same command."
-            )
-        try:
-            return future.result()
+            ) from None
         except KilledWorker as error:
             raise OSError(
                 f"{error.allowed_failures + 1} workers died one after another at {label}, the last at "

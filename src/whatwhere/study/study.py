@@ -146,7 +146,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
     for words in config.comparison_notes():
         log.log_event("terms", words, terms=words)
-    windows = prepare_windows(config, run.path / "corpus", log.progress)
+    windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     with prefix_training_keys_in_errors():
         check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
     if config.match is not None and not set(config.models[1:]) <= set(config.widths):

@@ -18,6 +18,7 @@ from ..corpus import (
 )
 from ..corpus.build import content, saved_tokenizer
 from ..corpus.tokenizer import UNITS
+from ..run.cluster import Cluster
 from ..run.files import read_object
 from ..run.folder import keep_run
 from .training_keys import CorpusKeys
@@ -57,14 +58,16 @@ class CorpusConfig(CorpusKeys):
         return bool(tokenizer_hash(tokenizer) == settings["tokenizer_sha256"])
 
 
-def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True) -> Windows:
+def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True, cluster: Cluster | None = None) -> Windows:
     """Make the tokenizer and the windows of a corpus in `out`; finished parts stay.
+
+    cluster: Workers that tokenise; None: processes of this machine.
 
     Raises:
         ValueError: no such text or tokenizer, or other windows in `out`.
     """
     source, tokenizer = _open_text(config, out, progress)
-    return build_windows(source, tokenizer, out, **_window_options(config), progress=progress)
+    return build_windows(source, tokenizer, out, **_window_options(config), progress=progress, cluster=cluster)
 
 
 def prepare_part(config: CorpusConfig, out: Path, part: tuple[int, int], progress: bool = True) -> int:
