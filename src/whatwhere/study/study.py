@@ -134,11 +134,12 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     if is_resumed:
         config = _resume_settings(run, config)
     else:
-        for name in config.models:
-            config.pretraining(name, 0, 1).check()
+        with prefix_training_keys_in_errors():
+            for name in config.models:
+                config.pretraining(name, 0, 1).check()
         open_source(config.corpus, config.field, config.document)  # a missing text is refused before a file is written
         config.save_in(run, CONFIG)
-    # Saved again below, with models and widths, once no model is refused; its scheme is the user's file.
+    # Saved again below, with matched widths, once no model is refused. It names the user's scheme, which is copied.
     settings_to_save = config
     if config.scheme is not None:
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
@@ -149,6 +150,8 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     with prefix_training_keys_in_errors():
         check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
+        for name in config.models:
+            config.pretraining(name, 0, 1).encoder_config(windows)  # refuses a vocabulary below the tokenizer's
     if config.match is not None and not set(config.models[1:]) <= set(config.widths):
         widths = {**matched_widths(config, windows), **config.widths}
         config = config.model_copy(update={"widths": widths})
@@ -262,14 +265,14 @@ def complete(study: Study) -> Path:
             _log_damage(study, model)
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
-    models_before = [model for model in models if study.is_measured(model)]  # the page is drawn when others follow
+    models_on_page = [model for model in models if study.is_measured(model)]  # the page is drawn when others follow
     most_threads = at_once * threads_of_one(at_once) if at_once > 1 else 1
     around = partial(scheme_of_job, text_of_scheme(config.scheme))
     for job, summary in run_jobs(jobs, most_threads, study.progress, around=around, cluster=study.cluster):
         _log_trained(study, job.args[0].model, summary)
         measured = [model for model in models if study.is_measured(model)]
-        if len(measured) < len(models) and _needs_page(models, models_before, measured):
-            models_before = measured
+        if len(measured) < len(models) and _needs_page(models, models_on_page, measured):
+            models_on_page = measured
             save_study(study.run, config, study.windows, steps, measured, records, [], _total_seconds(study))
     between: list[Record] = []
     if config.inside:
