@@ -45,7 +45,7 @@ def trained(corpus_file, tmp_path_factory):
     [
         (("stduy",), "No such command 'stduy'. Did you mean 'study'? See whatwhere --help."),
         (("evaluate",), "Missing command. See whatwhere evaluate --help."),
-        (("evaluate", "glue", "reference", "--nope"), "--nope See whatwhere evaluate glue --help."),
+        (("evaluate", "glue", "reference", "--zebra"), "--zebra See whatwhere evaluate glue --help."),
         (("predict",), "Missing argument 'model'. See whatwhere predict --help."),
         (("pretrain", "--out", "OUT", "--preset", "dsgt", "--steps", "1"), "Unknown preset 'dsgt'. Did you mean dstg"),
         (("pretrain", "--out", "OUT", "--corpus", "nowhere.txt", "--steps", "1"), "nowhere.txt"),
@@ -121,13 +121,11 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_training_takes_windows_made_in_parts(tmp_path):
-    """Windows are made in parts and a training takes them."""
+def test_a_training_takes_windows_made_before(tmp_path):
+    """Windows are made first and a training takes them."""
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat and the dog lay by the door\n" * 300)
     words = ["--out", str(tmp_path / "run"), "--corpus", str(text), "--length", "16", "--tokenizer", "words"]
-    assert whatwhere("windows", *words, "--part", "1/2").stdout.endswith("part 1/2 has 1 shards.\n")
-    assert "part 2/2 has 0 shards" in whatwhere("windows", *words, "--part", "2/2").stdout
     made = whatwhere("windows", *words)
     assert "windows to train on" in made.stdout, made.stderr
     first = (tmp_path / "run/corpus/windows.json").stat().st_mtime_ns
@@ -139,9 +137,6 @@ def test_a_training_takes_windows_made_in_parts(tmp_path):
     assert (tmp_path / "run/corpus/windows.json").stat().st_mtime_ns == first
     longer = refused("pretrain", "--out", str(tmp_path / "run"), "--steps", "2")  # without its other settings
     assert f"{tmp_path / 'run'} was started with steps=1, this command has steps=2. Run it with only `--out" in longer
-    for part in ("0/2", "two"):
-        assert "--part takes K/N" in refused("windows", *words, "--part", part)
-    assert "There is no part 3 of 2" in refused("windows", *words, "--part", "3/2")
 
 
 def test_a_truncated_model_is_refused(trained, tmp_path):

@@ -4,7 +4,7 @@ import datasets
 import huggingface_hub
 import pytest
 
-from whatwhere.corpus import build_part, build_windows, count_source, counting, open_source
+from whatwhere.corpus import count_source, counting, open_source
 from whatwhere.run.files import sha256
 from whatwhere.run.folder import RunFolder
 
@@ -68,24 +68,6 @@ def files(monkeypatch, documents, tmp_path):
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda self, name: type("Info", (), {"sha": "abc"})())
     monkeypatch.setattr(Hub, "_texts", lambda self, rows, name: read.append(name) or texts(self, rows, name))
     return read
-
-
-def test_each_of_several_processes_reads_files_of_its_own(files, documents, tokenizer, tmp_path):
-    # Every process read the whole data set, in order, and tokenised a share of it.
-    how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 600}
-    whole = build_windows(open_source("hub:owner/name"), tokenizer, tmp_path / "whole", **how)
-    assert sum(whole.facts["documents"].values()) == len(documents) and len(files) == 5
-    files.clear()
-    parts = [build_part(open_source("hub:owner/name"), tokenizer, tmp_path / "parts", (k, 2), **how) for k in (1, 0)]
-    assert files == [f"hub:owner/name, file {number} of 5" for number in (2, 4, 1, 3, 5)]
-    assert sum(parts) == len(whole.facts["shards"]) > 10
-    build_windows(open_source("hub:owner/name"), tokenizer, tmp_path / "parts", **how)
-    assert hashes(tmp_path / "parts") == hashes(tmp_path / "whole")
-    files.clear()  # there are not enough files for so many: each reads all
-    many = [build_part(open_source("hub:owner/name"), tokenizer, tmp_path / "many", (k, 7), **how) for k in range(7)]
-    assert len(files) == 35 and sum(many) == sum(parts) and max(many) - min(many) < 2
-    build_windows(open_source("hub:owner/name"), tokenizer, tmp_path / "many", **how)
-    assert hashes(tmp_path / "many") == hashes(tmp_path / "whole")
 
 
 def test_counts_of_files_are_those_of_the_whole(files, tokenizer, monkeypatch):

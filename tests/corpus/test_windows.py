@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from whatwhere.corpus import Windows, build, build_part, build_windows, shards, train_tokenizer
+from whatwhere.corpus import Windows, build, build_windows, shards, train_tokenizer
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
@@ -273,25 +273,6 @@ def test_more_shards_than_open_files_are_read(list_source, documents, tokenizer,
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_parts_of_several_processes_are_the_windows_of_one(list_source, documents, tokenizer, tmp_path):
-    how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 300}
-    whole = build_windows(list_source(documents), tokenizer, tmp_path / "whole", **how)
-    out = tmp_path / "parts"
-    counts = [build_part(list_source(documents), tokenizer, out, (k, 3), **how) for k in (2, 0)]
-    shards = len(whole.facts["shards"])
-    assert counts == [len(range(2, shards, 3)), len(range(0, shards, 3))] and shards > 6
-    with pytest.raises(ValueError, match="holds no finished windows"):
-        Windows(out)
-    there = {path: path.stat().st_mtime_ns for path in (out / "shards").glob("*.npy")}
-    build_windows(list_source(documents), tokenizer, out, **how)  # the part that is missing, and the manifest
-    assert all(path.stat().st_mtime_ns == written for path, written in there.items())
-    assert hashes(out) == hashes(tmp_path / "whole") and len(hashes(out)) > 20
-    with pytest.raises(ValueError, match="There is no part 4 of 3. Give one from 1 to 3."):
-        build_part(list_source(documents), tokenizer, tmp_path / "new", (3, 3), **how)
-    with pytest.raises(ValueError, match="holds windows of another length"):
-        build_part(list_source(documents), tokenizer, out, (0, 3), **{**how, "length": 8})
-
-
 def test_a_changed_byte_is_noticed_at_reading(list_source, documents, tokenizer, tmp_path):
     """A changed byte of a shard is noticed when it is read."""
     # Of the same size: another model was trained, and nothing said so.
@@ -445,9 +426,6 @@ def test_first_pieces_are_taken_where_they_are_enough_text(list_source, tokenize
     assert made("asked", join="none", pieces="first").facts["pieces"] == "first"
     with pytest.raises(ValueError, match="pieces=first keeps documents apart, and join=run-on does not"):
         made("both", join="run-on", pieces="first")
-    for k in (0, 1):
-        build_part(list_source(texts), tokenizer, tmp_path / "parts", (k, 2), length=32, held_out=0.0, join="none")
-    assert made("parts", join="none").facts["pieces"] == "all"  # the parts took first pieces, which are too few
 
 
 def test_the_manifest_records_what_is_read(list_source, tokenizer, tmp_path, capsys):

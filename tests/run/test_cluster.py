@@ -20,7 +20,7 @@ from whatwhere.run import remote
 from whatwhere.run.cluster import connect
 from whatwhere.run.files import read_lines
 from whatwhere.run.jobs import Job, run_jobs
-from whatwhere.run.lock import LOCK, lock, writer_of
+from whatwhere.run.lock import lock, writer_of
 from whatwhere.study.study_settings import StudyConfig
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}
@@ -38,10 +38,11 @@ def records(out: Path) -> list[str]:
 @pytest.fixture
 def terms(tmp_path):
     """Terms that this process meets: the same programs, a token that it sees, a folder whose lock it sees held."""
-    (tmp_path / ".token").write_text("run")
-    held = tmp_path / "held"
-    with lock(held):
-        yield remote.Terms("run", remote.build(), os.getcwd(), str(tmp_path / ".token"), str(held / LOCK))
+    token = tmp_path / "held/.token"
+    with lock(token.parent):
+        token.write_text("run")
+        yield remote.Terms("run", remote.build(), os.getcwd(), str(token))
+        token.unlink(missing_ok=True)
 
 
 def refusal(terms, threads=1):
@@ -54,7 +55,7 @@ def refusal(terms, threads=1):
 
 def test_worker_like_the_command_is_accepted(terms):
     remote.check_terms(terms, "tcp://w:1", 1)
-    assert sorted(os.listdir(Path(terms.token).parent)) == [".token", "held"]  # its answer is gone
+    assert sorted(os.listdir(Path(terms.token).parent)) == [".lock", ".token", ".writer"]  # its answer is gone
 
 
 def test_worker_with_another_program_is_named(terms):
@@ -69,14 +70,15 @@ def test_worker_of_several_threads_is_refused(terms):
 
 
 def test_worker_without_the_shared_folder_is_named(terms, tmp_path):
-    assert f"may not write {tmp_path}" in refusal(replace(terms, run="another run's token"))
+    assert f"may not write {tmp_path / 'held'}" in refusal(replace(terms, run="another run's token"))
     assert "/gone" in refusal(replace(terms, directory="/gone"))
-    (tmp_path / ".token").unlink()
-    assert f"does not see or may not write {tmp_path}" in refusal(terms)
+    Path(terms.token).unlink()
+    assert f"does not see or may not write {tmp_path / 'held'}" in refusal(terms)
 
 
 def test_worker_that_sees_no_locks_is_named(terms, tmp_path):
-    assert "passes no locks on" in refusal(replace(terms, held=str(tmp_path / LOCK)))
+    (tmp_path / ".token").write_text("run")
+    assert "passes no locks on" in refusal(replace(terms, token=str(tmp_path / ".token")))
 
 
 def test_jobs_stay_here_without_an_address(tmp_path):

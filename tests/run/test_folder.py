@@ -222,33 +222,6 @@ def test_a_refused_run_leaves_finished_ones_below_it(tmp_path):
     assert RunFolder.at(tmp_path / "runs/a").is_done("trained")
 
 
-def test_a_refused_part_leaves_the_other_parts_files(tmp_path):
-    """Of two parts begun at once in a new folder, the refused one removed every file of the other."""
-    out = tmp_path / "run"
-    context = multiprocessing.get_context("fork")
-    ready = context.Event()
-    end = context.Event()
-    other = context.Process(target=_hold, args=(out, "2-of-2", ready, end))
-    with pytest.raises(ValueError, match="damaged"), RunFolder.open(out, "study", part="1-of-2") as run:
-        run.write("settings.json", {"length": 64})
-        other.start()
-        assert ready.wait(60)
-        RunFolder.at(out).write("of-2.txt", "b")
-        raise ValueError("damaged")
-    end.set()
-    other.join()
-    assert RunFolder.at(out).kind == "study" and RunFolder.at(out).read("of-2.txt") == "b"
-    assert RunFolder.at(out).read("settings.json") == {"length": 64}  # which the other part relies on
-
-
-def test_a_refused_part_alone_leaves_no_folder(tmp_path):
-    out = tmp_path / "run"
-    with pytest.raises(ValueError, match="damaged"), RunFolder.open(out, "study", part="1-of-2") as run:
-        run.write("settings.json", {"length": 64})
-        raise ValueError("damaged")
-    assert not out.exists()
-
-
 @pytest.mark.parametrize("torn", [b"", b'{"format": "what'])
 def test_a_manifest_without_a_whole_line_begins_anew(tmp_path, torn):
     """A kill before the first whole line had the folder refused for good."""
@@ -316,31 +289,26 @@ def test_temporary_names_of_killed_processes_go(tmp_path):
     assert [path.exists() for path in (left, alive, other)] == [False, True, True]
 
 
-def _hold(path, part, ready, end):
-    with RunFolder.open(path, "study", part=part):
+def _hold(path, ready, end):
+    with RunFolder.open(path, "study"):
         ready.set()
         end.wait(60)
 
 
-@pytest.mark.parametrize(("part", "allowed"), [("", ()), ("1-of-2", ("2-of-2",))])
-def test_a_second_writer_is_refused_by_name(tmp_path, part, allowed):
+def test_a_second_writer_is_refused_by_name(tmp_path):
     context = multiprocessing.get_context("fork")
     ready = context.Event()
     end = context.Event()
-    process = context.Process(target=_hold, args=(tmp_path / "run", part, ready, end))
+    process = context.Process(target=_hold, args=(tmp_path / "run", ready, end))
     process.start()
     try:
         assert ready.wait(60)
         assert writer_of(tmp_path / "run") is not None
-        for other in ("", "1-of-2"):
-            with (
-                pytest.raises(InUse, match=rf"is being written by process {process.pid} on"),
-                RunFolder.open(tmp_path / "run", "study", part=other),
-            ):
-                pass
-        for other in allowed:
-            with RunFolder.open(tmp_path / "run", "study", part=other):
-                pass
+        with (
+            pytest.raises(InUse, match=rf"is being written by process {process.pid} on"),
+            RunFolder.open(tmp_path / "run", "study"),
+        ):
+            pass
         assert RunFolder.at(tmp_path / "run").kind == "study"  # readers need no lock
     finally:
         end.set()
@@ -351,7 +319,7 @@ def test_a_second_writer_is_refused_by_name(tmp_path, part, allowed):
 def test_a_killed_writer_holds_nothing(tmp_path):
     context = multiprocessing.get_context("fork")
     ready = context.Event()
-    process = context.Process(target=_hold, args=(tmp_path / "run", "", ready, context.Event()))
+    process = context.Process(target=_hold, args=(tmp_path / "run", ready, context.Event()))
     process.start()
     assert ready.wait(60)
     process.kill()
@@ -394,21 +362,22 @@ def test_two_workers_killed_before_their_renames_lose_nothing(tmp_path, monkeypa
     assert len(verify(out)[1]) == 1
 
 
-def test_a_part_leaves_open_what_another_part_is_writing(tmp_path, monkeypatch):
-    """A part that ended took back the line of a file that another one was about to rename."""
+def test_a_line_leaves_open_what_another_is_writing(tmp_path, monkeypatch):
+    """A process that ended took back the line of a file that another one was about to rename."""
     out = tmp_path / "run"
-    with RunFolder.open(out, "study", part="first") as first:
-        replace = os.replace
+    with RunFolder.open(out, "study"):
+        pass
+    first = RunFolder.at(out)
+    replace = os.replace
 
-        def rename(source, target):
-            if target == out / "a.txt":
-                with RunFolder.open(out, "study", part="second") as second:
-                    second.mark_done("second")
-            replace(source, target)
+    def rename(source, target):
+        if target == out / "a.txt":
+            RunFolder.at(out).mark_done("second")
+        replace(source, target)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(files.os, "replace", rename)
-            first.write("a.txt", "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "replace", rename)
+        first.write("a.txt", "a")
     assert RunFolder.at(out).read("a.txt") == "a" and verify(out) == (1, [])
 
 

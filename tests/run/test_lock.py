@@ -20,15 +20,15 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from whatwhere.run.lock import lock
-with lock(Path(sys.argv[1]), *sys.argv[2:]):
+with lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
 
 
-def holding(folder, *part: str) -> subprocess.Popen:
-    """A process that holds a folder, or a part of the work in it."""
-    words = [sys.executable, "-c", HOLD, str(folder), *part]
+def holding(folder) -> subprocess.Popen:
+    """A process that holds a folder."""
+    words = [sys.executable, "-c", HOLD, str(folder)]
     holder = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment())
     assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
     return holder
@@ -92,18 +92,8 @@ def _write_often(folder, counts) -> None:
                 counts[0] -= 1
 
 
-def test_a_moments_look_refuses_no_part(tmp_path, monkeypatch):
-    """A part that began while another process asked for the writer was refused by the name of a killed process."""
-    looks = []
-    (tmp_path / LOCK).touch()  # left by a killed process
-    monkeypatch.setattr(lock_module, "is_unlocked", lambda path, seconds=0: bool(looks.append(seconds) or seconds))
-    with lock(tmp_path, "1-of-2"):
-        pass
-    assert looks == [lock_module.SECONDS_TO_WAIT]
-
-
-def test_windows_have_one_writer_or_several_parts(tmp_path):
-    """Windows are made by one process and parts by several."""
+def test_windows_have_one_writer(tmp_path):
+    """Windows are made by one process."""
     # `windows --out RUN` held RUN/corpus and `pretrain --out RUN` held RUN, so both wrote to RUN/corpus.
     out, text = tmp_path / "run", tmp_path / "text.txt"
     text.write_text(sentences(60))
@@ -119,12 +109,8 @@ def test_windows_have_one_writer_or_several_parts(tmp_path):
         return done.returncode == 2
 
     with holding(out / "corpus") as holder:
-        assert all(refused(holder, *words) for words in (windows, (*windows, "--part", "1/2"), training, study))
-        holder.kill()
-    with holding(out / "corpus", "1-of-2") as holder:
         assert writer_of(out / "corpus") == f"{holder.pid} on {os.uname().nodename}"
-        assert all(refused(holder, *words) for words in (windows, (*windows, "--part", "1/2"), training))
-        assert not refused(holder, *windows, "--part", "2/2")
+        assert all(refused(holder, *words) for words in (windows, training, study))
         holder.kill()
     assert not refused(holder, *training)
     assert not list((out / "corpus").glob(".*"))

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cli_runner import whatwhere
@@ -55,7 +56,8 @@ def test_damage_of_unfinished_windows_is_named_or_mended(tmp_path):
     assert whatwhere(*words, "--out", str(tmp_path / "whole")).returncode == 0
     run = ["--out", str(tmp_path / "run")]
     out = tmp_path / "run/corpus"
-    assert whatwhere(*words, *run, "--part", "1/1").returncode == 0
+    with mock.patch("whatwhere.corpus.build._finish", side_effect=OSError("full")):
+        assert whatwhere(*words, *run).returncode == 2
     for name in ("tokenizer_config.json", "tokenizer.json"):
         path = out / "tokenizer" / name
         whole = flip(path, 5)

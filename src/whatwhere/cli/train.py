@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -99,7 +98,6 @@ def windows(
     context: typer.Context,
     out: Path,
     *,
-    part: str | None = None,
     on: On = None,
     config: ConfigFile = None,
     settings: Setting = None,
@@ -113,24 +111,15 @@ def windows(
 
     Args:
         out: Folder of the run to come.
-        part: K/N: only every N-th shard (of a data set of the Hub every N-th file), from the K-th on, for N processes
-            or machines that share OUT; the same command without it, or the run itself, puts them together.
         config: YAML file; of a study or a training the keys of its text are read.
     """
     from ..corpus.build import describe_pieces
     from ..run.cluster import connect
-    from ..training.corpus_settings import CorpusConfig, prepare_part, prepare_windows
+    from ..training.corpus_settings import CorpusConfig, prepare_windows
 
     merged = CorpusConfig.merge_values(config, settings or (), **given(context, CorpusConfig))
     keys = CorpusConfig.model_fields
     corpus = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in keys})
-    if part is not None:
-        if re.fullmatch(r"[1-9]\d*/[1-9]\d*", part) is None:
-            raise ValueError(f"--part takes K/N, for example 1/8; got {part!r}.")
-        k, n = map(int, part.split("/"))
-        shards = prepare_part(corpus, out / "corpus", (k - 1, n))
-        emit({"out": str(out), "part": part, "shards": shards}, as_json, f"{out}: part {part} has {shards:,} shards.")
-        return
     with connect(on, out / "corpus") as cluster:
         built = prepare_windows(corpus, out / "corpus", cluster=cluster)
     facts = {key: built.facts[key] for key in ("documents", "characters", "tokens", "windows", "join", "pieces")}

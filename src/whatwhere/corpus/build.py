@@ -28,7 +28,6 @@ from .shards import (
     SPLITS,
     Job,
     Part,
-    check_part,
     document_share,
     files_of,
     write_shard,
@@ -94,7 +93,7 @@ def build_windows(
         if is_built(out):  # by another process meanwhile
             return Windows(out)
         _begin(run, tokenizer, settings, tokenizer_request)
-        with _builder(run, source, tokenizer, settings, workers, progress, cluster=cluster) as build:
+        with _builder(run, source, tokenizer, settings, workers, progress, cluster) as build:
             pieces_now = _likely_pieces(join, pieces)
             shards = build(held_out, pieces_now)
             if pieces == AUTO and pieces_now == "first" and _total(shards, "windows")["train"] < ENOUGH:
@@ -120,46 +119,6 @@ def build_windows(
         sizes = f"{len(windows['train']):,} windows to train on, {len(windows['held_out']):,} held out"
         print(f"{source.name}: {counts}; {sizes}; {describe_pieces(windows)}", file=sys.stderr)
     return windows
-
-
-def build_part(
-    source: Source,
-    tokenizer: PreTrainedTokenizerFast,
-    out: str | Path,
-    part: tuple[int, int],
-    held_out: float = 0.05,
-    workers: int | None = None,
-    progress: bool = True,
-    tokenizer_request: Mapping[str, Any] | None = None,
-    **how: Any,
-) -> int:
-    """Build every n-th shard of `build_windows` from the k-th on, as one of n processes or machines that share `out`.
-
-    `build_windows` then finds the shards there. Each process reads the whole text, which takes little time beside
-    tokenising it; a source of n `files` or more is divided by files instead.
-
-    Args:
-        part: (k, n), k from 0.
-        how: length, join, pieces and shard_characters, as of `build_windows`. A part takes "auto" for first pieces;
-            where all of them turn out to be too few, `build_windows` builds the shards again.
-
-    Returns:
-        How many shards the part has.
-
-    Raises:
-        ValueError: as `build_windows`, or there is no such part.
-        InUse: another process makes this part, or puts them together.
-    """
-    out = Path(out)
-    check_part(part)
-    _check_workers(workers)
-    settings = _settings(source, tokenizer, held_out, **how)
-    pieces_now = _likely_pieces(settings["join"], settings["pieces"])
-    with RunFolder.open(out, KIND, part=f"{part[0] + 1}-of-{part[1]}") as run:
-        _check_settings(run, settings)
-        _begin(run, tokenizer, settings, tokenizer_request)
-        with _builder(run, source, tokenizer, settings, workers, progress, part) as build:
-            return len(build(held_out, pieces_now))
 
 
 def _likely_pieces(join: str, pieces: str) -> str:
@@ -235,7 +194,7 @@ def _begin(
         run.write(SETTINGS, {**settings, REQUEST: request})
     folder = run.path_of_run("tokenizer")
     if not folder.is_dir():
-        with RunFolder.create(folder, "tokenizer", replace=False) as new:  # another part begins, too
+        with RunFolder.create(folder, "tokenizer") as new:
             tokenizer.save_pretrained(new)
     RunFolder.at(folder).check()
 
@@ -248,7 +207,6 @@ def _builder(
     settings: dict[str, Any],
     workers: int | None,
     progress: bool,
-    part: tuple[int, int] = (0, 1),
     cluster: Cluster | None = None,
 ) -> Iterator[Callable[[float, str], list[dict[str, Any]]]]:
     """Yield the function that builds the shards, of held-out share and kept pieces."""
@@ -262,7 +220,7 @@ def _builder(
                 shards = str(run.path / "shards")
                 return Job(shards, number, settings["length"], settings["join"], pieces, threshold, *ids)
 
-            return _build(run, source, pool, job, progress, settings["shard_characters"], part)
+            return _build(run, source, pool, job, progress, settings["shard_characters"])
 
         yield build
 
@@ -351,9 +309,8 @@ def _build(
     job_of: Callable[[int], Job],
     progress: bool,
     size: int,
-    part: tuple[int, int],
 ) -> list[dict[str, Any]]:
-    """Build the shards of a part that are not finished yet; return the descriptions of all of them, in order."""
+    """Build the shards that are not finished yet; return the descriptions of all of them, in order."""
     done: dict[int, dict[str, Any]] = {}
     read = built = 0
     with progress_bar("windows", progress) as report:
@@ -370,7 +327,7 @@ def _build(
 
         def unfinished() -> Iterator[tuple[Job, list[Part], str]]:
             nonlocal read
-            for number, parts in lists_of_part(source, part, shards_of):
+            for number, parts in lists_of_part(source, (0, 1), shards_of):
                 read += sum(len(text_part.text) for text_part in parts)
                 job = job_of(number)
                 digest = job.digest(parts)

@@ -19,7 +19,6 @@ from typing import Any
 from weakref import WeakSet
 
 from .files import machine_id, write_text
-from .lock import LOCK
 from .remote import Terms, build, call, topic_of, wait_until_idle
 from .signals import GRACE
 
@@ -90,7 +89,7 @@ class Cluster:
         run = secrets.token_hex(4)
         token = self.folder / f".token.{machine_id()}-{os.getpid()}"
         write_text(token, run)
-        terms = Terms(run, build(), os.getcwd(), str(token), str(self.folder / LOCK))
+        terms = Terms(run, build(), os.getcwd(), str(token))
         futures: WeakSet[Any] = WeakSet()
         numbers = count()
 

@@ -87,10 +87,8 @@ def temporary_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Path, replace: bool = True) -> Iterator[Path]:
+def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes `path` when the block ends well, in place of the folder that stands there.
-
-    replace: False where another process may make the same folder meanwhile: then that process's folder stays.
 
     Raises:
         OSError: the disk is full or not writable; the file or folder that was at `path` is still there.
@@ -99,15 +97,14 @@ def new_folder(path: Path, replace: bool = True) -> Iterator[Path]:
         yield temporary
         flush(temporary)
         before = temporary.with_name(f"{temporary.name}.before")
-        if replace and path.is_dir():
+        if path.is_dir():
             os.replace(path, before)
         try:
             os.replace(temporary, path)
         except OSError:
             if before.is_dir():
                 os.replace(before, path)
-            if replace or not path.is_dir():
-                raise
+            raise
         flush_names(path.parent)
         shutil.rmtree(before, ignore_errors=True)
 

@@ -33,7 +33,7 @@ from .files import (
     sweep,
 )
 from .formats import format_of
-from .lock import block_new_parts, is_free, lock
+from .lock import is_free, lock
 
 MANIFEST = "manifest.jsonl"
 LOG = "log.jsonl"
@@ -72,17 +72,15 @@ class RunFolder:
 
     @classmethod
     @contextmanager
-    def open(cls, path: str | Path, kind: str, *, part: str = "") -> Iterator[Self]:
+    def open(cls, path: str | Path, kind: str) -> Iterator[Self]:
         """Open a folder for writing, as the only process, and make it if it is missing.
 
-        Without `part` temporary files of killed processes are removed. Where the block refuses its input by a
-        ValueError before it has called `accept` or finished a step, a new run leaves no file, nor do the runs in it
-        that this process began meanwhile, but for those that `keep_run` got. With `part` all of them stay where another
-        process has written to the run, or holds another part of it.
+        Temporary files of killed processes are removed. Where the block refuses its input by a ValueError before it has
+        called `accept` or finished a step, a new run leaves no file, nor do the runs in it that this process began
+        meanwhile, but for those that `keep_run` got.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
-            part: hold this part of the work alone; other processes may hold other parts, and none the whole.
 
         Raises:
             ValueError: the folder cannot be written, or holds something else.
@@ -92,10 +90,9 @@ class RunFolder:
         check_writable(path)
         if path.is_file():
             raise ValueError(f"{path} is a file, where the folder of a run is needed. Choose another --out.")
-        with lock(path, part):
+        with lock(path):
             run = cls(path)
-            if not part:
-                run._writer_token = ""
+            run._writer_token = ""
             run._refresh()
             run.is_new = not run._applied_bytes
             run._begin_or_check(kind)
@@ -103,31 +100,24 @@ class RunFolder:
             run._begun_runs_at_open = frozenset(_begun_runs)
             if run.is_new:
                 _begun_runs.add(path.resolve())
-            if not part:
-                sweep(path, is_free)
-                run._resolve_pending()
+            sweep(path, is_free)
+            run._resolve_pending()
             try:
                 yield run
             except ValueError:
-                if run._is_provisional and not part:
+                if run._is_provisional:
                     run._withdraw()
-                elif run._is_provisional:
-                    run._withdraw_part(part)
                 raise
             finally:
-                if not part:
-                    run._resolve_pending()
-                    sweep(path, is_free)  # processes of this run that were stopped leave temporary names
+                run._resolve_pending()
+                sweep(path, is_free)  # processes of this run that were stopped leave temporary names
 
     @classmethod
     @contextmanager
-    def create(cls, path: str | Path, kind: str, *, replace: bool = True) -> Iterator[Path]:
-        """Yield an empty folder that becomes `path`, with a manifest of all its files, where the block ends well.
-
-        replace: False where another process may make the same folder meanwhile: then that process's folder stays.
-        """
+    def create(cls, path: str | Path, kind: str) -> Iterator[Path]:
+        """Yield an empty folder that becomes `path`, with a manifest of all its files, where the block ends well."""
         is_new = not Path(path).exists()
-        with new_folder(Path(path), replace) as folder:
+        with new_folder(Path(path)) as folder:
             yield folder
             (folder / MANIFEST).unlink(missing_ok=True)  # which came along with a copied folder
             run = cls(folder)
@@ -484,13 +474,6 @@ class RunFolder:
             _begun_runs.discard(path)
             if path.is_dir() and is_free(path):
                 remove_folder(path)
-
-    def _withdraw_part(self, part: str) -> None:
-        """Remove the files of a new run whose part was refused, unless another process may use them."""
-        with block_new_parts(self.path, part) as is_alone:
-            self._refresh()
-            if is_alone and self._writer_tokens <= {self._writer_token}:
-                self._withdraw()
 
 
 def keep_run(path: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..version import VERSION
-from .lock import InUse, is_unlocked
+from .lock import InUse, is_free
 from .progress import Progress
 from .signals import GRACE, Stopped, clear_stop, request_stop, stop_in_thread
 
@@ -38,14 +38,13 @@ class Terms:
     """Versions and folders that a worker must have in common with the machine of a command.
 
     run: name of this use of the cluster. build: `build` there. directory: where the command runs, from which its
-    relative paths count. token: file in a shared folder whose text is `run`. held: lock file that the command holds.
+    relative paths count. token: file whose text is `run`, in a shared folder that the command holds.
     """
 
     run: str
     build: tuple[tuple[str, str], ...]
     directory: str
     token: str
-    held: str
 
 
 @cache
@@ -93,7 +92,7 @@ def check_terms(terms: Terms, name: str, threads: int) -> None:
             f"The worker {name} does not see or may not write {token.parent}, or lacks {terms.directory}. Let every "
             "worker have both under the same path, or choose an --out that all share."
         )
-    if is_unlocked(Path(terms.held)):
+    if is_free(token.parent):
         raise ValueError(
             f"The worker {name} does not see who writes to {token.parent}: its file system passes no locks on. Mount "
             "it with locks (NFS 4; Lustre: -o flock), or choose another --out."

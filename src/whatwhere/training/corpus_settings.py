@@ -10,7 +10,6 @@ from transformers import PreTrainedTokenizerFast
 from ..corpus import (
     Source,
     Windows,
-    build_part,
     build_tokenizer,
     build_windows,
     open_source,
@@ -68,12 +67,6 @@ def prepare_windows(config: CorpusConfig, out: Path, progress: bool = True, clus
     """
     source, tokenizer = _open_text(config, out, progress)
     return build_windows(source, tokenizer, out, **_window_options(config), progress=progress, cluster=cluster)
-
-
-def prepare_part(config: CorpusConfig, out: Path, part: tuple[int, int], progress: bool = True) -> int:
-    """Make one part of what `prepare_windows` makes, see `build_part`; return its number of shards."""
-    source, tokenizer = _open_text(config, out, progress)
-    return build_part(source, tokenizer, out, part, **_window_options(config), progress=progress)
 
 
 def _open_text(config: CorpusConfig, out: Path, progress: bool) -> tuple[Source, PreTrainedTokenizerFast]:
