@@ -174,6 +174,24 @@ def test_sentence_transformers_parts_are_in_the_graph(tmp_path):
     np.testing.assert_allclose(found, ww.predict(folder, "ne to ri", what="vectors"), atol=1e-6)
 
 
+@pytest.mark.long
+def test_an_export_cuts_texts_where_predict_does(tmp_path):
+    """It named the table's length, and its vectors of texts beyond max_seq_length were others than those of predict."""
+    folder = widened("bert", tmp_path / "model", 600)
+    write_parts(folder, [pooling("mean_tokens"), ("Normalize", {})], length=40)
+    facts = ww.export(folder, tmp_path / "onnx", what="vectors")
+    assert facts["longest"] == 40
+    tokenizer = Tokenizer.from_file(str(tmp_path / "onnx/tokenizer.json"))
+    session = ort.InferenceSession(tmp_path / "onnx/model.onnx")
+    words = " ".join(TEXTS).split() * 2
+    for count in (1, 30, 300):
+        text = " ".join(words[:count])
+        encoded = tokenizer.encode(text)
+        rows = {"input_ids": encoded.ids, "attention_mask": encoded.attention_mask, "token_type_ids": encoded.type_ids}
+        (found,) = session.run(None, {name: np.array([row], np.int64) for name, row in rows.items()})
+        np.testing.assert_allclose(found, ww.predict(folder, text, what="vectors"), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -336,7 +336,7 @@ def test_texts_come_from_line_file_table_or_stdin(classifier, tmp_path):
     said = {}
     said["text"] = whatwhere("predict", classifier, "--text", "one", "--text", "two words", "--json")
     said["file"] = whatwhere("predict", classifier, "--file", str(tmp_path / "lines.txt"), "--json")
-    with mock.patch.object(sys, "stdin", io.StringIO("one\ntwo words\n")):
+    with mock.patch.object(sys, "stdin", io.StringIO("one\r\ntwo words\r\n")):  # POSIX leaves \r, a token of ours
         said["stdin"] = whatwhere("predict", classifier, "--json")
     rows = {name: json.loads(done.stdout)["texts"] for name, done in said.items()}
     assert rows["text"] == rows["file"] == rows["stdin"]

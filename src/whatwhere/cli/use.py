@@ -141,7 +141,13 @@ def _texts(
         return text, pair or None
     if file is not None and not file.exists():
         raise ValueError(f"No file {file}. Give a file with a text a line, or a table with --field.")
-    texts = _lines_of_stdin() if file is None else list(Files(file, field, "line").rows())
+    if file is None:
+        texts = _lines_of_stdin()
+    else:
+        files = Files(file, field, "line")
+        if files.remark:  # of files in a folder that are passed over
+            print(files.remark, file=sys.stderr)
+        texts = list(files.rows())
     if any(each.strip() for each in texts):
         check_utf8(texts, str(file or "stdin"))
         return texts, None
@@ -152,7 +158,8 @@ def _texts(
 
 def _lines_of_stdin() -> list[str]:
     """Read standard input as rows: line ends divide them, as in a file, and not all that Unicode counts as such."""
-    lines = sys.stdin.read().removeprefix("\ufeff").split("\n")
+    text = sys.stdin.read().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 

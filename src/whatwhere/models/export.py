@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..corpus.python_docs import PythonDocs
 from ..corpus.tokenizer import save_tokenizer
+from ..encoder import EncoderConfig
 from ..run.errors import one_line
 from ..run.files import sweep_beside, write_json
 from ..run.folder import RunFolder
@@ -25,6 +26,7 @@ from .predict import Predictor
 from .sentence import pooled
 
 MODEL = "model.onnx"
+TOKENIZER = "tokenizer.json"
 FACTS = "export.json"
 KIND = "export"
 OF_WORDS = (1, 2, 5, 17, 50, 120, 300, 500)  # words of the real texts that an export is tried with
@@ -84,7 +86,7 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
         raise ValueError(f"{out} holds something else than an earlier export. Choose another --out.")
     predictor = Predictor(model, what)
     graph = _Graph(predictor).eval()
-    longest = most_tokens(predictor.model.config)
+    longest = _longest(predictor)
     inputs = _inputs(predictor, 2, min(17, longest or 17))
     output = "vectors" if predictor.what == "vectors" else "logits"
     sweep_beside(out)
@@ -104,6 +106,10 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
             assert program is not None
             program.save(folder / MODEL)
         save_tokenizer(predictor.tokenizer, folder)
+        if predictor.cuts:  # so that whoever reads tokenizer.json alone cuts texts where `predict` does
+            tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+            tokenizer.enable_truncation(predictor.longest)
+            tokenizer.save(str(folder / TOKENIZER))
         facts = {
             "what": predictor.what,
             "inputs": list(inputs),
@@ -116,6 +122,16 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
         predictor.model.config.save_pretrained(folder)
         write_json(folder / FACTS, facts)
     return facts
+
+
+def _longest(predictor: Predictor) -> int | None:
+    """Return how many tokens an exported graph may be given; None where nothing bounds them.
+
+    No position is read that no training has reached, and no more of a text than sentence-transformers reads.
+    """
+    in_table = most_tokens(predictor.model.config)
+    is_ours = predictor.model.config.model_type == EncoderConfig.model_type
+    return predictor.longest if predictor.cuts or (is_ours and in_table is not None) else in_table
 
 
 def _inputs(predictor: Predictor, batch: int, length: int) -> dict[str, Tensor]:
@@ -177,7 +193,7 @@ def _check_texts(predictor: Predictor, folder: Path) -> None:
         ValueError: they differ by more than `OF_TEXTS`.
     """
     session = _session(folder / MODEL)
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
     words = " ".join(islice(PythonDocs(every=500).documents(), 40)).split()
     prompt = predictor.parts.prompt if predictor.parts is not None else ""
     mask = predictor.tokenizer.mask_token if predictor.what == "words" else None
