@@ -10,9 +10,13 @@ from transformers import (
     ModernBertConfig,
     ModernBertModel,
     MPNetModel,
+    MraModel,
+    NystromformerModel,
     RobertaModel,
+    YosoModel,
 )
 
+from whatwhere.analysis.correlations import first_block
 from whatwhere.analysis.foreign import distance_bias, query_key
 
 SIZES = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
@@ -41,3 +45,18 @@ def test_modernbert_keeps_queries_before_keys():
     pair = query_key(model)[2]
     rows = model.layers[2].attn.Wqkv.weight
     assert torch.equal(pair.query, rows[:24]) and torch.equal(pair.key, rows[24:48])
+
+
+@pytest.mark.parametrize("kind", [BertModel, RobertaModel, MPNetModel, NystromformerModel, MraModel, YosoModel])
+def test_first_position_is_where_the_model_begins(kind):
+    """Word, position and type of the first block are the model's own embeddings.
+
+    Nystromformer, MRA and YOSO count from row 2 of a table without a padding id: they were read from row 0.
+    """
+    torch.manual_seed(0)
+    model = kind(kind.config_class(**SIZES, max_position_embeddings=32, initializer_range=0.3)).double().eval()
+    ids = torch.randint(5, 40, (2, 9))
+    with torch.no_grad():
+        block = first_block(model)
+        summed = block.words(ids) + block.positions[:9] + (0 if block.types is None else block.types)
+        torch.testing.assert_close(block.norm(summed), model.embeddings(ids))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..encoder import EncoderConfig
+from ..models.lengths import rows_of_model
 from ..models.tensors import device_of
 from ..records.record import Record
 from .record_context import DRAWS, Axes, Mean, RecordContext, count_documents, document_mean, which_document
@@ -138,11 +139,9 @@ def name_of(model: Any) -> str:
 
 
 def first_position(model: Any) -> int:
-    """Return the row of an encoder's position table at which counting begins: after the padding id in RoBERTa and its
-    kin, else 0."""
-    embeddings = getattr(body_of(model), "embeddings", None)
-    padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
-    return 0 if padding is None else int(padding) + 1
+    """Return the row of a transformers encoder's position table at which counting begins; 0 without a table."""
+    rows = rows_of_model(body_of(model))
+    return 0 if rows is None else rows.unused
 
 
 def check_terms(model: Any) -> None:

@@ -79,8 +79,11 @@ def _rows_of(hashed: _Hashed) -> PositionRows | None:
     model = _skeleton(config, layers=1)
     if model is None:
         model = _skeleton(config, layers=None)
-    if model is None:
-        return None
+    return None if model is None else rows_of_model(model)
+
+
+def rows_of_model(model: nn.Module) -> PositionRows | None:
+    """Read the position table's rows from a model of transformers without its head; None where it has no table."""
     for name, table in model.named_modules():
         parent, _, last = name.rpartition(".")
         weight = getattr(table, "weight", None)
