@@ -19,6 +19,7 @@ from made_tasks import HEAD, ROWS, write_holmes
 
 import whatwhere as ww
 from whatwhere.corpus import load_tokenizer
+from whatwhere.evaluation import probing
 from whatwhere.evaluation.holmes import (
     HolmesConfig,
     aggregated,
@@ -29,10 +30,12 @@ from whatwhere.evaluation.holmes import (
     table_of,
     unsteady,
 )
+from whatwhere.evaluation.probe_fits import OF_HOLMES
 from whatwhere.evaluation.word_states import Slot, row_states, slot_states
 from whatwhere.models.open import open_model
 from whatwhere.papers import FLASH_HOLMES, HOLMES_PHENOMENA
 from whatwhere.records.record import read_records
+from whatwhere.run.progress import ignore_progress
 
 
 @pytest.fixture
@@ -85,6 +88,38 @@ def test_first_and_last_tokens_may_be_read():
         assert states[0, 0] == pytest.approx(hidden[rows].mean(0), abs=1e-4), pooling
         whole = {"first": hidden[0], "last": hidden[-1], "mean": hidden.mean(0)}[pooling]
         assert states[0, 1] == pytest.approx(whole, abs=1e-4), pooling
+
+
+@pytest.mark.parametrize("preset", ["ap", "rope", "rp", "nope", "dstg"])
+def test_probes_read_the_encoders_output(preset, data, monkeypatch):
+    """Features of Holmes are the mean of last_hidden_state over a place's tokens.
+
+    They were the last block's before the final norm, which Holmes' own code does not read. Columns of a position stream
+    that the last block does not train are the block's before.
+    """
+    tokenizer = load_tokenizer(ww.reference())
+    torch.manual_seed(0)
+    model = ww.EncoderForMaskedLM(ww.preset(preset, "tiny", vocab_size=len(tokenizer))).eval()
+    with torch.no_grad():
+        for weights in model.encoder.norm.parameters():
+            weights.uniform_(0.2, 3)
+    probed = []
+    train = probing.train_probes
+    monkeypatch.setattr(probing, "train_probes", lambda rows, *rest: probed.append(rows) or train(rows, *rest))
+    samples = read_data_set(data / "sentence_tokens")
+    labels = {split: np.array([rows.labels], np.int64) for split, rows in samples.splits.items()}
+    config = HolmesConfig.parse({"models": ["reference"], "data": str(data), "seeds": 1})
+    probing.probe_rows(model, tokenizer, samples.splits, labels, 2, OF_HOLMES, config, ignore_progress)
+    rows = samples.splits["train"]
+    d_pos = model.config.position_size
+    for features, ((slot, *_), *_) in zip(probed[0].features[0], rows.places, strict=True):
+        coded = tokenizer(rows.texts[slot.text], return_offsets_mapping=True)
+        inside = [i for i, (start, end) in enumerate(coded["offset_mapping"]) if start < slot.end and end > slot.start]
+        with torch.no_grad():
+            output = model.encoder(torch.tensor([coded["input_ids"]]), output_hidden_states=True)
+        pooled = output.last_hidden_state[0, inside].mean(0)
+        pooled[:d_pos] = output.hidden_states[-2][0, inside, :d_pos].mean(0)
+        assert features == pytest.approx(pooled.numpy(), abs=1e-5)
 
 
 def test_all_evaluations_have_it_where_its_data_are(data, tmp_path, monkeypatch):

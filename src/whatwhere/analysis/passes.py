@@ -276,14 +276,14 @@ def outputs(
 ) -> Generator[tuple[np.ndarray, Any], None, None]:
     """Yield (numbers (b,) of the documents, output of the model's body), a batch at a time and without gradients.
 
-    wanted: "hidden_states" (of an encoder of ours its states before the final norm) or "attentions". order: document
-    numbers in the order wanted; default: 0, 1, ...
+    wanted: "hidden_states", "block_states" (the last one before the final norm; of an encoder that is not ours its
+    hidden_states) or "attentions". order: document numbers in the order wanted; default: 0, 1, ...
     """
     inputs = model_inputs(model, documents)
     device = device_of(model)
     order = np.arange(len(documents)) if order is None else order
-    if wanted == "hidden_states" and hasattr(body_of(model), "attention_terms"):
-        wanted = "block_states"
+    if wanted == "block_states" and not hasattr(body_of(model), "attention_terms"):
+        wanted = "hidden_states"
     for rows in batches(order, batch_size, progress):
         with torch.inference_mode():
             tensors = dict(zip(inputs, rows_on(device, rows, *inputs.values()), strict=True))
@@ -297,20 +297,23 @@ def hidden_states(
     order: np.ndarray | None = None,
     batch_size: int = 32,
     progress: Progress = None,
+    *,
+    normed: bool = False,
 ) -> Generator[tuple[np.ndarray, tuple[Tensor, ...]], None, None]:
     """Yield (numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the documents, a batch at a
     time.
 
-    The options are equal to the options of `outputs`. The model runs in evaluation mode and keeps the mode that it was
-    in.
+    The options are equal to the options of `outputs`. normed: the last state is the encoder's output, after its final
+    norm, and not the last block's. The model runs in evaluation mode and keeps the mode that it was in.
 
     Raises:
         ValueError: the model returns another number of hidden states, or other widths, than its configuration says; or,
             as `model_inputs`, it cannot tell packed documents apart.
     """
     config: Any = model.config
+    wanted = "hidden_states" if normed else "block_states"
     with evaluating(model):
-        for rows, hidden in outputs(model, documents, "hidden_states", order, batch_size, progress):
+        for rows, hidden in outputs(model, documents, wanted, order, batch_size, progress):
             expected = (len(rows), documents.length, config.hidden_size)
             if len(hidden) != config.num_hidden_layers + 1 or any(tuple(h.shape) != expected for h in hidden):
                 raise ValueError(

@@ -20,14 +20,14 @@ PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Protocol by which a probe is trained: optimizer, schedule, batches and regularisation.
+    """Protocol by which a probe is trained: features, optimizer, schedule, batches and regularisation.
 
     rate: of Adam; it rises over the share `warmup` of all steps of `epochs` passes and falls to 0. batch_size: most
     rows of a step; batches: fewest steps of a pass, where there are 16 rows for each. dropout: of the features.
     patience: passes without a lower loss of the development rows after which a probe stops; 0: it never does, and the
     last pass is kept. penalty: λ of λ/2 |W|² beside the mean loss; scikit-learn's C is 1 / (λ · rows). standardise:
     columns to mean 0 and deviation 1 over the training rows. twice: the loss takes the softmax of the softmax, as the
-    published code of Holmes does.
+    published code of Holmes does. normed: the last layer is read after the encoder's final norm, as that code reads it.
     """
 
     rate: float = 0.02
@@ -40,6 +40,7 @@ class Protocol:
     penalty: float = 0.0
     standardise: bool = True
     twice: bool = False
+    normed: bool = False
 
     def batch_of(self, rows: int) -> int:
         """Return the rows of a training step for a number of training rows."""
@@ -47,7 +48,9 @@ class Protocol:
 
 
 PLAIN = Protocol()  # as good as a converged LogisticRegression on the states of a small encoder, in a tenth of the time
-OF_HOLMES = Protocol(rate=1e-3, epochs=20, batch_size=16, batches=0, dropout=0.2, standardise=False, twice=True)
+OF_HOLMES = Protocol(
+    rate=1e-3, epochs=20, batch_size=16, batches=0, dropout=0.2, standardise=False, twice=True, normed=True
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,6 +60,7 @@ def slot_states(
     layers: Sequence[int],
     *,
     pooling: str = "mean",
+    normed: bool = False,
     batch_tokens: int = BATCH_TOKENS,
     progress: Progress = ignore_progress,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -70,7 +71,8 @@ def slot_states(
     tokenizer cuts.
 
     Args:
-        layers: numbers of hidden states. pooling: a key of `POOLINGS`. batch_tokens: most tokens of a forward pass.
+        layers: numbers of hidden states. pooling: a key of `POOLINGS`. normed: the last layer is after the final norm.
+        batch_tokens: most tokens of a forward pass.
 
     Returns:
         (layers, slots, width) float32, zeros where a slot has no token that the model reads; and (slots,) bool,
@@ -92,7 +94,17 @@ def slot_states(
         while end < len(order) and (end + 1 - begin) * len(encoded[order[end]][0]) <= batch_tokens:
             end += 1
         _read(
-            model, tokenizer, encoded, order[begin:end], slots_of_text, slots, layers, POOLINGS[pooling], states, empty
+            model,
+            tokenizer,
+            encoded,
+            order[begin:end],
+            slots_of_text,
+            slots,
+            layers,
+            POOLINGS[pooling],
+            normed,
+            states,
+            empty,
         )
         begin = end
         progress(end, len(order))
@@ -107,12 +119,14 @@ def row_states(
     layers: Sequence[int],
     pooling: str = "mean",
     progress: Progress = ignore_progress,
+    *,
+    normed: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the states of rows, and mark the rows that lack a token in some place.
 
     Args:
         places: of each row its inputs, whose states stand one after the other; of each input the places whose states
-            are averaged. layers, pooling: as `slot_states`.
+            are averaged. layers, pooling, normed: as `slot_states`.
 
     Returns:
         (layers, rows, inputs of a row · width) float32, and (rows,) bool.
@@ -122,7 +136,8 @@ def row_states(
     """
     number: dict[Slot, int] = {}
     flat = [number.setdefault(slot, len(number)) for row in places for slots in row for slot in slots]
-    states, empty = slot_states(model, tokenizer, texts, list(number), layers, pooling=pooling, progress=progress)
+    how: dict[str, Any] = {"pooling": pooling, "normed": normed, "progress": progress}
+    states, empty = slot_states(model, tokenizer, texts, list(number), layers, **how)
     means = states[:, flat]
     sizes = np.array([len(slots) for row in places for slots in row])
     if sizes.max() > 1:
@@ -162,6 +177,7 @@ def _read(
     slots: Sequence[Slot],
     layers: Sequence[int],
     which: slice,
+    normed: bool,
     filled: np.ndarray,
     empty: np.ndarray,
 ) -> None:
@@ -185,7 +201,7 @@ def _read(
             owners += [len(numbers)] * len(at)
             tokens += (row * n + at).tolist()
             numbers.append(number)
-    for _, hidden in hidden_states(body_of(model), documents, batch_size=len(batch)):
+    for _, hidden in hidden_states(body_of(model), documents, batch_size=len(batch), normed=normed):
         index = torch.tensor(owners, dtype=torch.long)  # of an empty list torch makes a float
         places_of_tokens = torch.tensor(tokens, dtype=torch.long)
         counts = torch.zeros(len(numbers)).index_add_(0, index, torch.ones(len(owners))).clamp_(min=1)

@@ -26,7 +26,7 @@ def trained_states(hidden: Sequence[Tensor], config: Any) -> Tensor:
     """Return the last hidden states (b, n, hidden_size), each stream taken after the last block that trains it.
 
     Args:
-        hidden: the num_hidden_layers + 1 states (b, n, hidden_size) of an encoder, before its final norm.
+        hidden: the num_hidden_layers + 1 states (b, n, hidden_size) of an encoder.
         config: of that encoder; `last_trained_layer` reads the block of each stream from it.
     """
     late = last_trained_layer(config, "position")
