@@ -1,5 +1,5 @@
-"""Folders as transformers writes them: BERT, RoBERTa, ELECTRA, ModernBERT, MPNet, DistilBERT with tiny random weights,
-whose vocabulary is exactly as long as the table of their words, as that of the official ones is."""
+"""Folders as transformers writes them: BERT, RoBERTa, ELECTRA, ModernBERT, MPNet, DistilBERT, ALBERT with tiny random
+weights, whose vocabulary is exactly as long as the table of their words, as that of the official ones is."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,9 @@ import torch
 from cli_runner import sentences
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
+    AlbertConfig,
+    AlbertForMaskedLM,
+    AlbertTokenizerFast,
     BertConfig,
     BertForMaskedLM,
     BertTokenizerFast,
@@ -59,6 +62,16 @@ def tokenizer_of(kind: str, texts: list[str] = TEXTS) -> PreTrainedTokenizerFast
     """The tokenizer of that class, trained on the texts; none of them has a token for line breaks."""
     if kind in ("bert", "distilbert", "electra"):
         return (ElectraTokenizerFast if kind == "electra" else BertTokenizerFast)(vocab=_word_pieces(texts))
+    if kind == "albert":
+        special = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+        backend = Tokenizer(models.Unigram())
+        backend.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(
+            vocab_size=200, special_tokens=special, unk_token="<unk>", show_progress=False
+        )
+        backend.train_from_iterator([text.lower() for text in texts], trainer)
+        pieces = json.loads(backend.to_str())["model"]["vocab"]
+        return AlbertTokenizerFast(vocab=[tuple(piece) for piece in pieces])
     if kind == "mpnet":
         return MPNetTokenizerFast(vocab=_word_pieces(texts, ("<s>", "<pad>", "</s>", "[UNK]", "<mask>")))
     if kind == "roberta":
@@ -81,6 +94,7 @@ def save(kind: str, folder: Path, texts: list[str] = TEXTS) -> Path:
     model = {
         "bert": lambda: BertForMaskedLM(BertConfig(max_position_embeddings=32, **sizes)),
         "electra": lambda: ElectraForPreTraining(ElectraConfig(max_position_embeddings=32, embedding_size=16, **sizes)),
+        "albert": lambda: AlbertForMaskedLM(AlbertConfig(max_position_embeddings=32, embedding_size=8, **sizes)),
         "roberta": lambda: RobertaForMaskedLM(RobertaConfig(max_position_embeddings=34, type_vocab_size=1, **sizes)),
         "mpnet": lambda: MPNetForMaskedLM(MPNetConfig(max_position_embeddings=34, **sizes)),
         "distilbert": lambda: DistilBertForMaskedLM(

@@ -1,8 +1,9 @@
 """Where published encoders keep position: from models to records, tables and a comparison with what papers print.
 
-    python encoders.py --out FOLDER --text TEXT [--corpus NAME=FILE:FIELD:POSITIONS[:phrases] ...] MODEL ...
+    python encoders.py --out FOLDER --text TEXT [--corpus NAME=FILE:FIELD:POSITIONS[:phrases] ...] [--hub] [MODEL ...]
 
-MODEL is a folder, a name on the Hub, or NAME=FOLDER. For each model the records have, by `part` of this file:
+MODEL is a folder, a name on the Hub, NAME=FOLDER or NAME=HUB-NAME; --hub stands for five names on the Hub. For each
+model the records have, by `part` of this file:
 
 - tables: shapes of its position and word tables (LOWDIM);
 - probes: R² of position, segment and progress in a segment by layer, and sentences in the states, beside the same
@@ -14,14 +15,14 @@ MODEL is a folder, a name on the Hub, or NAME=FOLDER. For each model the records
 - length: vectors of texts of twice the table by a copy with a continued table (study "length").
 
 The tables go to stdout as Markdown; a model that lacks what a part measures is told on stderr, and the rest goes on.
-A model of which FOLDER has records of a part is not measured again for that part. Of models that expected.json names,
-a table holds what the papers print beside what was measured.
+A model of which FOLDER has records of a part is not measured again for that part; a part that failed is tried again.
+Of models that expected.json names, a table holds what the papers print beside what was measured.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,12 +48,20 @@ from whatwhere.length.long_documents import long_texts
 from whatwhere.length.vectors import vector_records
 from whatwhere.models.lengths import most_tokens
 from whatwhere.models.open import open_model
-from whatwhere.models.table_sources import POSITIONS, load_tables
+from whatwhere.models.table_sources import POSITIONS, fetched, load_tables
 from whatwhere.records.record import Record, read_records, select, write_records
 from whatwhere.run.reference import model_source
 from whatwhere.study.model_windows import model_windows
 
 STUDY = "published-encoders"
+HUB = (
+    "bert-base-uncased",
+    "albert-base-v2",
+    "roberta-base",
+    "google/electra-base-discriminator",
+    "answerdotai/ModernBERT-base",
+)
+TOKENIZER = ("tokenizer*.json", "special_tokens_map.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
 TARGETS = {"r2.token": "position", "r2.segment": "segment", "r2.intra": "progress in a segment"}
 EXPECTED = Path(__file__).with_name("expected.json")
 KEPT = ("own", "sinusoidal", "random", "corpus", None)  # tables whose statistics on a corpus are kept
@@ -86,7 +95,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to measure, and how."""
+    """A model to measure, by the name of its records and its folder, and how."""
 
     name: str
     source: str
@@ -223,7 +232,7 @@ def of_length(subject: Subject) -> list[Record]:
     folder = options.out / "longer" / subject.name
     for method in options.method:
         if not (folder / method).exists():
-            extend(model_source(subject.source), folder / method, 2 * most, method)
+            extend(subject.source, folder / method, 2 * most, method)
     room = 2 * most - 2
     source = open_source(options.long_text or options.text, options.field)
     texts, _ = long_texts(source, opened.tokenizer, 2 * room + 2, options.long)
@@ -251,6 +260,19 @@ def attempt(subject: Subject, what: str, measure: Callable[[], list[Any]]) -> li
     except ValueError as error:
         tell(f"{subject.name}: {what}: left out. {error}")
         return []
+
+
+def subjects_of(options: argparse.Namespace) -> Iterator[Subject]:
+    """Yield the models that the command line names, those of the Hub from its cache; one that is not there is told."""
+    for given in [*options.models, *(HUB if options.hub else ())]:
+        name, equals, source = given.partition("=")
+        source = model_source(source if equals else given)
+        try:
+            folder = source if Path(source).exists() else str(fetched(source, TOKENIZER))
+        except ValueError as error:
+            tell(f"{given}: left out. {error}")
+            continue
+        yield Subject(name if equals else Path(given).name, folder, options)
 
 
 def tell(line: str) -> None:
@@ -391,7 +413,8 @@ def _row(cells: Sequence[str]) -> str:
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("models", nargs="*", metavar="MODEL")
+    parser.add_argument("--hub", action="store_true", help=f"measure {', '.join(HUB)} as well")
     parser.add_argument("--out", type=Path, required=True, help="folder of the records and of the longer copies")
     parser.add_argument("--text", required=True, help="documents that the models read")
     parser.add_argument("--field", default="text")
@@ -408,6 +431,8 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--expected", type=Path, default=EXPECTED, help="what papers print")
     options = parser.parse_args(arguments)
     options.method = options.method or ["cyclic"]
+    if not (options.models or options.hub):
+        parser.error("no model; give MODEL or --hub")
     if unknown := [part for part in options.parts.split(",") if part not in PARTS]:
         parser.error(f"unknown part {unknown[0]!r}; parts are {', '.join(PARTS)}")
     return options
@@ -418,16 +443,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = options_of(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     every: list[Record] = []
-    for given in options.models:
-        name, equals, source = given.partition("=")
-        source = source if equals else given
-        subject = Subject(name if equals else Path(source).name, source, options)
+    for subject in subjects_of(options):
         for part in options.parts.split(","):
             file = options.out / f"{subject.name}-{part}.parquet"
-            if not file.exists():
-                tell(f"{subject.name}: {part}")
-                write_records(file, attempt(subject, part, partial(PARTS[part], subject)))
-            every += read_records(file)
+            if file.exists():
+                every += read_records(file)
+                continue
+            tell(f"{subject.name}: {part}")
+            if measured := attempt(subject, part, partial(PARTS[part], subject)):
+                write_records(file, measured)
+                every += measured
     write_records(options.out / "records.parquet", every)
     print("\n".join([*shown(every), "", *compared(every, json.loads(options.expected.read_text("utf-8")))]))
 

@@ -74,7 +74,7 @@ def _tables_of(folder_or_name: str | Path, words: bool) -> tuple[list[SourceTabl
         if words:
             read_table(path, words=True)  # refuses, and says why
         return [SourceTable(path.stem, POSITIONS, rows, None, source)], []
-    return _tables_of_model(_fetched(source), source, words, name=source.rpartition("/")[2]), []
+    return _tables_of_model(fetched(source), source, words, name=source.rpartition("/")[2]), []
 
 
 def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[list[SourceTable], list[str]]:
@@ -104,13 +104,22 @@ def _config(folder: Path) -> dict[str, Any]:
     return read_object(path) if path.is_file() else {}
 
 
-def _fetched(name: str) -> Path:
+def fetched(name: str, also: Sequence[str] = ()) -> Path:
     """Fetch a model's configuration and weights into the Hub's cache and return the folder: no code, no pickle, no
-    subfolders."""
+    subfolders.
+
+    Args:
+        also: names of further files, such as a tokenizer's.
+
+    Raises:
+        ValueError: the Hub gives no such model.
+    """
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=["config.json", "*.safetensors"], ignore_patterns=["*/*"]))
+        return Path(
+            snapshot_download(name, allow_patterns=["config.json", "*.safetensors", *also], ignore_patterns=["*/*"])
+        )
     except Exception as error:  # the network and the Hub raise classes of several libraries
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
