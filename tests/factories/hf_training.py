@@ -13,6 +13,7 @@ HEADS = {
     "sequence": ww.EncoderForSequenceClassification,
     "token": ww.EncoderForTokenClassification,
     "answers": ww.EncoderForQuestionAnswering,
+    "choices": ww.EncoderForMultipleChoice,
 }
 
 
@@ -25,6 +26,8 @@ def small(preset: str = "dstg", **fields) -> ww.EncoderConfig:
 
 def model_of(head: str, **fields):
     set_seed(5)
+    if head == "choices":  # scores of texts move by what tells them apart, and that is little in small weights
+        fields = {"initializer_range": 0.3} | fields
     return HEADS[head](small(**fields))
 
 
@@ -35,6 +38,12 @@ def rows(head: str, count: int = 32) -> list[dict[str, torch.Tensor]]:
     if head == "words":  # each word follows from the one after it
         ids = 5 + torch.arange(N) + 12 * (torch.arange(count) % 2)[:, None]
     ids[:, 0], ids[:, -1] = 2, 3
+    if head == "choices":  # of three texts the right one has words of its own
+        right = torch.arange(count) % 3
+        ids = ids[:, None].repeat(1, 3, 1)
+        ids[..., 1:-1] = torch.where(torch.arange(3) == right[:, None], 5, 6)[..., None]
+        columns = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": right}
+        return [{name: column[i] for name, column in columns.items()} for i in range(count)]
     few = torch.arange(N) <= (torch.arange(count) % 5)[:, None] + 1
     few[:, 0] = False
     columns = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
