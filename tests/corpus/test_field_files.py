@@ -3,11 +3,13 @@
 import csv
 import io
 import json
+import random
 import tracemalloc
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from cli_runner import whatwhere
 
 from whatwhere.corpus import characters, open_source, values
@@ -34,6 +36,27 @@ def test_json_rows_are_read_under_any_name(name, content, tmp_path):
     """Keys, braces and ids of .json and .ndjson were read as text; a list of rows was one document."""
     (tmp_path / name).write_text(content, encoding="utf-8")
     assert list(open_source(tmp_path / name)) == TEXTS
+
+
+@pytest.mark.parametrize("name", ["part-0000", "a.txt", "part-0000.zst"])
+@pytest.mark.parametrize("size", [750_000, 1_500_000])
+def test_long_json_rows_are_read_under_any_name(name, size, tmp_path):
+    """Rows that did not end within the first megabyte (128 kB of .zst) were read as text, keys and braces with them."""
+    numbers = random.Random(0)
+    texts = [" ".join(f"{numbers.random():.12f}" for _ in range(size // 15)) for _ in range(2)]
+    content = "".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts).encode()
+    (tmp_path / name).write_bytes(zstandard.compress(content) if name.endswith(".zst") else content)
+    assert list(Files(tmp_path / name).rows()) == texts
+
+
+def test_braces_without_an_end_are_text(tmp_path, monkeypatch):
+    """The first line is read as far as a row may be, and no further."""
+    monkeypatch.setattr(characters, "LONGEST_ROW", 1 << 22)
+    content = "{" + "word " * 1_000_000
+    (tmp_path / "a.txt").write_text(content)
+    with pytest.raises(ValueError, match="a line of more than 4,194,304 characters"):
+        list(Files(tmp_path / "a.txt").rows())
+    assert "".join(text for _, text in Files(tmp_path / "a.txt").parts()) == content.rstrip()
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])

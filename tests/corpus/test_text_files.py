@@ -252,3 +252,12 @@ def test_an_endless_line_is_read_in_pieces(tmp_path, tokenizer, space):
         assert w.facts["documents"] == {"train": 1, "held_out": 0}
         assert w.facts["tokens"]["train"] == 300_000
         assert (w["train"].lengths()[:-1] == 128).all()
+
+
+@pytest.mark.parametrize("packing", PACK)
+def test_auto_sees_a_megabyte_of_a_packed_file(packing, tmp_path):
+    """Of .zst it saw 128 kB, so that an empty line after these was none: a document a line."""
+    path = tmp_path / f"text.txt{packing}"
+    lines = "".join(f"{number**9}\n" for number in range(10_000))
+    path.write_bytes(PACK[packing](lines.encode() + b"\nAnother document.\n"))
+    assert open_source(path).document == "blank-line"

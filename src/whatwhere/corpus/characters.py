@@ -51,10 +51,19 @@ def blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
         ValueError: it is damaged, or unpacks to more than any text does.
     """
     unpacked = 0
+    waiting: list[bytes] = []  # .zst comes in pieces of 128 kB at most
+    size = 0
     for block in _unpacked(path, raw):
         unpacked += len(block)
         check_size(path, unpacked, raw.tell())
-        yield block
+        waiting.append(block)
+        size += len(block)
+        if size >= _CHUNK:
+            yield b"".join(waiting)
+            waiting = []
+            size = 0
+    if waiting:
+        yield b"".join(waiting)
 
 
 def check_size(path: Path, unpacked: int, packed: int) -> None:

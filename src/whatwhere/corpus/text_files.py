@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..run.files import page_bytes
-from .characters import PACKED, blocks, characters, check_size, ending_of, lines_of, whole_lines
+from .characters import PACKED, blocks, characters, check_size, ending_of, joined_lines, lines_of, whole_lines
 from .source import KINDS, PART_CHARACTERS, Source, first_line, split_long, valid_unicode
 from .values import LONGEST_ROW, json_values
 
@@ -172,20 +172,28 @@ def _row_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str] | None:
         return _table_texts(path, raw, field)
     if kind == "parquet":
         return _parquet_texts(path, raw, field)
-    if kind == "json" or _holds_objects(_beginning(path)):
+    if kind == "json" or _holds_objects(path):
         return _json_texts(path, raw, field)
     return None
 
 
-def _holds_objects(text: str) -> bool:
-    """Tell if a text is JSON lines, or a list of JSON objects, by its first two lines that are not empty."""
-    if re.match(r'\[\s*\{\s*"', text):
-        return True
-    lines = [line for line in text.split("\n", 50) if line.strip()][:2]
-    try:
-        return bool(lines) and all(line.startswith("{") and isinstance(json.loads(line), dict) for line in lines)
-    except (ValueError, RecursionError):
-        return False
+def _holds_objects(path: Path) -> bool:
+    """Tell if a file is JSON lines, or a list of JSON objects, by its first two lines that are not empty.
+
+    They are read to their ends, up to the longest row that is read at all.
+    """
+    with open(path, "rb") as raw:
+        chunks = characters(path, raw)
+        text = next((text for text in chunks if text.strip()), "").lstrip()
+        if re.match(r'\[\s*\{\s*"', text):
+            return True
+        if not text.startswith("{"):
+            return False
+        try:
+            lines = (line for line in joined_lines(path, chain([text], chunks)) if line.strip())
+            return all(line.startswith("{") and isinstance(json.loads(line), dict) for line in islice(lines, 2))
+        except (ValueError, RecursionError):
+            return False
 
 
 def _text_parts(lines: Iterator[tuple[bool, str]], rule: str) -> Iterator[tuple[bool, str]]:
