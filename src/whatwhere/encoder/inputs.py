@@ -43,16 +43,20 @@ def common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
 def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
     """Return a mask of pairs (b, 1, n, n), True where a query may look at a key.
 
-    mask: (b or 1, 1, n, n), queries by keys: true or 1 where a query may look, or, in floating point, what transformers
-    adds to the scores: 0 there and a large negative number elsewhere.
+    mask: (b or 1, 1, n, n), queries by keys, or (b or 1, 1, 1, n), the same keys for every query: true or 1 where a
+    query may look, or, in floating point, what transformers adds to the scores: 0 there and a large negative number
+    elsewhere.
 
     Raises:
         ValueError: another shape, or numbers that neither allow nor hide.
     """
     b, n = input_ids.shape
-    if mask.shape not in ((b, 1, n, n), (1, 1, n, n)):
+    examples, heads, queries, keys = mask.shape
+    if examples not in (1, b) or heads != 1 or queries not in (1, n) or keys != n:
+        advice = " One mask is for all heads: change single ones by `inspect_terms`." if heads > 1 else ""
         raise ValueError(
-            f"A mask of pairs has shape (batch or 1, 1, tokens, tokens) = {(b, 1, n, n)}; got {tuple(mask.shape)}."
+            f"A mask of pairs has shape (batch or 1, 1, tokens or 1, tokens) = {(b, 1, n, n)}; got "
+            f"{tuple(mask.shape)}.{advice}"
         )
     allowed = mask == 0 if mask.is_floating_point() else mask.bool()
     readable = mask.device.type == "cpu" and not torch.compiler.is_compiling()
@@ -61,7 +65,7 @@ def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
             "A mask of pairs in floating point is added to the scores: 0 where a query may look, a large negative "
             "number elsewhere. Give true and false to say the same."
         )
-    return allowed.expand(b, -1, -1, -1)
+    return allowed.expand(b, 1, n, n)
 
 
 def open_blind_rows(pairs: Tensor) -> Tensor:

@@ -283,8 +283,8 @@ class Encoder(EncoderPreTrainedModel):
 
         Args:
             input_ids: (b, n) token ids.
-            attention_mask: (b, n), 1 at tokens, 0 at padding; or (b or 1, 1, n, n), queries by keys, 1 or true where a
-                query may look at a key (in floating point 0 there and a large negative number elsewhere).
+            attention_mask: (b, n), 1 at tokens, 0 at padding; or (b or 1, 1, n or 1, n), queries by keys, 1 or true
+                where a query may look at a key (in floating point 0 there and a large negative number elsewhere).
             position_ids: (b, n), or (n,) or (1, n) for all rows, counted from 0, special tokens included; default: the
                 place among the unpadded tokens.
             document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
