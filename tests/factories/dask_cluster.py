@@ -40,13 +40,7 @@ class DaskCluster:
 
     def _start(self, kind: str, *options: str) -> "subprocess.Popen[bytes]":
         number = "" if kind == "scheduler" else f"-{len(self.workers)}"
-        with (self.folder / f"{kind}{number}.log").open("wb") as log:
-            module = f"distributed.cli.dask_{kind}"
-            dashboard = ("--no-dashboard",)
-            words = [sys.executable, "-W", "ignore", "-m", module, *dashboard, *options]
-            paths = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
-            values = environment() | {"PYTHONPATH": paths}  # so that a worker finds the jobs of this file
-            return subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT, env=values)
+        return start_dask(kind, "--no-dashboard", *options, log=self.folder / f"{kind}{number}.log")
 
     def writer_of(self, folder: Path) -> psutil.Process:
         """The process of the worker that writes to a folder."""
@@ -62,11 +56,24 @@ class DaskCluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for process in [*self.workers, self.scheduler]:
-            if process.poll() is None:
-                below = psutil.Process(process.pid).children(recursive=True)
-                for one in [*below, process]:
-                    os.kill(one.pid, signal.SIGKILL)
-            process.wait(LONGEST)
+            end(process)
+
+
+def start_dask(kind: str, *options: str, log: Path) -> "subprocess.Popen[bytes]":
+    """Start `dask scheduler` or `dask worker`; a worker finds the jobs of this file."""
+    paths = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+    words = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{kind}", *options]
+    with log.open("wb") as file:
+        values = environment() | {"PYTHONPATH": paths}
+        return subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, env=values)
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """kill -9 of a process and of all below it."""
+    if process.poll() is None:
+        for one in [*psutil.Process(process.pid).children(recursive=True), process]:
+            os.kill(one.pid, signal.SIGKILL)
+    process.wait(LONGEST)
 
 
 def wait_for(is_there) -> None:

@@ -1,6 +1,7 @@
 """Jobs on the workers of a Dask cluster: the same numbers, whatever dies."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import psutil
 import pytest
 import yaml
 from cli_runner import command, environment, sentences, whatwhere
-from dask_cluster import DaskCluster, take_memory, wait_for
+from dask_cluster import DaskCluster, end, start_dask, take_memory, wait_for
 from small_study import TRAINING, VALUES
 
 from whatwhere.records.record import read_records
@@ -266,3 +267,27 @@ def test_worker_takes_the_scheme_of_each_command(cluster, studied, tmp_path):
         out = ("--out", str(tmp_path / f"out-{number}"), "--on", str(cluster.file))
         done = whatwhere(*arguments, "--scheme", str(scheme), "--models", "kerple", "--steps", "3", *out)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_page_on_clusters_runs_as_printed(studied, tmp_path):
+    """The commands of docs/how-to/cluster.md, but for pip, with the texts of a small study."""
+    pytest.importorskip("distributed")
+    arguments, alone = studied
+    page = Path(__file__).parents[2] / "docs/how-to/cluster.md"
+    (block,) = re.findall(r"```sh\n(.*?)```", page.read_text("utf-8"), flags=re.S)
+    lines = [line.split("#")[0].replace("SHARED", str(tmp_path)).split() for line in block.splitlines()]
+    servers = []
+    try:
+        for program, *words in lines:
+            if program == "dask":
+                words = ["2" if word == "8" else word for word in words]
+                servers.append(start_dask(*words, log=tmp_path / f"{words[0]}.log"))
+                wait_for((tmp_path / "scheduler.json").is_file)
+            elif program == "whatwhere":
+                done = whatwhere(*words, *arguments[1:])
+                assert done.returncode == 0 and "workers 2" in done.stderr, done.stderr
+    finally:
+        for server in servers:
+            end(server)
+    assert len(servers) == 2 and records(tmp_path / "study") == records(alone)
