@@ -286,7 +286,7 @@ def test_the_page_on_clusters_runs_as_printed(studied, tmp_path):
                 wait_for((tmp_path / "scheduler.json").is_file)
             elif program == "whatwhere":
                 done = whatwhere(*words, *arguments[1:])
-                assert done.returncode == 0 and "workers 2" in done.stderr, done.stderr
+                assert done.returncode == 0 and "cluster: workers" in done.stderr, done.stderr
     finally:
         for server in servers:
             end(server)
