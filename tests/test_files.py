@@ -87,7 +87,6 @@ WRITES = re.compile(
 ALLOWED = {
     "report/page.py": 1,  # a table, within new_folder
     "run/folder.py": 1,  # a library's files move in, recorded before
-    "run/remote.py": 1,  # a worker's answer, removed at once
     "training/checkpoints.py": 1,  # other processes' shares move into new_folder
     "training/memory.py": 1,  # /proc/self/clear_refs
 }

@@ -17,6 +17,18 @@ def entry(name, kind=None, parameters=1_400_000, own=None, **settings):
     return {"name": name, "config": config, "training": dumped, "summary": summary, "scheme_recipe": own or {}}
 
 
+def test_arithmetic_of_trainings_is_a_term():
+    """`auto` chose bf16 on one machine and fp32 on another, and the page called the terms equal."""
+    models = [entry("dstg"), entry("rope")]
+    for model, precision in zip(models, ("bf16", "fp32"), strict=True):
+        model["summary"]["precision"] = precision
+    assert "precision (`dstg` bf16, `rope` fp32)" in unequal(models)
+    models[1]["summary"]["precision"] = "bf16"
+    assert "precision" not in unequal(models)
+    again = {**models[0], "summary": {**models[0]["summary"], "precision": "fp32"}}
+    assert "precision (`dstg` bf16 and fp32, `rope` bf16)" in unequal([*models, again])
+
+
 def test_presets_of_a_block_differ_in_scheme_alone(monkeypatch):
     """Presets of a block differ in their position schemes and rates alone."""
     names = [name for name in PRESETS if preset(name).block == "neobert"]

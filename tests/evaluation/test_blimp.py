@@ -15,12 +15,12 @@ from whatwhere.corpus import load_tokenizer
 from whatwhere.evaluation.blimp import (
     Acceptability,
     Pair,
-    _of_hub,
     blimp_records,
     pseudo_log_likelihoods,
     read_blimp,
     right,
 )
+from whatwhere.evaluation.examples import forget_data
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
 from whatwhere.evaluation.word_states import Slot
 from whatwhere.models.open import open_config, open_model
@@ -75,7 +75,7 @@ def test_the_hub_gives_the_same_pairs(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr("datasets.get_dataset_config_names", lambda name: list(rows))
     monkeypatch.setattr("datasets.load_dataset", load)
-    _of_hub.cache_clear()
+    forget_data()
     folder = tmp_path / "files"
     folder.mkdir()
     text = "".join(json.dumps(row) + "\n" for paradigm in rows.values() for row in paradigm)
@@ -95,7 +95,7 @@ def test_the_hub_gives_the_same_pairs(data, tmp_path, monkeypatch):
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr("datasets.get_dataset_config_names", refuse)
-    _of_hub.cache_clear()
+    forget_data()
     wrong = whatwhere("evaluate", "linguistic", "reference", "--tasks", "blimp", "--out", str(tmp_path / "p"))
     way_out = "Without a network: Bring its data/*.jsonl (github.com/alexwarstadt/blimp) and give the folder: --data"
     assert f"nyu-mll/blimp cannot be fetched (no route to host). {way_out} FOLDER.\n" in wrong.stderr

@@ -21,8 +21,9 @@ from whatwhere.run import remote
 from whatwhere.run.cluster import connect
 from whatwhere.run.files import read_lines
 from whatwhere.run.jobs import Job, run_jobs
-from whatwhere.run.lock import lock, writer_of
-from whatwhere.study.study_settings import StudyConfig
+from whatwhere.run.lock import InUse, lock, writer_of
+from whatwhere.run.progress import ignore_progress
+from whatwhere.study.study_settings import StudyConfig, prefix_training_keys_in_errors
 
 TIMED = {"seconds", "tokens_per_second", "memory.peak"}
 
@@ -56,7 +57,7 @@ def refusal(terms, threads=1):
 
 def test_worker_like_the_command_is_accepted(terms):
     remote.check_terms(terms, "tcp://w:1", 1)
-    assert sorted(os.listdir(Path(terms.token).parent)) == [".lock", ".token", ".writer"]  # its answer is gone
+    assert sorted(os.listdir(Path(terms.token).parent)) == [".lock", ".token", ".writer"]
 
 
 def test_worker_with_another_program_is_named(terms):
@@ -68,6 +69,27 @@ def test_worker_with_another_program_is_named(terms):
 
 def test_worker_of_several_threads_is_refused(terms):
     assert "2 jobs at once" in refusal(terms, threads=2)
+
+
+def test_worker_of_a_launcher_is_refused(terms, monkeypatch):
+    """Independent trainings would have joined one process group."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "started by a launcher" in refusal(terms)
+
+
+def test_folder_in_use_keeps_its_class_in_a_study():
+    """A training that moved to another worker did not wait for its last writer: the error had become a plain one."""
+    with pytest.raises(InUse), prefix_training_keys_in_errors():
+        raise InUse(Path("m"), "7 on a")
+    waits = iter([InUse(Path("m"), "7 on a"), None])
+
+    def work(progress):
+        with prefix_training_keys_in_errors():
+            if (error := next(waits)) is not None:
+                raise error
+        return "done"
+
+    assert remote._wait_while_in_use(work, (), ignore_progress) == "done"
 
 
 def test_worker_without_the_shared_folder_is_named(terms, tmp_path):
@@ -173,40 +195,49 @@ def test_windows_are_the_same_whatever_worker_tokenises(cluster, tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_checkpoints_on_every_worker(cluster, studied, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_ended_command_can_be_given_again_at_once(cluster, studied, tmp_path, number):
+    """Ctrl-C waits for a checkpoint of each training; those of a killed command stop by themselves."""
     arguments, alone = studied
-    out = tmp_path / "stopped"
+    out = tmp_path / "out"
     words = (*arguments, "--out", str(out), "--on", str(cluster.file))
     study = started(*words)
     models = [out / f"models/{name}/seed-0" for name in ("dstg", "rope")]
     wait_for(lambda: all((model / "checkpoints/step-10").is_dir() for model in models))
-    study.send_signal(signal.SIGINT)
+    study.send_signal(number)
     _, said = study.communicate(timeout=300)
-    assert study.returncode == 130 and "each training writes a checkpoint" in said, said
-    assert said.endswith("The same command goes on from what is finished.\n")
-    newest = [max(int(path.name[5:]) for path in model.glob("checkpoints/step-*")) for model in models]
-    logged = [read_lines(model / "log.jsonl")[-1]["step"] for model in models]
-    assert all(step >= last for step, last in zip(newest, logged, strict=True))
-    assert any(step % 10 for step in newest)  # not all are those of every tenth step
-    assert writer_of(out) is None and all(writer_of(model) is None for model in models)
+    if number == signal.SIGINT:
+        assert study.returncode == 130 and "Stopping: each training writes a checkpoint" in said, said
+        assert said.endswith("The same command goes on from what is finished.\n")
+        newest = [max(int(path.name[5:]) for path in model.glob("checkpoints/step-*")) for model in models]
+        logged = [read_lines(model / "log.jsonl")[-1]["step"] for model in models]
+        assert all(step >= last for step, last in zip(newest, logged, strict=True))
+        assert any(step % 10 for step in newest)  # not all are those of every tenth step
+        assert writer_of(out) is None and all(writer_of(model) is None for model in models)
     done = whatwhere(*words)
     assert done.returncode == 0, done.stderr
     assert records(out) == records(alone)
 
 
 @pytest.mark.slow
-def test_killed_command_can_be_given_again_at_once(cluster, studied, tmp_path):
-    """Its trainings stop by themselves, and the new command waits for them."""
+def test_retired_worker_hands_its_training_on(studied, tmp_path):
+    """A worker that retires, as at the end of its lifetime, writes a checkpoint, and another one goes on."""
+    distributed = pytest.importorskip("distributed")
     arguments, alone = studied
-    out = tmp_path / "killed"
-    words = (*arguments, "--out", str(out), "--on", str(cluster.file))
-    study = started(*words)
-    wait_for((out / "models/dstg/seed-0/checkpoints/step-10").is_dir)
-    study.kill()
-    study.communicate(timeout=300)
-    done = whatwhere(*words)
-    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    model = out / "models/dstg/seed-0"
+    with DaskCluster(tmp_path, 2) as cluster:
+        study = started(*arguments, "--out", str(out), "--on", str(cluster.file))
+        wait_for((model / "checkpoints/step-10").is_dir)
+        with distributed.Client(scheduler_file=str(cluster.file), set_as_default=False) as client:
+            numbers = client.run(os.getpid)
+            writer = cluster.writer_of(model).pid
+            client.retire_workers([address for address, number in numbers.items() if number == writer])
+        _, said = study.communicate(timeout=300)
+        assert study.returncode == 0, said
     assert records(out) == records(alone)
+    steps = [line["step"] for line in read_lines(model / "log.jsonl") if "gradient_norm" in line]
+    assert steps == sorted(set(steps))
 
 
 @pytest.mark.slow

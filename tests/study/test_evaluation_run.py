@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 
 import whatwhere as ww
 from whatwhere.evaluation.benchmark import Trial, averages, bounded, differences, model_names, of_studies, paired
+from whatwhere.evaluation.examples import for_one_command
 from whatwhere.evaluation.glue import GLUE, METRICS, GlueConfig, fine_tune
 from whatwhere.evaluation.grid import GridResult, chosen, of_both, one_after_the_other, trials
 from whatwhere.evaluation.tuning import halves
@@ -49,6 +50,17 @@ def data(tmp_path_factory):
 def config(data, **more):
     settings = {"models": ["reference"], "tasks": ["sst-2"], "data": str(data), "seeds": 1, "rates": [1e-4]}
     return GlueConfig.parse({**settings, **more})
+
+
+def test_data_of_another_command_are_read_anew(tmp_path):
+    """A worker that had read a file for one command answered the next command from its memory."""
+    reads = []
+    read = for_one_command(lambda path: reads.append(path) or path.read_text())
+    for command, text in (("one", "a"), ("one", "a"), ("two", "b")):
+        (tmp_path / "data.txt").write_text(text)
+        with evaluate._context_of_trial(command, None):
+            assert read(tmp_path / "data.txt") == text
+    assert len(reads) == 2
 
 
 @pytest.mark.long

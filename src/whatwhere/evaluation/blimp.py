@@ -4,7 +4,6 @@ is right where the good one has the higher pseudo-log-likelihood (Salazar et al.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..corpus.sources import hub_configs, hub_rows
 from ..records.intervals import share_interval
 from ..records.record import Record
 from ..run.progress import Progress, ignore_progress
-from .examples import Examples, Row, examples
+from .examples import Examples, Row, examples, for_one_command
 
 ENDINGS = (".jsonl", ".jsonl.xz", ".jsonl.gz", ".jsonl.zst")
 BATCH_TOKENS = 16_384  # of one forward pass, padding included
@@ -79,9 +78,9 @@ def _of_files(data: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield from json_rows(path)
 
 
-@cache
+@for_one_command
 def _of_hub() -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """Fetch the rows of all paradigms, each a configuration; once a process, as there are 67 of them."""
+    """Fetch the rows of all paradigms, each a configuration; once a command, as there are 67 of them."""
     advice = f"Without a network: {_BRING} and give the folder: --data FOLDER."
     return [
         (f"{HUB}, {paradigm}, row {number}", row)

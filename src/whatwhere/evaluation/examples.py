@@ -1,18 +1,36 @@
 """Rows to probe: places in texts, each with a label."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from .word_states import Slot
 
+T = TypeVar("T")
 SPLITS = ("train", "dev", "test")
 OTHER = "other"
+
+
+_caches: list[Callable[[], None]] = []  # functions that empty the caches of `for_one_command`
+
+
+def for_one_command(read: Callable[..., T], most: int = 1) -> Callable[..., T]:
+    """Return a function that remembers what it has read for all the tasks that a process works on for one command."""
+    cached = lru_cache(most)(read)
+    _caches.append(cached.cache_clear)
+    return cached
+
+
+def forget_data() -> None:
+    """Forget what was read for another command, whose files of the same names may have held something else."""
+    for clear in _caches:
+        clear()
 
 
 class Row(NamedTuple):

@@ -4,7 +4,6 @@ paragraph is (Flesch 1948), the phenomena of discourse and length where DSTG rep
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from ..corpus import open_source
 from ..corpus.text_files import empty_file
-from .examples import SPLITS, Examples, Row, examples
+from .examples import SPLITS, Examples, Row, examples, for_one_command
 
 FOLDER = "wikipedia-en"
 PARAGRAPHS = 20_000  # of the last file's articles, as trainings begin with the first
@@ -126,7 +125,7 @@ def _readability(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> I
         yield Row(text, ((0, len(text)),), flesch(sentences[:3]), "")
 
 
-_read = lru_cache(1)(read_paragraphs)  # for all the tasks that a process works on
+_read = for_one_command(read_paragraphs)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..corpus.text_files import data_lines
-from .examples import SPLITS, Examples, Row, examples
+from .examples import SPLITS, Examples, Row, examples, for_one_command
 
 FOLDER = "ud-ewt"
 LENGTHS = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))  # words, the classes of SentEval's Length
@@ -187,7 +186,7 @@ def _between(number: str, span: str) -> bool:
     return int(first) <= int(number) <= int(last)
 
 
-_read = lru_cache(len(SPLITS))(read_trees)  # for all the tasks that a process works on
+_read = for_one_command(read_trees, len(SPLITS))
 Make = Callable[[Sentence, np.random.Generator], Iterator[Row]]
 
 

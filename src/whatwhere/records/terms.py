@@ -75,6 +75,7 @@ def unequal(entries: Sequence[Entry]) -> str:
     differences += [_parameters(_known({m: _parameters_of(e) for m, e in models.items()}))]
     differences += [_difference(name, values) for name, values in _settings(models, "training", TRAINING).items()]
     differences += [_difference("tokens", _known({m: _tokens(e) for m, e in models.items()}))]
+    differences += [_difference("precision", _precisions(entries))]
     differences += ["rates"] if any(_rates(models)) else []
     items = list(filter(None, differences))
     return f"The models differ in more than their position schemes: {'; '.join(items)}." if items else ""
@@ -177,6 +178,15 @@ def _tokens(entry: Entry) -> float | None:
     counted = [_number(_part(entry, "training").get(key)) for key in ("steps", "batch_size", "length")]
     steps, batch, length = counted
     return None if steps is None or batch is None or length is None else steps * batch * length
+
+
+def _precisions(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the arithmetic of each model's trainings; `auto` chooses it by the processor, for each training anew."""
+    found: dict[str, set[str]] = {}
+    for entry in entries:
+        if entry.get("name") and (precision := _part(entry, "summary").get("precision")):
+            found.setdefault(str(entry["name"]), set()).add(str(precision))
+    return {model: " and ".join(sorted(precisions)) for model, precisions in found.items()}
 
 
 def _parameters(values: Mapping[str, float]) -> str:

@@ -19,8 +19,9 @@ from typing import Any
 from weakref import WeakSet
 
 from .files import machine_id, write_text
+from .lock import InUse, writer_of
 from .remote import Terms, build, call, topic_of, wait_until_idle
-from .signals import GRACE
+from .signals import GRACE, Stopped
 
 SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
 RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
@@ -50,11 +51,13 @@ class Cluster:
         return str(self.client.dashboard_link or "")
 
     def _workers(self) -> list[dict[str, Any]]:
-        return list(self.client.scheduler_info(n_workers=-1)["workers"].values())
+        # Not `scheduler_info`, whose list dask's own look every two seconds empties.
+        identity = self.client.sync(self.client.scheduler.identity, n_workers=-1)
+        return list(identity["workers"].values())
 
     def slots(self) -> int:
         """Return how many jobs run at the same time now, at least 1; more workers may come later."""
-        return max(1, len(self._workers()))
+        return max(1, sum(1 for of in self._workers() if self.resources is None or of["resources"].get("GPU")))
 
     def run(
         self, calls: Sequence[Call], show: Callable[..., None], around: Around = nullcontext
@@ -77,6 +80,7 @@ class Cluster:
                 number = numbers.pop(future)
                 label = calls[number][0]
                 result = self.result(future, label)
+                del future  # else a worker that dies would have the call done again
                 show(number, label, 0, None, "", "")
                 yield number, result
 
@@ -104,10 +108,11 @@ class Cluster:
 
         try:
             with self._reports(run, show):
-                if not self._workers():
-                    print(f"Waiting for a worker of {self.address}", file=sys.stderr, flush=True)
                 yield submit
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Stopped):
+                words = "each training writes a checkpoint, and finished work stays"
+                print(f"\nStopping: {words}", file=sys.stderr, flush=True)
             self._stop(list(futures))
             raise
         finally:
@@ -153,8 +158,9 @@ class Cluster:
                 f"{error.last_worker.address}, perhaps for lack of memory. Give each more (dask worker "
                 "--memory-limit), and run the same command to resume."
             ) from None
-        except (ModuleNotFoundError, AttributeError, RuntimeError) as error:
-            if "whatwhere" not in f"{error} {error.__cause__}":
+        except (ModuleNotFoundError, RuntimeError) as error:
+            cause = error.__cause__ or error
+            if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").split(".")[0] != "whatwhere":
                 raise
             program, installed = build()[0]
             raise ValueError(
@@ -175,7 +181,7 @@ class Cluster:
 
 @contextmanager
 def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
-    """Connect to the scheduler of a cluster; None yields None.
+    """Connect to the scheduler of a cluster and wait for its first worker; None yields None.
 
     Args:
         address: For example tcp://10.0.0.1:8786, or the path of a scheduler file.
@@ -183,6 +189,7 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
 
     Raises:
         ValueError: nothing answers there, or `distributed` is not installed.
+        InUse: another process writes to the folder.
     """
     if address is None:
         yield None
@@ -201,6 +208,11 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
             reason = " ".join(str(error).split())
             raise ValueError(f"No scheduler answers at {address} ({reason}). Start one: dask scheduler.") from None
         with client:
+            if (writer := writer_of(folder)) is not None:
+                raise InUse(folder, writer)
+            if not client.scheduler_info()["workers"]:
+                print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)
+            client.wait_for_workers(1)
             cluster = Cluster(client, address, folder)
             cluster.wait_until_idle()
             yield cluster

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
@@ -72,7 +72,7 @@ def run_jobs(
     name: str = "models",
     around: Around = nullcontext,
     cluster: Cluster | None = None,
-) -> Iterator[tuple[Job, Any]]:
+) -> Generator[tuple[Job, Any], None, None]:
     """Run jobs in processes, on `most_threads` threads in all, and yield each job with its result when it finishes.
 
     Arguments and results must be picklable. A single job, or `most_threads` = 1, runs in this process.
@@ -90,13 +90,9 @@ def run_jobs(
     """
     if cluster is not None:
         calls = [(job.label, job.work, job.args) for job in jobs]
-        try:
-            with _display(progress, len(jobs), name) as show:
-                for number, result in cluster.run(calls, show, partial(_on_one_thread, around)):
-                    yield jobs[number], result
-        except Stopped:
-            _say_what_stays(progress, process_per_job)
-            raise
+        with _display(progress, len(jobs), name) as show:
+            for number, result in cluster.run(calls, show, partial(_on_one_thread, around)):
+                yield jobs[number], result
         return
     if len(jobs) < 2 or most_threads < 2:
         with _display(progress, len(jobs), name) as show:
@@ -134,8 +130,9 @@ def run_jobs(
                                 yield waiting.pop(future), result
                     except BaseException as error:
                         stop_sender.close()  # the processes end by themselves; leaving the pool waits for that
-                        if isinstance(error, Stopped):
-                            _say_what_stays(progress, process_per_job)
+                        if isinstance(error, Stopped) and progress:
+                            rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
+                            print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
                         if isinstance(error, BrokenProcessPool):
                             advice = "add `--set at_once=1`" if process_per_job else "put `taskset -c 0` before it"
                             raise OSError(
@@ -144,12 +141,6 @@ def run_jobs(
                             ) from None
                         raise
         states.put(None)  # all is well, so nobody died holding the queue's lock
-
-
-def _say_what_stays(progress: bool, is_training: bool) -> None:
-    if progress:
-        rest = "each training writes a checkpoint" if is_training else "finished work stays"
-        print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
 
 
 @contextmanager

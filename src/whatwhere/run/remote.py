@@ -8,13 +8,14 @@ import hashlib
 import os
 import pickle
 import platform
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from .signals import GRACE, Stopped, clear_stop, request_stop, stop_in_thread
 SECONDS_BETWEEN_LOOKS = 0.5  # at whether a call is still wanted
 SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
 _PACKAGE = Path(__file__).parents[1]
-_DECIDE_NUMBERS = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn")
+# Programs that decide numbers; those of an extra may be absent on both sides.
+_DECIDE_NUMBERS = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy", "scikit-learn")
+_OF_EXTRAS = ("sentence-transformers", "mteb")
 
 
 class JobStopped(Exception):
@@ -53,8 +56,15 @@ def build() -> tuple[tuple[str, str], ...]:
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         digest.update(str(path.relative_to(_PACKAGE)).encode() + path.read_bytes())
-    others = [(name, version(name)) for name in _DECIDE_NUMBERS]
+    others = [(name, _version_of(name)) for name in (*_DECIDE_NUMBERS, *_OF_EXTRAS)]
     return ("whatwhere", f"{VERSION} (code {digest.hexdigest()[:8]})"), ("Python", platform.python_version()), *others
+
+
+def _version_of(program: str) -> str:
+    try:
+        return version(program)
+    except PackageNotFoundError:
+        return "nowhere"
 
 
 def check_terms(terms: Terms, name: str, threads: int) -> None:
@@ -78,13 +88,17 @@ def check_terms(terms: Terms, name: str, threads: int) -> None:
             f"The worker {name} does {threads} jobs at once, which would share their random numbers. Start it with "
             "--nthreads 1, and --nworkers N for N cores."
         )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError(
+            f"The worker {name} was started by a launcher (WORLD_SIZE), so that its trainings would wait for each "
+            "other. Start it without torchrun or accelerate."
+        )
     token = Path(terms.token)
-    answer = token.with_name(f"{token.name}-{os.getpid()}")
     try:
         os.chdir(terms.directory)
         is_shared = token.read_text() == terms.run
-        answer.write_text(terms.run)
-        answer.unlink()
+        with tempfile.TemporaryFile(dir=token.parent):
+            pass
     except OSError:
         is_shared = False
     if not is_shared:
@@ -122,9 +136,6 @@ def call(terms: Terms, number: int, pickled: bytes) -> Any:
     from distributed import Reschedule, get_worker
 
     worker = get_worker()
-    if terms.run not in _checked:
-        check_terms(terms, worker.address, worker.state.nthreads)
-        _checked.add(terms.run)
     key = worker.get_current_task()
     last = 0.0
 
@@ -134,15 +145,19 @@ def call(terms: Terms, number: int, pickled: bytes) -> Any:
             last = now
             worker.log_event(topic_of(terms.run), (number, label, float(done), float(total), part, note))
 
-    label, work, args, around = pickle.loads(pickled)
+    label = ""
     _folder_in_work = Path(terms.token).parent
     try:
+        if terms.run not in _checked:
+            check_terms(terms, worker.address, worker.state.nthreads)
+            _checked.add(terms.run)
+        label, work, args, around = pickle.loads(pickled)
         os.chdir(terms.directory)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with _watched(worker, key, report) as progress, around():
             return _wait_while_in_use(work, args, progress)
     except Stopped:
-        raise (JobStopped(label) if worker.status.name == "running" else Reschedule()) from None
+        raise (Reschedule() if _is_wanted(worker, key) else JobStopped(label)) from None
     finally:
         clear_stop()
         _folder_in_work = None
@@ -151,6 +166,12 @@ def call(terms: Terms, number: int, pickled: bytes) -> Any:
 def topic_of(run: str) -> str:
     """Return the name under which the workers report the progress of a run."""
     return f"whatwhere-{run}"
+
+
+def _is_wanted(worker: Any, key: str) -> bool:
+    """Return whether a command still waits for a call."""
+    task = worker.state.tasks.get(key)
+    return task is not None and task.state != "cancelled"
 
 
 @contextmanager
@@ -164,8 +185,7 @@ def _watched(worker: Any, key: str, report: Progress) -> Iterator[Progress]:
 
     def watch() -> None:
         while not is_over.wait(SECONDS_BETWEEN_LOOKS):
-            task = worker.state.tasks.get(key)
-            if task is None or task.state == "cancelled" or worker.status.name not in ("running", "paused"):
+            if not _is_wanted(worker, key) or worker.status.name not in ("running", "paused"):
                 is_unwanted.set()
                 request_stop()
                 return

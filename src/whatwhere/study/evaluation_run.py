@@ -3,8 +3,10 @@
 `evaluate all` runs every benchmark whose data are there, cheapest first, within a budget.
 """
 
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -13,6 +15,7 @@ from typing import Any, TypeVar
 
 from ..claims import evaluate
 from ..evaluation.benchmark import UNTRAINED, Benchmark, EvaluationConfig, Trial
+from ..evaluation.examples import forget_data
 from ..evaluation.glue import GLUE
 from ..evaluation.holmes import HOLMES
 from ..evaluation.linguistic import LINGUISTIC
@@ -66,7 +69,7 @@ def run_evaluation(
         run.accept()
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.slots()
-        around = partial(scheme_of_job, text_of_scheme(config.scheme))
+        around = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
         for round_of_trials in _rounds(todo, config.minutes, at_once):
             jobs = [
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
@@ -98,6 +101,20 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
         config = config.continue_from(saved)
     config.check_names()
     return config
+
+
+_last_command = ""  # for which this process has done a trial
+
+
+@contextmanager
+def _context_of_trial(command: str, scheme: str | None) -> Iterator[None]:
+    """Do a trial in the block as in a process of its command alone: a worker of a cluster does those of many."""
+    global _last_command
+    if command != _last_command:
+        forget_data()
+        _last_command = command
+    with scheme_of_job(scheme):
+        yield
 
 
 def _threads_of_trials(trials: Sequence[Trial]) -> dict[int, int | None]:

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -116,8 +117,8 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
     """
     torch.manual_seed(0)
     out = Path(out)
-    log = StudyLog(out, progress)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
+        log = StudyLog(out, progress)  # its clock begins when there is a worker
         if cluster is not None:
             log.log_event("cluster", workers=cluster.slots(), dashboard=cluster.dashboard)
         return complete(prepare(run, config, log, cluster))
@@ -268,12 +269,14 @@ def complete(study: Study) -> Path:
     models_on_page = [model for model in models if study.is_measured(model)]  # the page is drawn when others follow
     most_threads = at_once * threads_of_one(at_once) if at_once > 1 else 1
     around = partial(scheme_of_job, text_of_scheme(config.scheme))
-    for job, summary in run_jobs(jobs, most_threads, study.progress, around=around, cluster=study.cluster):
-        _log_trained(study, job.args[0].model, summary)
-        measured = [model for model in models if study.is_measured(model)]
-        if len(measured) < len(models) and _needs_page(models, models_on_page, measured):
-            models_on_page = measured
-            save_study(study.run, config, study.windows, steps, measured, records, [], _total_seconds(study))
+    # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
+    with closing(run_jobs(jobs, most_threads, study.progress, around=around, cluster=study.cluster)) as done:
+        for job, summary in done:
+            _log_trained(study, job.args[0].model, summary)
+            measured = [model for model in models if study.is_measured(model)]
+            if len(measured) < len(models) and _needs_page(models, models_on_page, measured):
+                models_on_page = measured
+                save_study(study.run, config, study.windows, steps, measured, records, [], _total_seconds(study))
     between: list[Record] = []
     if config.inside:
         for seed in range(config.seeds):

@@ -175,6 +175,8 @@ def prefix_training_keys_in_errors() -> Iterator[None]:
     except ValueError as error:
         below = {key.rpartition(".")[2]: key for key in StudyConfig.keys_below()}
         typed = re.sub(r"(--set )(\w+)", lambda m: m[1] + below.get(m[2], m[2]), str(error))
+        if typed == str(error):  # of its own class, as whoever waits for a folder in use asks for it
+            raise
         raise ValueError(typed) from None
 
 
