@@ -273,7 +273,7 @@ def test_one_file_aligns_tables_of_the_terminal():
                 pads = bool(PADDED.fullmatch(ast.unparse(node.format_spec)[2:-1]))
             loads = isinstance(node, ast.ImportFrom) and node.module == "rich.table"
             files |= {place(path)} if pads or loads else set()
-    assert files == {"run/text_tables.py", "corpus/counting.py"}  # which pads bytes
+    assert files == {"run/text_tables.py"}
 
 
 EVERY = [p for folder in ("src", "tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]

@@ -1,21 +1,13 @@
-"""A corpus to counts by position: against a loop over the tokenizer, by worker processes, under a launcher, from
-windows."""
+"""A corpus to counts by position: against a loop over the tokenizer, by worker processes, from windows."""
 
-import os
-import subprocess
-import sys
 import zlib
 
 import numpy as np
 import pytest
-import torch
-from cli_runner import environment
-from fork_server import Processes
 
-from whatwhere.corpus import build_windows, counting, load_tokenizer, open_source, source
+from whatwhere.corpus import build_windows, counting, source
 from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.corpus.segments import DOCUMENT
-from whatwhere.geometry.counts import Counts
 from whatwhere.run import workers
 
 
@@ -109,49 +101,6 @@ def test_shards_that_are_kept_are_not_counted_again(list_source, documents, toke
     assert counted(list_source(documents), positions=10)[1] == shards
 
 
-SCRIPT = """
-import importlib.util, sys
-if __name__ == "__main__":
-    spec = importlib.util.spec_from_file_location("test_counting", sys.argv[1])
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.count_together(*sys.argv[2:])
-"""
-
-
-def count_together(text: str, tokenizer: str, out: str) -> None:
-    """Work of one of several processes: its sum over all of them, in a file of its own."""
-    counting.SHARD_CHARACTERS = 3000
-    counts = count_source(open_source(text, document="line"), load_tokenizer(tokenizer), 9, progress=False)
-    counts.save(f"{out}/{os.environ['RANK']}.npz")
-    torch.distributed.destroy_process_group()
-
-
-@pytest.mark.parametrize("launcher", ["fork server", pytest.param("torch", marks=pytest.mark.slow)])
-def test_two_processes_of_a_launcher_get_the_sum(launcher, list_source, documents, tokenizer, tmp_path):
-    lines = [" ".join(d.split()) for d in documents]
-    (tmp_path / "t.txt").write_text("\n".join(lines))
-    tokenizer.save_pretrained(tmp_path / "tokenizer")
-    arguments = [str(tmp_path / "t.txt"), str(tmp_path / "tokenizer"), str(tmp_path)]
-    if launcher == "fork server":
-        Processes(count_together, *arguments, count=2).finish()
-    else:
-        (tmp_path / "script.py").write_text(SCRIPT)
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        done = subprocess.run(
-            [*torchrun, str(tmp_path / "script.py"), __file__, *arguments],
-            env=environment() | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-    alone = count_source(list_source(lines), tokenizer, 9, progress=False)
-    for rank in (0, 1):
-        counts = Counts.load(tmp_path / f"{rank}.npz")
-        assert (counts.matrix != alone.matrix).nnz == 0 and (counts.documents == alone.documents).all()
-
-
 def test_progress_is_on_stderr(list_source, documents, tokenizer, capsys):
     count_source(list_source(documents), tokenizer, 5, progress=True)
     out, err = capsys.readouterr()
@@ -200,22 +149,6 @@ def test_windows_count_like_their_rows(join, align, windows, tokenizer):
     np.testing.assert_array_equal(counts.matrix.toarray(), wanted)
     np.testing.assert_array_equal(counts.documents, documents)
     assert counts.facts["corpora"][0]["split"] == "train"
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_counts_of_parts_are_kept_and_add_up(whole, list_source, documents, tokenizer, tmp_path):
-    # One process had to count all of a folder that many had made.
-    how = {"length": 16, "workers": 1, "progress": False, "shard_characters": 600}
-    train = build_windows(list_source(documents), tokenizer, tmp_path / "w", **how)["train"]
-    expected = count_windows(train, 12, groups=4, whole=whole)
-    for k in range(3):
-        count_windows(train, 12, groups=4, whole=whole, part=(k, 3)).save(tmp_path / f"{k}.npz")
-    one, *others = (Counts.load(tmp_path / f"{k}.npz") for k in range(3))
-    found = sum(others, one)
-    assert (found.matrix != expected.matrix).nnz == 0 and list(found.documents) == list(expected.documents)
-    assert one.tokens < expected.tokens and [c["part"] for c in found.facts["corpora"]] == ["1/3", "2/3", "3/3"]
-    with pytest.raises(ValueError, match="There is no part 4 of 3. Give one from 1 to 3."):
-        count_windows(train, 12, part=(3, 3))
 
 
 def test_run_on_documents_continue_across_rows(windows, documents, tokenizer):

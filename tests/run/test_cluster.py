@@ -16,6 +16,7 @@ from cli_runner import command, environment, sentences, whatwhere
 from dask_cluster import DaskCluster, end, start_dask, take_memory, wait_for
 from small_study import TRAINING, VALUES
 
+from whatwhere.geometry.counts import Counts
 from whatwhere.records.record import read_records
 from whatwhere.run import remote
 from whatwhere.run.cluster import connect
@@ -192,6 +193,26 @@ def test_windows_are_the_same_whatever_worker_tokenises(cluster, tmp_path):
         for name in ("here", "there")
     )
     assert len(here) > 20 and here == there
+
+
+@pytest.mark.slow
+def test_counts_are_the_same_whatever_worker_counts(cluster, tmp_path):
+    """Counts of positions are equal, also where a worker dies, and their command leaves nothing in the folder."""
+    (tmp_path / "text.txt").write_text(sentences(60_000), encoding="utf-8")
+    words = ("geometry", "--corpus", f"a={tmp_path / 'text.txt'}", "--tokenizer", "words", "--positions", "12")
+    here, there = tmp_path / "here", tmp_path / "there"
+    done = whatwhere(*words, "--out", str(here))
+    assert done.returncode == 0, done.stderr
+    spread = started(*words, "--out", str(there), "--on", str(cluster.file))
+    wait_for(lambda: any((there / "counts/a").glob("*.npz")))
+    psutil.Process(cluster.workers[0].pid).children()[0].kill()
+    _, said = spread.communicate(timeout=300)
+    assert spread.returncode == 0, said
+    mine, theirs = (Counts.load(out / "counts/a.npz") for out in (here, there))
+    assert (mine.matrix != theirs.matrix).nnz == 0 and list(mine.documents) == list(theirs.documents)
+    assert mine.tokens > 100_000
+    names = [sorted(path.name for path in out.rglob("*") if path.name != ".writer") for out in (here, there)]
+    assert names[0] == names[1]
 
 
 @pytest.mark.slow

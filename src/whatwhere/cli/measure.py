@@ -11,7 +11,7 @@ from ..run.reference import REFERENCE
 from ..run.text_tables import table_lines
 from ..study.study_keys import GeometryKeys, HeadsConfig, SpectraConfig
 from ..training.training_keys import SchemeKeys
-from .options import AnyModel, ConfigFile, Json, PageFolder, Setting, configured, emit, report_line, verb
+from .options import AnyModel, ConfigFile, Json, On, PageFolder, Setting, configured, emit, report_line, verb
 
 
 @verb(options={HeadsConfig: "corpus field documents length", SchemeKeys: "scheme"})
@@ -116,6 +116,7 @@ def geometry(
     *,
     config: ConfigFile = None,
     settings: Setting = None,
+    on: On = None,
     as_json: Json = False,
 ) -> None:
     """Measure how much position matters in corpora: Hellinger distances, MDS, stress of tables, with noise floor
@@ -127,9 +128,7 @@ def geometry(
     """
     from ..study.geometry_run import GeometryConfig, run_geometry
 
-    result = run_geometry(configured(context, GeometryConfig, config, settings), out)
-    if result["report"] is None:
-        return
+    result = run_geometry(configured(context, GeometryConfig, config, settings), out, on=on)
     sentences = []
     for entry in (*result["corpora"], *result["models"]):
         seed = "" if entry.get("seed") is None else f" seed {entry['seed']}"

@@ -32,7 +32,7 @@ from .shards import (
     files_of,
     write_shard,
 )
-from .source import Source, lists_of_part
+from .source import Source, numbered_lists
 from .tokenizer import has_newline_token, load_tokenizer, special_token_ids, tokenizer_hash
 from .windows import BUILT, FACTS, FORMAT, Windows, WindowSet, allow_open_files, is_built
 
@@ -327,7 +327,7 @@ def _build(
 
         def unfinished() -> Iterator[tuple[Job, list[Part], str]]:
             nonlocal read
-            for number, parts in lists_of_part(source, (0, 1), shards_of):
+            for number, parts in numbered_lists(source, shards_of):
                 read += sum(len(text_part.text) for text_part in parts)
                 job = job_of(number)
                 digest = job.digest(parts)

@@ -1,38 +1,36 @@
 """Counts of a corpus's tokens by position (GEOM algorithm 1, line 3), straight from text or from windows on disk.
 
-Text is read once, in order, in shards; worker processes and the processes of a launcher (accelerate, torchrun) count
-some each. Memory holds a few shards and a bounded part of the counts, whatever the size of the corpus: the rest of them
-is in temporary files (`geometry.counts.Tally`), where the result stays mapped.
+Text is read once, in order, in shards; processes of this machine or workers of a cluster count some each. Memory holds
+a few shards and a bounded part of the counts, whatever the size of the corpus: the rest of them is in temporary files
+(`geometry.counts.Tally`), where the result stays mapped.
 """
 
 import hashlib
 import json
-import os
 import re
 import tempfile
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from io import BytesIO
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import torch
-from accelerate import PartialState
-from scipy.sparse import csr_array, load_npz, save_npz
+from scipy.sparse import csr_array
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from ..geometry.counts import Counts, Tally, in_lists
+from ..run.cluster import Cluster
+from ..run.files import temporary_folder
 from ..run.progress import estimate_total, progress_bar
 from ..run.workers import Workers, check_not_in_worker
 from .segments import DOCUMENT, PIECE
-from .shards import SHARD_CHARACTERS, check_part, plain
-from .source import Source, lists_of_part
+from .shards import SHARD_CHARACTERS, plain
+from .source import Source, numbered_lists
 from .tokenizer import special_token_ids, tokenizer_hash
 from .windows import Windows, WindowSet, after_cls
 
@@ -80,6 +78,7 @@ def count_source(
     workers: int | None = None,
     progress: bool = True,
     keep: Path | None = None,
+    cluster: Cluster | None = None,
 ) -> Counts:
     """Count how often each token stands at each position of a source's documents, in `groups` groups of documents.
 
@@ -94,11 +93,11 @@ def count_source(
             the documents then share no sentence. The texts are read twice and held in memory, and counted by this
             process alone.
         workers: processes, this one included; default one a core. They start only for a large corpus
-            (workers.WORTH_WORKERS). Under a launcher each of its processes counts its share of the corpus, all of them
-            get the sum, and the default is 1.
+            (workers.WORTH_WORKERS).
         progress: a bar on stderr.
         keep: a folder for the counts of each shard, which a count that was stopped finds there: it reads the text again
             and tokenises what is left. It may be deleted when the sum is kept.
+        cluster: workers that count in place of processes; without `phrases`.
 
     Raises:
         ValueError: an option out of range, a source without text, or what the source raises while it is read.
@@ -113,22 +112,21 @@ def count_source(
     job = CountJob(len(tokenizer), positions, special_ids, align, groups, sha, keys)
     tally = job.tally()
     documents = np.zeros(groups, np.int64)
-    rank, world = _rank()
     read = done = 0
 
     def shards() -> Iterator[tuple[CountJob, list[str], Path | None]]:
         nonlocal read
-        for number, texts in lists_of_part(
-            source, (rank, world), lambda file: in_lists(file.beginnings(most), SHARD_CHARACTERS)
-        ):
+        for number, texts in numbered_lists(source, lambda file: in_lists(file.beginnings(most), SHARD_CHARACTERS)):
             read += sum(map(len, texts))
             yield job, texts, keep and keep / f"{number:05d}.npz"
 
-    with tempfile.TemporaryDirectory() as folder, progress_bar("counting", progress and rank == 0) as report:
+    place: AbstractContextManager[str | Path] = tempfile.TemporaryDirectory()
+    if cluster is not None:
+        place = temporary_folder(cluster.folder / "counting")  # which the workers see
+    with place as folder, progress_bar("counting", progress) as report:
         file = Path(folder) / "tokenizer.json"
         tokenizer.backend_tokenizer.save(str(file))
-        alone = phrases or (workers is None and world > 1)
-        with Workers(file, 1 if alone else workers) as pool:
+        with Workers(file, 1 if phrases else workers, None if phrases else cluster) as pool:
             for matrix, counted, characters in pool.map(count_texts, shards(), lambda: (read, source.share_read())):
                 tally.add_counts(matrix)
                 documents += counted
@@ -136,8 +134,6 @@ def count_source(
                 total = estimate_total(done, read, source.share_read())
                 report(done, total, note=f"{done / 1e6:.1f} million characters")
     matrix = tally.total()
-    if world > 1:
-        matrix, documents = _sum_over_processes(matrix, documents, job)
     if not documents.any():
         raise ValueError(f"Corpus {source.name} has no text to count. Give a corpus that has some.")
     facts = {
@@ -156,7 +152,6 @@ def count_windows(
     align: str = "start",
     groups: int = 32,
     whole: bool = False,
-    part: tuple[int, int] = (0, 1),
 ) -> Counts:
     """Count how often each token stands at each position of windows on disk, in `groups` groups of documents.
 
@@ -169,14 +164,10 @@ def count_windows(
         positions, align: see `geometry.positional_counts`.
         whole: position 0 is the first token of a document, whatever the rows: documents that run on are followed from
             row to row, and of other joins the first pieces count alone.
-        part: (k, n): read every n-th shard, from the k-th on, k from 0. The n parts, which as many processes or
-            machines may count and `Counts.save`, add up to the whole (`+`). A document counts in the part that it
-            begins in.
 
     Raises:
-        ValueError: an option out of range, or no such part.
+        ValueError: an option out of range.
     """
-    check_part(part)
     of_windows = Windows(window_set.folder).facts
     sha = of_windows["tokenizer_sha256"]
     special_ids = _no_text(window_set.special_ids)
@@ -184,7 +175,7 @@ def count_windows(
     tally = job.tally()
     documents = np.zeros(groups, np.int64)
     begun = window_set.documents_begun()  # by the end of each shard
-    for number, (ids, marks, starts) in zip(range(part[0], len(begun), part[1]), window_set.shards(part), strict=True):
+    for number, (ids, marks, starts) in enumerate(window_set.shards()):
         before = begun[number - 1] if number else 0
         begins = (marks & DOCUMENT) != 0
         if whole and window_set.join == "run-on":
@@ -200,9 +191,8 @@ def count_windows(
             which = which[begins[first_tokens]]
         tally.add(ids, starts, which * groups // max(begun[-1], 1))
         documents += np.bincount(np.arange(before, begun[number]) * groups // max(begun[-1], 1), minlength=groups)
-    of_part = {} if part == (0, 1) else {"part": f"{part[0] + 1}/{part[1]}"}
     facts = {
-        "corpora": [{**of_windows["source"], "split": window_set.split, **of_part}],
+        "corpora": [{**of_windows["source"], "split": window_set.split}],
         "tokenizer_sha256": sha,
         "special_ids": list(special_ids),
     }
@@ -246,34 +236,6 @@ def count_texts(
 def _no_text(special_ids: dict[str, int]) -> tuple[int, ...]:
     """Return the ids of special tokens that are no text; [UNK] stands for a word, so it is counted."""
     return tuple(sorted({i for name, i in special_ids.items() if name != "unk_token_id"}))
-
-
-def _rank() -> tuple[int, int]:
-    """Join the processes of a launcher; return (number of this process, processes), (0, 1) without a launcher."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return 0, 1
-    state = PartialState(cpu=not torch.cuda.is_available())
-    return state.process_index, state.num_processes
-
-
-def _sum_over_processes(matrix: csr_array, documents: np.ndarray, job: CountJob) -> tuple[csr_array, np.ndarray]:
-    """Add up what the processes of a launcher counted, one by one, so that a process holds two matrices at most."""
-    channel = torch.distributed.new_group(backend="gloo")  # counts are in this machine's memory, whatever the device
-    total = torch.from_numpy(documents.copy())
-    tally = job.tally()
-    rank = torch.distributed.get_rank()
-    torch.distributed.all_reduce(total, group=channel)
-    for sender in range(torch.distributed.get_world_size()):
-        packed = BytesIO()  # not an object: object collectives would pickle
-        if sender == rank:
-            save_npz(packed, matrix, compressed=False)
-        size = torch.tensor(packed.getbuffer().nbytes)
-        torch.distributed.broadcast(size, sender, channel)
-        sent = torch.from_numpy(np.frombuffer(packed.getvalue().ljust(int(size), b"\0"), np.uint8).copy())
-        torch.distributed.broadcast(sent, sender, channel)
-        tally.add_counts(load_npz(BytesIO(sent.numpy().tobytes())))
-    torch.distributed.destroy_process_group(channel)
-    return tally.total(), total.numpy()
 
 
 def containing(texts: Iterable[str]) -> dict[str, str]:

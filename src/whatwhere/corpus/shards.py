@@ -50,16 +50,6 @@ class Rows:
     left_out: int
 
 
-def check_part(part: tuple[int, int]) -> None:
-    """Refuse a part (k, n) of work, k from 0, that is none.
-
-    Raises:
-        ValueError: k is not below n.
-    """
-    if not 0 <= part[0] < part[1]:
-        raise ValueError(f"There is no part {part[0] + 1} of {part[1]}. Give one from 1 to {part[1]}.")
-
-
 def document_share(text: str) -> float:
     """Return a number in [0, 1) from the text alone: equal documents get equal numbers, hence the same split."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=7).digest(), "big") / 2**56

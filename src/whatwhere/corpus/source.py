@@ -1,7 +1,6 @@
 """Sources of text: documents in a fixed order, the long ones in pieces."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import count
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -62,26 +61,14 @@ class Source:
             yield "".join(pieces)
 
 
-def lists_of_part(
-    source: Source, part: tuple[int, int], lists: Callable[[Source], Iterable[T]]
-) -> Iterator[tuple[int, T]]:
-    """Yield (number, list) for one part of a source, where `lists` splits each of its files into lists.
+def numbered_lists(source: Source, lists: Callable[[Source], Iterable[T]]) -> Iterator[tuple[int, T]]:
+    """Yield (number, list), where `lists` splits each file of a source into lists of documents, or of any values.
 
-    Args:
-        part: (k, n): every n-th file from the k-th on, where there are at least n; else every n-th list, for which all
-            files are read.
-        lists: makes lists of documents, or any values, of a file; each gets its number in the whole source.
+    The number says which file a list is of, and which list of that file it is.
     """
-    (k, n) = part
-    files = source.files()
-    turn = count()
-    apart = len(files) >= n
-    for number, file in enumerate(files):
-        if apart and number % n != k:
-            continue
-        for i, part_list in enumerate(lists(file)):
-            if apart or next(turn) % n == k:
-                yield number * MOST_LISTS + i, part_list
+    for number, file in enumerate(source.files()):
+        for i, of_file in enumerate(lists(file)):
+            yield number * MOST_LISTS + i, of_file
 
 
 def split_long(documents: Iterable[str]) -> Iterator[tuple[bool, str]]:

@@ -88,14 +88,12 @@ class WindowSet:
             opened += int(np.count_nonzero(marks[after_cls(starts)] & DOCUMENT))
         return opened / len(self)
 
-    def shards(self, part: tuple[int, int] = (0, 1)) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def shards(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield (ids, marks, starts) of each shard, memory-mapped: row i is ids[starts[i]:starts[i + 1]].
 
         One shard at a time is open, as pages that are read of a mapped file count as memory of the process.
-
-        part: (k, n): every n-th shard, from the k-th on, k from 0.
         """
-        for number in range(part[0], len(self._names), part[1]):
+        for number in range(len(self._names)):
             yield self._open.get(number) or self._mapped(number)
 
     def _shard(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,7 +10,9 @@ import os
 import pickle
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import count
@@ -24,6 +26,7 @@ from .remote import Terms, build, call, topic_of, wait_until_idle
 from .signals import GRACE, Stopped
 
 SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
+SECONDS_BETWEEN_COUNTS = 10.0  # of workers, which may come and go
 RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
 
 Around = Callable[[], AbstractContextManager[object]]
@@ -43,6 +46,8 @@ class Cluster:
         self.client = client
         self.address = address
         self.folder = Path(os.path.abspath(folder))
+        self._slots = 1
+        self._until = 0.0
         self.resources = {"GPU": 1} if any(of["resources"].get("GPU") for of in self._workers()) else None
 
     @property
@@ -83,6 +88,27 @@ class Cluster:
                 del future  # else a worker that dies would have the call done again
                 show(number, label, 0, None, "", "")
                 yield number, result
+
+    def map(self, label: str, work: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        """Do a call for each of the arguments, in order, and yield the results in that order.
+
+        Arguments are drawn as workers become free: at most two calls a worker are under way.
+        """
+        waiting: deque[Any] = deque()
+        with self.session(lambda *state: None) as submit:
+            for one in arguments:
+                while waiting and (waiting[0].done() or len(waiting) >= 2 * self._slots_lately()):
+                    yield self.result(waiting.popleft(), label)
+                waiting.append(submit(label, work, one))
+            while waiting:
+                yield self.result(waiting.popleft(), label)
+
+    def _slots_lately(self) -> int:
+        """Return `slots` as they were at most some seconds ago."""
+        if (now := time.monotonic()) > self._until:
+            self._slots = self.slots()
+            self._until = now + SECONDS_BETWEEN_COUNTS
+        return self._slots
 
     @contextmanager
     def session(self, show: Callable[..., None], around: Around = nullcontext) -> Iterator[Submit]:

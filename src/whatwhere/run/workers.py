@@ -8,14 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
-from .cluster import Cluster, Submit
+from .cluster import Cluster
 from .files import sha256
 from .progress import Progress
 from .signals import hold_signals_while_spawning
@@ -45,7 +44,7 @@ def check_not_in_worker(caller: str) -> None:
 class Workers:
     """Worker processes, started late and only for a large corpus, or the workers of a cluster.
 
-    The process that starts them works, too, while they are busy.
+    The process that starts processes works, too, while they are busy; beside a cluster it reads and hands out alone.
 
     They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
     """
@@ -54,9 +53,7 @@ class Workers:
         self.file = str(tokenizer_file)
         self.tokenizer = Tokenizer.from_file(self.file)
         self.cluster = cluster
-        self.children = (cores() if workers is None else workers) - 1 if cluster is None else cluster.slots()
-        self.exit_stack = ExitStack()
-        self.submit_to_cluster: Submit | None = None
+        self.children = (cores() if workers is None else workers) - 1
         self.executor: ProcessPoolExecutor | None = None
 
     def needs_workers(self, characters_read: int, share: float | None) -> bool:
@@ -67,7 +64,7 @@ class Workers:
             share: share of the corpus that these characters are; None where it is unknown.
         """
         characters_left = characters_read * (1 / share - 1) if share else characters_read
-        return self.cluster is not None or self.executor is not None or characters_left >= WORTH_WORKERS
+        return self.executor is not None or characters_left >= WORTH_WORKERS
 
     def map(
         self, work: Work, tasks: Iterable[Task], amount_read: Callable[[], tuple[int, float | None]]
@@ -76,12 +73,13 @@ class Workers:
 
         amount_read: returns the number of characters read, and which share of the corpus they are.
         """
+        if self.cluster is not None:
+            yield from self.cluster.map(SHARD, work_on_cluster, ((self.file, work, task) for task in tasks))
+            return
         waiting: deque[tuple[Task, Future[Any]]] = deque()
 
         def collect() -> Any:
             task, future = waiting.popleft()
-            if self.cluster is not None:
-                return self.cluster.result(future, SHARD)
             try:
                 return future.result()
             except BrokenProcessPool:  # a worker was killed, or could not start: go on without
@@ -104,9 +102,6 @@ class Workers:
         Returns:
             The future result; where the processes cannot run it raises `BrokenProcessPool`.
         """
-        if self.submit_to_cluster is not None:
-            future: Future[Any] = self.submit_to_cluster(SHARD, work_on_cluster, (self.file, work, task))
-            return future
         if self.executor is None:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
             context = multiprocessing.get_context("spawn")
@@ -123,12 +118,9 @@ class Workers:
         self.parallelism = os.environ.get("TOKENIZERS_PARALLELISM")
         if self.children < 1:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        if self.cluster is not None:
-            self.submit_to_cluster = self.exit_stack.enter_context(self.cluster.session(lambda *state: None))
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.exit_stack.__exit__(*error)
         if self.executor is not None:
             if error[0] is not None:  # a stop must not wait for shards; half of one is made again
                 for process in list((self.executor._processes or {}).values()):

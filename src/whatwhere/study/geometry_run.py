@@ -4,7 +4,6 @@ Counts are kept, so that a second run with other questions does not count the te
 """
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -37,6 +36,7 @@ from ..models.open import name_and_seed, open_model
 from ..models.own_config import is_ours, own_config
 from ..models.table_sources import load_tables
 from ..records.record import Arrays, Record
+from ..run.cluster import Cluster, connect
 from ..run.files import remove_folder
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
@@ -54,8 +54,11 @@ FIGURE_COLUMNS = 3  # columns of coordinates that a figure needs
 Numbers = Mapping[tuple[str, str | None, int | None], Record]
 
 
-def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> dict[str, Any]:
+def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: str | None = None) -> dict[str, Any]:
     """Measure every corpus of `config` and write records, arrays, tables and report.html to `out`.
+
+    Args:
+        on: Address of a cluster whose workers count (`run.cluster.connect`).
 
     Returns:
         What `--json` prints: for each corpus its facts and summary, and the path of the report.
@@ -74,12 +77,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
     _check_model_names(config.models, model_folders)
     for folder in model_folders.values():
         _check_model(folder)
-    if os.environ.get("RANK", "0") != "0":  # processes of a launcher count together; the first one measures
-        tokenizer = _tokenizer(config, sources)
-        for name, source in sources.items():
-            _count(config, source, tokenizer, out / _counts_file(name), progress)
-        return {"out": str(out), "report": None, "corpora": [], "models": []}
-    with RunFolder.open(out, KIND) as run:
+    with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         is_done = run.step(RESULTS) is not None
         if is_done:  # else the settings that follow replace those of a run that was stopped
             config = config.save_or_compare(run, CONFIG)
@@ -92,7 +90,9 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True) -> di
         records: list[Record] = []
         facts: list[dict[str, Any]] = []
         measured: dict[str, tuple[Counts, Geometry]] = {}
-        counted = {name: _counts(run, config, name, source, tokenizer, progress) for name, source in sources.items()}
+        counted = {
+            name: _counts(run, config, name, source, tokenizer, progress, cluster) for name, source in sources.items()
+        }
         for name in sources:
             if (shards := (out / _counts_file(name)).with_suffix("")).is_dir():
                 remove_folder(shards)
@@ -232,7 +232,13 @@ def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
 
 
 def _counts(
-    run: RunFolder, config: GeometryConfig, name: str, source: Source, tokenizer: Any, progress: bool
+    run: RunFolder,
+    config: GeometryConfig,
+    name: str,
+    source: Source,
+    tokenizer: Any,
+    progress: bool,
+    cluster: Cluster | None,
 ) -> Counts:
     """Return the counts of a corpus, from the run's file if they are of the same text and settings.
 
@@ -241,8 +247,7 @@ def _counts(
     """
     file = _counts_file(name)
     path = run.path / file
-    launched = int(os.environ.get("WORLD_SIZE", "1")) > 1  # then all must count, whatever file one of them finds
-    if path.is_file() and not launched:
+    if path.is_file():
         run.check(file)
         saved = Counts.load(path)
         text = json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
@@ -262,15 +267,7 @@ def _counts(
                 "model unless --tokenizer names one. Choose another --out."
             )
         run.remove(file)
-    counts = _count(config, source, tokenizer, path, progress)
-    counts.save(path)
-    run.add_to_manifest(file)
-    return counts
-
-
-def _count(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, progress: bool) -> Counts:
-    """Count a corpus; shards that a stopped run has counted lie in a folder beside `path`."""
-    return count_source(
+    counts = count_source(
         source,
         tokenizer,
         config.positions,
@@ -279,8 +276,12 @@ def _count(config: GeometryConfig, source: Source, tokenizer: Any, path: Path, p
         phrases=config.phrases,
         workers=config.workers,
         progress=progress,
-        keep=path.with_suffix(""),
+        keep=path.with_suffix(""),  # shards that are counted when a run is stopped
+        cluster=cluster,
     )
+    counts.save(path)
+    run.add_to_manifest(file)
+    return counts
 
 
 def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, file: str) -> dict[str, Any] | None:
