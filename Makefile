@@ -34,9 +34,9 @@ PYTEST := cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python $(IN_TURN)
 test: $(READY)-test
 	$(PYTEST)
 
-# What takes long: several processes, browsers, whole studies, exports.
-long: $(READY)-test
-	$(PYTEST) -m "long and not slow"
+# What takes long: several processes, browsers, whole studies, exports, Dask's workers. TESTS=FILE does those of a file.
+long: $(READY)-test $(READY)-cluster
+	$(PYTEST) -m "long and not slow" $(TESTS)
 
 # The same once more at leisure: processes spawned as users' are, torch's launcher, every preset at every size.
 slow: $(READY)-test
@@ -57,9 +57,9 @@ clients: $(CLIENTS)/.ready
 	cd $(ROOT) && OMP_NUM_THREADS=1 $(CLIENTS)/bin/python -m pytest -W ignore::DeprecationWarning -m "" \
 		tests/clients tests/encoder/test_adapters.py
 
-# Jobs on Dask's workers, which the other tests have to do without.
+# Jobs on Dask's workers, and on workers that SLURM starts where it is installed (Debian: slurm-wlm, munge).
 cluster: $(READY)-test $(READY)-cluster
-	$(PYTEST) -m "" tests/run/test_cluster.py
+	$(PYTEST) -m "" tests/run/test_cluster.py tests/run/test_slurm.py
 
 # Every verb on a trained encoder, beside other programs: 80 MB from PyPI the first time.
 network: $(READY)-test
