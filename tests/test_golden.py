@@ -25,6 +25,7 @@ def by_place(files: dict[str, dict[str, dict[str, object]]]) -> Parts:
     return found
 
 
+@pytest.mark.long
 def test_no_page_part_or_verdict_has_moved(now: Parts) -> None:
     """No part of a page and no verdict has moved."""
     before = by_place(golden.kept())

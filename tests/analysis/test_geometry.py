@@ -76,7 +76,9 @@ def test_intervals_surround_their_value_and_shrink_with_documents():
     assert narrow.high - narrow.low < wide.high - wide.low
 
 
-@pytest.mark.parametrize(("draws", "covered"), [(9, 7), pytest.param(25, 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("draws", "covered"), [pytest.param(9, 7, marks=pytest.mark.long), pytest.param(25, 20, marks=pytest.mark.slow)]
+)
 def test_intervals_cover_at_their_nominal_rate(draws, covered):
     """Intervals cover what is estimated about as often as they say."""
     # Other documents of the same distributions: the estimate varies around its own mean (which is not quite the truth,
@@ -93,6 +95,7 @@ def test_intervals_cover_at_their_nominal_rate(draws, covered):
         assert sum(s.low < centre < s.high for s in statistics) >= covered, key
 
 
+@pytest.mark.long
 def test_without_any_geometry_nothing_is_left_after_correction():
     # Cut at 0 instead of signed, chance would show 0.36 violations and a mean distance whose interval never reaches 0.
     means, shares, contained = [], [], 0

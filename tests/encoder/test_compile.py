@@ -41,7 +41,9 @@ def exported(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> torch.e
 
 
 @pytest.mark.parametrize("padded", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "dstg" else pytest.mark.long) for name in SCHEMES]
+)
 def test_exported_encoder_takes_any_batch_and_length(name, padded):
     model = build(name)
     program = exported(model, batch(3, 11, padded)).module()
@@ -49,6 +51,7 @@ def test_exported_encoder_takes_any_batch_and_length(name, padded):
         assert_same(program(**inputs).last_hidden_state, model(**inputs).last_hidden_state, inputs)
 
 
+@pytest.mark.long
 def test_exported_file_needs_no_code_of_ours(tmp_path):
     model = build("dstg", ww.EncoderForSequenceClassification)
     torch.export.save(exported(model, batch(3, 11, True)), tmp_path / "model.pt2")
@@ -68,7 +71,9 @@ def test_compiled_encoder_is_one_graph(name):
 
 # The choice of the labelled tokens breaks the graph in two; torch looks at hidden states there in a way that warns.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.parametrize("name", ["tupe-r", pytest.param("dstg", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", [pytest.param("tupe-r", marks=pytest.mark.long), pytest.param("dstg", marks=pytest.mark.slow)]
+)
 def test_compiled_training_has_the_gradients_of_the_plain_model(name):
     model, inputs = build(name, ww.EncoderForMaskedLM).train(), batch(3, 11, True)
     ids, mask = inputs["input_ids"], inputs["attention_mask"]

@@ -14,10 +14,9 @@ import pytest
 import yaml
 from cli_runner import command, environment, sentences, whatwhere
 from dask_cluster import DaskCluster, end, start_dask, take_memory, wait_for
-from small_study import TRAINING, VALUES
+from small_study import TRAINING, VALUES, records
 
 from whatwhere.geometry.counts import Counts
-from whatwhere.records.record import read_records
 from whatwhere.run import remote
 from whatwhere.run.cluster import connect
 from whatwhere.run.files import read_lines
@@ -25,15 +24,6 @@ from whatwhere.run.jobs import Job, run_jobs
 from whatwhere.run.lock import InUse, lock, writer_of
 from whatwhere.run.progress import ignore_progress
 from whatwhere.study.study_settings import StudyConfig, prefix_training_keys_in_errors
-
-TIMED = {"seconds", "tokens_per_second", "memory.peak"}
-
-
-def records(out: Path) -> list[str]:
-    """Every record of a study but its name and how long it took."""
-    found = read_records(out / "records.parquet")
-    return sorted(str(vars(replace(r, study=""))) for r in found if r.metric not in TIMED)
-
 
 # ---- without Dask: what a worker checks, and what a command says first ----
 
@@ -176,7 +166,7 @@ def test_study_is_the_same_whatever_worker_dies(cluster, studied, tmp_path):
     assert steps == sorted(set(steps)) and not list(out.rglob(".token*"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_windows_are_the_same_whatever_worker_tokenises(cluster, tmp_path):
     """Every file of the windows is equal to the last byte, also where a worker dies."""
     (tmp_path / "text.txt").write_text(sentences(60_000), encoding="utf-8")

@@ -29,7 +29,11 @@ def of_the_launcher(arguments: tuple[str, ...], processes: int) -> None:
 
 @pytest.mark.parametrize(
     ("processes", "whole_by"),
-    [(1, of_the_server), (2, of_the_server), pytest.param(2, of_the_launcher, marks=pytest.mark.slow)],
+    [
+        (1, of_the_server),
+        pytest.param(2, of_the_server, marks=pytest.mark.long),
+        pytest.param(2, of_the_launcher, marks=pytest.mark.slow),
+    ],
 )
 def test_killed_twice_and_resumed_equals_one_run(processes, whole_by, corpus_file, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
