@@ -356,6 +356,18 @@ def test_rows_that_are_trained_on_and_judge_are_said(encoder, tables, tmp_path, 
     assert f"{tables['data']} is what is trained on: the accuracy says nothing about other" in capsys.readouterr().err
 
 
+def test_negative_labels_are_named(encoder, tables, tmp_path, capsys):
+    """-1, by which data sets mark rows without a label, became a class without a word."""
+    for name in ("data", "dev"):
+        text = Path(tables[name]).read_text().replace("\tyes\n", "\t1\n").replace("\tno\n", "\t-1\n")
+        (tmp_path / f"{name}.tsv").write_text(text)
+    values = {name: str(tmp_path / f"{name}.tsv") for name in ("data", "dev")}
+    many = (tmp_path / "data.tsv").read_text().count("\t-1\n")
+    finetune(config_of(encoder, values, steps=1, checkpoint_steps=[]), tmp_path / "run")
+    told = f"-1 is trained on as a class: {many} of 120 rows have it. Leave such rows out if it means that they have no"
+    assert told in capsys.readouterr().err
+
+
 def test_bert_is_fine_tuned_as_its_class(tables, tmp_path):
     """A BERT is fine tuned as its own class would be."""
     # The recipe's loop on transformers' own classifier: weights, token types and the table at each mark are BERT's.

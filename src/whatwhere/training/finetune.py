@@ -6,6 +6,7 @@ positions at eight steps).
 """
 
 import math
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -210,6 +211,8 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
             print(
                 f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, most_tokens(model.config))}", file=sys.stderr
             )
+        if progress and (line := _negative_labels(names, rows.labels)):
+            print(line, file=sys.stderr)
         if progress and facts["tables"]["data"] == facts["tables"]["dev"]:
             print(f"{config.dev} is what is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
     trainer = Trainer(model, config, config.total_steps(len(data)), run.path)
@@ -257,6 +260,18 @@ def _length_hint(length: int, longest: int | None) -> str:
     if longest is not None and longest <= length:
         return f" {longest} tokens are all that the model reads."
     return f" To read more of them: --length N{f', N up to {longest}' if longest else ''}."
+
+
+def _negative_labels(names: list[str], labels: list[str]) -> str:
+    """Return a line on negative labels, by which data sets mark rows without a label; "" where there are none."""
+    negative = [name for name in names if re.fullmatch(r"-\d+", name)]
+    many = sum(label in negative for label in labels)
+    if not negative:
+        return ""
+    return (
+        f"{' and '.join(negative)} is trained on as a class: {many:,} of {len(labels):,} rows have it. Leave such rows "
+        "out if it means that they have no label."
+    )
 
 
 def _bind_data(run: RunFolder, facts: dict[str, Any]) -> None:
