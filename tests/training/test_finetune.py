@@ -368,6 +368,18 @@ def test_negative_labels_are_named(encoder, tables, tmp_path, capsys):
     assert told in capsys.readouterr().err
 
 
+def test_notes_of_other_tools_stay_in_config(encoder, tables, tmp_path):
+    """A key that is no field of ours was lost by fine-tuning."""
+    shutil.copytree(encoder, tmp_path / "noted", ignore=shutil.ignore_patterns("manifest*", "checkpoints"))
+    settings = json.loads((encoder / "config.json").read_text())
+    (tmp_path / "noted/config.json").write_text(json.dumps(settings | {"adapter_fusion": {"from": "a tool"}}))
+    once = {"model": {"dropout": 0.1}, "steps": 1, "checkpoint_steps": [], "validate_every": 1}
+    finetune(config_of(tmp_path / "noted", tables, **once), tmp_path / "run", progress=False)
+    saved = json.loads((tmp_path / "run/config.json").read_text())
+    assert saved["adapter_fusion"] == {"from": "a tool"} and saved["dropout"] == 0.1
+    assert saved["architectures"] == ["EncoderForSequenceClassification"] and saved["id2label"]["1"] == "yes"
+
+
 def test_bert_is_fine_tuned_as_its_class(tables, tmp_path):
     """A BERT is fine tuned as its own class would be."""
     # The recipe's loop on transformers' own classifier: weights, token types and the table at each mark are BERT's.

@@ -119,6 +119,8 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
     def encoder_config(self, labels: list[str]) -> Any:
         """Return the configuration of the encoder in `start` with the overrides of `model` and the classes `labels`.
 
+        Keys that other tools left in its config.json are kept.
+
         Raises:
             ValueError: no such field, or a length that the position table does not have.
         """
@@ -126,7 +128,9 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
         classes = dict(enumerate(labels))
         if isinstance(source, EncoderConfig):
             fields = {field: getattr(source, field) for field in EncoderConfig.__annotations__ if field != "model_type"}
-            config: Any = EncoderConfig(**{**fields, **self.model})
+            checked = EncoderConfig(**{**fields, **self.model})
+            notes = {key: value for key, value in source.to_dict().items() if key not in checked.to_dict()}
+            config: Any = EncoderConfig.from_dict({**fields, **self.model, **notes})
         else:
             config = source
             names = [key for key in config.to_dict() if not key.startswith("_")]
