@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from cli_runner import sentences, whatwhere
-from foreign_models import save
+from foreign_models import save, sentence_model
 from sentence_parts import pooling, write_parts
 
 import whatwhere as ww
@@ -50,6 +50,18 @@ def test_prompt_and_lower_case_are_followed(tmp_path):
     write_parts(folder, [pooling("mean_tokens")], prompts={"query": "Ta ne: "}, default_prompt_name="query")
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 24, "do_lower_case": true}')
     theirs = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(ww.predict(folder, TEXTS, what="vectors"), theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "calls", [{"text": {"max_length": 9}}, {"text": {"max_length": 9}, "common": {"max_length": 12}}, {"text": {}}]
+)
+def test_arguments_of_the_tokenizer_are_followed(calls, tmp_path):
+    """`processing_kwargs`, which sentence-transformers 6 prefers to max_seq_length, was passed over."""
+    folder = save("bert", tmp_path / "model")
+    write_parts(folder, [pooling("mean_tokens")])
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 20, "processing_kwargs": calls}))
+    theirs = sentence_model(folder).encode(TEXTS)
     np.testing.assert_allclose(ww.predict(folder, TEXTS, what="vectors"), theirs, atol=1e-6)
 
 

@@ -155,7 +155,7 @@ def _parts(source: str, entries: list[dict[str, Any]]) -> VectorParts:
     name = settings.get("default_prompt_name")
     prompt = str((settings.get("prompts") or {}).get(name) or "") if name is not None else ""
     about = next((found for file in _TRANSFORMER_FILES if (found := _object(source, paths[0], file))), {})
-    length = about.get("max_seq_length")
+    length = _length(about)
     if length is not None and (not isinstance(length, int) or length < 1):
         raise ValueError(f"max_seq_length of {source} is {str(length)[:40]!r}, no number of tokens. {COPY}")
     return VectorParts(
@@ -165,6 +165,16 @@ def _parts(source: str, entries: list[dict[str, Any]]) -> VectorParts:
         prompt,
         bool(about.get("do_lower_case")),
     )
+
+
+def _length(about: dict[str, Any]) -> Any:
+    """Return how many tokens the first part reads; what it calls its tokenizer with wins over `max_seq_length`."""
+    calls = about.get("processing_kwargs")
+    for kind in ("common", "text"):  # the first wins
+        call = calls.get(kind) if isinstance(calls, dict) else None
+        if isinstance(call, dict) and call.get("max_length") is not None:
+            return call["max_length"]
+    return about.get("max_seq_length")
 
 
 def _kind_of(type_name: str) -> str:
