@@ -2,6 +2,7 @@
 weights, whose vocabulary is exactly as long as the table of their words, as that of the official ones is."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,14 @@ def save(kind: str, folder: Path, texts: list[str] = TEXTS) -> Path:
     tokenizer.save_pretrained(folder)
     assert len(model.get_input_embeddings().weight) == len(tokenizer)
     return folder
+
+
+def put_in_hub_cache(folder: Path, name: str, cache: Path) -> None:
+    """Put a model's folder into a cache of the Hub, as if it had been fetched under a name."""
+    place = cache / f"models--{name.replace('/', '--')}"
+    shutil.copytree(folder, place / "snapshots/abc123")
+    (place / "refs").mkdir()
+    (place / "refs/main").write_text("abc123")
 
 
 def sentence_model(folder: Path) -> Any:

@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 
+import huggingface_hub
 import numpy as np
 import pytest
 import torch
-from cli_runner import whatwhere
-from foreign_models import save
+from cli_runner import sentences, whatwhere
+from foreign_models import put_in_hub_cache, save
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from transformers import (
@@ -32,6 +33,7 @@ from whatwhere.models.model_tables import read_table
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.reference import model_source
 from whatwhere.run.verify import verify
+from whatwhere.study import evaluation_run
 
 SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -55,6 +57,37 @@ def test_a_copy_has_hashes_of_its_own(tmp_path):
         make("bert", folder)
     extend(tmp_path / "m", tmp_path / "long", 90, "cyclic")
     assert model_source(str(tmp_path / "long")) and verify(tmp_path / "long")[1] == []
+
+
+def test_a_name_on_the_hub_is_continued(tmp_path, monkeypatch):
+    """There was "no such folder", as of no other verb that takes a model."""
+    model = make("roberta", tmp_path / "model")
+    put_in_hub_cache(tmp_path / "model", "some/encoder", tmp_path / "cache")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    assert extend("some/encoder", tmp_path / "long", 90)["parent"] == "some/encoder"
+    table = AutoModel.from_pretrained(tmp_path / "long").embeddings.position_embeddings.weight
+    assert len(table) == 92 and torch.equal(table[:42], model.embeddings.position_embeddings.weight)
+    with pytest.raises(ValueError, match="'some/other' is no file or folder here, and the Hub gives no such model"):
+        extend("some/other", tmp_path / "other", 90)
+
+
+def test_longer_texts_of_a_name_on_the_hub(tmp_path, monkeypatch):
+    """Its config.json was said to be missing; the losses are those of the same model in a folder."""
+    texts = sentences(400).split("\n\n")
+    corpus = tmp_path / "long.txt"
+    corpus.write_text("\n\n".join("\n".join(texts[i : i + 20]) for i in range(0, 400, 20)), encoding="utf-8")
+    folder = save("roberta", tmp_path / "model", texts)
+    put_in_hub_cache(folder, "some/encoder", tmp_path / "cache")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(evaluation_run, "parallel_jobs", lambda: 1)  # in this process, which has imported everything
+    given = ["--to", "64", "--corpus", str(corpus), "--document", "blank-line", "--documents", "10"]
+    losses = []
+    for number, source in enumerate(("some/encoder", str(folder))):
+        out = tmp_path / f"out-{number}"
+        done = whatwhere("evaluate", "length", source, *given, "--methods", "cyclic", "--out", str(out))
+        assert done.returncode == 0, done.stderr
+        losses.append(np.load(next(out.glob("runs/*/cyclic/*.npz")))["loss"])
+    np.testing.assert_array_equal(*losses)
 
 
 @pytest.mark.parametrize(("kind", "first"), [("bert", 1), ("roberta", 1), ("gpt2", 0)])

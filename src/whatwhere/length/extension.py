@@ -25,6 +25,7 @@ from ..models.open import check_folder
 from ..models.tensors import named_tensors
 from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
 from ..run.folder import LOG, MANIFEST, RunFolder
+from ..run.hub import model_folder
 from ..run.progress import Progress, ignore_progress
 from ..run.reference import model_source
 from ..training.loop import Trainer
@@ -79,7 +80,7 @@ def extend(
     the new rows of A are those that give what is nearest to it; B stays.
 
     Args:
-        source: folder of a model, or `reference`.
+        source: folder of a model, a name on the Hub, or `reference`.
         method: of a table as of `geometry.extrapolate`; of a rotation one of SCALINGS (EncoderConfig). Default:
             `cyclic` of a table, and a rotation stays as it is.
         components, as_written: as of `geometry.extrapolate`.
@@ -96,7 +97,7 @@ def extend(
         ValueError: as `geometry.extrapolate`, no model, one whose table has another name, a copy that goes on already,
             an option that the model has no use for, or `out` is there.
     """
-    folder = Path(model_source(str(source)))
+    folder = model_folder(str(source))
     if not folder.is_dir():
         raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
     check_folder(folder)
@@ -207,6 +208,8 @@ def extend(
             )
         place = folder.resolve()
         parent = f"{place.parent.name}/{place.name}" if place.name.startswith("seed-") else place.name
+        if not Path(model_source(str(source))).is_dir():  # fetched: the folder's name is a revision
+            parent = str(source)
         facts = {"parent": parent, "method": method, "components": components, "as_written": as_written}
         facts |= {"window": window, "length": length, "before": before, "trained": trained}
         write_json(new / EXTENSION, facts)

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from ..run.files import read_object
+from ..run.hub import model_folder
 from ..run.reference import model_source
 from .model_tables import read_table
 
 POSITIONS = "positions"
 WORDS = "words"
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_FILES = ("config.json", "*.safetensors")  # what is fetched of a model on the Hub, no subfolders
 _SEED = re.compile(r"seed-(\d+)")
 
 
@@ -61,20 +62,19 @@ def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[lis
 
 def _tables_of(folder_or_name: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
     source = str(folder_or_name)
-    path = Path(model_source(folder_or_name))
+    path = model_folder(source, _FILES, ["*/*"])
     if path.is_dir():
         models = [m.parent for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)]
         if models:
             # Seed 10 after seed 9.
             in_order = sorted(models, key=lambda m: (str(m.parent), int(m.name.removeprefix("seed-"))))
             return _tables_of_study(source, in_order, words)
-        return _tables_of_model(path, source, words), []
-    if path.exists() or path.suffix == ".npy" or not _HUB_NAME.fullmatch(source):
-        rows = read_table(path).numpy()
-        if words:
-            read_table(path, words=True)  # refuses, and says why
-        return [SourceTable(path.stem, POSITIONS, rows, None, source)], []
-    return _tables_of_model(fetched(source), source, words, name=source.rpartition("/")[2]), []
+        name = None if Path(model_source(source)).is_dir() else source.rpartition("/")[2]  # of a name on the Hub
+        return _tables_of_model(path, source, words, name), []
+    rows = read_table(path).numpy()
+    if words:
+        read_table(path, words=True)  # refuses, and says why
+    return [SourceTable(path.stem, POSITIONS, rows, None, source)], []
 
 
 def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[list[SourceTable], list[str]]:
@@ -102,30 +102,6 @@ def _tables_of_model(folder: Path, source: str, words: bool, name: str | None = 
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     return read_object(path) if path.is_file() else {}
-
-
-def fetched(name: str, also: Sequence[str] = ()) -> Path:
-    """Fetch a model's configuration and weights into the Hub's cache and return the folder: no code, no pickle, no
-    subfolders.
-
-    Args:
-        also: names of further files, such as a tokenizer's.
-
-    Raises:
-        ValueError: the Hub gives no such model.
-    """
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(
-            snapshot_download(name, allow_patterns=["config.json", "*.safetensors", *also], ignore_patterns=["*/*"])
-        )
-    except Exception as error:  # the network and the Hub raise classes of several libraries
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"{name!r} is no file or folder here, and the Hub gives no such model ({reason[:160]}). Check the name and "
-            "the network."
-        ) from None
 
 
 def _named_apart(tables: list[SourceTable]) -> list[SourceTable]:

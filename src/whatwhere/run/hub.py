@@ -1,9 +1,17 @@
-"""Files on the Hugging Face Hub: whether the Hub may be asked, whether it answers, where a model's file is."""
+"""Files on the Hugging Face Hub: whether the Hub may be asked, whether it answers, where a model and its files are."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
+import huggingface_hub
 from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+from .reference import model_source
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+WHOLE = ("*.json", "*.safetensors", "*.txt", "*.model", "README.md")  # files of a model: no code, no pickle
 
 
 def is_offline() -> bool:
@@ -62,3 +70,31 @@ def file_of(source: str, name: str) -> Path | None:
         raise OSError(f"the Hub cannot be reached: {error}") from None
     except EntryNotFoundError:
         return None
+
+
+def model_folder(model: str | Path, allowed: Sequence[str] = WHOLE, ignored: Sequence[str] = ()) -> Path:
+    """Return the folder that holds a model: the given one, or that of a name on the Hub, fetched into the Hub's cache.
+
+    Args:
+        model: a folder, a name on the Hub, or `reference`.
+        allowed, ignored: patterns of the files that are fetched, and of those among them that are not.
+
+    Returns:
+        The folder; a path that is none, and cannot be a name on the Hub, as it is.
+
+    Raises:
+        ValueError: the Hub gives no such model, or as `model_source`.
+    """
+    path = Path(model_source(model))
+    if path.exists() or path.suffix == ".npy" or not _HUB_NAME.fullmatch(str(model)):
+        return path
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(str(model), allow_patterns=list(allowed), ignore_patterns=list(ignored))
+        )
+    except Exception as error:  # the network and the Hub raise classes of several libraries
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"{str(model)!r} is no file or folder here, and the Hub gives no such model ({reason[:160]}). Check the "
+            "name and the network."
+        ) from None
