@@ -82,7 +82,7 @@ audit:
 	@{ $(VENV)/audit/bin/pip install --quiet pip-audit && $(AUDIT); } 2> $(VENV)/audit/said; \
 		status=$$?; tail -n 1 $(VENV)/audit/said >&2; exit $$status
 
-bench: $(READY)-test
+bench: $(READY)-test $(READY)-cluster
 	cd $(ROOT) && $(BIN)/python -m benchmarks
 
 docs: $(READY)-docs

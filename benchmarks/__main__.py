@@ -36,6 +36,7 @@ from whatwhere.training.memory import keep_freed_memory  # noqa: E402
 from .attention import attention, positional  # noqa: E402
 from .busy import busy  # noqa: E402
 from .checkpointing import checkpointing  # noqa: E402
+from .cluster import cluster  # noqa: E402
 from .counting import counts  # noqa: E402
 from .heads import heads  # noqa: E402
 from .inference import inference  # noqa: E402
@@ -71,6 +72,7 @@ PARTS: dict[str, Callable[[Settings], Results]] = {
     "windows": windows,
     "counts": counts,
     "mds": mds,
+    "cluster": cluster,
 }
 PACKAGES = ("whatwhere", "torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn")
 

@@ -25,6 +25,7 @@ TITLES = {
     "windows": "Text to windows",
     "counts": "Counts by position",
     "mds": "Multidimensional scaling of positions",
+    "cluster": "On workers of a cluster",
 }
 FOLDED = 10  # ratios of a part: more are folded, as the first table has their ranges
 PEERS = ("peers", "inference", "long", "counts")  # parts whose every row is held against another package
@@ -96,6 +97,10 @@ Ours tokenises each different word once where the tokenizer allows it, so a rati
     "mds": """
 From distributions of tokens to coordinates; √p is inside. Ours takes sparse distributions, the others need dense ones,
 made beforehand.
+""",
+    "cluster": """
+Scheduler, workers of one thread each and the command on one machine (`--on`). The command reads the text once and hands
+it out. The killed worker is one that trains; Dask starts another in its place.
 """,
 }
 

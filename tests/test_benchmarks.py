@@ -83,7 +83,7 @@ def test_command_refuses_what_it_does_not_know(main, capsys):
 # Parts that start processes or train several models take most of a minute.
 LONG = [
     pytest.param(part, marks=pytest.mark.slow)
-    for part in ("checkpointing", "study", "busy", "peers", "inference", "tuning")
+    for part in ("checkpointing", "study", "busy", "peers", "inference", "tuning", "cluster")
 ]
 
 
@@ -93,6 +93,8 @@ def test_every_other_part_runs(parts, main, tmp_path):
     corpus = tmp_path / "texts.jsonl"
     texts = [" ".join(f"word{(i * k) % 97}" for k in range(20 + 3 * i)) for i in range(60)]
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    if parts == "cluster":
+        pytest.importorskip("distributed")
     main(["--micro", "--only", parts, "--corpus", str(corpus), "--out", str(tmp_path)])
     check(tmp_path, parts.split(","))
 

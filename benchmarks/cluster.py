@@ -1,0 +1,155 @@
+"""Work on the workers of a Dask cluster of this machine, against its own processes and against fewer workers; needs the
+extra `cluster`."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from transformers import PreTrainedTokenizerFast
+
+from whatwhere.corpus import Source, build_tokenizer, build_windows, count_source
+from whatwhere.run.cluster import connect
+from whatwhere.run.lock import lock
+
+from .packing import Beginning
+from .timing import Results, Settings, alternate, figure, row
+
+CHARACTERS = {"full": 50_000_000, "quick": 8_000_000, "micro": 60_000}
+STEPS = {"full": 300, "quick": 40, "micro": 2}  # of each model of a study
+MODELS = "dstg,ap,rp,rope"  # of `make demo`
+LENGTH, POSITIONS = 128, 512
+MICRO = ("inside=false", "length=32", "vocab_size=300", "training.batch_size=2", "training.model.num_hidden_layers=1")
+ROUNDS = 2
+LONGEST = 120  # seconds until something that does not come is an error
+
+
+def cluster(settings: Settings) -> Results:
+    """Seconds of windows, counts and studies by how many workers there are, and of a study of which one is killed."""
+    results = Results()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        _text(results, settings, folder)
+        _demo(results, settings, folder)
+        _kill(results, settings, folder)
+    return results
+
+
+def _text(results: Results, settings: Settings, folder: Path) -> None:
+    """Windows and counts on one worker and on two."""
+    source = Beginning(settings.source(), CHARACTERS[settings.scale])
+    tokenizer = build_tokenizer(settings.tokenizer, source)
+    with _dask(folder / "one", 1) as one, _dask(folder / "two", 2) as two:
+        addresses = {"one worker": one, "two workers": two}
+        shape = f"{settings.corpus_name}, {sum(map(len, source)) / 1e6:.1f} M characters"
+        for what, work in (("windows", _windows), ("counts of 512 positions", _counts)):
+            runs = {
+                name: lambda work=work, address=address: work(folder, address, source, tokenizer)
+                for name, address in addresses.items()
+            }
+            times = alternate(runs, ROUNDS)
+            first, second = (figure(name, values) for name, values in times.items())
+            results.rows.append(row(f"{what}, one worker / two", shape, first, second, at_least=1.8))
+
+
+def _windows(folder: Path, address: str, source: Source, tokenizer: PreTrainedTokenizerFast) -> None:
+    out = Path(tempfile.mkdtemp(dir=folder))
+    with connect(address, out) as workers, lock(out):
+        build_windows(source, tokenizer, out / "windows", length=LENGTH, progress=False, cluster=workers)
+
+
+def _counts(folder: Path, address: str, source: Source, tokenizer: PreTrainedTokenizerFast) -> None:
+    out = Path(tempfile.mkdtemp(dir=folder))
+    with connect(address, out) as workers, lock(out):
+        count_source(source, tokenizer, POSITIONS, progress=False, cluster=workers)
+
+
+def _demo(results: Results, settings: Settings, folder: Path) -> None:
+    """The study of `make demo` on two workers and in two processes of this machine."""
+    words = _words(settings, MODELS, 1)
+    shape = f"{MODELS}, tiny, {STEPS[settings.scale]} steps, everything inside, {os.cpu_count()} cores"
+    with _dask(folder / "demo", 2) as address:
+        runs: dict[str, Callable[[], object]] = {
+            "two workers": lambda: _study(folder, words, address).wait(),
+            "processes": lambda: _study(folder, words).wait(),
+        }
+        times = alternate(runs, ROUNDS - 1)
+    first, second = (figure(name, values) for name, values in times.items())
+    results.rows.append(row("a study, two workers / processes", shape, first, second, at_most=1.05))
+
+
+def _kill(results: Results, settings: Settings, folder: Path) -> None:
+    """A study of eight trainings on three workers, of which one is killed when half of them have begun."""
+    words = [*_words(settings, "rope", 8), "--set", "inside=false"]
+    shape = f"8 × rope, tiny, {STEPS[settings.scale]} steps, three workers, {os.cpu_count()} cores"
+
+    def run(kills: bool) -> None:
+        with _dask(folder / f"kill-{time.time_ns()}", 3) as address:
+            study = _study(folder, words, address)
+            if kills:
+                models = Path(study.args[-3]) / "models/rope"  # type: ignore[index]
+                _wait_for(lambda: len(list(models.glob("seed-*/log.jsonl"))) >= 5 or study.poll() is not None)
+                writer = (models / "seed-4/.writer").read_text()
+                psutil.Process(int(writer.split()[0])).kill()
+            assert study.wait() == 0
+
+    times = alternate({"one killed": lambda: run(True), "undisturbed": lambda: run(False)}, ROUNDS - 1)
+    first, second = (figure(name, values) for name, values in times.items())
+    results.rows.append(row("a study with a worker killed / undisturbed", shape, first, second, at_most=1.3))
+
+
+def _words(settings: Settings, models: str, seeds: int) -> list[str]:
+    small = [word for key in MICRO for word in ("--set", key)] if settings.scale == "micro" else []
+    steps = str(STEPS[settings.scale])
+    return ["study", "--models", models, "--seeds", str(seeds), "--steps", steps, *small]
+
+
+def _study(folder: Path, words: list[str], address: str | None = None) -> "subprocess.Popen[bytes]":
+    """Start a command in a process of its own, with a new folder of results."""
+    out = Path(tempfile.mkdtemp(dir=folder)) / "study"
+    on = ["--on", address] if address else ["--set", "at_once=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-m", "whatwhere", *words, "--out", str(out), *on]
+    return subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def _dask(folder: Path, workers: int) -> Iterator[str]:
+    """Run a scheduler and workers of one thread each for the block; yield the file that names the scheduler."""
+    from distributed import Client
+
+    folder.mkdir()
+    file = folder / "scheduler.json"
+    place = ["--scheduler-file", str(file), "--no-dashboard"]
+    servers = [_server("scheduler", *place, "--port", "0")]
+    try:
+        _wait_for(file.is_file)
+        # The modules are loaded before anything is timed.
+        more = ["--nthreads", "1", "--local-directory", str(folder), "--preload", "whatwhere.study.model_task"]
+        servers += [_server("worker", *place, *more) for _ in range(workers)]
+        with Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(workers, timeout=LONGEST)
+        yield str(file)
+    finally:
+        for server in reversed(servers):
+            for process in [*psutil.Process(server.pid).children(recursive=True), server]:
+                process.kill()
+            server.wait()
+
+
+def _server(kind: str, *words: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{kind}", *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _wait_for(is_there: Callable[[], bool]) -> None:
+    end = time.monotonic() + LONGEST
+    while not is_there():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.05)
