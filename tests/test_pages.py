@@ -3,8 +3,7 @@ longer texts, evaluation and long runs works as it stands, in order, in a fresh 
 
 The blocks of method.md and extending.md are held to the source by test_docs.py, `python examples/theory` by
 tests/theory, those of export.md by tests/evaluation/test_export.py. Not run: what sets up the environment that the
-tests have, what made the results (hours), and what needs a cluster (the SLURM script and the Kubernetes job of
-scale.md): their verbs, options and files are checked.
+tests have, what made the results (hours), and the SLURM script of scale.md: their verbs, options and files are checked.
 """
 
 import lzma
@@ -185,16 +184,6 @@ def test_every_code_block_is_run_or_checked(page):
             else:
                 places = (ROOT, (ROOT / page).parent)
                 assert program == "python" and any((place / what).exists() for place in places), (program, what)
-
-
-def test_the_kubernetes_job_runs_our_command():
-    """The Kubernetes job is YAML that runs a command of ours."""
-    (job,) = [yaml.safe_load(body) for kind, _, body, _ in blocks("docs/scale.md") if kind == "yaml" and "Job" in body]
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    (line,) = container["args"]
-    assert commands(line) == [["pretrain", "--config", "/run/paper.yaml", "--out", "/run/dstg"]]
-    mounted = {each["name"] for each in container["volumeMounts"]}
-    assert mounted == {each["name"] for each in job["spec"]["template"]["spec"]["volumes"]}
 
 
 def test_the_long_runs_configuration_is_valid():
