@@ -252,6 +252,23 @@ def test_retired_worker_hands_its_training_on(studied, tmp_path):
 
 
 @pytest.mark.slow
+def test_worker_may_die_in_measuring(cluster, studied, tmp_path):
+    """The training of a model is finished; another worker looks inside it."""
+    arguments, _ = studied
+    words = (*arguments, "--models", "dstg", "--steps", "20", "--set", "inside=true")
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert whatwhere(*words, "--out", str(here)).returncode == 0
+    study = started(*words, "--out", str(there), "--on", str(cluster.file))
+    model = there / "models/dstg/seed-0"
+    worker = cluster.writer_of(model)
+    wait_for((model / "training.json").is_file)
+    worker.kill()
+    _, said = study.communicate(timeout=300)
+    assert study.returncode == 0, said
+    assert len(records(here)) > 500 and records(here) == records(there)
+
+
+@pytest.mark.slow
 def test_lost_scheduler_is_one_line(studied, tmp_path):
     pytest.importorskip("distributed")
     arguments, alone = studied
