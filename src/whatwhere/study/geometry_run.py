@@ -51,6 +51,7 @@ FACTS = "geometry.json"
 KIND = "geometry"
 _UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
 FIGURE_COLUMNS = 3  # columns of coordinates that a figure needs
+Measured = tuple[Counts, Geometry]
 Numbers = Mapping[tuple[str, str | None, int | None], Record]
 
 
@@ -87,43 +88,19 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         if not is_done:  # the settings of a finished run stay until its new results are there
             config.save_in(run, CONFIG)
         run.accept()
-        records: list[Record] = []
-        facts: list[dict[str, Any]] = []
-        measured: dict[str, tuple[Counts, Geometry]] = {}
-        counted = {
-            name: _counts(run, config, name, source, tokenizer, progress, cluster) for name, source in sources.items()
-        }
-        for name in sources:
-            if (shards := (out / _counts_file(name)).with_suffix("")).is_dir():
-                remove_folder(shards)
+        counted = _count(run, config, sources, tokenizer, progress, cluster)
+        measured: dict[str, Measured] = {}
         for name, counts in counted.items():
             with show_progress(name, progress) as progress_of_corpus:
                 measured[name] = counts, corpus_geometry(counts, plan, progress_of_corpus)
-        first_counts, first_geometry = next(iter(measured.values()))
-        of_models = _model_records(model_folders.values(), config, run.name, first_counts, first_geometry)
+        of_models = _model_records(model_folders.values(), config, run.name, *next(iter(measured.values())))
         config.save_in(run, CONFIG)
-        for name, (counts, geometry) in measured.items():
-            stem = _stem(name)
-            table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
-            records += geometry_records(RecordContext(name, study=run.name), counts, geometry)
-            facts.append(
-                {
-                    "name": name,
-                    "documents": int(counts.documents.sum()),
-                    "tokens": int(geometry.distributions.support.sum()),
-                    "positions_asked": config.positions,
-                    "positions_kept": len(geometry.distributions.positions),
-                    "left_out": geometry.distributions.left_out.tolist(),
-                    "align": config.align,
-                    "source": counts.facts.get("corpora"),
-                    "statistics": [{k: v for k, v in asdict(s).items() if v is not None} for s in geometry.statistics],
-                    "file": stem,
-                    "table": table,
-                    "summary": _summary(config, geometry, table),
-                }
-            )
-            arrays = geometry_arrays(geometry, scatter(geometry, encodings, config.seed))
-            run.write(f"arrays/geometry-{stem}.npz", arrays)
+        corpora = [_save_corpus(run, config, name, *of_corpus, encodings) for name, of_corpus in measured.items()]
+        records = [
+            record
+            for name, of_corpus in measured.items()
+            for record in geometry_records(RecordContext(name, study=run.name), *of_corpus)
+        ]
         records += _records_between(run.name, measured, config.intervals and config.protocol == "default")
         records += of_models
         models = [
@@ -134,7 +111,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         about = {
             "title": f"Positions in {', '.join(sources)}",
             "protocol": config.protocol,
-            "corpora": facts,
+            "corpora": corpora,
             "models": models,
             "command": shlex.join(["whatwhere", *sys.argv[1:]]) if sys.argv[0].endswith("whatwhere") else None,
             "started": started,
@@ -143,7 +120,53 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             "settings": config.model_dump(mode="json"),
         }
         report = save_results(run, records, FACTS, about)
-    return {"out": str(out), "report": str(report), "corpora": facts, "models": models}
+    return {"out": str(out), "report": str(report), "corpora": corpora, "models": models}
+
+
+def _count(
+    run: RunFolder,
+    config: GeometryConfig,
+    sources: Mapping[str, Source],
+    tokenizer: Any,
+    progress: bool,
+    cluster: Cluster | None,
+) -> dict[str, Counts]:
+    """Return the counts of all corpora, and remove those of their shards, which a stopped run would have needed."""
+    counted = {
+        name: _counts(run, config, name, source, tokenizer, progress, cluster) for name, source in sources.items()
+    }
+    for name in sources:
+        if (shards := (run.path / _counts_file(name)).with_suffix("")).is_dir():
+            remove_folder(shards)
+    return counted
+
+
+def _save_corpus(
+    run: RunFolder,
+    config: GeometryConfig,
+    name: str,
+    counts: Counts,
+    geometry: Geometry,
+    encodings: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
+    """Write the table and the arrays of a measured corpus, and return its facts."""
+    stem = _stem(name)
+    table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
+    run.write(f"arrays/geometry-{stem}.npz", geometry_arrays(geometry, scatter(geometry, encodings, config.seed)))
+    return {
+        "name": name,
+        "documents": int(counts.documents.sum()),
+        "tokens": int(geometry.distributions.support.sum()),
+        "positions_asked": config.positions,
+        "positions_kept": len(geometry.distributions.positions),
+        "left_out": geometry.distributions.left_out.tolist(),
+        "align": config.align,
+        "source": counts.facts.get("corpora"),
+        "statistics": [{k: v for k, v in asdict(s).items() if v is not None} for s in geometry.statistics],
+        "file": stem,
+        "table": table,
+        "summary": _summary(config, geometry, table),
+    }
 
 
 def _stem(corpus: str) -> str:
@@ -314,7 +337,7 @@ def geometry_records(context: RecordContext, counts: Counts, geometry: Geometry)
     ]
 
 
-def _records_between(study: str, measured: dict[str, tuple[Counts, Geometry]], intervals: bool) -> list[Record]:
+def _records_between(study: str, measured: dict[str, Measured], intervals: bool) -> list[Record]:
     """Return Hellinger distances of two corpora at the positions that both support, as counted, with intervals."""
     records = []
     context = RecordContext("", study=study)
