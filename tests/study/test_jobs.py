@@ -138,7 +138,7 @@ def test_a_signal_while_processes_start_stops_them(tmp_path, processes, monkeypa
             time.sleep(0.01)
         raise Stopped
 
-    monkeypatch.setattr("whatwhere.run.jobs.hold_signals_while_spawning", signalled)
+    monkeypatch.setattr("whatwhere.run.processes.hold_signals_while_spawning", signalled)
     jobs = [Job(name, wait_long, (str(tmp_path),), 1) for name in ("one", "two")]
     began = time.monotonic()
     with pytest.raises(Stopped):

@@ -18,8 +18,9 @@ from transformers import PreTrainedTokenizerFast
 from ..geometry.counts import in_lists
 from ..run.cluster import Cluster
 from ..run.folder import RunFolder
+from ..run.processes import check_not_in_worker
 from ..run.progress import estimate_total, progress_bar
-from ..run.workers import Workers, check_not_in_worker
+from ..run.workers import Workers
 from .segments import SPECIAL
 from .shards import (
     JOINS,

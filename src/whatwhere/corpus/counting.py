@@ -26,8 +26,9 @@ from transformers import PreTrainedTokenizerFast
 from ..geometry.counts import Counts, Tally, in_lists
 from ..run.cluster import Cluster
 from ..run.files import temporary_folder
+from ..run.processes import check_not_in_worker
 from ..run.progress import estimate_total, progress_bar
-from ..run.workers import Workers, check_not_in_worker
+from ..run.workers import Workers
 from .segments import DOCUMENT, PIECE
 from .shards import SHARD_CHARACTERS, plain
 from .source import Source, numbered_lists

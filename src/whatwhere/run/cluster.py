@@ -12,9 +12,9 @@ import secrets
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from weakref import WeakSet
 
 from .files import machine_id, write_text
 from .lock import InUse, writer_of
+from .processes import Around
 from .remote import Terms, build, call, topic_of, wait_until_idle
 from .signals import GRACE, Stopped
 
@@ -29,7 +30,6 @@ SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answe
 SECONDS_BETWEEN_COUNTS = 10.0  # of workers, which may come and go
 RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
 
-Around = Callable[[], AbstractContextManager[object]]
 Submit = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]  # as `Call`, to a future result
 Call = tuple[str, Callable[..., Any], tuple[Any, ...]]  # label, function of a module, arguments
 
@@ -89,7 +89,9 @@ class Cluster:
                 show(number, label, 0, None, "", "")
                 yield number, result
 
-    def map(self, label: str, work: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+    def map(
+        self, label: str, work: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
+    ) -> Generator[Any, None, None]:
         """Do a call for each of the arguments, in order, and yield the results in that order.
 
         Arguments are drawn as workers become free: at most two calls a worker are under way.

@@ -5,34 +5,27 @@ parameters has too little to do in each operation. What a job computes depends o
 fixes, not on what else runs.
 """
 
-import multiprocessing
 import os
-import signal
 import sys
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from multiprocessing.connection import Connection
-from threading import Thread
 from typing import Any
 
 import torch
 from threadpoolctl import threadpool_limits
 
-from .cluster import Around, Cluster
+from .cluster import Cluster
+from .processes import Around, Processes, Show, check_not_in_worker, cores, progress_of
 from .progress import Progress, make_bars
-from .signals import Stopped, end_process, hold_signals_while_spawning
-from .workers import check_not_in_worker, cores
+from .signals import Stopped
 
 TRAINING_SHARE = 0.8  # of a model's time, for the bar of all jobs
 TRAINING_PARTS = ("training", "fine-tuning")  # parts of a job that count as its training
-
-Show = Callable[[int, str, int, int | None, str, str], None]  # (number and label of a job, done, total, stage, note)
 
 
 @dataclass(frozen=True)
@@ -98,49 +91,36 @@ def run_jobs(
         with _display(progress, len(jobs), name) as show:
             for number, job in enumerate(jobs):
                 with around(), limit_threads(job.threads):
-                    result = job.work(*job.args, _progress_of(show, number, job.label))
+                    result = job.work(*job.args, progress_of(show, number, job.label))
                 show(number, job.label, 0, None, "", "")
                 yield job, result
         return
     check_not_in_worker("This call")
-    context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads can hang
-    states = context.SimpleQueue()
-    # A pipe, as an Event that a killed process waits for can never be set.
-    stop_receiver, stop_sender = context.Pipe(duplex=False)
     with _display(progress, len(jobs), name) as show:
-        Thread(target=_forward, args=(states, show), daemon=True).start()
-        with stop_sender:
-            for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most_threads):
-                jobs_of_group = list(group)
-                size = min(len(jobs_of_group), most_threads // threads)
-                jobs_of_process = 1 if process_per_job else None
-                with ProcessPoolExecutor(
-                    size,
-                    context,
-                    _start,
-                    (threads, stop_receiver, states),
-                    max_tasks_per_child=jobs_of_process,
-                ) as pool:
-                    try:
-                        with hold_signals_while_spawning():  # a signal that came meanwhile ends it as Stopped
-                            waiting = {pool.submit(_work, number, job, around): job for number, job in jobs_of_group}
-                        while waiting:
-                            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                                result = future.result()
-                                yield waiting.pop(future), result
-                    except BaseException as error:
-                        stop_sender.close()  # the processes end by themselves; leaving the pool waits for that
-                        if isinstance(error, Stopped) and progress:
-                            rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
-                            print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
-                        if isinstance(error, BrokenProcessPool):
-                            advice = "add `--set at_once=1`" if process_per_job else "put `taskset -c 0` before it"
-                            raise OSError(
-                                "A process was killed, perhaps for lack of memory. Run the same command to resume. "
-                                f"To do one of the {name} at a time, {advice}."
-                            ) from None
-                        raise
-        states.put(None)  # all is well, so nobody died holding the queue's lock
+        for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most_threads):
+            numbered = list(group)
+            size = min(len(numbered), most_threads // threads)
+            with Processes(size, threads, 1 if process_per_job else None, show) as processes:
+                try:
+                    waiting = {
+                        processes.submit(job.work, job.args, number, job.label, around): job for number, job in numbered
+                    }
+                    while waiting:
+                        for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                            result = future.result()
+                            yield waiting.pop(future), result
+                except BaseException as error:
+                    processes.stop()
+                    if isinstance(error, Stopped) and progress:
+                        rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
+                        print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
+                    if isinstance(error, BrokenProcessPool):
+                        advice = "add `--set at_once=1`" if process_per_job else "put `taskset -c 0` before it"
+                        raise OSError(
+                            "A process was killed, perhaps for lack of memory. Run the same command to resume. "
+                            f"To do one of the {name} at a time, {advice}."
+                        ) from None
+                    raise
 
 
 @contextmanager
@@ -162,62 +142,6 @@ def limit_threads(threads: int | None) -> Iterator[None]:
 def _on_one_thread(around: Around) -> Iterator[None]:
     with around(), limit_threads(1):
         yield
-
-
-_states: Any = None
-
-
-def _start(threads: int, stop_receiver: Connection, states: Any) -> None:
-    global _states
-    _states = states
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
-    # In a thread: work that defers it ends its step first.
-    signal.signal(signal.SIGTERM, lambda number, _: Thread(target=end_process, args=(number,), daemon=True).start())
-    Thread(target=_leave_at_stop, args=(stop_receiver,), daemon=True).start()
-    torch.set_num_threads(threads)
-    threadpool_limits(threads, user_api="blas")
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-
-def _leave_at_stop(stop_receiver: Connection) -> None:
-    """Wait until the parent closes its end of the pipe, or dies, then end this process.
-
-    If the parent died, nothing more is written: the user may have started the same command again.
-    """
-    stop_receiver.poll(None)
-    parent = multiprocessing.parent_process()
-    if parent is None or not parent.is_alive():
-        os._exit(1)
-    end_process(signal.SIGTERM)
-
-
-def _work(number: int, job: Job, around: Around) -> Any:
-    last = 0.0
-
-    def put(*state: Any) -> None:
-        nonlocal last
-        if (now := time.perf_counter()) - last > 0.2:
-            last = now
-            _states.put(state)
-
-    with around():
-        result = job.work(*job.args, _progress_of(put, number, job.label))
-    _states.put((number, job.label, 0, None, "", ""))
-    return result
-
-
-def _forward(states: Any, show: Show) -> None:
-    while (state := states.get()) is not None:
-        show(*state)
-
-
-def _progress_of(show: Show, number: int, label: str) -> Progress:
-    """Return the `Progress` of one job."""
-
-    def progress(done: int, total: int, part: str = "", note: str = "") -> None:
-        show(number, label, done, total, part, note)
-
-    return progress
 
 
 @contextmanager
@@ -257,4 +181,4 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
 def show_progress(name: str, progress: bool) -> Iterator[Progress]:
     """Yield the `Progress` of one long piece of work, a bar for each of its parts; False shows nothing."""
     with _display(progress) as show:
-        yield _progress_of(show, 0, name)
+        yield progress_of(show, 0, name)

@@ -1,12 +1,9 @@
-"""Worker processes that tokenise shards of text."""
+"""Shards of text on worker processes or on a cluster, while this process reads the text."""
 
-import multiprocessing
 import os
-import signal
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from pathlib import Path
@@ -16,8 +13,8 @@ from tokenizers import Tokenizer
 
 from .cluster import Cluster
 from .files import sha256
+from .processes import Processes, cores
 from .progress import Progress
-from .signals import hold_signals_while_spawning
 
 Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
 Task = tuple[Any, ...]
@@ -26,27 +23,10 @@ SHARD = "shard"  # label of a task on a cluster
 WORTH_WORKERS = 20_000_000  # characters still to be done: a worker process takes seconds to start (it imports torch)
 
 
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def check_not_in_worker(caller: str) -> None:
-    """Refuse to start processes in a worker that runs a script again, because the script has no `__main__` guard.
-
-    Raises:
-        RuntimeError: this process is such a worker.
-    """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise RuntimeError(f"{caller} starts processes: call it below `if __name__ == '__main__':`.")
-
-
 class Workers:
     """Worker processes, started late and only for a large corpus, or the workers of a cluster.
 
     The process that starts processes works, too, while they are busy; beside a cluster it reads and hands out alone.
-
-    They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
     """
 
     def __init__(self, tokenizer_file: Path, workers: int | None, cluster: Cluster | None = None):
@@ -54,7 +34,8 @@ class Workers:
         self.tokenizer = Tokenizer.from_file(self.file)
         self.cluster = cluster
         self.children = (cores() if workers is None else workers) - 1
-        self.executor: ProcessPoolExecutor | None = None
+        self.processes: Processes | None = None
+        self.results: Generator[Any, None, None] | None = None  # of the cluster
 
     def needs_workers(self, characters_read: int, share: float | None) -> bool:
         """Return whether worker processes run, or are worth starting for the characters that are left.
@@ -64,7 +45,7 @@ class Workers:
             share: share of the corpus that these characters are; None where it is unknown.
         """
         characters_left = characters_read * (1 / share - 1) if share else characters_read
-        return self.executor is not None or characters_left >= WORTH_WORKERS
+        return self.processes is not None or characters_left >= WORTH_WORKERS
 
     def map(
         self, work: Work, tasks: Iterable[Task], amount_read: Callable[[], tuple[int, float | None]]
@@ -74,7 +55,8 @@ class Workers:
         amount_read: returns the number of characters read, and which share of the corpus they are.
         """
         if self.cluster is not None:
-            yield from self.cluster.map(SHARD, work_on_cluster, ((self.file, work, task) for task in tasks))
+            self.results = self.cluster.map(SHARD, work_with_tokenizer, ((self.file, work, task) for task in tasks))
+            yield from self.results
             return
         waiting: deque[tuple[Task, Future[Any]]] = deque()
 
@@ -102,13 +84,11 @@ class Workers:
         Returns:
             The future result; where the processes cannot run it raises `BrokenProcessPool`.
         """
-        if self.executor is None:
+        if self.processes is None:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
-            context = multiprocessing.get_context("spawn")
-            self.executor = ProcessPoolExecutor(self.children, context, _start_worker, (self.file,))
+            self.processes = Processes(self.children)
         try:
-            with hold_signals_while_spawning():
-                return self.executor.submit(_work, work, task)
+            return self.processes.submit(work_with_tokenizer, (self.file, work, task))
         except BrokenProcessPool as error:
             failed: Future[Any] = Future()
             failed.set_exception(error)
@@ -121,37 +101,18 @@ class Workers:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self.executor is not None:
-            if error[0] is not None:  # a stop must not wait for shards; half of one is made again
-                for process in list((self.executor._processes or {}).values()):
-                    process.terminate()
-            self.executor.shutdown(cancel_futures=True)
+        if self.results is not None:
+            self.results.close()  # else a traceback could keep the calls alive
+        if self.processes is not None:
+            self.processes.__exit__(*error)  # a stop does not wait for shards; half of one is made again
         if self.parallelism is None:
             os.environ.pop("TOKENIZERS_PARALLELISM", None)
         else:
             os.environ["TOKENIZERS_PARALLELISM"] = self.parallelism
 
 
-_worker_tokenizer: Tokenizer | None = None
-
-
-def _start_worker(tokenizer_file: str) -> None:
-    global _worker_tokenizer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    _worker_tokenizer = Tokenizer.from_file(tokenizer_file)
-
-
-def _leave_with_parent() -> None:
-    """Wait for the parent's death and end; a worker holds the pipe that it reads, so it would wait forever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def work_on_cluster(tokenizer_file: str, work: Work, task: Task, progress: Progress) -> Any:
-    """Do a task on a worker of a cluster, which reads the tokenizer once."""
+def work_with_tokenizer(tokenizer_file: str, work: Work, task: Task, progress: Progress) -> Any:
+    """Do a task in a worker, which reads the tokenizer once."""
     del progress  # a shard takes seconds
     return work(_read_tokenizer(tokenizer_file, sha256(Path(tokenizer_file))), *task)
 
@@ -159,8 +120,3 @@ def work_on_cluster(tokenizer_file: str, work: Work, task: Task, progress: Progr
 @lru_cache(maxsize=1)
 def _read_tokenizer(file: str, digest: str) -> Tokenizer:
     return Tokenizer.from_file(file)
-
-
-def _work(work: Work, task: Task) -> Any:
-    assert _worker_tokenizer is not None
-    return work(_worker_tokenizer, *task)

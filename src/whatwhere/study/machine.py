@@ -13,8 +13,8 @@ import torch
 
 from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
+from ..run.processes import cores
 from ..run.thread_waiting import wait_policy
-from ..run.workers import cores
 from ..training.environment import bf16_pays
 
 PACKAGES = "whatwhere torch transformers tokenizers accelerate numpy scipy scikit-learn plotly pyarrow".split()

@@ -1,0 +1,150 @@
+"""Processes of this machine that do calls, each on so many threads, and report their progress to this one."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from multiprocessing.connection import Connection, wait
+from threading import Thread
+from typing import Any, Self
+
+import torch
+from threadpoolctl import threadpool_limits
+
+from .progress import Progress
+from .signals import end_process, hold_signals_while_spawning
+
+SECONDS_BETWEEN_REPORTS = 0.2  # of one process's progress
+Around = Callable[[], AbstractContextManager[object]]
+Show = Callable[[int, str, int, int | None, str, str], None]  # (number and label of a call, done, total, stage, note)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_not_in_worker(caller: str) -> None:
+    """Refuse to start processes in a worker that runs a script again, because the script has no `__main__` guard.
+
+    Raises:
+        RuntimeError: this process is such a worker.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(f"{caller} starts processes: call it below `if __name__ == '__main__':`.")
+
+
+class Processes:
+    """Processes that start with the first calls, and end with the block or with this process, whatever ends it.
+
+    They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
+
+    Args:
+        count: Processes, each with `threads` threads.
+        calls: Calls after which another process takes the place of one; None: they last.
+        show: Function that gets the progress of the calls, in a thread of its own.
+    """
+
+    def __init__(self, count: int, threads: int = 1, calls: int | None = None, show: Show | None = None) -> None:
+        context = multiprocessing.get_context("spawn")
+        # A pipe, as an Event that a killed process waits for can never be set.
+        stop_receiver, self._stop_sender = context.Pipe(duplex=False)
+        self._states: Any = None
+        if show is not None:
+            self._states = context.SimpleQueue()
+            Thread(target=_forward, args=(self._states, show), daemon=True).start()
+        initial = threads, stop_receiver, self._states
+        self._pool = ProcessPoolExecutor(count, context, _start, initial, max_tasks_per_child=calls)
+
+    def submit(
+        self,
+        work: Callable[..., Any],
+        args: tuple[Any, ...],
+        number: int = 0,
+        label: str = "",
+        around: Around = nullcontext,
+    ) -> Future[Any]:
+        """Hand a call to a process; `work` gets a `Progress` after its arguments, and runs in the context of `around`.
+
+        Raises:
+            BrokenProcessPool: a process was killed before.
+            Stopped: a signal came while a process started.
+        """
+        with hold_signals_while_spawning():
+            return self._pool.submit(_call, number, label, work, args, around)
+
+    def stop(self) -> None:
+        """Tell the processes to end, trainings after a checkpoint; the end of the block waits for that."""
+        self._stop_sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        is_well = error[0] is None
+        if not is_well:
+            self.stop()
+        self._pool.shutdown(cancel_futures=not is_well)
+        self.stop()
+        if is_well and self._states is not None:  # nobody died holding the queue's lock
+            self._states.put(None)
+
+
+def progress_of(show: Show, number: int, label: str) -> Progress:
+    """Return the `Progress` of one call."""
+
+    def progress(done: int, total: int, part: str = "", note: str = "") -> None:
+        show(number, label, done, total, part, note)
+
+    return progress
+
+
+_states: Any = None
+
+
+def _start(threads: int, stop_receiver: Connection, states: Any) -> None:
+    global _states
+    _states = states
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
+    # In a thread: work that defers it ends its step first.
+    signal.signal(signal.SIGTERM, lambda number, _: Thread(target=end_process, args=(number,), daemon=True).start())
+    Thread(target=_leave_at_stop, args=(stop_receiver,), daemon=True).start()
+    torch.set_num_threads(threads)
+    threadpool_limits(threads, user_api="blas")
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def _leave_at_stop(stop_receiver: Connection) -> None:
+    """Wait until the parent closes its end of the pipe, or dies, then end this process.
+
+    If the parent died, nothing more is written: the user may have started the same command again.
+    """
+    parent = multiprocessing.parent_process()
+    wait([stop_receiver, *([] if parent is None else [parent.sentinel])])
+    if parent is None or not parent.is_alive():
+        os._exit(1)
+    end_process(signal.SIGTERM)
+
+
+def _call(number: int, label: str, work: Callable[..., Any], args: tuple[Any, ...], around: Around) -> Any:
+    last = 0.0
+
+    def put(*state: Any) -> None:
+        nonlocal last
+        if _states is not None and (now := time.perf_counter()) - last > SECONDS_BETWEEN_REPORTS:
+            last = now
+            _states.put(state)
+
+    with around():
+        result = work(*args, progress_of(put, number, label))
+    if _states is not None:
+        _states.put((number, label, 0, None, "", ""))
+    return result
+
+
+def _forward(states: Any, show: Show) -> None:
+    while (state := states.get()) is not None:
+        show(*state)
