@@ -18,7 +18,7 @@ from small_study import TRAINING, VALUES, records
 
 from whatwhere.geometry.counts import Counts
 from whatwhere.run import remote
-from whatwhere.run.cluster import connect
+from whatwhere.run.cluster import SECONDS_BETWEEN_COUNTS, connect
 from whatwhere.run.files import read_lines
 from whatwhere.run.jobs import Job, run_jobs
 from whatwhere.run.lock import InUse, lock, writer_of
@@ -266,6 +266,23 @@ def test_worker_may_die_in_measuring(cluster, studied, tmp_path):
     _, said = study.communicate(timeout=300)
     assert study.returncode == 0, said
     assert len(records(here)) > 500 and records(here) == records(there)
+
+
+@pytest.mark.slow
+def test_command_without_workers_says_that_it_waits(studied, tmp_path):
+    """The last worker had gone with its machine, and nothing was said."""
+    pytest.importorskip("distributed")
+    arguments, alone = studied
+    out = tmp_path / "out"
+    with DaskCluster(tmp_path, 1) as cluster:
+        study = started(*arguments, "--out", str(out), "--on", str(cluster.file))
+        wait_for((out / "models/dstg/seed-0/checkpoints/step-10").is_dir)
+        end(cluster.workers[0])
+        time.sleep(3 * SECONDS_BETWEEN_COUNTS)
+        cluster.add_worker()
+        _, said = study.communicate(timeout=300)
+        assert study.returncode == 0 and f"No worker of {cluster.file} is left: waiting for one" in said, said
+    assert records(out) == records(alone)
 
 
 @pytest.mark.slow

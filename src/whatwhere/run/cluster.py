@@ -10,6 +10,7 @@ import os
 import pickle
 import secrets
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -27,7 +28,7 @@ from .remote import Terms, build, call, topic_of, wait_until_idle
 from .signals import GRACE, Stopped
 
 SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
-SECONDS_BETWEEN_COUNTS = 10.0  # of workers, which may come and go
+SECONDS_BETWEEN_COUNTS = 5.0  # of workers, which may come and go
 RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
 
 Submit = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]  # as `Call`, to a future result
@@ -135,7 +136,7 @@ class Cluster:
             return future
 
         try:
-            with self._reports(run, show):
+            with self._reports(run, show), self._watched():
                 yield submit
         except BaseException as error:
             if isinstance(error, Stopped):
@@ -163,6 +164,29 @@ class Cluster:
             with suppress(Exception):  # the scheduler is gone
                 self.client.unsubscribe_topic(topic_of(run))
                 self.client.unsubscribe_topic(RESTARTS)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Say in the block when the last worker is gone: calls then wait for another one."""
+        is_over = threading.Event()
+
+        def watch() -> None:
+            was_empty = False
+            while not is_over.wait(SECONDS_BETWEEN_COUNTS):
+                with suppress(Exception):  # the scheduler is gone, which the calls say
+                    is_empty = not self._workers()
+                    if is_empty and not was_empty:
+                        words = f"No worker of {self.address} is left: waiting for one (dask worker)."
+                        print(f"\n{words}", file=sys.stderr, flush=True)
+                    was_empty = is_empty
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            watcher.join(SECONDS_TO_CONNECT)
 
     def result(self, future: Any, label: str) -> Any:
         """Return the result of a call, or raise its error in the words of this package.
