@@ -50,7 +50,7 @@ from whatwhere.models.lengths import most_tokens
 from whatwhere.models.open import open_model
 from whatwhere.models.table_sources import POSITIONS, load_tables
 from whatwhere.records.record import Record, read_records, select, write_records
-from whatwhere.run.hub import model_folder
+from whatwhere.run.hub import fetch_model
 from whatwhere.run.reference import model_source
 from whatwhere.study.model_windows import model_windows
 
@@ -269,7 +269,7 @@ def subjects_of(options: argparse.Namespace) -> Iterator[Subject]:
         name, equals, source = given.partition("=")
         source = model_source(source if equals else given)
         try:
-            folder = str(model_folder(source, ("config.json", "*.safetensors", *TOKENIZER), ["*/*"]))
+            folder = str(fetch_model(source, ("config.json", "*.safetensors", *TOKENIZER), ["*/*"]))
         except ValueError as error:
             tell(f"{given}: left out. {error}")
             continue

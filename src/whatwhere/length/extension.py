@@ -25,7 +25,7 @@ from ..models.open import check_folder
 from ..models.tensors import named_tensors
 from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
 from ..run.folder import LOG, MANIFEST, RunFolder
-from ..run.hub import model_folder
+from ..run.hub import fetch_model
 from ..run.progress import Progress, ignore_progress
 from ..run.reference import model_source
 from ..training.loop import Trainer
@@ -97,7 +97,7 @@ def extend(
         ValueError: as `geometry.extrapolate`, no model, one whose table has another name, a copy that goes on already,
             an option that the model has no use for, or `out` is there.
     """
-    folder = model_folder(str(source))
+    folder = fetch_model(str(source))
     if not folder.is_dir():
         raise ValueError(f"No model at {folder}: there is no such folder. Give the folder of a trained model.")
     check_folder(folder)

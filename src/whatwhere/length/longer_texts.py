@@ -27,7 +27,7 @@ from ..models.tensors import named_tensors
 from ..records.record import Record
 from ..run.files import read_object, read_yaml, temporary_folder, write_json
 from ..run.folder import RunFolder
-from ..run.hub import model_folder
+from ..run.hub import fetch_model
 from ..run.progress import Progress, ignore_progress
 from ..training.pretrain import CONFIG
 from ..training.scheme_settings import use_scheme
@@ -184,7 +184,7 @@ def about(source: str, to: int, points: bool = False) -> About:
         ValueError: there is no such folder; the model has no masked-language head, its positions cannot be continued or
             were continued already, or it was trained on texts of `to` tokens or more.
     """
-    folder = model_folder(source)
+    folder = fetch_model(source)
     if not (folder / "config.json").is_file():
         raise ValueError(f"No model at {folder}: config.json is missing. Give folders of trained models.")
     config = read_object(folder / "config.json", hint="Use a complete copy.")
@@ -233,7 +233,7 @@ def _check_all(config: LengthConfig) -> None:
                 f"None of these models can be read on by {methods}{what}. They have: {', '.join(sorted(known))}.{near}"
             )
     adapted = config.adapt != [PLAIN]
-    sources = [str(model_folder(source)) for _, _, source in config.trainings()]
+    sources = [str(fetch_model(source)) for _, _, source in config.trainings()]
     for source in sources:
         check_rows(open_tokenizer(source), open_config(source).vocab_size, source)
     # A text has other lengths in other vocabularies.
@@ -272,7 +272,7 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
     config = LengthConfig.load_unverified(Path(out) / LONG_TEXTS.file)
     use_scheme(config.scheme)
     extrapolation = trial.setting
-    source = str(model_folder(trial.source))
+    source = str(fetch_model(trial.source))
     assert isinstance(extrapolation, ExtrapolationMethod)
     known = config.about(source)
     tokenizer = open_tokenizer(source)

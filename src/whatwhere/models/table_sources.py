@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..run.files import read_object
-from ..run.hub import model_folder
+from ..run.hub import fetch_model
 from ..run.reference import model_source
 from .model_tables import read_table
 
@@ -62,7 +62,7 @@ def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[lis
 
 def _tables_of(folder_or_name: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
     source = str(folder_or_name)
-    path = model_folder(source, _FILES, ["*/*"])
+    path = fetch_model(source, _FILES, ["*/*"])
     if path.is_dir():
         models = [m.parent for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)]
         if models:

@@ -352,6 +352,8 @@ def _losses(level: Sequence[str], finals: Mapping[str, Point], behind: Mapping[s
         seeds = finals[level[0]].seeds
         trainings = "one training each" if seeds == 1 else f"{seeds} trainings each"
         return f"{names} cannot be told apart in held-out loss ({values} nats, {trainings})"
+    if len(finals) == 1:
+        return f"`{level[0]}` has a held-out loss of {values} nats"
     once = ", one training each" * (finals[level[0]].seeds == 1 and bool(behind))
     sentence = f"`{level[0]}` has the lowest held-out loss ({values} nats{once})"
     for second, difference in list(behind.items())[:1]:

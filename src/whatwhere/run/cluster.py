@@ -249,7 +249,9 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
     try:
         import dask
         from distributed import Client
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if error.name not in ("dask", "distributed"):  # which lack a package of their own
+            raise
         raise ValueError("--on needs Dask: pip install 'whatwhere[cluster]'.") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error of the call
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):

@@ -72,8 +72,8 @@ def file_of(source: str, name: str) -> Path | None:
         return None
 
 
-def model_folder(model: str | Path, allowed: Sequence[str] = WHOLE, ignored: Sequence[str] = ()) -> Path:
-    """Return the folder that holds a model: the given one, or that of a name on the Hub, fetched into the Hub's cache.
+def fetch_model(model: str | Path, allowed: Sequence[str] = WHOLE, ignored: Sequence[str] = ()) -> Path:
+    """Fetch a model by its name on the Hub into the Hub's cache, and return its folder; a folder is returned as it is.
 
     Args:
         model: a folder, a name on the Hub, or `reference`.

@@ -77,6 +77,8 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
         return [_study(run, trainings), *trainings]
     if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
         return [_run_of_other_kind(run), *trainings]
+    if not folder.is_dir():
+        raise ValueError(f"There is no folder {folder}. Give the --out folder of a run.")
     raise ValueError(
         f"There is no run in {folder} whose progress can be told. Give the --out folder of study, pretrain, finetune, "
         "heads, geometry, spectra or evaluate."
