@@ -62,14 +62,14 @@ def load_tables(sources: Sequence[str | Path], words: bool = False) -> tuple[lis
 
 def _tables_of(folder_or_name: str | Path, words: bool) -> tuple[list[SourceTable], list[str]]:
     source = str(folder_or_name)
-    path = fetch_model(source, _FILES, ["*/*"])
+    path = fetch_model(folder_or_name, _FILES, ["*/*"])
     if path.is_dir():
         models = [m.parent for m in path.glob("**/seed-*/config.json") if _SEED.fullmatch(m.parent.name)]
         if models:
             # Seed 10 after seed 9.
             in_order = sorted(models, key=lambda m: (str(m.parent), int(m.name.removeprefix("seed-"))))
             return _tables_of_study(source, in_order, words)
-        name = None if Path(model_source(source)).is_dir() else source.rpartition("/")[2]  # of a name on the Hub
+        name = None if Path(model_source(folder_or_name)).is_dir() else source.rpartition("/")[2]  # of a name on the Hub
         return _tables_of_model(path, source, words, name), []
     rows = read_table(path).numpy()
     if words:
