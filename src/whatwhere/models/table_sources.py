@@ -69,7 +69,7 @@ def _tables_of(folder_or_name: str | Path, words: bool) -> tuple[list[SourceTabl
             # Seed 10 after seed 9.
             in_order = sorted(models, key=lambda m: (str(m.parent), int(m.name.removeprefix("seed-"))))
             return _tables_of_study(source, in_order, words)
-        name = None if Path(model_source(folder_or_name)).is_dir() else source.rpartition("/")[2]  # of a name on the Hub
+        name = None if Path(model_source(folder_or_name)).is_dir() else source.rpartition("/")[2]  # of the Hub
         return _tables_of_model(path, source, words, name), []
     rows = read_table(path).numpy()
     if words:
