@@ -49,21 +49,16 @@ class Cluster:
         self.folder = Path(os.path.abspath(folder))
         self._slots = 1
         self._until = 0.0
-        self.resources = {"GPU": 1} if any(of["resources"].get("GPU") for of in self._workers()) else None
+        self.resources = {"GPU": 1} if any(of["resources"].get("GPU") for of in workers_of(client)) else None
 
     @property
     def dashboard(self) -> str:
         """Address of the page that shows what each worker does."""
         return str(self.client.dashboard_link or "")
 
-    def _workers(self) -> list[dict[str, Any]]:
-        # Not `scheduler_info`, whose list dask's own look every two seconds empties.
-        identity = self.client.sync(self.client.scheduler.identity, n_workers=-1)
-        return list(identity["workers"].values())
-
     def slots(self) -> int:
         """Return how many jobs run at the same time now, at least 1; more workers may come later."""
-        return max(1, sum(1 for of in self._workers() if self.resources is None or of["resources"].get("GPU")))
+        return max(1, sum(1 for of in workers_of(self.client) if self.resources is None or of["resources"].get("GPU")))
 
     def run(
         self, calls: Sequence[Call], show: Callable[..., None], around: Around = nullcontext
@@ -136,7 +131,7 @@ class Cluster:
             return future
 
         try:
-            with self._reports(run, show), self._watched():
+            with self._reports(run, show), self._warnings():
                 yield submit
         except BaseException as error:
             if isinstance(error, Stopped):
@@ -166,15 +161,15 @@ class Cluster:
                 self.client.unsubscribe_topic(RESTARTS)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Say in the block when the last worker is gone: calls then wait for another one."""
+    def _warnings(self) -> Iterator[None]:
+        """Print a line in the block when the last worker is gone: calls then wait for another one."""
         is_over = threading.Event()
 
         def watch() -> None:
             was_empty = False
             while not is_over.wait(SECONDS_BETWEEN_COUNTS):
                 with suppress(Exception):  # the scheduler is gone, which the calls say
-                    is_empty = not self._workers()
+                    is_empty = not workers_of(self.client)
                     if is_empty and not was_empty:
                         words = f"No worker of {self.address} is left: waiting for one (dask worker)."
                         print(f"\n{words}", file=sys.stderr, flush=True)
@@ -231,6 +226,13 @@ class Cluster:
         self.client.run(wait_until_idle, str(self.folder), GRACE, on_error="ignore")
 
 
+def workers_of(client: Any) -> list[dict[str, Any]]:
+    """Ask the scheduler of a `distributed.Client` for its workers, and return what it knows of each."""
+    # Not `scheduler_info`, whose list dask's own look every two seconds empties.
+    identity = client.sync(client.scheduler.identity, n_workers=-1)
+    return list(identity["workers"].values())
+
+
 @contextmanager
 def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
     """Connect to the scheduler of a cluster and wait for its first worker; None yields None.
@@ -264,7 +266,7 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
         with client:
             if (writer := writer_of(folder)) is not None:
                 raise InUse(folder, writer)
-            if not client.scheduler_info()["workers"]:
+            if not workers_of(client):
                 print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)
             client.wait_for_workers(1)
             cluster = Cluster(client, address, folder)

@@ -110,7 +110,6 @@ def run_jobs(
                             result = future.result()
                             yield waiting.pop(future), result
                 except BaseException as error:
-                    processes.stop()
                     if isinstance(error, Stopped) and progress:
                         rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
                         print(f"\nStopping: {rest}", file=sys.stderr, flush=True)

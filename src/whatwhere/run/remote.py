@@ -136,7 +136,7 @@ def call(terms: Terms, number: int, pickled: bytes) -> Any:
     from distributed import Reschedule, get_worker
 
     worker = get_worker()
-    key = worker.get_current_task()
+    key = str(worker.get_current_task())
     last = 0.0
 
     def report(done: int, total: int, part: str = "", note: str = "") -> None:
