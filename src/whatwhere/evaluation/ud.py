@@ -286,7 +286,7 @@ def _shifted(sentence: Sentence, rng: np.random.Generator) -> Iterator[Row]:
         i = int(rng.choice(inner))
         shifted = bool(rng.random() < 0.5)
         if shifted:
-            forms[i], forms[i + 1] = forms[i + 1], forms[i]
+            forms[i : i + 2] = forms[i : i + 2][::-1]
         text = " ".join(forms)
         yield Row(text, ((0, len(text)),), "shifted" if shifted else "as it was", "")
 
