@@ -1,6 +1,7 @@
 """Work on the workers of a Dask cluster of this machine, against its own processes and against fewer workers; needs the
 extra `cluster`."""
 
+import json
 import os
 import subprocess
 import sys
@@ -34,15 +35,16 @@ def cluster(settings: Settings) -> Results:
     results = Results()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        _text(results, settings, folder)
+        source = Beginning(settings.source(), CHARACTERS[settings.scale])
+        (folder / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in source))
+        _text(results, settings, folder, source)
         _demo(results, settings, folder)
         _kill(results, settings, folder)
     return results
 
 
-def _text(results: Results, settings: Settings, folder: Path) -> None:
+def _text(results: Results, settings: Settings, folder: Path, source: Source) -> None:
     """Windows and counts on one worker and on two."""
-    source = Beginning(settings.source(), CHARACTERS[settings.scale])
     tokenizer = build_tokenizer(settings.tokenizer, source)
     with _dask(folder / "one", 1) as one, _dask(folder / "two", 2) as two:
         addresses = {"one worker": one, "two workers": two}
@@ -71,12 +73,12 @@ def _counts(folder: Path, address: str, source: Source, tokenizer: PreTrainedTok
 
 def _demo(results: Results, settings: Settings, folder: Path) -> None:
     """The study of `make demo` on two workers and in two processes of this machine."""
-    words = _words(settings, MODELS, 1)
+    words = _words(settings, folder, MODELS, 1)
     shape = f"{MODELS}, tiny, {STEPS[settings.scale]} steps, everything inside, {os.cpu_count()} cores"
     with _dask(folder / "demo", 2) as address:
         runs: dict[str, Callable[[], object]] = {
-            "two workers": lambda: _study(folder, words, address).wait(),
-            "processes": lambda: _study(folder, words).wait(),
+            "two workers": lambda: _finish(_study(folder, words, address)[0]),
+            "processes": lambda: _finish(_study(folder, words)[0]),
         }
         times = alternate(runs, ROUNDS - 1)
     first, second = (figure(name, values) for name, values in times.items())
@@ -85,37 +87,43 @@ def _demo(results: Results, settings: Settings, folder: Path) -> None:
 
 def _kill(results: Results, settings: Settings, folder: Path) -> None:
     """A study of eight trainings on three workers, of which one is killed when half of them have begun."""
-    words = [*_words(settings, "rope", 8), "--set", "inside=false"]
+    from distributed import Client
+
+    words = [*_words(settings, folder, "rope", 8), "--set", "inside=false"]
     shape = f"8 × rope, tiny, {STEPS[settings.scale]} steps, three workers, {os.cpu_count()} cores"
 
     def run(kills: bool) -> None:
         with _dask(folder / f"kill-{time.time_ns()}", 3) as address:
-            study = _study(folder, words, address)
+            study, out = _study(folder, words, address)
             if kills:
-                models = Path(study.args[-3]) / "models/rope"  # type: ignore[index]
-                _wait_for(lambda: len(list(models.glob("seed-*/log.jsonl"))) >= 5 or study.poll() is not None)
-                writer = (models / "seed-4/.writer").read_text()
-                psutil.Process(int(writer.split()[0])).kill()
-            assert study.wait() == 0
+                _wait_for(lambda: len(list(out.glob("models/rope/seed-*/log.jsonl"))) >= 5)
+                with Client(scheduler_file=address, set_as_default=False) as client:
+                    psutil.Process(next(iter(client.run(os.getpid).values()))).kill()
+            _finish(study)
 
     times = alternate({"one killed": lambda: run(True), "undisturbed": lambda: run(False)}, ROUNDS - 1)
     first, second = (figure(name, values) for name, values in times.items())
     results.rows.append(row("a study with a worker killed / undisturbed", shape, first, second, at_most=1.3))
 
 
-def _words(settings: Settings, models: str, seeds: int) -> list[str]:
+def _words(settings: Settings, folder: Path, models: str, seeds: int) -> list[str]:
     small = [word for key in MICRO for word in ("--set", key)] if settings.scale == "micro" else []
     steps = str(STEPS[settings.scale])
-    return ["study", "--models", models, "--seeds", str(seeds), "--steps", steps, *small]
+    corpus = str(folder / "text.jsonl")
+    return ["study", "--corpus", corpus, "--models", models, "--seeds", str(seeds), "--steps", steps, *small]
 
 
-def _study(folder: Path, words: list[str], address: str | None = None) -> "subprocess.Popen[bytes]":
-    """Start a command in a process of its own, with a new folder of results."""
+def _study(folder: Path, words: list[str], address: str | None = None) -> "tuple[subprocess.Popen[bytes], Path]":
+    """Start a command in a process of its own; return it and its new folder of results."""
     out = Path(tempfile.mkdtemp(dir=folder)) / "study"
     on = ["--on", address] if address else ["--set", "at_once=2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "whatwhere", *words, "--out", str(out), *on]
-    return subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), out
+
+
+def _finish(study: "subprocess.Popen[bytes]") -> None:
+    assert study.wait() == 0, "a study failed; run its command alone to see why"
 
 
 @contextmanager
