@@ -101,6 +101,7 @@ made beforehand.
     "cluster": """
 Scheduler, workers of one thread each and the command on one machine (`--on`). The command reads the text once and hands
 it out. The killed worker is one that trains; Dask starts another in its place.
+Workers have their modules loaded, which processes of this machine load for each model.
 """,
 }
 

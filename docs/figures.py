@@ -236,9 +236,10 @@ def method() -> str:
         "mixed": "(word + place)²",
         "semantic_to_absolute": "word · place",
         "absolute": "place · place",
+        "semantic_to_relative": "word · distance",
         "relative": "distance",
     }
-    colours = dict(zip(columns, ("semantic", "combined", "untied", "absolute", "relative"), strict=True))
+    colours = dict(zip(columns, ("semantic", "combined", "untied", "absolute", "untied", "relative"), strict=True))
     rows = {}
     for name in ww.encoder.PRESETS:
         config = ww.preset(name, "tiny", vocab_size=8, num_hidden_layers=1)
@@ -248,7 +249,8 @@ def method() -> str:
             "mixed": config.absolute,
             "semantic_to_absolute": "both ways",
             "absolute": "free" if config.untied == "free" else config.absolute,
-            "relative": config.relative,
+            "semantic_to_relative": "both ways" if "relative_to_semantic" in terms else config.relative_content,
+            "relative": config.relative_content if config.relative == "none" else config.relative,
         }
         cells = [(said[term].replace("_", " "), colours[term]) if term in terms else ("", "") for term in columns]
         apart = "own values" if config.relative_special != "none" else ""

@@ -224,6 +224,8 @@ def test_explain_a_preset_a_file_and_a_model(trained):
     )
     done = whatwhere("explain", "tupe-r", "--size", "small", "--set", "model.block=neobert")
     assert "reset[t5(j - i)]" in done.stdout and "hidden_size              240" in done.stdout, done.stdout
+    done = whatwhere("explain", "rope", str(trained), "--json")
+    assert [one["preset"] for one in json.loads(done.stdout)["encoders"]] == ["rope", facts[0]["preset"]]
 
 
 def test_spectra_and_probe_read_a_trained_model(trained):
@@ -316,6 +318,7 @@ def test_explain_refuses_what_is_no_configuration_of_one_encoder(tmp_path):
     (tmp_path / "notes.txt").write_text("preset: dstg")
     (tmp_path / "study.yaml").write_text("models: [ap, rope]\nminutes: 1\n")
     assert "its name does not end in .yaml" in refused("explain", str(tmp_path / "notes.txt"))
+    assert "explain takes one encoder, or two to compare; got 3: ap, rp, rope" in refused("explain", "ap", "rp", "rope")
     assert "is the configuration of a study of ap, rope. Name one: whatwhere explain ap." in refused(
         "explain", str(tmp_path / "study.yaml")
     )

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 model_of = functools.cache(lambda case, block: build(case, block=block))  # for tests that leave the weights alone
-RELATIVE_ONLY = {"rp", "rp/each", "rope", "alibi"}  # schemes that know distances and no absolute positions
+RELATIVE_ONLY = {
+    "rp",
+    "rp/each",
+    "rope",
+    "alibi",
+    "shaw",
+    "deberta",
+    "transformer-xl",
+    "cope",
+}  # schemes that know distances and no absolute positions
 WITHOUT_POSITIONS = {"nope"}
 few = settings(max_examples=3, derandomize=True)
 
@@ -25,6 +34,10 @@ CROSSED = {"semantic", "semantic_to_absolute", "absolute_to_semantic", "absolute
 TERMS = {
     "nope": {"semantic"},
     "rope": {"semantic"},
+    **dict.fromkeys(("shaw", "cope"), {"semantic", "semantic_to_relative"}),
+    "deberta": {"semantic", "semantic_to_relative", "relative_to_semantic"},
+    "dstg/deberta": {"semantic", "absolute", "semantic_to_relative", "relative_to_semantic"},
+    "transformer-xl": {"semantic", "semantic_to_relative", "relative"},
     **dict.fromkeys(("rp", "rp/each", "alibi"), {"semantic", "relative"}),
     **dict.fromkeys(("ap", "sinusoidal", "low-rank", "fourier", "bert-a"), {"mixed"}),
     **dict.fromkeys(("bert-r", "bert-r/reset"), {"mixed", "relative"}),

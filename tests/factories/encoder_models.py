@@ -20,6 +20,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         for name in ("nope", "ap", "rp", "rope", "alibi", "dstg", "bert-a", "bert-r", "bert-ad", "tupe-a", "tupe-r")
     },
     "sinusoidal": ("sinusoidal", {"table_scale": 0.5}),  # a scale that float32 holds exactly
+    **{name: (name, {}) for name in ("shaw", "deberta", "transformer-xl", "cope")},
     **{name: (name, {}) for name in ("tupe-a-tie-cls", "tupe-free", "tupe-product", "split", "low-rank", "fourier")},
     "tupe-r/each": ("tupe-r", {"reset": "each"}),
     "tupe-r/clipped": ("tupe-r", {"relative": "clipped", "relative_max_distance": 3}),
@@ -32,6 +33,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dstg/own-width": ("dstg", {"table_width": 6}),
     "tupe-a/own-width": ("tupe-a", {"table_width": 6}),
     # Parts of different papers together.
+    "dstg/deberta": ("dstg", {"relative": "none", "relative_special": "none", "relative_content": "deberta"}),
     "dstg/product": ("dstg", {"relative": "product"}),
     "split/t5": ("split", {"relative": "t5"}),
     "tupe-free/each": ("tupe-free", {"relative": "alibi", "reset": "each"}),

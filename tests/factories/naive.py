@@ -201,7 +201,64 @@ def reset(v, theta, cls: list[bool]):
     ]
 
 
-def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int], ids: list[int]):
+def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], visible: list[list[bool]]):
+    """The terms of a word and a distance, each [h][i][j], and the queries q[i][h] that meet the words' keys."""
+    at, n, d, heads = f"layers.{layer}.attention.content", len(positions), c.d_head, c.num_attention_heads
+    back = [[i - j for j in positions] for i in positions]  # i - j, as most of these papers count
+
+    def term(value):
+        return [[[value(h, i, j) for j in range(n)] for i in range(n)] for h in range(heads)]
+
+    if c.relative_content == "shaw":  # eq. 4: x_i W^Q (a_ij^K)ᵀ / √d, a by clip(j - i, -k, k)
+        reach, table = c.relative_max_distance, weights[f"{at}.table"]
+        a = {m: table[max(-reach, min(reach, -m)) + reach] for row in back for m in row}
+        return q, {"semantic_to_relative": term(lambda h, i, j: q[i][h] @ a[back[i][j]] / math.sqrt(d))}
+    if c.relative_content == "deberta":  # eq. 3 and 4: δ is 0 for i - j <= -K, 2K - 1 for i - j >= K, else i - j + K
+        furthest, vectors = c.max_position_embeddings, weights["distance_vectors.table"]
+
+        def delta(m):
+            return 0 if m <= -furthest else 2 * furthest - 1 if m >= furthest else m + furthest
+
+        different = sorted({delta(sign * m) for row in back for m in row for sign in (1, -1)})
+        keys, queries = (
+            {m: heads_of(linear(vectors[m], weights, f"{at}.{name}"), c) for m in different}
+            for name in ("key", "query")
+        )
+        return q, {
+            "semantic_to_relative": term(lambda h, i, j: q[i][h] @ keys[delta(back[i][j])][h] / math.sqrt(3 * d)),
+            "relative_to_semantic": term(lambda h, i, j: k[j][h] @ queries[delta(back[j][i])][h] / math.sqrt(3 * d)),
+        }
+    if c.relative_content == "xl":  # section 3.3: (a) + (b) + (c) + (d)
+        u, v = weights[f"{at}.u"], weights[f"{at}.v"]
+        half = c.semantic_size // 2
+        waves = {
+            m: torch.tensor(
+                [f(m * 10000 ** (-2 * w / c.semantic_size)) for f in (math.sin, math.cos) for w in range(half)],
+                dtype=torch.float64,
+            )
+            for row in back
+            for m in row
+        }
+        r = {m: heads_of(linear(x, weights, f"{at}.project"), c) for m, x in waves.items()}
+        return [[x + u[h] for h, x in enumerate(row)] for row in q], {
+            "semantic_to_relative": term(lambda h, i, j: q[i][h] @ r[back[i][j]][h] / math.sqrt(d)),
+            "relative": term(lambda h, i, j: v[h] @ r[back[i][j]][h] / math.sqrt(d)),
+        }
+    assert c.relative_content == "cope"
+
+    def cope(h, i, j):  # eq. 3-5: p sums gates over the keys from j to i, z is interpolated, q_i·e(p) is not scaled
+        table = weights[f"{at}.before" if back[i][j] >= 0 else f"{at}.after"]
+        seen = [m for m in range(n) if visible[i][m] and 0 <= back[i][m] * back[i][j] <= back[i][j] ** 2]
+        seen = [i] if i == j else seen
+        gates = [torch.sigmoid(q[i][h] @ k[m][h] / math.sqrt(d)) for m in seen]
+        p = sum(gates, torch.zeros((), dtype=torch.float64)).clamp(max=len(table) - 1)
+        below, above = math.floor(p.detach()), math.ceil(p.detach())
+        return (1 - (p - below)) * (q[i][h] @ table[below]) + (p - below) * (q[i][h] @ table[above])
+
+    return q, {"semantic_to_relative": term(cope)}
+
+
+def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int], ids: list[int], visible):
     """The named terms of the scores, each [h][i][j], and the values v[s][j]."""
     n, d, heads = len(positions), c.d_head, c.num_attention_heads
     cls = [token == c.cls_token_id for token in ids]
@@ -218,6 +275,9 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
         return [[[scale * (query[i][h] @ key[j][h]) for j in range(n)] for i in range(n)] for h in range(heads)]
 
     found = {}
+    if c.relative_content != "none":
+        scale = 1 / math.sqrt((3 if c.relative_content == "deberta" else 1) * d)
+        q[-1], found = content_terms(weights, c, layer, q[-1], k[-1], positions, visible)
     if len(streams) == 1:
         (q,), (k,) = q, k
         found["mixed" if c.absolute != "none" and c.untied == "none" else "semantic"] = term(q, k)
@@ -343,12 +403,12 @@ def block(weights: Weights, c, layer: int, streams: Streams, positions, ids, vis
     at = f"layers.{layer}"
     if c.block == "neobert":
         normed = norm(weights, c, f"{at}.attention_norm", streams)
-        found, v = terms(weights, c, layer, normed, positions, ids)
+        found, v = terms(weights, c, layer, normed, positions, ids, visible)
         update = mix(weights, c, layer, attention_weights(c, found, visible), v)
         streams = add(normed if c.residual == "normalized" else streams, update)
         normed = norm(weights, c, f"{at}.feed_forward_norm", streams)
         return add(normed if c.residual == "normalized" else streams, feed_forward(weights, c, layer, normed)), found
-    found, v = terms(weights, c, layer, streams, positions, ids)
+    found, v = terms(weights, c, layer, streams, positions, ids, visible)
     update = mix(weights, c, layer, attention_weights(c, found, visible), v)
     streams = norm(weights, c, f"{at}.attention_norm", add(streams, update))
     return norm(weights, c, f"{at}.feed_forward_norm", add(streams, feed_forward(weights, c, layer, streams))), found

@@ -13,6 +13,7 @@ from whatwhere.models.explain import (
     explain,
     formula,
     preset_rows,
+    side_by_side,
     trains_with,
 )
 from whatwhere.models.preset_table import VOCABULARY, kept_rows, rows_as_text
@@ -83,11 +84,38 @@ def test_texts_hold_the_numbers():
     )
     rows = kept_rows("tiny")
     assert [r["name"] for r in rows] == list(PRESETS) and rows[0]["length"] == 128
-    table = rows_as_text(rows, "tiny")
-    assert all(
-        f"{r['parameters']:,}" in line and r["source"] in line
-        for r, line in zip(rows, table.splitlines()[1:], strict=False)
-    )
+    lines = rows_as_text(rows, "tiny").splitlines()
+    for row in rows:
+        line = next(line for line in lines if line.split()[:1] == [row["name"]])
+        assert f"{row['parameters']:,}" in line and row["source"] in line
+
+
+def test_presets_stand_below_their_kind():
+    """Every preset stands below where its scheme has the positions, each kind once."""
+    rows = kept_rows("tiny")
+    kind = ""
+    found = {}
+    for line in rows_as_text(rows, "tiny").splitlines()[1:-2]:
+        if line.startswith("  "):
+            found[line.split()[0]] = kind
+        else:
+            kind = line[0].lower() + line[1:]
+    assert found == {row["name"]: row["kind"] for row in rows}
+    assert {found[name] for name in ("ap", "rope", "rp", "dstg", "tupe-r", "deberta", "nope")} == set(found.values())
+
+
+def test_two_encoders_are_shown_side_by_side():
+    """What two encoders share is left out, what differs stands beside each other, with the ratio of the operations."""
+    first, second = (explain(preset(name, "tiny"), 64, 0.15, "sdpa") for name in ("nope", "deberta"))
+    page = side_by_side(first, second)
+    lines = [line.split() for line in page.splitlines()]
+    assert ["relative_content", "none", "deberta"] in lines
+    assert not any(line[:1] == ["num_hidden_layers"] for line in lines)
+    total = next(line for line in lines if line[:1] == ["total"])
+    assert total[1:3] == [f"{facts['parameters']['total']:,}" for facts in (first, second)]
+    assert total[5] == f"{second['operations']['total'] / first['operations']['total']:.2f}"
+    assert first["formula"] in page and second["formula"] in page
+    assert "Nothing differs" in side_by_side(first, first)
 
 
 @pytest.mark.parametrize("size", [pytest.param(size, marks=[pytest.mark.slow] * (size != "tiny")) for size in SIZES])

@@ -386,7 +386,7 @@ def swap_records(
         ValueError: not an `EncoderForMaskedLM`, or no document with two regular positions.
     """
     passes.check_masked_lm(model, "A swap")
-    if {model.config.absolute, model.config.relative, model.config.rotation} == {"none"}:
+    if not model.config.has_positions:
         return []
     lags = swap_pairs(np.unique(documents.position_ids[documents.regular]), pairs)
     if not lags:

@@ -165,18 +165,33 @@ def presets(size: str = "paper", *, scheme: str | None, as_json: Json = False) -
 @verb(options={PretrainKeys: "size scheme"})
 def explain(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(metavar="CONFIG")],
+    what: Annotated[list[str], typer.Argument(metavar="CONFIG [CONFIG]")],
     *,
     settings: Setting = None,
     as_json: Json = False,
 ) -> None:
     """Describe an encoder: resolved configuration, formula of its scores, parameters and operations by part, backends
-    here and why.
+    here and why. Of two encoders, show what differs side by side.
 
     Args:
-        what: A preset, a YAML file of a training, the folder of a trained model, or `reference`.
+        what: A preset, a YAML file of a training, the folder of a trained model, or `reference`; two to compare them.
     """
-    from ..models.explain import as_text, stops
+    from ..models.explain import as_text, side_by_side, stops
+
+    if len(what) > 2:
+        raise ValueError(f"explain takes one encoder, or two to compare; got {len(what)}: {', '.join(what)}.")
+    found = [_facts_of(context, one, settings) for one in what]
+    if len(found) == 1:
+        emit(found[0], as_json, as_text(found[0]))
+    else:
+        emit({"encoders": found}, as_json, side_by_side(*found))
+    for facts in found:
+        if bad := (facts["trial"] or {}).get("not_finite"):
+            raise ValueError(stops(facts["preset"], bad, str(context.params["scheme"] or "its scheme")))
+
+
+def _facts_of(context: typer.Context, what: str, settings: list[str] | None) -> dict[str, Any]:
+    """Collect what `explain` prints of one encoder."""
     from ..models.explain import explain as facts_of
     from ..models.model_tables import check_table_files
     from ..models.own_config import own_config
@@ -193,28 +208,23 @@ def explain(
                 f"No model at {what}: config.json is missing. Give the folder that pretrain wrote, or a preset."
             )
         use_scheme(scheme)
-        encoder = own_config(path)
-        facts = facts_of(encoder, None, 0.15, "sdpa", scheme is not None)
+        return facts_of(own_config(path), None, 0.15, "sdpa", scheme is not None)
+    if path.suffix in (".yaml", ".yml"):
+        _one_encoder(context, path)
+        config = configured(context, PretrainConfig, path, settings)
+    elif path.is_file():
+        raise ValueError(
+            f"{what} is no configuration: its name does not end in .yaml. Give a preset, a YAML file or a model's "
+            "folder."
+        )
     else:
-        if path.suffix in (".yaml", ".yml"):
-            _one_encoder(context, path)
-            config = configured(context, PretrainConfig, path, settings)
-        elif path.is_file():
-            raise ValueError(
-                f"{what} is no configuration: its name does not end in .yaml. Give a preset, a YAML file or a model's "
-                "folder."
-            )
-        else:
-            config = configured(context, PretrainConfig, settings=settings, preset=what)
-        if config.tokenizer is None and "vocab_size" not in config.model:
-            model = {**config.model, "vocab_size": config.vocab_size}  # of the WordPiece to train
-            config = config.model_copy(update={"model": model})
-        encoder = config.encoder_config()
-        check_table_files(encoder)
-        facts = facts_of(encoder, config.length, config.mask_rate, config.backend, config.scheme is not None)
-    emit(facts, as_json, as_text(facts))
-    if (facts["trial"] or {}).get("not_finite"):
-        raise ValueError(stops(facts["preset"], facts["trial"]["not_finite"], str(scheme or "its scheme")))
+        config = configured(context, PretrainConfig, settings=settings, preset=what)
+    if config.tokenizer is None and "vocab_size" not in config.model:
+        model = {**config.model, "vocab_size": config.vocab_size}  # of the WordPiece to train
+        config = config.model_copy(update={"model": model})
+    encoder = config.encoder_config()
+    check_table_files(encoder)
+    return facts_of(encoder, config.length, config.mask_rate, config.backend, config.scheme is not None)
 
 
 def _one_encoder(context: typer.Context, path: Path) -> None:

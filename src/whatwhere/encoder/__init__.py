@@ -5,6 +5,7 @@ import transformers
 
 from .carry import AUTO_CLASSES
 from .config import EncoderConfig
+from .content import ContentTerms, Pairs
 from .heads import (
     EncoderForMaskedLM,
     EncoderForMultipleChoice,
@@ -14,13 +15,14 @@ from .heads import (
 )
 from .model import Encoder, EncoderPreTrainedModel
 from .presets import PRESETS, SIZES, SOURCES, preset
-from .registry import load_scheme, register_bias, register_preset, register_rotation, register_table
+from .registry import load_scheme, register_bias, register_content, register_preset, register_rotation, register_table
 
 __all__ = [
     "AUTO_CLASSES",
     "PRESETS",
     "SIZES",
     "SOURCES",
+    "ContentTerms",
     "Encoder",
     "EncoderConfig",
     "EncoderForMaskedLM",
@@ -29,9 +31,11 @@ __all__ = [
     "EncoderForSequenceClassification",
     "EncoderForTokenClassification",
     "EncoderPreTrainedModel",
+    "Pairs",
     "load_scheme",
     "preset",
     "register_bias",
+    "register_content",
     "register_preset",
     "register_rotation",
     "register_table",

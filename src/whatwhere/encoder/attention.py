@@ -20,7 +20,8 @@ from torch.nn.attention.flex_attention import flex_attention
 from .biased import biased_attention
 from .biases import Bias, RelativeBias, sum_biases
 from .config import EncoderConfig
-from .registry import ROTATIONS, register_rotation, suggest_name
+from .content import Pairs
+from .registry import CONTENT_TERMS, ROTATIONS, register_rotation, suggest_name
 
 
 @register_rotation("rope")
@@ -114,7 +115,8 @@ class AttentionInputs:
     key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. A bias
     with `buckets` (T5) gets the buckets of the distances instead. allowed: (b, 1, 1 or n, n), True where a query may
     look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. position_query_key: query
-    and key of the positions, which join the words' (BERT-A^d). biases: those that all layers share, computed once.
+    and key of the positions, which join the words' (BERT-A^d). distance_vectors: (rows, width), which DeBERTa's terms
+    share over all layers, or None. biases: those that all layers share, computed once.
     bias_sum: their sum, or None. with_dropout: False leaves dropout out, whatever mode the model is in.
     """
 
@@ -125,6 +127,7 @@ class AttentionInputs:
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
     position_query_key: tuple[Tensor, Tensor] | None = None
+    distance_vectors: Tensor | None = None
     biases: tuple[Bias, ...] = ()
     bias_sum: Bias | None = None
     with_dropout: bool = True
@@ -309,6 +312,9 @@ class Attention(nn.Module):
         self.qkv = nn.ModuleList(StackedLinear(d, rows, biased) for d, rows in zip(self.sizes, self.rows, strict=True))
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
+        self.content = None
+        if config.relative_content != "none":
+            self.content = CONTENT_TERMS[config.relative_content](config)
         self.term_of_stream = stream_terms(config)
 
     def projections(
@@ -333,6 +339,11 @@ class Attention(nn.Module):
             queries[name] = q
             keys[name] = k
             values.append(v)
+        content: dict[str, Tensor] = {}
+        if self.content is not None:
+            assert inputs.distance is not None
+            pairs = Pairs(inputs.distance, inputs.allowed, inputs.distance_vectors)
+            queries["semantic"], content = self.content(queries["semantic"], keys["semantic"], pairs)
         products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key
@@ -342,6 +353,7 @@ class Attention(nn.Module):
         if self.relative is not None:
             assert inputs.distance is not None
             biases.append(self.relative(inputs.distance, inputs.token_kinds, inputs.is_cls))
+        biases += [Bias(name, term, None, inputs.token_kinds) for name, term in content.items()]
         return products, biases, self._split_into_heads(values)
 
     def _split_into_heads(self, values: list[Tensor]) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 
 from transformers import PretrainedConfig
 
-from .registry import BIASES, ROTATIONS, TABLES, suggest_name
+from .registry import BIASES, CONTENT_TERMS, ROTATIONS, TABLES, suggest_name
 
 CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "block": lambda: ("neobert", "bert"),
@@ -17,6 +17,7 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "reset": lambda: ("none", "sum", "each"),
     "relative": lambda: ("none", *BIASES),
     "relative_special": lambda: ("none", "shared", "each"),
+    "relative_content": lambda: ("none", *CONTENT_TERMS),
     "rotation": lambda: ("none", *ROTATIONS),
     "rotation_scaling": lambda: ("none", "linear", "ntk", "yarn"),
     "stream_qk": lambda: ("separate", "joint"),
@@ -75,7 +76,8 @@ class EncoderConfig(PretrainedConfig):
     `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard
     ones. `relative_shared` makes one bias for all layers. `rotation` names the rotation of queries and keys ("rope",
     base `rope_theta`). `rotation_scaling` ("linear", "ntk", "yarn") changes its frequencies for texts `rotation_factor`
-    times as long as in the training; max_position_embeddings is the new length.
+    times as long as in the training; max_position_embeddings is the new length. `relative_content` names terms of a
+    word and a distance: "shaw", "deberta", "xl", "cope" (encoder/content.py).
 
     Special tokens S = {cls, sep}, found by id: `relative_special` gives pairs with a special token separate values in
     every head: "shared" three, one for both special, one for the query and one for the key (DSTG eq. 1); "each" four,
@@ -121,6 +123,7 @@ class EncoderConfig(PretrainedConfig):
     relative: str = "none"
     relative_shared: bool = False
     relative_special: str = "none"
+    relative_content: str = "none"
     relative_buckets: int = 32
     relative_max_distance: int = 128
     alibi_slopes: list[float] | None = None
@@ -202,7 +205,7 @@ class EncoderConfig(PretrainedConfig):
         for key, choices in CHOICES.items():
             if (value := getattr(self, key)) not in choices():
                 hint = suggest_name(str(value), choices())
-                if key in ("absolute", "relative", "rotation"):
+                if key in ("absolute", "relative", "rotation", "relative_content"):
                     hint += " Load a scheme of your own first: --scheme FILE; a saved model carries its own_scheme.py."
                 yield f"{key} must be one of {', '.join(choices())}; got {value!r}.{hint}"
         for key in _AT_LEAST_1:
@@ -224,7 +227,7 @@ class EncoderConfig(PretrainedConfig):
             yield f"relative_buckets must be a positive multiple of 4; got {self.relative_buckets}."
         reach = self.relative_max_distance
         exact = self.relative_buckets // 4  # distances to each side with a bucket of their own
-        if self.relative in ("clipped", "product"):  # they have no buckets
+        if self.relative in ("clipped", "product") or self.relative_content != "none":  # they have no buckets
             if reach < 1:
                 yield f"relative_max_distance must be at least 1; got {reach}."
         elif reach <= exact:
@@ -280,6 +283,16 @@ class EncoderConfig(PretrainedConfig):
         for key, used in {"relative_special": special != "none", "relative_shared": self.relative_shared}.items():
             if relative == "none" and used:
                 yield f"{key} needs a relative bias: set relative to t5."
+        if (content := self.relative_content) != "none":
+            plain = {"relative": relative, "rotation": self.rotation, "untied": untied}
+            for key, value in {**plain, "reset": self.reset}.items():
+                if value != "none":
+                    yield f"relative_content={content} is the whole relative scheme: set {key}=none; got {value}."
+            if self.stream_qk == "joint" or (absolute != "none" and not self.position_size):
+                yield (
+                    f"relative_content={content} needs a score of the words alone: set absolute=none, or position_size "
+                    "and stream_qk=separate."
+                )
         if self.absolute_special and (not self.position_size or self.stream_qk == "joint"):
             yield (
                 "absolute_special needs a score of the position stream alone: set position_size, and "
@@ -354,10 +367,18 @@ class EncoderConfig(PretrainedConfig):
     def score_scale(self) -> float:
         """Factor of the products in the scores: 1/√(terms · d_head).
 
-        Terms are 4 for untied=crossed, 2 for untied=position or free (TUPE), else 1.
+        Terms are 4 for untied=crossed, 2 for untied=position or free (TUPE), 3 for DeBERTa's content terms, else 1.
         """
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
+        if self.relative_content != "none":
+            terms = CONTENT_TERMS[self.relative_content].products
         return (terms * self.d_head) ** -0.5
+
+    @property
+    def has_positions(self) -> bool:
+        """True where a part of the scheme tells positions or distances apart."""
+        parts = (self.absolute, self.untied, self.relative, self.relative_content, self.rotation)
+        return any(part != "none" for part in parts)
 
     @property
     def longest(self) -> int | None:

@@ -25,6 +25,7 @@ from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
 from .config import EncoderConfig
+from .content import DistanceVectors
 from .inputs import (
     allowed_pairs,
     check_inputs,
@@ -35,7 +36,7 @@ from .inputs import (
     positions_are_consecutive,
     visible_tokens,
 )
-from .registry import BIASES
+from .registry import BIASES, CONTENT_TERMS
 from .tables import PositionTable, draw_weights
 
 
@@ -122,6 +123,8 @@ class Encoder(EncoderPreTrainedModel):
         self.embedding_norm = StreamNorm(config) if norms_embedding else None
         self.untied = UntiedPositions(config) if config.untied != "none" else None
         self.relative = RelativeBias(config) if config.relative_shared else None
+        content = CONTENT_TERMS.get(config.relative_content)
+        self.distance_vectors = DistanceVectors(config) if content is not None and content.shares_vectors else None
         self.layers = nn.ModuleList(BLOCKS[config.block](config) for _ in range(config.num_hidden_layers))
         self.norm = None if norms_embedding else StreamNorm(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -208,7 +211,7 @@ class Encoder(EncoderPreTrainedModel):
         distance = None
         position_query_key = None
         biases: list[Bias] = []
-        if config.relative != "none":
+        if config.relative != "none" or config.relative_content != "none":
             if (
                 counts_from_zero
                 or self.assumes_consecutive_positions
@@ -217,7 +220,7 @@ class Encoder(EncoderPreTrainedModel):
                 distance = torch.arange(1 - n, n, device=device)
             else:
                 distance = position_ids[:, None, :] - position_ids[:, :, None]
-            buckets = getattr(BIASES[config.relative], "buckets", None)
+            buckets = getattr(BIASES.get(config.relative), "buckets", None)
             distance = distance if buckets is None else buckets(distance, config)
         if self.untied is not None:
             rows = position_ids
@@ -243,6 +246,7 @@ class Encoder(EncoderPreTrainedModel):
             allowed,
             rotation=cos_sin,
             position_query_key=position_query_key,
+            distance_vectors=None if self.distance_vectors is None else self.distance_vectors.table,
             biases=tuple(biases),
             bias_sum=sum_biases(biases),
         )
@@ -384,8 +388,9 @@ class Encoder(EncoderPreTrainedModel):
         Inputs and errors are as of `forward`. In score units, before the padding mask; they sum to the scores that
         the fused path uses. Names: `semantic`, `absolute` (with TUPE's θ), `relative` (with the values at special
         tokens); `mixed` instead of `semantic` where positions are added to the words (`ap`, `bert-a`);
-        `semantic_to_absolute` (query semantic) and `absolute_to_semantic` where both meet (`split`, `bert-ad`). For
-        `rope`, `semantic` is the whole rotated product. Where packed documents do not see each other, entries mean
+        `semantic_to_absolute` (query semantic) and `absolute_to_semantic` where both meet (`split`, `bert-ad`);
+        `semantic_to_relative` and `relative_to_semantic` of a word and a distance (`shaw`, `deberta`, ...). For `rope`,
+        `semantic` is the whole rotated product. Where packed documents do not see each other, entries mean
         nothing.
         """
         collected: list[dict[str, Tensor]] = []

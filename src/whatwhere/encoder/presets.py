@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from . import attention, tables  # noqa: F401  (they register the parts of the presets)
+from . import attention, content, tables  # noqa: F401  (they register the parts of the presets)
 from .config import EncoderConfig
 from .registry import PRESETS, SOURCES, suggest_name
 from .registry import register_preset as _add
@@ -44,6 +44,10 @@ _add("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoi
 _add("alibi", "nope", "Press et al. 2022", relative="alibi")
 _add("low-rank", "nope", "GEOM remark 8", absolute="low_rank", table_rank=8)
 _add("fourier", "nope", "LOWDIM section 5", absolute="fourier")
+_add("shaw", "nope", "Shaw et al. 2018; TUPE eq. 4", relative_content="shaw", relative_max_distance=16)
+_add("deberta", "nope", "He et al. 2021, eq. 4", relative_content="deberta")
+_add("transformer-xl", "nope", "Dai et al. 2019, section 3.3", relative_content="xl")
+_add("cope", "nope", "Golovneva et al. 2024", relative_content="cope")
 
 _add("bert-a", None, "TUPE eq. 3; BERT", block="bert", absolute="learned", dropout=0.1, norm_eps=1e-12)
 _add("bert-r", "bert-a", "TUPE eq. 3 and 5", relative="t5", relative_shared=True)

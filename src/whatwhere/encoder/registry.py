@@ -1,4 +1,5 @@
-"""Registry of position schemes by name: tables, biases, rotations and presets, the published ones and your own.
+"""Registry of position schemes by name: tables, biases, rotations, terms of words and distances, and presets, the
+published ones and your own.
 
 A scheme of your own is one Python file that imports from `whatwhere.encoder` and registers its parts.
 """
@@ -18,6 +19,7 @@ Rotation = Callable[..., Tensor]  # (position_ids (b, n), d_head, config, dtype)
 TABLES: dict[str, type[nn.Module]] = {}
 BIASES: dict[str, type[nn.Module]] = {}
 ROTATIONS: dict[str, Rotation] = {}
+CONTENT_TERMS: dict[str, type[Any]] = {}  # of `encoder.content.ContentTerms`
 PRESETS: dict[str, dict[str, Any]] = {}
 SOURCES: dict[str, str] = {}  # where a preset is published
 
@@ -84,6 +86,17 @@ def register_rotation(name: str) -> Callable[[_Part], _Part]:
     return _decorator(name, ROTATIONS, "rotation")
 
 
+def register_content(name: str) -> Callable[[_Part], _Part]:
+    """Register terms of a word and a distance by a class decorator: a subclass of `encoder.content.ContentTerms`.
+
+    Configurations take it as `relative_content=name`.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    return _decorator(name, CONTENT_TERMS, "class of content terms")
+
+
 def register_preset(name: str, base: str | None, source: str, **fields: Any) -> None:
     """Register a named configuration: the fields of `base` (an earlier preset, or None) and the given fields.
 
@@ -139,7 +152,7 @@ def load_scheme(path: str | Path) -> Path:
         if _loaded[path][0] != text:
             raise ValueError(f"{path} has changed since it was loaded. Start the program again.")
         return path
-    registries: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES]
+    registries: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, CONTENT_TERMS, PRESETS, SOURCES]
     snapshots = [dict(names) for names in registries]
     # Loaded as a module of this folder, so that the copy in a saved model (`from .registry import ...`) runs too.
     spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
@@ -158,7 +171,7 @@ def load_scheme(path: str | Path) -> Path:
         raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
     finally:
         sys.modules.pop(spec.name, None)
-    parts = list(zip(registries, snapshots, strict=True))[:3]
+    parts = list(zip(registries, snapshots, strict=True))[:4]
     _loaded[path] = (text, {name for names, old in parts for name in names.keys() - old})
     return path
 
@@ -166,7 +179,7 @@ def load_scheme(path: str | Path) -> Path:
 @contextmanager
 def forget_schemes() -> Iterator[None]:
     """Forget, after the block, every scheme that was loaded in it, as the next piece of work may bring another."""
-    registries: list[dict[Any, Any]] = [TABLES, BIASES, ROTATIONS, PRESETS, SOURCES, _loaded]
+    registries: list[dict[Any, Any]] = [TABLES, BIASES, ROTATIONS, CONTENT_TERMS, PRESETS, SOURCES, _loaded]
     snapshots = [dict(names) for names in registries]
     try:
         yield
@@ -182,6 +195,6 @@ def is_loaded(text: str) -> bool:
 
 
 def scheme_files(config: Any) -> dict[Path, str]:
-    """Return the loaded files that registered the table, bias or rotation of a configuration, with their texts."""
-    used = {config.absolute, config.relative, config.rotation}
+    """Return the loaded files that registered a part of a configuration's scheme, with their texts."""
+    used = {config.absolute, config.relative, config.rotation, config.relative_content}
     return {path: text for path, (text, added) in _loaded.items() if used & added}

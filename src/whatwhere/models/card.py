@@ -33,6 +33,10 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("relative", "clipped"): ("shaw",),
     ("relative", "alibi"): ("alibi",),
     ("relative", "product"): ("tupe",),
+    ("relative_content", "shaw"): ("shaw",),
+    ("relative_content", "deberta"): ("deberta",),
+    ("relative_content", "xl"): ("transformer-xl",),
+    ("relative_content", "cope"): ("cope",),
     ("relative_special", "shared"): ("dstg",),
     ("relative_special", "each"): ("dstg",),
     ("rotation", "rope"): ("rope",),
@@ -50,6 +54,7 @@ SCHEME_FIELDS = (
     "relative",
     "relative_shared",
     "relative_special",
+    "relative_content",
     "alibi_slopes",
     "rotation",
     "reset",
@@ -104,7 +109,7 @@ def _own_parts(config: Any) -> list[str]:
     """Name the fields whose part none of the cited papers published."""
     if not isinstance(config, EncoderConfig):
         return []
-    parts = [(field, getattr(config, field)) for field in ("absolute", "relative", "rotation")]
+    parts = [(field, getattr(config, field)) for field in ("absolute", "relative", "relative_content", "rotation")]
     return [field for field, part in parts if part != "none" and (field, part) not in PARTS]
 
 

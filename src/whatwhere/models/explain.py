@@ -17,7 +17,8 @@ from transformers.initialization import no_init_weights
 
 from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS, check_backend
-from ..encoder.registry import scheme_files
+from ..encoder.content import ContentTerms
+from ..encoder.registry import CONTENT_TERMS, scheme_files
 from ..run.errors import one_line
 from ..run.files import write_text
 from ..run.text_tables import table_lines
@@ -40,6 +41,8 @@ _PART_OF = {
     "position_embeddings": "position_table",
     "untied": "positional_terms",
     "relative": "positional_terms",
+    "content": "positional_terms",
+    "distance_vectors": "position_table",
     "qkv": "attention_projections",
     "out": "attention_projections",
     "attention": "attention_scores",
@@ -52,7 +55,10 @@ _PART_OF = {
 }
 PARTS = tuple(dict.fromkeys(_PART_OF.values()))
 # In reading order.
-TERMS = ("semantic", "mixed", "semantic_to_absolute", "absolute_to_semantic", "absolute", "relative")
+TERMS = (
+    *("semantic", "mixed", "semantic_to_absolute", "absolute_to_semantic", "absolute"),
+    *("semantic_to_relative", "relative_to_semantic", "relative"),
+)
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,7 @@ def costs(config: EncoderConfig, length: int | None = None, labelled: float = 0.
         model = _meta_model(config)
         with FlopCounterMode(display=False) as counter:
             model(input_ids=ids)
-        terms = tuple(sorted(model.attention_terms(input_ids=ids[:, :2]), key=TERMS.index))
+        terms = tuple(sorted(model.attention_terms(input_ids=ids[:, :2]), key=lambda name: (*TERMS, name).index(name)))
     except (RuntimeError, NotImplementedError, AssertionError) as error:
         raise ValueError(
             f"The costs of {config.preset or 'this encoder'} cannot be counted: it does not run on torch's meta "
@@ -184,10 +190,11 @@ def differing(config: EncoderConfig) -> dict[str, Any]:
 
 def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
     """Return how query i and key j of each kind are written in a formula."""
+    distances = {"relative": ("r(j - i)", "r(j - i)")}  # of an own class of content terms that does not say how
     if config.position_size:
-        return {"semantic": ("q_sem_i", "k_sem_j"), "absolute": ("q_pos_i", "k_pos_j")}
+        return {**distances, "semantic": ("q_sem_i", "k_sem_j"), "absolute": ("q_pos_i", "k_pos_j")}
     words = ("(R_i q_i)", "(R_j k_j)") if config.rotation != "none" else ("q_i", "k_j")
-    return {"semantic": words, "mixed": words, "absolute": ("(p_i U_Q)", "(p_j U_K)")}
+    return {**distances, "semantic": words, "mixed": words, "absolute": ("(p_i U_Q)", "(p_j U_K)")}
 
 
 _AT_SPECIAL = {  # replacement of the bias of the distance
@@ -206,11 +213,14 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
         terms: names of the terms of the score, as `attention_terms` gives them.
     """
     written = _products(config)
+    content = CONTENT_TERMS.get(config.relative_content, ContentTerms).written
     reset = config.reset != "none"
     products = []
     biases = []
     for name in terms:
-        if name == "relative":
+        if name in content:
+            products.append(content[name])
+        elif name == "relative" and config.relative != "none":
             bias = f"{config.relative}(j - i)"
             bias += _AT_SPECIAL[config.relative_special]
             biases.append(f"reset[{bias}]" if reset else bias)
@@ -227,7 +237,7 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
     if reset:
         how = ", once for the sum" if config.reset == "sum" else ", for each apart"
         notes.append("reset: θ1 if i is [CLS], θ2 if only j is" + (how if len(terms) > 2 else ""))
-    if "relative" in terms:
+    if config.relative != "none":
         notes.append("one bias for all layers" if config.relative_shared else "a bias in each layer")
     return f"score(i, j) = {line}" + (f"   ({'; '.join(notes)})" if notes else "")
 
@@ -247,7 +257,7 @@ def _refusal(name: str, device: torch.device, training: bool, dropout: float) ->
 
 def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]:
     """Tell for each attention backend which implementation runs on this device, and why."""
-    biased = config.relative != "none" or config.untied in ("position", "free")
+    biased = config.relative != "none" or config.relative_content != "none" or config.untied in ("position", "free")
     kernel = "torch's scaled_dot_product_attention"
     function = "our own function (encoder/biased.py)"
     if device.type == "cpu" and biased:
@@ -394,6 +404,62 @@ def as_text(facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def kind_of(config: EncoderConfig) -> str:
+    """Return in a few words where a scheme has its positions."""
+    if config.position_size:
+        return "two streams, of positions and of words"
+    if config.untied != "none":
+        return "positions apart from the words"
+    if config.relative_content != "none":
+        return "terms of a word and a distance"
+    if config.absolute != "none":
+        return "a table added to the words"
+    if config.rotation != "none":
+        return "queries and keys rotated by position"
+    return "a bias of the distance" if config.relative != "none" else "no positions"
+
+
+def side_by_side(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """Format the facts of two encoders beside each other: what differs in scheme and sizes, and the costs of both."""
+    names = [facts["preset"] or "an encoder without a preset" for facts in (first, second)]
+    lines = [f"{name}: {facts['formula']}" for name, facts in zip(names, (first, second), strict=True)]
+    plain = EncoderConfig()
+    keys = [key for key in EncoderConfig.__annotations__ if key in first["config"] or key in second["config"]]
+    differing_rows = [("", *names)]
+    for key in keys:
+        values = [str(facts["config"].get(key, getattr(plain, key))) for facts in (first, second)]
+        if values[0] != values[1]:
+            differing_rows.append((key, *values))
+    for key in ("terms", "streams"):
+        values = [" + ".join(map(str, facts[key])) for facts in (first, second)]
+        if values[0] != values[1]:
+            differing_rows.append((key, *values))
+    longest = [str(facts["longest"] or "any length") for facts in (first, second)]
+    if longest[0] != longest[1]:
+        differing_rows.append(("longest input", *longest))
+    costs_rows = [("part", *(f"{what} of {name}" for what in ("parameters", "operations") for name in names), "ratio")]
+    for part in first["parameters"]:
+        numbers = [facts[what][part] for what in ("parameters", "operations") for facts in (first, second)]
+        if any(numbers):
+            ratio = f"{numbers[3] / numbers[2]:.2f}" if numbers[2] else ""
+            costs_rows.append((part, *(f"{number:,.0f}" for number in numbers), ratio))
+    read = f"{first['length']} tokens, {first['labelled']:.0%} of them predicted"
+    if (second["length"], second["labelled"]) != (first["length"], first["labelled"]):
+        read += f" ({second['length']} and {second['labelled']:.0%} of {names[1]})"
+    return "\n".join(
+        [
+            "Scores of attention, i the query and j the key",
+            *(f"  {line}" for line in lines),
+            "",
+            "What differs" if len(differing_rows) > 1 else "Nothing differs",
+            *(table_lines(differing_rows, indent=2) if len(differing_rows) > 1 else []),
+            "",
+            f"Costs; operations a token of a forward pass over {read}; the ratio is that of the operations",
+            *table_lines(costs_rows, right=(1, 2, 3, 4, 5), indent=2),
+        ]
+    )
+
+
 def preset_rows(size: str) -> list[dict[str, Any]]:
     """List each preset with its terms and costs at a size; `backends` are those that train it on a CUDA device.
 
@@ -410,6 +476,7 @@ def preset_rows(size: str) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": name,
+                "kind": kind_of(config),
                 "block": config.block,
                 "streams": list(config.stream_sizes),
                 "terms": list(cost.terms),

@@ -20,13 +20,17 @@ def kept_rows(size: str) -> list[dict[str, Any]]:
 
 
 def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:
-    """Format rows of presets as the table that `whatwhere presets` prints."""
+    """Format rows of presets as the table that `whatwhere presets` prints, grouped by kind."""
     table = [["name", "streams", "terms", "parameters", "operations", "longest", "backends", "source"]]
     for r in rows:
         streams = " + ".join(map(str, r["streams"]))
         counts = [f"{r['parameters']:,}", f"{r['operations']:,.0f}", str(r["longest"] or "any")]
         table.append([r["name"], streams, " + ".join(r["terms"]), *counts, " ".join(r["backends"]), r["source"]])
-    lines = table_lines(table, right=(3, 4, 5))
+    head, *lines_of_rows = table_lines(table, right=(3, 4, 5), indent=2)
+    lines = [head]
+    for kind in dict.fromkeys(r["kind"] for r in rows):
+        lines.append(f"{kind[0].upper()}{kind[1:]}")
+        lines += [line for r, line in zip(rows, lines_of_rows, strict=True) if r["kind"] == kind]
     read = f"{rows[0]['length']} tokens, 15 % of them predicted"
     trained = "those that train it (flex_attention: on CUDA only)"
     lines += [

@@ -35,6 +35,7 @@ _COLOURS = {name: name for name in ("semantic", "absolute", "relative")} | {"tot
 _LABELS = {
     "mixed": "words + positions",
     **{"semantic_to_absolute": "words → positions", "absolute_to_semantic": "positions → words"},
+    **{"semantic_to_relative": "words → distances", "relative_to_semantic": "distances → words"},
 }
 
 

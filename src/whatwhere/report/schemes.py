@@ -48,10 +48,21 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "rp": ("distance", "a learned bias of attention by distance"),
     "rope": ("distance", "queries and keys rotated by position"),
     "alibi": ("distance", "attention that falls with distance along a fixed slope for each head"),
+    "shaw": ("distance", "a learned vector for each distance, which queries look up"),
+    "deberta": ("distance", "learned vectors of distances, which meet the words as keys and as queries"),
+    "transformer-xl": ("distance", "waves of the distance, which queries look up"),
+    "cope": ("distance", "distances in tokens that the query lets through, which it looks up"),
     "nope": ("distance", "no position: the order of the words is invisible"),
 }
 FIXED = ("sinusoidal", "mds")  # tables that no gradient reaches
-FIELDS = ("absolute", "untied", "relative", "rotation", "reset")  # of a configuration, which make its scheme
+FIELDS = (
+    "absolute",
+    "untied",
+    "relative",
+    "relative_content",
+    "rotation",
+    "reset",
+)  # of a configuration, which make its scheme
 
 
 @dataclass(frozen=True)
@@ -144,8 +155,8 @@ def _parts(config: Mapping[str, Any]) -> str:
         words.append(f"`{table}` table {'in a stream of its own' if config.get('position_size') else place}")
     elif untied == "free":
         words.append("a free matrix of position scores")
-    parts = (("bias", _named(config, "relative")), ("rotation", _named(config, "rotation")))
-    words += [f"`{name}` {what}" for what, name in parts if name]
+    parts = {"relative": "bias", "relative_content": "terms of words and distances", "rotation": "rotation"}
+    words += [f"`{name}` {what}" for key, what in parts.items() if (name := _named(config, key))]
     return "own scheme: " + (", ".join(words) or "no position")
 
 

@@ -23,7 +23,7 @@ class SchemeKeys(StrictConfig):
 
     scheme: str | None = Field(
         None,
-        description="Python file that registers a table, bias, rotation or preset of your own (examples/kerple.py). "
+        description="Python file that registers a part of a scheme, or a preset, of your own (examples/kerple.py). "
         "It is run.",
         json_schema_extra={"metavar": "<path>"},
     )

@@ -27,6 +27,8 @@ TERMS: dict[str, tuple[str, str, str]] = {
     "mixed": ("combined", "words and positions in one", "mixed"),
     "semantic_to_absolute": ("untied", "position from words", "words to positions"),
     "absolute_to_semantic": ("untied", "words from position", "positions to words"),
+    "semantic_to_relative": ("untied", "distance from words", "words to distances"),
+    "relative_to_semantic": ("untied", "words from distance", "distances to words"),
     "total": ("combined", "all terms", "total"),
     "several": ("combined", "no term alone", "several"),
     NOTHING: ("combined", "no single term that is worth anything here", "none"),

@@ -1,0 +1,123 @@
+"""Terms of a word and a distance: against transformers' DeBERTa, and what each owes beside the loops of naive.py."""
+
+import pytest
+import torch
+from encoder_models import build, config, inputs
+from torch import nn
+from transformers import DebertaV2Config
+from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
+
+import whatwhere as ww
+from whatwhere.encoder import ContentTerms, Pairs
+from whatwhere.encoder.content import products_by_distance
+from whatwhere.encoder.registry import CONTENT_TERMS
+
+NAMES = ["shaw", "deberta", "transformer-xl", "cope"]
+
+
+def theirs(model, ours, vectors, kind, q, k):
+    """The bias of transformers' DeBERTa with one of its two terms, from our weights."""
+    settings = DebertaV2Config(
+        hidden_size=24, num_attention_heads=2, max_position_embeddings=32, relative_attention=True, pos_att_type=[kind]
+    )
+    attention = DisentangledSelfAttention(settings).double().eval()
+    projection, own = (attention.pos_key_proj, ours.key) if kind == "c2p" else (attention.pos_query_proj, ours.query)
+    with torch.no_grad():
+        projection.weight.copy_(own.weight)
+        projection.bias.zero_()
+    flat_q, flat_k = (x.flatten(0, 1) for x in (q, k))
+    bias = attention.disentangled_attention_bias(flat_q, flat_k, None, vectors, 3)
+    return bias.view(*q.shape[:3], -1)
+
+
+def test_deberta_terms_equal_those_of_transformers():
+    """Both terms of DeBERTa are transformers'; its code reads P at i - j in the second one, the paper at j - i."""
+    model = build("deberta")
+    ours = model.encoder.layers[0].attention.content
+    generator = torch.Generator().manual_seed(3)
+    q, k = (torch.randn(2, 2, 7, 12, generator=generator, dtype=torch.float64) for _ in range(2))
+    vectors = model.encoder.distance_vectors.table.detach()
+    _, terms = ours(q, k, Pairs(torch.arange(-6, 7), None, vectors))
+    expected = theirs(model, ours, vectors, "c2p", q, k)
+    torch.testing.assert_close(terms["semantic_to_relative"], expected, rtol=1e-12, atol=1e-12)
+    mirrored = vectors.roll(-1, 0).flip(0)  # row K + m holds what was in row K - m
+    expected = theirs(model, ours, mirrored, "p2c", q, k)
+    torch.testing.assert_close(terms["relative_to_semantic"], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_products_by_distance_are_those_of_each_pair(n):
+    """Distances as one row and as a map of pairs give the product of each pair, also of a single token."""
+    generator = torch.Generator().manual_seed(n)
+    table = torch.randn(2, 2 * n - 1, 5, generator=generator, dtype=torch.float64)
+    x = torch.randn(3, 2, n, 5, generator=generator, dtype=torch.float64)
+    places = torch.arange(n)
+    pairs = places - places[:, None]
+    expected = torch.einsum("bhid,hijd->bhij", x, table[:, pairs + n - 1])
+    for distance in (torch.arange(1 - n, n), pairs.expand(3, n, n)):
+        found = products_by_distance(x, lambda m: table[:, m + n - 1], distance)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_longer_texts_than_trained_are_read(name):
+    """No table ends: a text of twice the trained length is read, and its tokens far away still count."""
+    model = build(name)
+    ids = torch.arange(64)[None] % 30 + 5
+    here = model.encoder(ids).last_hidden_state
+    ids[0, -1] += 1
+    assert (model.encoder(ids).last_hidden_state[0, 0] - here[0, 0]).abs().max() > 1e-9
+
+
+def test_cope_counts_no_padding():
+    """Gates of padding and of other documents count nothing: a text alone has the states that it has beside them."""
+    model = build("cope")
+    ids = inputs("plain")["input_ids"][:1]
+    alone = model.encoder(ids).last_hidden_state
+    padded = torch.cat([torch.full((1, 4), 6), ids, torch.full((1, 3), 8)], dim=1)
+    mask = torch.tensor([[0] * 4 + [1] * 7 + [0] * 3])
+    beside = model.encoder(padded, attention_mask=mask).last_hidden_state[:, 4:11]
+    torch.testing.assert_close(beside, alone, rtol=1e-10, atol=1e-11)
+    documents = torch.tensor([[0] * 4 + [1] * 7 + [2] * 3])
+    packed = model.encoder(padded, document_ids=documents).last_hidden_state[:, 4:11]
+    torch.testing.assert_close(packed, alone, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"relative_content": "deberts"}, "relative_content must be one of none, shaw, deberta, xl, cope"),
+        ({"relative_content": "shaw", "relative": "t5"}, "set relative=none; got t5"),
+        ({"relative_content": "cope", "rotation": "rope"}, "set rotation=none; got rope"),
+        ({"relative_content": "xl", "absolute": "learned"}, "set absolute=none, or position_size"),
+        ({"relative_content": "shaw", "relative_max_distance": 0}, "relative_max_distance must be at least 1"),
+    ],
+)
+def test_misfitting_content_terms_are_refused(fields, message):
+    with pytest.raises(ValueError, match="relative_") as caught:
+        config("nope", **fields)
+    assert message in str(caught.value)
+
+
+def test_an_own_class_of_content_terms_works():
+    """A class that a user registers gives a term of its own name, and its weights are drawn and trained."""
+
+    @ww.register_content("tilt")
+    class Tilt(ContentTerms):
+        def __init__(self, config):
+            super().__init__(config)
+            self.weight = nn.Parameter(torch.ones(config.d_head))
+
+        def forward(self, q, k, pairs):
+            return q, {
+                "semantic_to_relative": products_by_distance(q, lambda m: self.weight * m[:, None], pairs.distance)
+            }
+
+    try:
+        model = build("nope", relative_content="tilt")
+        given = inputs("plain")
+        assert set(model.attention_terms(**given)) == {"semantic", "semantic_to_relative"}
+        model.encoder(**given).last_hidden_state.square().sum().backward()
+        assert model.encoder.layers[0].attention.content.weight.grad.abs().min() > 0
+    finally:
+        del CONTENT_TERMS["tilt"]
