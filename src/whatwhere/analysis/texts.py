@@ -19,9 +19,9 @@ from .passes import Batch, Documents, read
 
 STEPS = 255
 LEVELS = ((np.arange(STEPS + 1) / STEPS) ** 2).astype(np.float32)  # the weight that each byte stands for
-_ORDER = (
-    *("semantic", "mixed", "absolute", "semantic_to_absolute", "absolute_to_semantic"),
-    *("semantic_to_relative", "relative_to_semantic", "relative"),
+_ORDER = tuple(
+    "semantic mixed absolute semantic_to_absolute absolute_to_semantic semantic_to_relative relative_to_semantic "
+    "relative".split()
 )
 
 

@@ -55,9 +55,9 @@ _PART_OF = {
 }
 PARTS = tuple(dict.fromkeys(_PART_OF.values()))
 # In reading order.
-TERMS = (
-    *("semantic", "mixed", "semantic_to_absolute", "absolute_to_semantic", "absolute"),
-    *("semantic_to_relative", "relative_to_semantic", "relative"),
+TERMS = tuple(
+    "semantic mixed semantic_to_absolute absolute_to_semantic absolute semantic_to_relative relative_to_semantic "
+    "relative".split()
 )
 
 
