@@ -148,6 +148,20 @@ def test_every_parameter_has_one_optimizer_and_its_own_rate(kind):
         }
 
 
+@pytest.mark.parametrize("name", ["shaw", "deberta", "transformer-xl", "cope"])
+def test_vectors_of_distances_learn_as_position_tables(name):
+    """Vectors of distances are looked up, as a table of positions is: Muon would make their rows orthogonal."""
+    model = ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=50))
+    config = LoopConfig(optimizer="muon", learning_rate=0.01, table_learning_rate_scale=5.0)
+    adamw, muon = make_optimizers(model, config, 10)
+    fast = {id(p) for group in adamw.param_groups if group["peak"] == pytest.approx(0.05) for p in group["params"]}
+    positional = {n: p for n, p in model.named_parameters() if "content." in n or "distance_vectors." in n}
+    matrices = {id(p) for group in muon.param_groups for p in group["params"]}
+    for parameter, p in positional.items():
+        assert (id(p) in matrices) == parameter.endswith(".weight") == (id(p) not in fast), parameter
+    assert fast
+
+
 def test_accumulation_gives_the_gradient_of_the_whole_batch(windows, corpus_file):
     found = []
     for accumulate in (1, 4):

@@ -161,7 +161,8 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
     }
     for name, parameter in model.named_parameters():
         is_positional = "relative." in name or "untied." in name
-        if "position_embeddings." in name or name.endswith("untied.cls"):
+        is_vectors = "distance_vectors." in name or (".content." in name and not name.endswith((".weight", ".bias")))
+        if "position_embeddings." in name or name.endswith("untied.cls") or is_vectors:
             kind = "table"
         elif "_embeddings" in name:
             kind = "embeddings"
