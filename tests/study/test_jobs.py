@@ -11,8 +11,10 @@ import pytest
 import torch
 from fork_server import LONGEST
 from rich.progress import Progress
+from threadpoolctl import threadpool_info
 
 from whatwhere.run.jobs import Job, run_jobs, show_progress, threads_of_jobs
+from whatwhere.run.processes import Processes
 from whatwhere.run.signals import Stopped
 
 
@@ -76,6 +78,22 @@ def test_results_come_from_processes_with_the_planned_threads(processes, capsys)
     assert os.getpid() not in {pid for _, _, pid in found.values()}
     *_, last = [line for line in capsys.readouterr().err.splitlines() if line.strip()]
     assert last.startswith("all 3 models") and "100%" in last and "left 0:00:00" in last
+
+
+def threads_of_libraries(progress):
+    import scipy.linalg  # brings a BLAS of its own, which nothing has loaded when the process begins
+
+    assert scipy.linalg.inv([[2.0]]) == 0.5
+    return {library["num_threads"] for library in threadpool_info()}
+
+
+@pytest.mark.long  # a process is spawned, as a user's is
+def test_libraries_that_a_job_loads_keep_its_threads(monkeypatch):
+    """scipy's BLAS took all cores in a job of one thread, as it is loaded later than the limit was set."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "2")
+    with Processes(1) as processes:
+        assert processes.submit(threads_of_libraries, ()).result() == {1}
 
 
 def in_parts(progress):

@@ -18,6 +18,7 @@ from .progress import Progress
 from .signals import end_process, hold_signals_while_spawning
 
 SECONDS_BETWEEN_REPORTS = 0.2  # of one process's progress
+_THREADS_OF_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 Around = Callable[[], AbstractContextManager[object]]
 Show = Callable[[int, str, int, int | None, str, str], None]  # (number and label of a call, done, total, stage, note)
 
@@ -114,6 +115,7 @@ def _start(threads: int, stop_receiver: Connection, states: Any) -> None:
     Thread(target=_leave_at_stop, args=(stop_receiver,), daemon=True).start()
     torch.set_num_threads(threads)
     threadpool_limits(threads, user_api="blas")
+    os.environ.update(dict.fromkeys(_THREADS_OF_LIBRARIES, str(threads)))  # of those that the calls load
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
