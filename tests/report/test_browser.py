@@ -13,7 +13,7 @@ import pytest
 from page_view import View
 
 from whatwhere.records.record import read_records
-from whatwhere.report import write_report
+from whatwhere.report import schemes, write_report
 from whatwhere.report.compare import comparison_page, open_runs
 from whatwhere.report.explorer import load_explorer
 from whatwhere.report.loaded_run import load_run, visible
@@ -214,6 +214,24 @@ def test_twenty_models_fit(browser, twenty, width):
         if width == 1400:
             first = "document.querySelector('.picked').getBoundingClientRect().bottom"
             assert view.page.evaluate(first) <= 400
+        assert view.troubles == []
+
+
+@pytest.mark.long
+def test_many_models_are_drawn_when_asked_for(browser, twenty):
+    """A page of all presets had 38,500 nodes: figures begin with the models of the lowest loss, a click adds one."""
+    count = "document.querySelectorAll('*').length"
+    with View(browser, twenty) as view:
+        before = view.page.evaluate(count)
+        assert before <= 20_000
+        pressed = view.page.locator("button.model[aria-pressed=true]")
+        assert schemes.FEW <= pressed.count() <= schemes.FEW + 1  # `dstg` always
+        left_out = view.page.locator("button.model[aria-pressed=false]").first
+        name = left_out.get_attribute("data-model")
+        left_out.click()
+        view.ready()
+        assert view.page.evaluate(count) > before
+        assert view.page.locator(f"button.model[data-model='{name}']").get_attribute("aria-pressed") == "true"
         assert view.troubles == []
 
 

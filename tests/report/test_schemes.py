@@ -46,7 +46,7 @@ def test_a_family_does_not_depend_on_the_block(block):
     ("config", "words", "family"),
     [
         ({"absolute": "none", "relative": "log_decay"}, "own scheme: `log_decay` bias", "distance"),
-        ({"absolute": "none", "rotation": "spiral"}, "own scheme: `spiral` rotation", "distance"),
+        ({"absolute": "none", "rotation": "spiral"}, "own scheme: `spiral` rotation", "rotated"),
         (
             {"absolute": "wavelets", "position_size": 8},
             "own scheme: `wavelets` table in a stream of its own",
@@ -59,7 +59,7 @@ def test_a_family_does_not_depend_on_the_block(block):
             "own scheme: `wavelets` table added to the word, `t5` bias",
             "added",
         ),
-        ({"absolute": "none"}, "own scheme: no position", "distance"),
+        ({"absolute": "none"}, "own scheme: no position", "rotated"),
         ({}, "a scheme that the run does not describe", "other"),
     ],
 )

@@ -76,11 +76,12 @@ class Page:
     """Contents of a page from top to bottom; only the title is needed. `Backticks` in any words are set as code.
 
     summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title;
-    notes: in the last section. Beside the large figure `hero` stands either `pick`, a row a model, or `lead`, what came
-    out in plain sentences under headings. models: heading and entries of each family (`schemes.listed`); gated: those
-    whose panels are drawn grey. Sections without figures and tables are left out. explorer: maps of every head, below
-    the first screen. claims: as in claims.json, with the `reference` of each where a reference study stands beside the
-    run, above the first section that is folded. beside: tokens, text and seeds of that study.
+    notes: in the last section. Beside the large figure `hero` stands either `pick`, a row a model, or `lead`, what
+    came out in plain sentences under headings. models: heading and entries of each family (`schemes.listed`);
+    gated: those whose panels are drawn grey; aside: those that figures show when a reader asks for them. Sections
+    without figures and tables are left out. explorer: maps of every head, below the first screen. claims: as in
+    claims.json, with the `reference` of each where a reference study stands beside the run, above the first section
+    that is folded. beside: tokens, text and seeds of that study.
     """
 
     title: str
@@ -93,6 +94,7 @@ class Page:
     hero: Figure | None = None
     models: Sequence[Any] = ()
     gated: Sequence[str] = ()
+    aside: Sequence[str] = ()
     sections: Sequence[Section] = ()
     explorer: Explorer | None = None
     claims: Sequence[Mapping[str, Any]] = ()

@@ -63,6 +63,7 @@ def study_page(run: Run, **rest: Any) -> Page:
         "glossary": schemes.line(run),
         "models": schemes.listed(run),
         "gated": run.young,
+        "aside": schemes.aside(run),
         "caveats": caveats(run),
         "notes": [str(note) for note in run.facts.get("notes") or []],
         "pick": pick(run),

@@ -4,6 +4,7 @@ A scheme that nobody knew beforehand is described by the fields of its recorded 
 one is recorded.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,8 @@ FEW = 6  # models that one plot, and one line under the title, can name
 
 FAMILIES = {  # and their headings
     **{"streams": "Separate streams", "untied": "Untied positions", "added": "Positions added to words"},
-    **{"distance": "Relative positions, or none", "other": "Other schemes"},
+    **{"rotated": "Rotated words, or no positions", "distance": "A bias by distance", "content": "Words and distances"},
+    "other": "Other schemes",
 }
 
 # Preset -> (family, what it does with positions).
@@ -46,23 +48,16 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "bert-a": ("added", "a learned vector for each position, added to the word"),
     "bert-r": ("added", "a learned vector for each position, added to the word, and a bias by distance"),
     "rp": ("distance", "a learned bias of attention by distance"),
-    "rope": ("distance", "queries and keys rotated by position"),
+    "rope": ("rotated", "queries and keys rotated by position"),
     "alibi": ("distance", "attention that falls with distance along a fixed slope for each head"),
-    "shaw": ("distance", "a learned vector for each distance, which queries look up"),
-    "deberta": ("distance", "learned vectors of distances, which meet the words as keys and as queries"),
-    "transformer-xl": ("distance", "waves of the distance, which queries look up"),
-    "cope": ("distance", "distances in tokens that the query lets through, which it looks up"),
-    "nope": ("distance", "no position: the order of the words is invisible"),
+    "shaw": ("content", "a learned vector for each distance, which queries look up"),
+    "deberta": ("content", "learned vectors of distances, which meet the words as keys and as queries"),
+    "transformer-xl": ("content", "waves of the distance, which queries look up"),
+    "cope": ("content", "distances in tokens that the query lets through, which it looks up"),
+    "nope": ("rotated", "no position: the order of the words is invisible"),
 }
 FIXED = ("sinusoidal", "mds")  # tables that no gradient reaches
-FIELDS = (
-    "absolute",
-    "untied",
-    "relative",
-    "relative_content",
-    "rotation",
-    "reset",
-)  # of a configuration, which make its scheme
+FIELDS = ("absolute", "untied", "relative", "rotation", "reset")  # of a configuration, which make its scheme
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,11 @@ def family(run: Run, model: str) -> str:
         return "streams" if probed else "other"
     if _named(config, "untied"):
         return "untied"
-    return "added" if _named(config, "absolute") else "distance"
+    if _named(config, "absolute"):
+        return "added"
+    if _named(config, "relative_content"):
+        return "content"
+    return "distance" if _named(config, "relative") else "rotated"
 
 
 def colour(run: Run, model: str, part: str = "all") -> str:
@@ -111,6 +110,16 @@ def _order(run: Run) -> list[str]:
 def many(run: Run) -> bool:
     """Return whether the run has more models than one plot can name."""
     return len(run.models) > FEW
+
+
+def aside(run: Run) -> list[str]:
+    """Return the models that figures show when they are asked to, where models are many: all but those of the lowest
+    loss, and `dstg`."""
+    if not many(run):
+        return []
+    losses = {m: p.value for m in run.models if (p := run.last("loss", m)) is not None}
+    ranked = sorted(run.models, key=lambda m: losses.get(m, math.inf))
+    return [m for m in ranked[FEW:] if m != run.named("dstg")]
 
 
 def marks(run: Run) -> dict[str, tuple[str, str]]:
@@ -236,6 +245,8 @@ def _field(config: Mapping[str, Any], key: str) -> str:
             "[CLS] and [SEP] apart": config.get("relative_special") == "each",
         },
     }
+    if key == "relative" and (content := _named(config, "relative_content")):
+        return content
     more = [note for note, holds in notes.get(key, {}).items() if holds and _named(config, key)]
     return ", ".join([str(config[key]), *more]) if config.get(key) is not None else ""
 

@@ -76,16 +76,21 @@
     }));
   }
   const models = Object.fromEntries([...document.querySelectorAll("button.model")].map((model) => [model.dataset.model, model]));
+  const arrange = () => {
+    for (const plot of plots) { // a panel stands as long as one of its models does
+      const drawn = [plot.parentNode.dataset.model, ...figures[plot.dataset.figure][plot.dataset.panel].data.flatMap((trace) => trace.meta ?? [])];
+      const own = plot.parentNode.dataset.model in models ? drawn.slice(0, 1) : drawn.filter((each) => each in models);
+      plot.parentNode.hidden = own.length > 0 && own.every((each) => absent.has(each));
+    }
+  };
+  for (const [name, model] of Object.entries(models)) if (model.getAttribute("aria-pressed") === "false") absent.add(name); // of a page of many
+  arrange();
   for (const model of Object.values(models)) {
     model.addEventListener("click", () => {
       const name = model.dataset.model;
       if (!absent.delete(name)) absent.add(name);
       model.setAttribute("aria-pressed", String(!absent.has(name)));
-      for (const plot of plots) { // a panel stands as long as one of its models does
-        const drawn = [plot.parentNode.dataset.model, ...figures[plot.dataset.figure][plot.dataset.panel].data.flatMap((trace) => trace.meta ?? [])];
-        const own = plot.parentNode.dataset.model in models ? drawn.slice(0, 1) : drawn.filter((each) => each in models);
-        plot.parentNode.hidden = own.length > 0 && own.every((each) => absent.has(each));
-      }
+      arrange();
       balance();
       drawAll();
     });
@@ -272,7 +277,7 @@
   };
   const svgOf = async (id) => {
     const figure = document.getElementById(`figure-${id}`);
-    const panels = [...figure.querySelectorAll(".plot")];
+    const panels = [...figure.querySelectorAll(".plot")].filter(open);
     const box = figure.querySelector(".panels").getBoundingClientRect();
     const out = document.createElementNS(NS, "svg");
     const { surface, text, muted } = palettes.light;
