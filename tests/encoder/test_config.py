@@ -8,8 +8,10 @@ from torch import nn
 import whatwhere as ww
 from whatwhere.encoder import registry
 
+BASELINES = "ap rp rope rope-partial nope sinusoidal alibi low-rank fourier".split()
 
-@pytest.mark.parametrize("name", ["ap", "rp", "rope", "nope", "sinusoidal", "alibi", "low-rank", "fourier"])
+
+@pytest.mark.parametrize("name", BASELINES)
 def test_paper_baselines_are_720_wide(name):
     config = ww.preset(name)
     assert (config.hidden_size, config.position_size, config.num_hidden_layers, config.num_attention_heads) == (
@@ -78,6 +80,7 @@ def test_tupe_adds_two_matrices_to_bert():
         ("tupe-product", "tupe-r", {"relative"}),
         ("rp", "nope", {"relative", "relative_special"}),
         ("sinusoidal", "ap", {"absolute"}),
+        ("rope-partial", "rope", {"rotation_share"}),
         ("dstg-full-mlm", "dstg", {"mlm_head"}),
     ],
 )

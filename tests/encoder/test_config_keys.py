@@ -52,3 +52,19 @@ def test_typed_keys_are_refused_as_before():
         for key, value in NOTES.items():
             with pytest.raises(ValueError, match=f"EncoderConfig has no field '{key}'"):
                 make(**{key: value})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"rotation": "rope", "rotation_share": 0.0}, "rotation_share must be above 0 and at most 1; got 0.0"),
+        ({"rotation": "rope", "rotation_share": float("nan")}, "rotation_share must be above 0 and at most 1; got nan"),
+        ({"rotation_share": 0.5}, "rotation_share=0.5 needs a rotation: set rotation=rope, or rotation_share=1"),
+        ({"rope_theta": 5e5}, "rope_theta=500000.0 needs a rotation: set rotation=rope, or rope_theta=10000"),
+    ],
+)
+def test_options_of_other_schemes_are_refused(fields, message):
+    """An option of one scheme given to another, or out of its range, is refused in one line."""
+    with pytest.raises(ValueError) as caught:
+        ww.EncoderConfig(**fields)
+    assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -7,8 +7,9 @@ import pytest
 import torch
 from encoder_models import BLOCKS, VOCAB, build, config, inputs
 from torch.nn import functional as F
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, GPTNeoXConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.gpt_neox import modeling_gpt_neox
 from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 from transformers.utils import logging
@@ -29,6 +30,21 @@ def test_rotation_equals_transformers():
     ours = [rotate(x, *rotation(positions, own, q.dtype)) for x in (q, k)]
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-6)  # float32: both round the angles of position 63
+
+
+def test_partial_rotation_equals_gpt_neox():
+    """A share of the columns and another base are rotary_pct and rotary_emb_base of GPT-NeoX."""
+    theirs = GPTNeoXConfig(hidden_size=64, num_attention_heads=2, rotary_pct=0.25, rotary_emb_base=160_000)
+    positions = torch.tensor([[0, 1, 5, 40, 41, 63]])
+    q, k = torch.randn(2, 1, 2, 6, 32, generator=torch.Generator().manual_seed(0)).unbind()
+    expected = modeling_gpt_neox.apply_rotary_pos_emb(
+        q, k, *modeling_gpt_neox.GPTNeoXRotaryEmbedding(theirs)(q, positions)
+    )
+    own = ww.preset("rope-partial", "tiny", hidden_size=64, num_attention_heads=2, rope_theta=160_000.0)
+    for x, a in zip((q, k), expected, strict=True):
+        found = rotate(x, *rotation(positions, own, q.dtype))
+        torch.testing.assert_close(found, a, rtol=1e-5, atol=2e-6)
+        assert torch.equal(found[..., 8:], x[..., 8:])
 
 
 @pytest.mark.parametrize("factor", [2.0, 8.0])

@@ -19,6 +19,7 @@ RELATIVE_ONLY = {
     "rp",
     "rp/each",
     "rope",
+    "rope-partial",
     "alibi",
     "shaw",
     "deberta",
@@ -32,8 +33,7 @@ few = settings(max_examples=3, derandomize=True)
 # cross.
 CROSSED = {"semantic", "semantic_to_absolute", "absolute_to_semantic", "absolute"}
 TERMS = {
-    "nope": {"semantic"},
-    "rope": {"semantic"},
+    **dict.fromkeys(("nope", "rope", "rope-partial"), {"semantic"}),
     **dict.fromkeys(("shaw", "cope"), {"semantic", "semantic_to_relative"}),
     "deberta": {"semantic", "semantic_to_relative", "relative_to_semantic"},
     "dstg/deberta": {"semantic", "absolute", "semantic_to_relative", "relative_to_semantic"},

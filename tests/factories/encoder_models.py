@@ -22,6 +22,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "sinusoidal": ("sinusoidal", {"table_scale": 0.5}),  # a scale that float32 holds exactly
     **{name: (name, {}) for name in ("shaw", "deberta", "transformer-xl", "cope")},
     **{name: (name, {}) for name in ("tupe-a-tie-cls", "tupe-free", "tupe-product", "split", "low-rank", "fourier")},
+    "rope-partial": ("rope-partial", {"rope_theta": 50.0}),  # 4 of 12 columns; another base
     "tupe-r/each": ("tupe-r", {"reset": "each"}),
     "tupe-r/clipped": ("tupe-r", {"relative": "clipped", "relative_max_distance": 3}),
     "tupe-r/layers": ("tupe-r", {"relative_shared": False}),

@@ -115,6 +115,12 @@ def rotate(x: Tensor, position: int, theta: float) -> Tensor:
     return torch.stack(turned)
 
 
+def turned(x: Tensor, position: int, c) -> Tensor:
+    """GPT-NeoX: the first columns of a query or key rotate, an even number, and the others stay."""
+    width = 2 * max(1, round(c.rotation_share * len(x) / 2))
+    return torch.cat([rotate(x[:width], position, c.rope_theta), x[width:]])
+
+
 def relative_value(weights: Weights, c, at: str, distance: int, h: int) -> Tensor:
     """b_{j-i} of head h for distance j - i."""
     if c.relative == "t5":
@@ -265,9 +271,7 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
     special = [token in (c.cls_token_id, c.sep_token_id) for token in ids]
     q, k, v = projections(weights, c, layer, streams)
     if c.rotation == "rope":
-        q, k = (
-            [[[rotate(x, positions[i], c.rope_theta) for x in row] for i, row in enumerate(part[0])]] for part in (q, k)
-        )
+        q, k = ([[[turned(x, positions[i], c) for x in row] for i, row in enumerate(part[0])]] for part in (q, k))
     together = {"none": 1, "position": 2, "free": 2, "crossed": 4}[c.untied]
     scale = 1 / math.sqrt(together * d)  # TUPE: 1/√d, 1/√(2d) (eq. 7), 1/√(4d) (section 4.3)
 

@@ -61,7 +61,7 @@ def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, dev
 
 
 def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return cos and sin (b, 1, n, d_head) of the configured rotation's angles, in at least float32.
+    """Return cos and sin (b, 1, n, rotated_width) of the configured rotation's angles, in at least float32.
 
     With "yarn" cos and sin are multiplied by 0.1 ln s + 1, which keeps the scores as sharp as before (Peng et al. 2024,
     eq. 22).
@@ -70,8 +70,9 @@ def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) ->
         ValueError: a registered rotation gives angles of another shape.
     """
     dtype = torch.promote_types(dtype, torch.float32)
-    angle = ROTATIONS[config.rotation](position_ids, config.d_head, config, dtype)
-    if angle.shape != (expected_shape := (*position_ids.shape, config.d_head // 2)):
+    width = config.rotated_width
+    angle = ROTATIONS[config.rotation](position_ids, width, config, dtype)
+    if angle.shape != (expected_shape := (*position_ids.shape, width // 2)):
         raise ValueError(
             f"The rotation {config.rotation} gives angles of shape {tuple(angle.shape)}. Return (b, n, d_head / 2) = "
             f"{expected_shape}."
@@ -82,11 +83,17 @@ def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) ->
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return x (b, h, n, d_head) with each pair (x_k, x_{k+d/2}) rotated by its angle (RoFormer eq. 34, halves as in
-    HF)."""
-    first_half, second_half = x.to(cos.dtype).chunk(2, dim=-1)
+    """Return x (b, h, n, d_head) with each pair (x_k, x_{k+r/2}) of its first r columns rotated by its angle (RoFormer
+    eq. 34, halves as in HF).
+
+    cos, sin: (b, 1, n, r). Columns from r on stay as they are (GPT-NeoX).
+    """
+    width = cos.shape[-1]
+    turning = x if width == x.shape[-1] else x[..., :width]
+    first_half, second_half = turning.to(cos.dtype).chunk(2, dim=-1)
     quarter_turned = torch.cat([-second_half, first_half], dim=-1)
-    return (x * cos + quarter_turned * sin).to(x.dtype)
+    turned = (turning * cos + quarter_turned * sin).to(x.dtype)
+    return turned if turning is x else torch.cat([turned, x[..., width:]], dim=-1)
 
 
 @dataclass(frozen=True)
@@ -114,9 +121,9 @@ class AttentionInputs:
     alike in all examples, so that a bias that is equal over the batch exists once. position_ids: (b, n). distance:
     key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. A bias
     with `buckets` (T5) gets the buckets of the distances instead. allowed: (b, 1, 1 or n, n), True where a query may
-    look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, d_head), or None. position_query_key: query
-    and key of the positions, which join the words' (BERT-A^d). distance_vectors: (rows, width), which DeBERTa's terms
-    share over all layers, or None. biases: those that all layers share, computed once.
+    look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, rotated_width), or None. position_query_key:
+    query and key of the positions, which join the words' (BERT-A^d). distance_vectors: (rows, width), which DeBERTa's
+    terms share over all layers, or None. biases: those that all layers share, computed once.
     bias_sum: their sum, or None. with_dropout: False leaves dropout out, whatever mode the model is in.
     """
 

@@ -75,9 +75,11 @@ class EncoderConfig(PretrainedConfig):
     Relative positions: `relative` names the bias: `relative_buckets` buckets of T5, logarithmic up to
     `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard
     ones. `relative_shared` makes one bias for all layers. `rotation` names the rotation of queries and keys ("rope",
-    base `rope_theta`). `rotation_scaling` ("linear", "ntk", "yarn") changes its frequencies for texts `rotation_factor`
-    times as long as in the training; max_position_embeddings is the new length. `relative_content` names terms of a
-    word and a distance: "shaw", "deberta", "xl", "cope" (encoder/content.py).
+    base `rope_theta`). `rotation_share` is the share of a head's columns that turn, the first ones, an even number of
+    them; the others know no position (GPT-NeoX's `rotary_pct`). `rotation_scaling`
+    ("linear", "ntk", "yarn") changes its frequencies for texts `rotation_factor` times as long as in the training;
+    max_position_embeddings is the new length. `relative_content` names terms of a word and a distance: "shaw",
+    "deberta", "xl", "cope" (encoder/content.py).
 
     Special tokens S = {cls, sep}, found by id: `relative_special` gives pairs with a special token separate values in
     every head: "shared" three, one for both special, one for the query and one for the key (DSTG eq. 1); "each" four,
@@ -129,6 +131,7 @@ class EncoderConfig(PretrainedConfig):
     alibi_slopes: list[float] | None = None
     rotation: str = "none"
     rope_theta: float = 10000.0
+    rotation_share: float = 1.0
     rotation_scaling: str = "none"
     rotation_factor: float = 1.0
     reset: str = "none"
@@ -221,6 +224,8 @@ class EncoderConfig(PretrainedConfig):
         for key in _TOKENS:
             if not 0 <= (value := getattr(self, key)) < self.vocab_size:
                 yield f"{key}={value} is no entry of a vocabulary of {self.vocab_size} (vocab_size)."
+        if not 0 < self.rotation_share <= 1:
+            yield f"rotation_share must be above 0 and at most 1; got {self.rotation_share}."
         if not 0.0 <= self.dropout < 1.0:
             yield f"dropout must be in [0, 1); got {self.dropout}."
         if self.relative_buckets < 4 or self.relative_buckets % 4:
@@ -274,9 +279,12 @@ class EncoderConfig(PretrainedConfig):
             yield f"untied=free takes the place of a table: set absolute=none; got absolute={absolute}."
         if untied != "none" and self.position_size:
             yield f"untied={untied} works on one stream: set position_size=0; got {self.position_size}."
+        for key in ("rope_theta", "rotation_share"):
+            if self.rotation == "none" and (value := getattr(self, key)) != (plain := getattr(EncoderConfig, key)):
+                yield f"{key}={value} needs a rotation: set rotation=rope, or {key}={plain:g}."
         scaling = self.rotation_scaling
         factor = self.rotation_factor
-        if scaling != "none" and (self.rotation != "rope" or self.d_head < 4):
+        if scaling != "none" and (self.rotation != "rope" or self.rotated_width < 4):
             yield f"rotation_scaling={scaling} is for rotation=rope of at least 4 columns a head: set it to none."
         if not (1 < factor < math.inf if scaling != "none" else factor == 1):
             yield f"rotation_factor is above 1 with a rotation_scaling, and 1 without; got {factor} with {scaling}."
@@ -341,6 +349,11 @@ class EncoderConfig(PretrainedConfig):
     def d_head(self) -> int:
         """Width of a query or key of one stream in one head: hidden_size / num_attention_heads, for both streams."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def rotated_width(self) -> int:
+        """Columns of a head that a rotation turns: the even number nearest to rotation_share · d_head, at least 2."""
+        return 2 * max(1, round(self.rotation_share * self.d_head / 2))
 
     @property
     def stream_sizes(self) -> tuple[int, ...]:

@@ -78,7 +78,7 @@ def register_rotation(name: str) -> Callable[[_Part], _Part]:
     """Register a rotation by a decorator: `f(position_ids (b, n), d_head, config, dtype)` gives angles (b, n, d_head /
     2) in radians.
 
-    Configurations take it as `rotation=name`.
+    Configurations take it as `rotation=name`. With a `rotation_share` below 1, d_head is the width that turns.
 
     Raises:
         ValueError: the name is taken.

@@ -40,6 +40,7 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("relative_special", "shared"): ("dstg",),
     ("relative_special", "each"): ("dstg",),
     ("rotation", "rope"): ("rope",),
+    ("rotation_share", 0.25): ("neox",),
 }
 # Fields of a scheme that a card and the metadata name where they differ from the default.
 SCHEME_FIELDS = (
@@ -57,6 +58,8 @@ SCHEME_FIELDS = (
     "relative_content",
     "alibi_slopes",
     "rotation",
+    "rotation_share",
+    "rope_theta",
     "reset",
     "stream_qk",
     "stream_feed_forward",

@@ -49,6 +49,7 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "bert-r": ("added", "a learned vector for each position, added to the word, and a bias by distance"),
     "rp": ("distance", "a learned bias of attention by distance"),
     "rope": ("rotated", "queries and keys rotated by position"),
+    "rope-partial": ("rotated", "a quarter of queries and keys rotated by position"),
     "alibi": ("distance", "attention that falls with distance along a fixed slope for each head"),
     "shaw": ("content", "a learned vector for each distance, which queries look up"),
     "deberta": ("content", "learned vectors of distances, which meet the words as keys and as queries"),
@@ -245,6 +246,8 @@ def _field(config: Mapping[str, Any], key: str) -> str:
             "[CLS] and [SEP] apart": config.get("relative_special") == "each",
         },
     }
+    if (share := config.get("rotation_share")) not in (None, 1.0):
+        notes["rotation"] = {f"{share:.0%} of the columns": True}
     if key == "relative" and (content := _named(config, "relative_content")):
         return content
     more = [note for note, holds in notes.get(key, {}).items() if holds and _named(config, key)]
