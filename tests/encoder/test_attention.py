@@ -6,7 +6,7 @@ import pytest
 import torch
 from encoder_models import CASES, build, inputs, real
 
-from whatwhere.encoder.attention import BACKENDS, Product, attend_eagerly, attend_fused, term_scores
+from whatwhere.encoder.attention import BACKENDS, Later, Product, attend_eagerly, attend_fused, term_scores
 from whatwhere.encoder.biases import Bias
 from whatwhere.encoder.model import Encoder
 
@@ -65,11 +65,13 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
     if seen == "packed":
         documents = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 1, 1]])
         allowed = (documents[:, :, None] == documents[:, None, :])[:, None]
+    upper = torch.ones(N, N).triu(1).bool()[None, None]
     q, k, q_pos, k_pos, v, probe = tensors(*[(2, 2, N, 4)] * 4, (2, 2, N, width), (2, 2, N, width))
     for products in (
         [Product({"semantic": q}, {"semantic": k})],
         [Product({"absolute": q_pos}, {"absolute": k_pos}), Product({"semantic": q}, {"semantic": k})],
         [Product({"absolute": q_pos, "semantic": q}, {"absolute": k_pos, "semantic": k})],
+        [Product({"semantic": q}, {"semantic": k}, Later({"semantic": q_pos}, {"semantic": k_pos}, upper))],
     ):
         found = []
         for function in (
@@ -77,7 +79,7 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
             attend_fused,
         ):
             made, leaves = biases(bias)
-            leaves = [q, k, v, *leaves]
+            leaves = [q, k, v, *leaves, *([] if products[0].later is None else [q_pos, k_pos])]
             out = function(products, made, v, 0.5, allowed, 0.0)
             gradients = torch.autograd.grad((out * probe.detach()).sum(), leaves)
             with torch.no_grad():

@@ -27,8 +27,9 @@ def eager(
     allowed: Tensor | None,
     scale: float,
     factors: Tensor | float = 1.0,
+    later: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """The definition; `factors` (b, h, n, n) are those of dropout."""
+    """The definition; `factors` (b, h, n, n) are those of dropout, `later` other queries and keys, and where."""
     n = q.shape[2]
     bias = torch.zeros(1, dtype=q.dtype) if base is None else base
     if bias.dim() == 2:
@@ -37,7 +38,10 @@ def eager(
     if values is not None:
         pairs = values[special[:, :, None], special[:, None, :]].permute(0, 3, 1, 2)  # by the kinds of query and key
         bias = torch.where(((special[:, :, None] > 0) | (special[:, None, :] > 0))[:, None], pairs, bias)
-    scores = scale * q @ k.transpose(-1, -2) + bias
+    scores = scale * q @ k.transpose(-1, -2)
+    if later is not None:
+        scores = torch.where(later[2], scale * later[0] @ later[1].transpose(-1, -2), scores)
+    scores = scores + bias
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     return scores.softmax(-1) * factors @ v
@@ -97,6 +101,33 @@ def test_outputs_and_gradients_are_those_of_the_definition(
             torch.testing.assert_close(
                 ours_, plain_, rtol=1e-11, atol=1e-12, msg=lambda text, at=(piece, keep): f"piece, keep {at}: {text}"
             )
+
+
+@pytest.mark.parametrize("keep", [0, N])
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize(
+    "base,values,allowed",
+    [("none", 0, "none"), ("batch", 2, "nothing"), ("shared", 0, "padding"), ("distance", 3, "packing")],
+)
+def test_later_pairs_have_a_product_of_their_own(base, values, allowed, piece, keep, monkeypatch) -> None:
+    """Pairs with queries and keys of their own, equal over the batch or not, with dropout, in pieces of any size."""
+    monkeypatch.setattr(biased, "SCORES_PER_TILE", piece)
+    monkeypatch.setattr(biased, "KEEP_WEIGHTS_UP_TO", keep)
+    arguments = inputs(base, values)
+    generator = torch.Generator().manual_seed(9)
+    q, k = (torch.randn(B, H, N, D_QK, dtype=torch.float64, generator=generator).requires_grad_() for _ in range(2))
+    places = torch.rand(1 if base == "none" else B, 1, N, generator=generator)
+    later = q, k, places[:, :, None] > places[:, :, :, None]
+    seen = mask(allowed)
+    for dropout in (0.0, 0.3):
+        factors = dropout_factors(arguments[2], arguments, dropout, seed=7) if dropout else 1.0
+        torch.manual_seed(7)
+        ours = biased_attention(*arguments, seen, SCALE, dropout, later)
+        plain = eager(*arguments, seen, SCALE, factors, later)
+        torch.testing.assert_close(ours, plain, rtol=1e-11, atol=1e-12)
+        leaves = [*arguments, q, k]
+        for mine, theirs in zip(gradients(ours, leaves), gradients(plain, leaves), strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-12)
 
 
 def dropout_factors(v: Tensor, arguments: list[Tensor | None], dropout: float, seed: int) -> Tensor:

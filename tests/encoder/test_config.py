@@ -8,7 +8,7 @@ from torch import nn
 import whatwhere as ww
 from whatwhere.encoder import registry
 
-BASELINES = "ap rp rope rope-partial nope sinusoidal alibi low-rank fourier".split()
+BASELINES = "ap rp rope rope-partial xpos nope sinusoidal alibi low-rank fourier".split()
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -81,6 +81,7 @@ def test_tupe_adds_two_matrices_to_bert():
         ("rp", "nope", {"relative", "relative_special"}),
         ("sinusoidal", "ap", {"absolute"}),
         ("rope-partial", "rope", {"rotation_share"}),
+        ("xpos", "rope", {"rotation"}),
         ("dstg-full-mlm", "dstg", {"mlm_head"}),
     ],
 )

@@ -61,6 +61,8 @@ def test_typed_keys_are_refused_as_before():
         ({"rotation": "rope", "rotation_share": float("nan")}, "rotation_share must be above 0 and at most 1; got nan"),
         ({"rotation_share": 0.5}, "rotation_share=0.5 needs a rotation: set rotation=rope, or rotation_share=1"),
         ({"rope_theta": 5e5}, "rope_theta=500000.0 needs a rotation: set rotation=rope, or rope_theta=10000"),
+        ({"rotation": "rope", "xpos_scale_base": 64.0}, "xpos_scale_base needs rotation=xpos; got xpos_scale_base=64"),
+        ({"rotation": "xpos", "xpos_scale_base": 0.0}, "xpos_scale_base must be above 0; got 0.0"),
     ],
 )
 def test_options_of_other_schemes_are_refused(fields, message):

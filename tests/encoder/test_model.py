@@ -47,6 +47,27 @@ def test_partial_rotation_equals_gpt_neox():
         assert torch.equal(found[..., 8:], x[..., 8:])
 
 
+def test_xpos_is_the_papers_towards_earlier_keys():
+    """Towards earlier keys xPos is the paper's product of factors, mirrored it is the product towards later ones."""
+    model = build("xpos", xpos_scale_base=6.0, num_hidden_layers=1)
+    plain = build("rope", num_hidden_layers=1)
+    plain.load_state_dict(model.state_dict())
+    ids = inputs("plain")["input_ids"]
+    x = model.encoder.layers[0].attention_norm.norms[0](model.encoder.word_embeddings(ids))
+    q, k, _ = model.encoder.layers[0].attention.qkv[0](x).split([24, 24, 24], dim=-1)
+    turn = rotation(torch.arange(7)[None], model.config, torch.float64)
+    q, k = (rotate(t.unflatten(-1, (2, 12)).transpose(1, 2), *turn) for t in (q, k))
+    zeta = ((torch.arange(6, dtype=torch.float64) / 6 + 0.4) / 1.4).repeat(2)
+    power = zeta ** (torch.arange(7, dtype=torch.float64)[:, None] / 6.0)
+    earlier = (q * power) @ (k / power).transpose(-1, -2) * 12**-0.5  # ζ^(n/s) of a query, ζ^(-m/s) of a key
+    later = (q / power) @ (k * power).transpose(-1, -2) * 12**-0.5
+    found = model.attention_terms(input_ids=ids)["semantic"][0]
+    torch.testing.assert_close(found, torch.where(torch.ones(7, 7).tril().bool(), earlier, later))
+    endless = build("xpos", xpos_scale_base=1e15, num_hidden_layers=1)
+    endless.load_state_dict(model.state_dict())
+    torch.testing.assert_close(endless(ids).logits, plain(ids).logits, rtol=1e-11, atol=1e-12)
+
+
 @pytest.mark.parametrize("factor", [2.0, 8.0])
 @pytest.mark.parametrize(("scaling", "theirs"), [("linear", "linear"), ("ntk", "dynamic"), ("yarn", "yarn")])
 def test_scaled_rotations_equal_those_of_transformers(scaling, theirs, factor):

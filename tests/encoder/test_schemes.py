@@ -20,6 +20,7 @@ RELATIVE_ONLY = {
     "rp/each",
     "rope",
     "rope-partial",
+    "xpos",
     "alibi",
     "shaw",
     "deberta",
@@ -33,7 +34,7 @@ few = settings(max_examples=3, derandomize=True)
 # cross.
 CROSSED = {"semantic", "semantic_to_absolute", "absolute_to_semantic", "absolute"}
 TERMS = {
-    **dict.fromkeys(("nope", "rope", "rope-partial"), {"semantic"}),
+    **dict.fromkeys(("nope", "rope", "rope-partial", "xpos"), {"semantic"}),
     **dict.fromkeys(("shaw", "cope"), {"semantic", "semantic_to_relative"}),
     "deberta": {"semantic", "semantic_to_relative", "relative_to_semantic"},
     "dstg/deberta": {"semantic", "absolute", "semantic_to_relative", "relative_to_semantic"},

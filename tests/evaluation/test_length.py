@@ -177,7 +177,9 @@ def test_distances_and_shifts_fit_the_text():
     assert length.copy_distances(16, 200) == [56, 120]
 
 
-@pytest.mark.parametrize(("preset", "moves"), [("rope", False), ("alibi", False), ("rp", False), ("dstg", True)])
+@pytest.mark.parametrize(
+    ("preset", "moves"), [("rope", False), ("xpos", False), ("alibi", False), ("rp", False), ("dstg", True)]
+)
 def test_states_move_where_positions_are_counted(preset, moves, texts):
     found = length.drifts(small(preset), length.whole(texts[0]), 32, [16, 32])
     assert found.shape == (2, 12, 3 if preset == "dstg" else 1)

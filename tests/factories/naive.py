@@ -121,6 +121,14 @@ def turned(x: Tensor, position: int, c) -> Tensor:
     return torch.cat([rotate(x[:width], position, c.rope_theta), x[width:]])
 
 
+def decayed(x: Tensor, y: Tensor, distance: int, c) -> Tensor:
+    """xPos in both directions: pair k of the product falls as ζ_k^(|distance| / s), ζ_k = (k / (d/2) + γ) / (1 + γ)."""
+    half, gamma = len(x) // 2, 0.4
+    zeta = [(k / half + gamma) / (1 + gamma) for k in range(half)]
+    fall = torch.tensor([z ** (abs(distance) / c.xpos_scale_base) for z in zeta + zeta], dtype=x.dtype)
+    return (fall * x) @ y
+
+
 def relative_value(weights: Weights, c, at: str, distance: int, h: int) -> Tensor:
     """b_{j-i} of head h for distance j - i."""
     if c.relative == "t5":
@@ -270,7 +278,7 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
     cls = [token == c.cls_token_id for token in ids]
     special = [token in (c.cls_token_id, c.sep_token_id) for token in ids]
     q, k, v = projections(weights, c, layer, streams)
-    if c.rotation == "rope":
+    if c.rotation != "none":
         q, k = ([[[turned(x, positions[i], c) for x in row] for i, row in enumerate(part[0])]] for part in (q, k))
     together = {"none": 1, "position": 2, "free": 2, "crossed": 4}[c.untied]
     scale = 1 / math.sqrt(together * d)  # TUPE: 1/√d, 1/√(2d) (eq. 7), 1/√(4d) (section 4.3)
@@ -284,7 +292,16 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
         q[-1], found = content_terms(weights, c, layer, q[-1], k[-1], positions, visible)
     if len(streams) == 1:
         (q,), (k,) = q, k
-        found["mixed" if c.absolute != "none" and c.untied == "none" else "semantic"] = term(q, k)
+        name = "mixed" if c.absolute != "none" and c.untied == "none" else "semantic"
+        found[name] = term(q, k)
+        if c.rotation == "xpos":
+            found[name] = [
+                [
+                    [scale * decayed(q[i][h], k[j][h], positions[j] - positions[i], c) for j in range(n)]
+                    for i in range(n)
+                ]
+                for h in range(heads)
+            ]
     else:
         (q_pos, q), (k_pos, k) = q, k
         found["semantic"], absolute = term(q, k), term(q_pos, k_pos)

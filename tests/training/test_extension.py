@@ -199,7 +199,7 @@ def test_a_copys_tokenizer_cuts_nothing(tmp_path):
     assert Tokenizer.from_file(str(tmp_path / "long/tokenizer.json")).encode("la ne to " * 20).ids == before
 
 
-@pytest.mark.parametrize("preset", ["rope", "alibi", "rp", "nope"])
+@pytest.mark.parametrize("preset", ["rope", "xpos", "alibi", "rp", "nope"])
 def test_a_scheme_without_a_table_needs_nothing(preset, tmp_path):
     model = ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60))
     model.save_pretrained(tmp_path / "m")

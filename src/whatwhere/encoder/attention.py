@@ -11,11 +11,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 
 from .biased import biased_attention
 from .biases import Bias, RelativeBias, sum_biases
@@ -82,6 +83,31 @@ def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) ->
     return factor * angle.cos(), factor * angle.sin()
 
 
+@register_rotation("xpos")
+def xpos(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
+    """Return RoPE's angles, which are those of xPos, too (Sun et al. 2023); `decayed_rotations` adds the decay."""
+    return rope(position_ids, d_head, config, dtype)
+
+
+def decayed_rotations(
+    cos_sin: tuple[Tensor, Tensor], position_ids: Tensor, config: EncoderConfig
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Return cos and sin of xPos for the queries and for the keys, each (b, 1, n, rotated_width) as `cos_sin`.
+
+    Pair k of r columns falls with distance as ζ_k^(distance / s), ζ_k = (2k/r + 0.4) / 1.4, s = `xpos_scale_base`
+    positions (Sun et al. 2023, algorithm 1): a query at position i has the factor ζ_k^(i/s), a key at j ζ_k^(-j/s).
+    """
+    cos, sin = cos_sin
+    pairs = cos.shape[-1] // 2
+    zeta = (torch.arange(pairs, dtype=cos.dtype, device=cos.device) / pairs + 0.4) / 1.4
+    positions = position_ids.to(cos.dtype)
+    # Counted from the middle of a row: no quotient changes, and the factors of a long row stay near 1.
+    middle = (positions.amin(-1, keepdim=True) + positions.amax(-1, keepdim=True)) / 2
+    power = (positions - middle)[:, None, :, None] / config.xpos_scale_base
+    factor = torch.exp(power * torch.cat([zeta, zeta]).log())
+    return (cos * factor, sin * factor), (cos / factor, sin / factor)
+
+
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return x (b, h, n, d_head) with each pair (x_k, x_{k+r/2}) of its first r columns rotated by its angle (RoFormer
     eq. 34, halves as in HF).
@@ -97,19 +123,39 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Product:
-    """Terms scale · q_a·k_b of all pairs of named queries and keys (b or 1, h, n, d_head); their sum is (Σq)·(Σk).
+class Later:
+    """Queries and keys of the pairs whose key has the larger position, in place of those of a `Product` (xPos).
 
-    A query and a key of the same name a give the term "a"; a query a and a key b give the term "a_to_b".
+    q, k: as of `Product`. pairs: (b or 1, 1, n, n), True at these pairs.
     """
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
+    pairs: Tensor
+
+
+@dataclass(frozen=True)
+class Product:
+    """Terms scale · q_a·k_b of all pairs of named queries and keys (b or 1, h, n, d_head); their sum is (Σq)·(Σk).
+
+    A query and a key of the same name a give the term "a"; a query a and a key b give the term "a_to_b". later: other
+    queries and keys for the pairs whose key stands behind the query, or None.
+    """
+
+    q: dict[str, Tensor]
+    k: dict[str, Tensor]
+    later: Later | None = None
 
     def terms(self, scale: float) -> dict[str, Tensor]:
         """Return each term (b or 1, h, n, n), in score units, by name."""
-        pairs = ((a, b, q, k) for a, q in self.q.items() for b, k in self.k.items())
-        return {a if a == b else f"{a}_to_{b}": scale * (q @ k.transpose(-1, -2)) for a, b, q, k in pairs}
+        names = [(a, b) for a in self.q for b in self.k]
+        return {a if a == b else f"{a}_to_{b}": scale * self._scores(a, b) for a, b in names}
+
+    def _scores(self, a: str, b: str) -> Tensor:
+        scores = self.q[a] @ self.k[b].transpose(-1, -2)
+        if self.later is None:
+            return scores
+        return torch.where(self.later.pairs, self.later.q[a] @ self.later.k[b].transpose(-1, -2), scores)
 
 
 @dataclass(frozen=True)
@@ -121,9 +167,11 @@ class AttentionInputs:
     alike in all examples, so that a bias that is equal over the batch exists once. position_ids: (b, n). distance:
     key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. A bias
     with `buckets` (T5) gets the buckets of the distances instead. allowed: (b, 1, 1 or n, n), True where a query may
-    look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, rotated_width), or None. position_query_key:
-    query and key of the positions, which join the words' (BERT-A^d). distance_vectors: (rows, width), which DeBERTa's
-    terms share over all layers, or None. biases: those that all layers share, computed once.
+    look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, rotated_width), or None. key_rotation: those
+    of the keys, where they differ (xPos), else None; a pair whose key has the larger position exchanges both.
+    later_pairs: (b or 1, 1, n, n), True at these pairs; with key_rotation only. position_query_key: query
+    and key of the positions, which join the words' (BERT-A^d). distance_vectors: (rows, width), which DeBERTa's terms
+    share over all layers, or None. biases: those that all layers share, computed once.
     bias_sum: their sum, or None. with_dropout: False leaves dropout out, whatever mode the model is in.
     """
 
@@ -133,6 +181,8 @@ class AttentionInputs:
     distance: Tensor | None = None
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
+    key_rotation: tuple[Tensor, Tensor] | None = None
+    later_pairs: Tensor | None = None
     position_query_key: tuple[Tensor, Tensor] | None = None
     distance_vectors: Tensor | None = None
     biases: tuple[Bias, ...] = ()
@@ -166,19 +216,37 @@ def attend_eagerly(
     return F.dropout(attn, dropout) @ values, attn
 
 
+# Queries, keys (b, h, n, d) and pairs of a `Later`, its named parts joined.
+JoinedLater = tuple[Tensor, Tensor, Tensor]
+
+
 def attend_by_sdpa(
-    q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
+    q: Tensor,
+    k: Tensor,
+    values: Tensor,
+    bias: Bias | None,
+    allowed: Tensor | None,
+    scale: float,
+    dropout: float,
+    later: JoinedLater | None = None,
 ) -> Tensor:
     """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `biased_attention` where that is
     faster.
 
-    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`.
+    A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`. torch's kernel has
+    one product: with `later` pairs, where it would run, all scores are computed at once, (b, h, n, n).
     """
-    slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16
+    slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16 or later is not None
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
         if bias is None:
-            return biased_attention(q, k, values, None, None, None, allowed, scale, dropout)
-        return biased_attention(q, k, values, bias.base, bias.special_values, bias.token_kinds, allowed, scale, dropout)
+            return biased_attention(q, k, values, None, None, None, allowed, scale, dropout, later)
+        return biased_attention(
+            q, k, values, bias.base, bias.special_values, bias.token_kinds, allowed, scale, dropout, later
+        )
+    if later is not None:
+        product = Product({"": q}, {"": k}, Later({"": later[0]}, {"": later[1]}, later[2]))
+        terms = term_scores([product], [] if bias is None else [bias], scale)
+        return attend_eagerly(terms, values, allowed, dropout)[0]
     width = values.shape[-1]
     if width < q.shape[-1]:
         values = F.pad(values, (0, q.shape[-1] - width))  # equal widths keep the fast kernel
@@ -192,20 +260,49 @@ def attend_by_sdpa(
 
 
 @functools.cache
-def _compiled() -> Callable[..., Tensor]:
+def _compiled() -> Callable[..., Any]:
     # Not on import: that loads torch's compiler, which takes seconds. Shapes become dynamic at a second length.
     return torch.compile(flex_attention)
 
 
 def attend_by_flex(
-    q: Tensor, k: Tensor, values: Tensor, bias: Bias | None, allowed: Tensor | None, scale: float, dropout: float
+    q: Tensor,
+    k: Tensor,
+    values: Tensor,
+    bias: Bias | None,
+    allowed: Tensor | None,
+    scale: float,
+    dropout: float,
+    later: JoinedLater | None = None,
 ) -> Tensor:
     """Compute the outputs by torch's FlexAttention, which looks the bias up inside the kernel.
 
-    A bias of the distance alone needs no (h, n, n) map.
+    A bias of the distance alone needs no (h, n, n) map. With `later` pairs it runs once over each kind of pairs, and
+    the two outputs are weighed by their sums of exponentials.
 
     On a CPU it runs without compilation, for comparisons only, and has no backward pass.
     """
+    if later is not None:
+        is_later = later[2].expand(q.shape[0], -1, -1, -1)
+        seen = (~is_later, is_later) if allowed is None else (allowed & ~is_later, allowed & is_later)
+        request = AuxRequest(lse=True)
+        before, sums_before = _flex(q, k, values, bias, seen[0], scale, request)
+        behind, sums_behind = _flex(later[0], later[1], values, bias, seen[1], scale, request)
+        share = torch.sigmoid(sums_before.lse - sums_behind.lse)[..., None].to(values.dtype)
+        return share * before + (1 - share) * behind
+    return _flex(q, k, values, bias, allowed, scale, None)  # type: ignore[no-any-return]
+
+
+def _flex(
+    q: Tensor,
+    k: Tensor,
+    values: Tensor,
+    bias: Bias | None,
+    allowed: Tensor | None,
+    scale: float,
+    request: AuxRequest | None,
+) -> Any:
+    """Compute outputs (b, h, n, d_v), and beside them what is requested."""
     n = q.shape[2]
     lowest = torch.finfo(torch.promote_types(q.dtype, torch.float32)).min
 
@@ -224,10 +321,10 @@ def attend_by_flex(
         return score
 
     if q.device.type == "cuda":
-        return _compiled()(q, k, values, score_mod=score_mod, scale=scale)
+        return _compiled()(q, k, values, score_mod=score_mod, scale=scale, return_aux=request)
     with warnings.catch_warnings():  # the warning that it is slow without compilation
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
-        return flex_attention(q, k, values, score_mod=score_mod, scale=scale)
+        return flex_attention(q, k, values, score_mod=score_mod, scale=scale, return_aux=request)
 
 
 FUSED: dict[str, Callable[..., Tensor]] = {"sdpa": attend_by_sdpa, "flex_attention": attend_by_flex}
@@ -271,9 +368,13 @@ def attend_fused(
     backend: str = "sdpa",
 ) -> Tensor:
     """Compute the outputs (b, h, n, d_v) of `attend_eagerly` in one call of a fused backend."""
-    q = _concatenate([p.q for p in products], values.shape[0])
-    k = _concatenate([p.k for p in products], values.shape[0])
-    return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout)
+    b = values.shape[0]
+    q = _concatenate([p.q for p in products], b)
+    k = _concatenate([p.k for p in products], b)
+    later = None
+    if (parts := products[0].later) is not None:  # of the one product that a rotation knows
+        later = _concatenate([parts.q], b), _concatenate([parts.k], b), parts.pairs
+    return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout, later)
 
 
 class StackedLinear(nn.Linear):
@@ -331,13 +432,18 @@ class Attention(nn.Module):
         d_stream)."""
         queries = {}
         keys = {}
+        later_queries = {}
+        later_keys = {}
         values = []
         for name, x, project, rows in zip(self.term_of_stream, streams, self.qkv, self.rows, strict=True):
             q, k, v = project(x).split_with_sizes(rows, dim=-1)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
+            if inputs.key_rotation is not None and inputs.rotation is not None:
+                later_queries[name] = rotate(q, *inputs.key_rotation)
+                later_keys[name] = rotate(k, *inputs.rotation)
             if inputs.rotation is not None:
                 q = rotate(q, *inputs.rotation)
-                k = rotate(k, *inputs.rotation)
+                k = rotate(k, *(inputs.key_rotation or inputs.rotation))
             if name == "absolute" and self.absolute_special:
                 # Zero rows give zero scores: the indicator of eq. 2.
                 regular = inputs.token_kinds[:, None, :, None] == 0
@@ -354,8 +460,11 @@ class Attention(nn.Module):
         products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key
+            later_queries["absolute"], later_keys["absolute"] = inputs.position_query_key
         if self.joint or inputs.position_query_key is not None:
             products = [Product(queries, keys)]
+        if inputs.later_pairs is not None:
+            products = [Product(queries, keys, Later(later_queries, later_keys, inputs.later_pairs))]
         biases = list(inputs.biases)
         if self.relative is not None:
             assert inputs.distance is not None

@@ -31,6 +31,7 @@ def biased_attention(
     allowed: Tensor | None,
     scale: float,
     dropout: float,
+    later: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Compute dropout(softmax(scale · q·k + bias)) v as (b, h, n, d_v), in the type of q, on CPU.
 
@@ -42,12 +43,19 @@ def biased_attention(
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
             everywhere alike, as in the eager computation.
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
+        later: queries and keys as q and k, and pairs (b or 1, 1, n, n), True where theirs is the product in place of
+            q·k; or None.
     """
     seed = int(torch.randint(1 << 62, ())) if dropout else 0
     if allowed is not None and len(allowed) != len(q):
         allowed = allowed.expand(len(q), -1, -1, -1)
-    inputs = _WeightInputs(base, special_values, token_kinds, allowed, scale, dropout, seed)
-    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (q, k, v, base, special_values)):
+    later_q, later_k, pairs = later or (None, None, None)
+    if pairs is not None:
+        pairs = pairs.expand(len(q), -1, -1, -1)
+    numbers = scale, dropout, seed
+    inputs = _WeightInputs(base, special_values, token_kinds, allowed, later_q, later_k, pairs, *numbers)
+    learned = q, k, v, base, special_values, later_q, later_k
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in learned):
         return _BiasedAttention.apply(q, k, v, *inputs)  # type: ignore[no-any-return]
     return _attend(q, k, v, inputs)
 
@@ -59,6 +67,9 @@ class _WeightInputs(NamedTuple):
     special_values: Tensor | None
     token_kinds: Tensor | None
     allowed: Tensor | None
+    later_q: Tensor | None
+    later_k: Tensor | None
+    later_pairs: Tensor | None
     scale: float
     dropout: float
     seed: int
@@ -101,6 +112,9 @@ class _Weights:
         self.base = base
         self.special_values = special_values
         self.allowed = inputs.allowed
+        self.later_q = None if inputs.later_q is None else inputs.later_q.contiguous()
+        self.later_k = None if inputs.later_k is None else inputs.later_k.contiguous()
+        self.later_pairs = inputs.later_pairs
         self.scale = inputs.scale
         # A weight is dropped where a random number of LEVELS is below this one.
         self.dropped_levels = min(round(dropout * LEVELS), LEVELS - 1)
@@ -119,6 +133,7 @@ class _Weights:
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(SCORES_PER_TILE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.dtype)
+        self.later_scores = torch.empty(size if inputs.later_q is not None else 0, dtype=self.dtype)
         self.low_precision = torch.empty(size, dtype=q.dtype) if q.dtype != self.dtype else None
         self.noise = torch.empty(size if dropout else 0, dtype=self.dtype)
         self.bits = torch.empty(-(-size // 4) if dropout else 0, dtype=torch.int64)
@@ -211,7 +226,8 @@ class _Weights:
         special_values = self.special_values
         if special_values is not None and (self.shares_special or not len(self.special_tokens[0])):
             special_values = None
-        if base is not None and special_values is None and self.low_precision is None:
+        is_simple = self.low_precision is None and self.later_pairs is None
+        if base is not None and special_values is None and is_simple:
             if self.b == 1 and self.by_distance:  # the map was made for this tile alone
                 scores = base[None]
             else:
@@ -219,6 +235,9 @@ class _Weights:
             scores.flatten(0, 1).baddbmm_(q, k.transpose(1, 2), alpha=self.scale)
             return self._softmax(scores, tile)
         scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
+        if self.later_q is not None and self.later_k is not None and self.later_pairs is not None:
+            others = self.product(tile.of_queries(self.later_q), tile.of_keys(self.later_k), self.later_scores)
+            torch.where(tile.of_mask(self.later_pairs), others.view(scores.shape), scores, out=scores)
         if special_values is not None:
             special_values = special_values[:, :, tile.heads].to(self.dtype)
             (examples, keys), (query_examples, queries) = self._special_in(tile)
@@ -317,7 +336,7 @@ class _BiasedAttention(torch.autograd.Function):
         v = v.to(q.dtype).contiguous()
         saved_weights = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP_WEIGHTS_UP_TO else None
         ctx.numbers = inputs.scale, inputs.dropout, inputs.seed
-        tensors = inputs.base, inputs.special_values, inputs.token_kinds, inputs.allowed
+        tensors = inputs[: -len(ctx.numbers)]
         ctx.save_for_backward(q, k, v, *tensors, saved_weights)
         return _attend(q, k, v, inputs, saved_weights)
 
@@ -334,6 +353,11 @@ class _BiasedAttention(torch.autograd.Function):
         is_split = n * n > SCORES_PER_TILE  # then queries of several tiles add to the gradient of a key
         d_q = torch.empty_like(q)
         d_k, d_v = (torch.zeros_like(x, dtype=dtype) if is_split else torch.empty_like(x) for x in (k, v))
+        pairs = inputs.later_pairs
+        d_later_q = d_later_k = None
+        if work.later_q is not None:
+            d_later_q = torch.empty_like(q)
+            d_later_k = torch.zeros_like(k, dtype=dtype) if is_split else torch.empty_like(k)
         learned = zip(tensors[:2], ctx.needs_input_grad[3:5], strict=True)
         d_base, d_values = (torch.zeros_like(x, dtype=dtype) if needed else None for x, needed in learned)
         sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
@@ -367,7 +391,17 @@ class _BiasedAttention(torch.autograd.Function):
                 d_scores = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, dtype, grad_input=d_p)
                 if blind_queries is not None:
                     d_scores *= ~tile.of_mask(blind_queries)
-                low_d_scores = work.to_low_precision(d_scores)
+                of_product = d_scores
+                if pairs is not None and work.later_q is not None and work.later_k is not None:
+                    assert d_later_q is not None and d_later_k is not None
+                    is_later = tile.of_mask(pairs)
+                    low_d_later = work.to_low_precision(
+                        torch.mul(d_scores, is_later, out=_part(work.later_scores, *d_scores.shape))
+                    )
+                    torch.bmm(low_d_later, tile.of_keys(work.later_k), out=tile.of_queries(d_later_q))
+                    _store(tile.of_keys(d_later_k), low_d_later, tile.of_queries(work.later_q), add=is_split)
+                    of_product = torch.mul(d_scores, ~is_later, out=_part(work.later_scores, *d_scores.shape))
+                low_d_scores = work.to_low_precision(of_product)
                 torch.bmm(low_d_scores, tile.of_keys(k), out=tile.of_queries(d_q))
                 _store(tile.of_keys(d_k), low_d_scores, tile.of_queries(q), add=is_split)
                 if (d_base is not None or d_values is not None) and len(work.special_tokens[0]):
@@ -382,7 +416,11 @@ class _BiasedAttention(torch.autograd.Function):
                 d_base[group[0].heads, work.distances(group[0])] += columns.sum(1)
         d_q = d_q.mul_(work.scale)
         d_k = d_k.mul_(work.scale)
-        return d_q, d_k.to(k.dtype), d_v.to(v.dtype), d_base, d_values, None, None, None, None, None
+        if d_later_q is not None and d_later_k is not None:
+            d_later_q = d_later_q.mul_(work.scale)
+            d_later_k = d_later_k.mul_(work.scale).to(k.dtype)
+        of_inputs = d_base, d_values, None, None, d_later_q, d_later_k, None, None, None, None
+        return d_q, d_k.to(k.dtype), d_v.to(v.dtype), *of_inputs
 
 
 def _store(out: Tensor, x: Tensor, y: Tensor, add: bool) -> None:

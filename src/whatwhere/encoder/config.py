@@ -42,7 +42,9 @@ _AT_LEAST_1 = (
 )
 _MOST = 2**31 - 1
 _MOST_LAYERS = 10_000
-_ABOVE_0 = "initializer_range embedding_initializer_range position_initializer_range norm_eps rope_theta".split()
+_ABOVE_0 = (
+    "initializer_range embedding_initializer_range position_initializer_range norm_eps rope_theta xpos_scale_base"
+).split()
 _TOKENS = "pad_token_id unk_token_id cls_token_id sep_token_id mask_token_id".split()
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 
@@ -76,7 +78,8 @@ class EncoderConfig(PretrainedConfig):
     `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard
     ones. `relative_shared` makes one bias for all layers. `rotation` names the rotation of queries and keys ("rope",
     base `rope_theta`). `rotation_share` is the share of a head's columns that turn, the first ones, an even number of
-    them; the others know no position (GPT-NeoX's `rotary_pct`). `rotation_scaling`
+    them; the others know no position (GPT-NeoX's `rotary_pct`). "xpos" also lets pair k fall with distance, from 1 to
+    ζ_k at `xpos_scale_base` positions, alike in both directions (`attention.decayed_rotations`). `rotation_scaling`
     ("linear", "ntk", "yarn") changes its frequencies for texts `rotation_factor` times as long as in the training;
     max_position_embeddings is the new length. `relative_content` names terms of a word and a distance: "shaw",
     "deberta", "xl", "cope" (encoder/content.py).
@@ -132,6 +135,7 @@ class EncoderConfig(PretrainedConfig):
     rotation: str = "none"
     rope_theta: float = 10000.0
     rotation_share: float = 1.0
+    xpos_scale_base: float = 512.0
     rotation_scaling: str = "none"
     rotation_factor: float = 1.0
     reset: str = "none"
@@ -282,6 +286,8 @@ class EncoderConfig(PretrainedConfig):
         for key in ("rope_theta", "rotation_share"):
             if self.rotation == "none" and (value := getattr(self, key)) != (plain := getattr(EncoderConfig, key)):
                 yield f"{key}={value} needs a rotation: set rotation=rope, or {key}={plain:g}."
+        if self.rotation != "xpos" and (value := self.xpos_scale_base) != EncoderConfig.xpos_scale_base:
+            yield f"xpos_scale_base needs rotation=xpos; got xpos_scale_base={value:g}, rotation={self.rotation}."
         scaling = self.rotation_scaling
         factor = self.rotation_factor
         if scaling != "none" and (self.rotation != "rope" or self.rotated_width < 4):

@@ -20,7 +20,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .attention import INSPECTORS, AttentionInputs, check_backend, rotation
+from .attention import INSPECTORS, AttentionInputs, check_backend, decayed_rotations, rotation
 from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
@@ -238,6 +238,13 @@ class Encoder(EncoderPreTrainedModel):
             assert distance is not None
             biases.append(self.relative(distance, token_kinds, is_cls))
         cos_sin = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
+        key_cos_sin = None
+        later_pairs = None
+        if config.rotation == "xpos":
+            assert cos_sin is not None
+            cos_sin, key_cos_sin = decayed_rotations(cos_sin, position_ids, config)
+            rows = position_ids[:1] if counts_from_zero else position_ids
+            later_pairs = rows[:, None, None, :] > rows[:, None, :, None]
         return AttentionInputs(
             token_kinds,
             is_cls,
@@ -245,6 +252,8 @@ class Encoder(EncoderPreTrainedModel):
             distance,
             allowed,
             rotation=cos_sin,
+            key_rotation=key_cos_sin,
+            later_pairs=later_pairs,
             position_query_key=position_query_key,
             distance_vectors=None if self.distance_vectors is None else self.distance_vectors.table,
             biases=tuple(biases),

@@ -38,6 +38,7 @@ _add("nope", None, "DSTG section 2; GEOM theorem 1")  # no position at all
 _add("ap", "nope", "DSTG section 3.3", absolute="learned")
 _add("rope", "nope", "DSTG section 3.3; RoFormer", rotation="rope")
 _add("rope-partial", "rope", "GPT-NeoX (Black et al. 2022)", rotation_share=0.25)
+_add("xpos", "nope", "Sun et al. 2023, algorithm 1", rotation="xpos")
 _add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special="shared")
 _add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2)
 _add("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")

@@ -40,6 +40,7 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("relative_special", "shared"): ("dstg",),
     ("relative_special", "each"): ("dstg",),
     ("rotation", "rope"): ("rope",),
+    ("rotation", "xpos"): ("xpos", "rope"),
     ("rotation_share", 0.25): ("neox",),
 }
 # Fields of a scheme that a card and the metadata name where they differ from the default.
@@ -60,6 +61,7 @@ SCHEME_FIELDS = (
     "rotation",
     "rotation_share",
     "rope_theta",
+    "xpos_scale_base",
     "reset",
     "stream_qk",
     "stream_feed_forward",

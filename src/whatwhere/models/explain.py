@@ -237,6 +237,10 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
     if reset:
         how = ", once for the sum" if config.reset == "sum" else ", for each apart"
         notes.append("reset: θ1 if i is [CLS], θ2 if only j is" + (how if len(terms) > 2 else ""))
+    if config.rotation == "xpos":
+        notes.append(
+            f"pair k of the {config.rotated_width // 2} that turn times ζ_k^(|j - i| / {config.xpos_scale_base:g})"
+        )
     if config.relative != "none":
         notes.append("one bias for all layers" if config.relative_shared else "a bias in each layer")
     return f"score(i, j) = {line}" + (f"   ({'; '.join(notes)})" if notes else "")
@@ -262,6 +266,10 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
     function = "our own function (encoder/biased.py)"
     if device.type == "cpu" and biased:
         sdpa = f"{function}: on a CPU {kernel} leaves its fast path for a bias that is trained"
+    elif config.rotation == "xpos":
+        sdpa = f"{function}: {kernel} has one product of queries and keys, and this scheme two"
+        if device.type != "cpu":
+            sdpa = f"all scores at once, a map (h, n, n): {kernel} has one product of queries and keys, this scheme two"
     elif device.type == "cpu":
         both = (
             f"{kernel}; with bfloat16 or dropout of {config.dropout} {function}, because both are slow there on a CPU"
@@ -269,7 +277,8 @@ def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]
         sdpa = both if config.dropout else f"{kernel}; in bfloat16 {function}"
     else:
         sdpa = kernel + (", the bias as its mask" if biased else "")
-    flex = "torch's FlexAttention" + (", the bias looked up inside the kernel" if biased else "")
+    twice = " in two passes, over keys before and behind the query" if config.rotation == "xpos" else ""
+    flex = f"torch's FlexAttention{twice}" + (", the bias looked up inside the kernel" if biased else "")
     notes = {"eager": "the specification: each term a map (h, n, n) in memory", "sdpa": sdpa, "flex_attention": flex}
     for name in BACKENDS:
         if refused := _refusal(name, device, True, config.dropout):

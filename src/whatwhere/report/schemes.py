@@ -50,6 +50,8 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "rp": ("distance", "a learned bias of attention by distance"),
     "rope": ("rotated", "queries and keys rotated by position"),
     "rope-partial": ("rotated", "a quarter of queries and keys rotated by position"),
+    "xpos": ("rotated", "queries and keys rotated by position, and scores that fall with distance"),
+    "rope-partial": ("rotated", "a quarter of queries and keys rotated by position"),
     "alibi": ("distance", "attention that falls with distance along a fixed slope for each head"),
     "shaw": ("content", "a learned vector for each distance, which queries look up"),
     "deberta": ("content", "learned vectors of distances, which meet the words as keys and as queries"),
