@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whatwhere.corpus import MaskedBatches, build_windows
-from whatwhere.corpus.batches import in_pieces
+from whatwhere.corpus.batches import PositionDraws, in_pieces
 
 SPECIAL = {0, 1, 2, 3, 4}
 
@@ -193,6 +193,57 @@ def test_random_positions_ascend_and_reach_everywhere(windows, join):
     assert seen == set(range(80))
     spread = stream(MaskedBatches(train, max_positions=80, subset=True), 64, 16, 1)
     assert [row[:3] for row in spread] == [row[:3] for row in same]  # the same tokens, masked alike
+
+
+@pytest.mark.parametrize("join", ["none", "isolate", "run-on"])
+def test_shape_shifts_each_text_from_zero_to_k(windows, join):
+    """SHAPE adds one whole number from 0 to K to a text, every number alike often; the tokens are as without it."""
+    train = windows(join)["train"]
+    options = {"max_positions": 40, "seed": 3}
+    shape = MaskedBatches(train, **options, draws=PositionDraws("shape", 3.0, 0.0, 1.0))
+    plain = MaskedBatches(train, **options, shift=False)
+    found = []
+    for step in range(12):
+        drawn, counted = shape.batch(step, 16), plain.batch(step, 16)
+        assert drawn["position_ids"].dtype == torch.float32
+        assert all(torch.equal(drawn[key], counted[key]) for key in counted if key != "position_ids")
+        again = MaskedBatches(train, **options, draws=shape.draws).batch(step, 16)
+        assert torch.equal(again["position_ids"], drawn["position_ids"])  # by seed and step alone, so that runs resume
+        apart = (drawn["position_ids"] - counted["position_ids"])[counted["attention_mask"] == 1]
+        documents = counted.get("document_ids", torch.arange(16)[:, None].expand_as(counted["labels"]))
+        rows = torch.arange(16)[:, None].expand_as(documents)
+        for row, document in {*zip(rows.flatten().tolist(), documents.flatten().tolist(), strict=True)}:
+            inside = (rows == row) & (documents == document) & (counted["attention_mask"] == 1)
+            shifts = (drawn["position_ids"] - counted["position_ids"])[inside].unique().tolist()
+            assert len(shifts) <= 1
+            found += shifts
+        assert set(apart.tolist()) <= {0.0, 1.0, 2.0, 3.0}
+    counts = np.bincount(np.array(found, np.int64), minlength=4)
+    assert len(counts) == 4 and counts.min() > 0.6 * counts.mean()
+
+
+def test_cape_is_its_equation(windows):
+    """CAPE moves by Δ, each token by ε and all by the factor λ: each draw in its range, Δ and λ one for a text."""
+    train = windows("none")["train"]
+
+    def drawn(shift, local, scale):
+        draws = PositionDraws("cape", shift, local, scale)
+        batches = MaskedBatches(train, max_positions=40, draws=draws)
+        for batch in (batches.batch(step, 16) for step in range(8)):
+            for positions, mask in zip(batch["position_ids"], batch["attention_mask"].bool(), strict=True):
+                yield positions[mask].double()
+
+    offsets, factors, moves = [], [], []
+    for p in drawn(5.0, 0.0, 1.5):  # λ (i + Δ)
+        factor = (p[-1] - p[0]) / (len(p) - 1)
+        torch.testing.assert_close(p, p[0] + factor * torch.arange(len(p)), rtol=0, atol=5e-5)  # they are float32
+        factors.append(float(factor.log() / np.log(1.5)))
+        offsets.append(float(p[0] / factor / 5.0))
+    for p in drawn(0.0, 0.5, 1.0):  # i + ε
+        moves += (2 * (p - torch.arange(len(p)))).tolist()
+    for found in (offsets, factors, moves):  # uniform in ± 1
+        assert -1.001 <= min(found) < -0.9 and 0.9 < max(found) <= 1.001
+        assert abs(np.mean(found)) < 0.2 and abs(np.mean(np.square(found)) - 1 / 3) < 0.08
 
 
 @pytest.mark.parametrize("join", ["none", "isolate"])

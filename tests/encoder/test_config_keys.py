@@ -54,6 +54,9 @@ def test_typed_keys_are_refused_as_before():
                 make(**{key: value})
 
 
+SHAPE = {"absolute": "sinusoidal", "position_draws": "shape", "draw_shift": 9.0}
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -63,6 +66,16 @@ def test_typed_keys_are_refused_as_before():
         ({"rope_theta": 5e5}, "rope_theta=500000.0 needs a rotation: set rotation=rope, or rope_theta=10000"),
         ({"rotation": "rope", "xpos_scale_base": 64.0}, "xpos_scale_base needs rotation=xpos; got xpos_scale_base=64"),
         ({"rotation": "xpos", "xpos_scale_base": 0.0}, "xpos_scale_base must be above 0; got 0.0"),
+        ({"absolute": "learned", "position_draws": "shape", "draw_shift": 9.0}, "needs a table by a formula"),
+        ({"absolute": "learned", "draw_shift": 9.0}, "draw_shift=9 has no use with position_draws=none"),
+        (
+            {"absolute": "sinusoidal", "position_draws": "shape"},
+            "draw_shift, a whole number of positions of at least 1",
+        ),
+        ({**SHAPE, "draw_shift": 2.5}, "draw_shift, a whole number of positions of at least 1; got 2.5"),
+        ({**SHAPE, "draw_scale": 2.0}, "draw_scale=2 has no use with position_draws=shape"),
+        ({**SHAPE, "relative": "t5"}, "position_draws=shape needs positions in the table alone; got relative=t5"),
+        ({**SHAPE, "position_draws": "cape", "draw_scale": 0.5}, "draw_scale at least 1; got 9, 0, 0.5"),
     ],
 )
 def test_options_of_other_schemes_are_refused(fields, message):

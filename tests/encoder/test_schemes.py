@@ -135,6 +135,23 @@ def check_equations(case, block, kind):
         torch.testing.assert_close((found[name] * pairs), (theirs * pairs).detach(), rtol=1e-10, atol=1e-11, msg=name)
 
 
+@pytest.mark.parametrize(
+    ("name", "fields"), [("cape", {}), ("cape", {"absolute": "fourier"}), ("shape", {"table_width": 6})]
+)
+def test_real_positions_enter_by_the_formula(name, fields):
+    """Real positions, negative ones and those beyond the table too, enter by the formula; whole ones are its rows."""
+    model, given = build(name, table_scale=0.5, **fields), inputs("plain")
+    places = 60 * torch.rand(2, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64) - 5
+    assert places.min() < 0 and places.max() > 32
+    _, final, _ = written_out(model, given | {"position_ids": places})
+    found = model.encoder(**given, position_ids=places).last_hidden_state
+    torch.testing.assert_close(found, final, rtol=1e-10, atol=1e-11)
+    whole = model(**given, position_ids=torch.arange(7.0)).logits
+    torch.testing.assert_close(whole, model(**given).logits, rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match="position_ids are real numbers.*Give whole numbers"):
+        model_of("ap", "neobert")(**given, position_ids=places)
+
+
 @everywhere
 def test_every_weight_is_used(case, block):
     # A parameter that no gradient reaches is a term that the scheme does not have.

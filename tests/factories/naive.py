@@ -53,17 +53,21 @@ def softmax(logits: list[Tensor]) -> Tensor:
 def sinusoid(rows: int, width: int) -> Tensor:
     """Vaswani et al. 2017, section 3.5: sin(i / 10000^(2k/d)) in column 2k, cos in column 2k + 1 (none for an odd last
     one)."""
-    table = torch.zeros(rows, width, dtype=torch.float64)
-    for i in range(rows):
-        for k in range((width + 1) // 2):
-            angle = i / 10000 ** (2 * k / width)
-            table[i, 2 * k] = math.sin(angle)
-            if 2 * k + 1 < width:
-                table[i, 2 * k + 1] = math.cos(angle)
-    return table
+    return torch.stack([waves(i, width) for i in range(rows)])
 
 
-def table_row(weights: Weights, c, position: int) -> Tensor:
+def waves(position: float, width: int) -> Tensor:
+    """The row of a position, which may be any real number."""
+    row = torch.zeros(width, dtype=torch.float64)
+    for k in range((width + 1) // 2):
+        angle = position / 10000 ** (2 * k / width)
+        row[2 * k] = math.sin(angle)
+        if 2 * k + 1 < width:
+            row[2 * k + 1] = math.cos(angle)
+    return row
+
+
+def table_row(weights: Weights, c, position: float) -> Tensor:
     """Row of the position table before any norm, mapped to the width in which it is used."""
     at = "position_embeddings.table"
     width = c.table_width or c.position_size or c.hidden_size
@@ -72,7 +76,7 @@ def table_row(weights: Weights, c, position: int) -> Tensor:
     elif c.absolute == "sinusoidal":
         fixed = sinusoid(c.max_position_embeddings, width)
         scale = c.table_scale or c.position_initializer_range / float((fixed**2).mean()) ** 0.5
-        row = scale * fixed[position]
+        row = scale * waves(position, width)
     elif c.absolute == "low_rank":  # GEOM remark 8: P = A Bᵀ
         row = weights[f"{at}.A"][position] @ weights[f"{at}.B"].T
     elif c.absolute == "fourier":  # LOWDIM section 5

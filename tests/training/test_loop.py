@@ -63,6 +63,18 @@ def test_positions_shift_with_join_none_and_never_by_default(corpus_file, tmp_pa
     assert starts["run-on"] == set()  # no window shorter than the table
 
 
+def test_schemes_draw_positions_in_training_alone(corpus_file, windows):
+    """CAPE's positions are real numbers in training batches, which its encoder trains on, and counted in others."""
+    config = config_of(corpus_file, steps=1, preset="cape")
+    model = config.encoder_config(windows)
+    train, held_out = (next(make_batches(config, windows, split, model).in_order(4)) for split in ("train", "held_out"))
+    assert not held_out["position_ids"].is_floating_point() and not held_out["position_ids"][:, 0].any()
+    assert train["position_ids"].dtype == torch.float32 and bool(train["position_ids"][:, 0].any())
+    loss = ww.EncoderForMaskedLM(model).train()(**train).loss
+    loss.backward()
+    assert loss.isfinite()
+
+
 def test_cosine_warms_up_and_ends_at_minimum():
     """Cosine warms up to the peak and ends at the minimum."""
     config = LoopConfig(warmup_steps=10, minimum_learning_rate_ratio=0.1)

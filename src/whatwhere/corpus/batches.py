@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +19,29 @@ IGNORED = -100
 def drawn(*key: int) -> np.random.Generator:
     """Make the random generator that belongs to a key of integers, such as (seed, epoch, row)."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+
+
+@dataclass(frozen=True)
+class PositionDraws:
+    """Random changes of the positions of a text, as `EncoderConfig` describes them: kind "shape" or "cape"."""
+
+    kind: str
+    shift: float
+    local_shift: float
+    scale: float
+
+    def draw(self, generator: np.random.Generator, positions: np.ndarray, documents: np.ndarray) -> np.ndarray:
+        """Return changed positions (n,) float32, each document with a shift and a scale of its own.
+
+        positions, documents: (n,) whole numbers; documents count from 0.
+        """
+        count = int(documents.max()) + 1
+        if self.kind == "shape":
+            return (positions + generator.integers(int(self.shift) + 1, size=count)[documents]).astype(np.float32)
+        shift = generator.uniform(-self.shift, self.shift, count)[documents]
+        scale = np.exp(generator.uniform(-1, 1, count) * np.log(self.scale))[documents]
+        local = generator.uniform(-self.local_shift, self.local_shift, len(positions))
+        return ((positions + shift + local) * scale).astype(np.float32)
 
 
 class Batches(ABC):
@@ -91,7 +116,8 @@ class MaskedBatches(Batches):
     the one with the smallest draw. masking: "all" puts [MASK] at each, "80-10-10" leaves a tenth as it is and puts a
     random token at another tenth. max_positions: m, the rows of the position table. shift: add a random k in [0, m - n]
     to the positions of a window of n tokens (DSTG 3.3), of each document where documents are isolated. subset: instead,
-    n of the m positions at random, in their order (Ruoss et al. 2023).
+    n of the m positions at random, in their order (Ruoss et al. 2023). draws: the scheme's own changes of positions, in
+    place of both; positions are then float32.
 
     Raises:
         ValueError: an empty set, a rate outside (0, 1), an unknown masking, windows longer than the position table.
@@ -106,6 +132,7 @@ class MaskedBatches(Batches):
         max_positions: int = 128,
         shift: bool = True,
         subset: bool = False,
+        draws: PositionDraws | None = None,
     ):
         if not len(window_set):
             raise ValueError(
@@ -127,6 +154,7 @@ class MaskedBatches(Batches):
         self.max_positions = max_positions
         self.shift = shift
         self.subset = subset
+        self.draws = draws
         ids = window_set.special_ids
         self.pad_id = ids["pad_token_id"]
         self.mask_id = ids["mask_token_id"]
@@ -135,7 +163,8 @@ class MaskedBatches(Batches):
         self.ordinary = np.flatnonzero(~self.special)
 
     def _collate(self, chosen: list[tuple[int, int]]) -> dict[str, torch.Tensor]:
-        """Make a batch of masked windows: (b, n) int64 tensors, padded on the right to the longest window.
+        """Make a batch of masked windows: (b, n) int64 tensors, padded on the right to the longest window (position_ids
+        are float32 with `draws`).
 
         input_ids, labels (-100 where not masked), attention_mask, position_ids; document_ids (-1 where padded) if
         documents are isolated.
@@ -145,14 +174,14 @@ class MaskedBatches(Batches):
             "input_ids": padded(ids, self.pad_id),
             "labels": padded(labels, IGNORED),
             "attention_mask": padded([np.ones(len(row)) for row in ids], 0),
-            "position_ids": padded(positions, 0),
+            "position_ids": padded(positions, 0, np.int64 if self.draws is None else np.float32),
         }
         if self.windows.join == "isolate":
             batch["document_ids"] = padded(documents, -1)
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
     def _masked(self, epoch: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Draw input ids, labels, positions and document ids of one window, each (n,) int64."""
+        """Draw input ids, labels, positions and document ids of one window, each (n,) int64, or positions float32."""
         ids, marks = self.windows.row(index)
         ids = ids.astype(np.int64)
         generator = drawn(self.seed, epoch, index)
@@ -165,7 +194,9 @@ class MaskedBatches(Batches):
         kind = generator.random(len(ids))
         other = generator.integers(len(self.ordinary), size=len(ids))
         documents, positions = places(marks, self.windows.join)
-        if self.subset:
+        if self.draws is not None:
+            positions = self.draws.draw(generator, positions, documents)
+        elif self.subset:
             positions = np.concatenate([self._some(generator, n) for n in np.bincount(documents)])
         elif self.shift:
             room = self.max_positions - np.bincount(documents)
@@ -202,9 +233,9 @@ def in_pieces(batch: dict[str, torch.Tensor], n: int, special_ids: dict[str, int
     return cut
 
 
-def padded(rows: Sequence[np.ndarray], with_: int) -> np.ndarray:
-    """Stack rows of different lengths into (rows, longest) int64, filled up at the end with `with_`."""
-    filled = np.full((len(rows), max(map(len, rows))), with_, np.int64)
+def padded(rows: Sequence[np.ndarray], with_: int, dtype: type[np.number[Any]] = np.int64) -> np.ndarray:
+    """Stack rows of different lengths into (rows, longest), filled up at the end with `with_`."""
+    filled = np.full((len(rows), max(map(len, rows))), with_, dtype)
     for i, row in enumerate(rows):
         filled[i, : len(row)] = row
     return filled

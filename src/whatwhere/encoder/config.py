@@ -19,6 +19,7 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "relative_special": lambda: ("none", "shared", "each"),
     "relative_content": lambda: ("none", *CONTENT_TERMS),
     "rotation": lambda: ("none", *ROTATIONS),
+    "position_draws": lambda: ("none", "shape", "cape"),
     "rotation_scaling": lambda: ("none", "linear", "ntk", "yarn"),
     "stream_qk": lambda: ("separate", "joint"),
     "stream_feed_forward": lambda: ("shared", "separate"),
@@ -74,6 +75,12 @@ class EncoderConfig(PretrainedConfig):
     of a fixed table, or of the waves that a learned table starts from. None: scale to the root mean square
     `position_initializer_range`, a half turn by 0.1.
 
+    Draws: `position_draws` changes the positions of each text at random in pretraining, and nowhere else, where a
+    formula (sinusoidal, fourier) gives the vector of any real number. "shape" adds a whole number from 0 to
+    `draw_shift` to all (Kiyono et al. 2021); "cape" makes position p (p + Δ + ε)·λ, Δ in ± `draw_shift` and log λ in ±
+    log `draw_scale` alike for the text, ε in ± `draw_local_shift` for each token, all uniform (Likhomanenko et al.
+    2021).
+
     Relative positions: `relative` names the bias: `relative_buckets` buckets of T5, logarithmic up to
     `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard
     ones. `relative_shared` makes one bias for all layers. `rotation` names the rotation of queries and keys ("rope",
@@ -125,6 +132,10 @@ class EncoderConfig(PretrainedConfig):
     table_file: str | None = None
     table_start: str = "random"
     table_scale: float | None = None
+    position_draws: str = "none"
+    draw_shift: float = 0.0
+    draw_local_shift: float = 0.0
+    draw_scale: float = 1.0
     relative: str = "none"
     relative_shared: bool = False
     relative_special: str = "none"
@@ -341,6 +352,7 @@ class EncoderConfig(PretrainedConfig):
                 yield f"table_scale is for {kinds}; got absolute={absolute}."
             if not 0 < self.table_scale < math.inf:
                 yield f"table_scale must be a positive number; got {self.table_scale}."
+        yield from self._wrong_draws()
         if absolute == "low_rank" and self.table_rank is None:
             yield "absolute=low_rank needs table_rank, the rank of the table; got none."
         if absolute != "low_rank" and self.table_rank is not None:
@@ -350,6 +362,34 @@ class EncoderConfig(PretrainedConfig):
             yield f"table_rank must be at most {smaller}, the smaller side of the table; got {self.table_rank}."
         if self.table_width is not None and absolute == "none":
             yield f"table_width={self.table_width} needs a position table: set absolute to learned."
+
+    def _wrong_draws(self) -> Iterator[str]:
+        """Yield a sentence for each reason why positions cannot be drawn as the fields say."""
+        kind = self.position_draws
+        shift = self.draw_shift
+        unused = {"none": ("draw_shift", "draw_local_shift", "draw_scale"), "shape": ("draw_local_shift", "draw_scale")}
+        for key in unused.get(kind, ()):
+            if (value := getattr(self, key)) != (plain := getattr(EncoderConfig, key)):
+                other = f"set position_draws=cape, or {key}={plain:g}"
+                yield f"{key}={value:g} has no use with position_draws={kind}: {other}."
+        if kind == "none":
+            return
+        names = "relative", "relative_content", "rotation", "untied"
+        parts = {key: getattr(self, key) for key in names}
+        if used := [f"{key}={value}" for key, value in parts.items() if value != "none"]:
+            yield f"position_draws={kind} needs positions in the table alone; got {', '.join(used)}. Set it to none."
+        if not hasattr(TABLES.get(self.absolute), "at"):
+            yield (
+                f"position_draws={kind} needs a table by a formula: set absolute=sinusoidal or fourier; got "
+                f"absolute={self.absolute}."
+            )
+        if kind == "shape" and not (1 <= shift < math.inf and shift == int(shift)):
+            yield f"position_draws=shape needs draw_shift, a whole number of positions of at least 1; got {shift:g}."
+        if not (0 <= shift < math.inf and 0 <= self.draw_local_shift < math.inf and 1 <= self.draw_scale < math.inf):
+            yield (
+                "draw_shift and draw_local_shift must be at least 0, and draw_scale at least 1; got "
+                f"{shift:g}, {self.draw_local_shift:g}, {self.draw_scale:g}."
+            )
 
     @property
     def d_head(self) -> int:

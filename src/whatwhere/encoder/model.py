@@ -143,7 +143,7 @@ class Encoder(EncoderPreTrainedModel):
             else:  # padding on either side leaves the positions of the tokens unchanged
                 position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)
         rows = self.config.longest
-        if rows is not None:
+        if rows is not None and not position_ids.is_floating_point():  # a formula has every real position
             # On an accelerator reading the maximum would stall the queue: only the length is checked there.
             reads_values = (
                 position_ids.device.type == "cpu" and position_ids.numel() and not torch.compiler.is_compiling()
@@ -268,9 +268,11 @@ class Encoder(EncoderPreTrainedModel):
         with_dropout: False leaves dropout out, whatever mode the model is in.
         """
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
-        table = self.position_table() if self.untied is None else None
-        if table is not None:
-            rows = F.embedding(position_ids, table)
+        if self.position_embeddings is not None and self.untied is None:
+            if position_ids.is_floating_point():
+                rows = self.position_embeddings.at(position_ids)
+            else:
+                rows = F.embedding(position_ids, self.position_embeddings())
             streams = (rows, *streams) if self.config.position_size else (streams[0] + rows,)
         if self.embedding_norm is not None:
             streams = self.embedding_norm(streams)
@@ -299,7 +301,7 @@ class Encoder(EncoderPreTrainedModel):
             attention_mask: (b, n), 1 at tokens, 0 at padding; or (b or 1, 1, n or 1, n), queries by keys, 1 or true
                 where a query may look at a key (in floating point 0 there and a large negative number elsewhere).
             position_ids: (b, n), or (n,) or (1, n) for all rows, counted from 0, special tokens included; default: the
-                place among the unpadded tokens.
+                place among the unpadded tokens. Of a scheme with `position_draws` any real numbers.
             document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
                 limit.
             inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`. Schemes that
@@ -341,6 +343,11 @@ class Encoder(EncoderPreTrainedModel):
         if position_ids is not None and position_ids.shape in ((input_ids.shape[1],), (1, input_ids.shape[1])):
             position_ids = position_ids.expand(input_ids.shape)
         config = self.config
+        is_real = position_ids is not None and position_ids.is_floating_point()
+        if is_real and config.longest is not None and config.position_draws == "none":
+            raise ValueError(
+                "position_ids are real numbers, and this scheme numbers a table's rows. Give whole numbers."
+            )
         check_inputs(config, input_ids, attention_mask, position_ids, document_ids)
         inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids, pairs)
         if output_attentions is None:

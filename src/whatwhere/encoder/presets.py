@@ -43,6 +43,9 @@ _add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special="s
 _add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2)
 _add("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")
 _add("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoidal")
+_add("shape", "sinusoidal", "SHAPE (Kiyono et al. 2021)", position_draws="shape", draw_shift=500.0)
+_cape = {"position_draws": "cape", "draw_shift": 5.0, "draw_local_shift": 0.5, "draw_scale": 1.03}
+_add("cape", "sinusoidal", "CAPE (Likhomanenko et al. 2021)", **_cape)
 _add("alibi", "nope", "Press et al. 2022", relative="alibi")
 _add("low-rank", "nope", "GEOM remark 8", absolute="low_rank", table_rank=8)
 _add("fourier", "nope", "LOWDIM section 5", absolute="fourier")

@@ -52,7 +52,8 @@ def register_table(name: str) -> Callable[[_Part], _Part]:
     """Register a position table by a class decorator: `Module(config, rows, width)` whose `forward()` gives (rows,
     width).
 
-    Configurations then take it as `absolute=name`. A method `initialize(config)` sets the initial weights.
+    Configurations then take it as `absolute=name`. A method `initialize(config)` sets the initial weights. A method
+    `at(positions)`, real numbers (...) to vectors (..., width), lets `position_draws` be used with it.
 
     Raises:
         ValueError: the name is taken.

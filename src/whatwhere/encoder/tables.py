@@ -14,8 +14,13 @@ from .registry import TABLES, register_table, table_of_folder
 
 def sinusoid(rows: int, width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
     """Compute sin and cos of i / 10000^(2k/width) in columns 2k and 2k + 1 (Vaswani et al. 2017): (rows, width)."""
-    angles = torch.arange(rows, device=device, dtype=dtype)[:, None] * frequencies(width, dtype, device)
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
+    return sinusoid_at(torch.arange(rows, device=device, dtype=dtype), width)
+
+
+def sinusoid_at(positions: Tensor, width: int) -> Tensor:
+    """Compute `sinusoid` at real positions of any shape: (..., width)."""
+    angles = positions[..., None] * frequencies(width, positions.dtype, positions.device)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
 
 
 def frequencies(width: int, dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
@@ -170,10 +175,14 @@ class SinusoidalTable(nn.Module):
         """Set the initial values as the configuration says."""
         init.constant_(self.scale, self._factor(config))
 
+    def at(self, positions: Tensor) -> Tensor:
+        """Return the vectors (..., width) of real positions of any shape."""
+        dtype = torch.promote_types(self.scale.dtype, torch.float32)
+        return (sinusoid_at(positions.to(dtype), self.width) * self.scale).to(self.scale.dtype)
+
     def forward(self) -> Tensor:
         """Return the table, (rows, width)."""
-        dtype = torch.promote_types(self.scale.dtype, torch.float32)
-        return (sinusoid(self.rows, self.width, dtype, self.scale.device) * self.scale).to(self.scale.dtype)
+        return self.at(torch.arange(self.rows, device=self.scale.device))
 
 
 @register_table("low_rank")
@@ -220,13 +229,16 @@ class FourierTable(nn.Module):
         """Radians per position of each pair, in at least float32."""
         return self.log_frequency.to(torch.promote_types(self.log_frequency.dtype, torch.float32)).exp()
 
+    def at(self, positions: Tensor) -> Tensor:
+        """Return the vectors (..., width) of real positions of any shape."""
+        frequency = self.frequency
+        angles = positions.to(frequency.dtype)[..., None] * frequency + self.phase.to(frequency.dtype)
+        waves = torch.stack([angles.sin(), angles.cos()], dim=-1) * self.amplitude.to(frequency.dtype)[:, None]
+        return waves.flatten(-2)[..., : self.width].to(self.phase.dtype)
+
     def forward(self) -> Tensor:
         """Return the table, (rows, width)."""
-        frequency = self.frequency
-        positions = torch.arange(self.rows, device=frequency.device, dtype=frequency.dtype)
-        angles = positions[:, None] * frequency + self.phase.to(frequency.dtype)
-        waves = torch.stack([angles.sin(), angles.cos()], dim=-1) * self.amplitude.to(frequency.dtype)[:, None]
-        return waves.flatten(1)[:, : self.width].to(self.phase.dtype)
+        return self.at(torch.arange(self.rows, device=self.phase.device))
 
 
 @register_table("mds")
@@ -277,6 +289,11 @@ class PositionTable(nn.Module):
         self.table = TABLES[config.absolute](config, *self.shape)
         needs_map = config.table_width is not None and config.table_width != config.position_width
         self.map = WidthMap(width, config.position_width) if needs_map else None
+
+    def at(self, positions: Tensor) -> Tensor:
+        """Return the vectors (b, n, position_width) of real positions (b, n), of a table by a formula."""
+        vectors = self.table.at(positions)  # type: ignore[operator]
+        return vectors if self.map is None else self.map(vectors)
 
     def forward(self) -> Tensor:
         """Return the table that the model uses: (max_position_embeddings, position_width)."""

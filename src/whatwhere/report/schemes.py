@@ -43,6 +43,11 @@ SCHEMES: dict[str, tuple[str, str]] = {
     ),
     "ap": ("added", "a learned vector for each position, added to the word"),
     "sinusoidal": ("added", "fixed sines and cosines of the position, added to the word"),
+    "shape": ("added", "fixed sines and cosines, added to the word, of positions shifted at random in training"),
+    "cape": (
+        "added",
+        "fixed sines and cosines, added to the word, of positions shifted and scaled at random in training",
+    ),
     "low-rank": ("added", "a learned table of low rank, added to the word"),
     "fourier": ("added", "sines and cosines with learned frequencies, phases and amplitudes, added to the word"),
     "bert-a": ("added", "a learned vector for each position, added to the word"),
@@ -241,6 +246,7 @@ def _field(config: Mapping[str, Any], key: str) -> str:
             f"rank {rank}": rank is not None,
             f"from {start}": start not in (None, "random"),
             f"{width} columns mapped": width is not None,
+            f"positions drawn as {config.get('position_draws')}": config.get("position_draws") not in (None, "none"),
         },
         "relative": {
             "one for all layers": config.get("relative_shared"),

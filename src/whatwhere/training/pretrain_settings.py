@@ -7,7 +7,7 @@ import torch
 from pydantic import model_validator
 
 from ..corpus import MaskedBatches, Windows
-from ..corpus.batches import in_pieces
+from ..corpus.batches import PositionDraws, in_pieces
 from ..encoder import EncoderConfig, preset
 from ..encoder.attention import check_backend
 from ..models.explain import try_scheme
@@ -134,7 +134,10 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
 
 
 def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
-    """Return the masked batches of a split ("train", "held_out"); only training batches shift their positions."""
+    """Return the masked batches of a split ("train", "held_out"); only training batches change their positions."""
+    draws = None
+    if split == "train" and model.position_draws != "none":
+        draws = PositionDraws(model.position_draws, model.draw_shift, model.draw_local_shift, model.draw_scale)
     return MaskedBatches(
         windows[split],
         seed=config.seed,
@@ -143,6 +146,7 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
         max_positions=model.max_position_embeddings,
         shift=config.shift and split == "train" and model.longest is not None,
         subset=config.subset and split == "train",
+        draws=draws,
     )
 
 

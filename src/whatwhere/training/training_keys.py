@@ -191,7 +191,7 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     shift: bool = Field(
         True,
         description="Add a random offset to the positions of each window (of each text with join=isolate) that is "
-        "shorter than the position table (DSTG 3.3).",
+        "shorter than the position table (DSTG 3.3). Schemes with position_draws draw theirs instead.",
     )
     subset: bool = Field(
         False,
