@@ -8,7 +8,7 @@ from torch import nn
 import whatwhere as ww
 from whatwhere.encoder import registry
 
-BASELINES = "ap rp rope rope-partial xpos nope sinusoidal shape cape alibi low-rank fourier".split()
+BASELINES = "ap rp rope rope-partial xpos nope conv sinusoidal shape cape alibi low-rank fourier".split()
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -82,6 +82,7 @@ def test_tupe_adds_two_matrices_to_bert():
         ("sinusoidal", "ap", {"absolute"}),
         ("rope-partial", "rope", {"rotation_share"}),
         ("xpos", "rope", {"rotation"}),
+        ("conv", "nope", {"input_kernel"}),
         ("shape", "sinusoidal", {"position_draws", "draw_shift"}),
         ("cape", "shape", {"position_draws", "draw_shift", "draw_local_shift", "draw_scale"}),
         ("dstg-full-mlm", "dstg", {"mlm_head"}),

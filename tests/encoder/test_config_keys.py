@@ -76,6 +76,9 @@ SHAPE = {"absolute": "sinusoidal", "position_draws": "shape", "draw_shift": 9.0}
         ({**SHAPE, "draw_scale": 2.0}, "draw_scale=2 has no use with position_draws=shape"),
         ({**SHAPE, "relative": "t5"}, "position_draws=shape needs positions in the table alone; got relative=t5"),
         ({**SHAPE, "position_draws": "cape", "draw_scale": 0.5}, "draw_scale at least 1; got 9, 0, 0.5"),
+        ({"input_kernel": 4}, "input_kernel must be 0 or an odd number of taps from 3; got 4"),
+        ({"input_kernel": -3}, "input_kernel must be 0 or an odd number of taps from 3; got -3"),
+        ({"position_size": 48, "absolute": "learned", "input_kernel": 5}, "input_kernel works on one stream"),
     ],
 )
 def test_options_of_other_schemes_are_refused(fields, message):

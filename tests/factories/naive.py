@@ -439,7 +439,20 @@ def block(weights: Weights, c, layer: int, streams: Streams, positions, ids, vis
     return norm(weights, c, f"{at}.feed_forward_norm", add(streams, feed_forward(weights, c, layer, streams))), found
 
 
-def embed(weights: Weights, c, ids: list[int], positions: list[int]) -> Streams:
+def convolved(weights: Weights, c, tokens: list[Tensor], visible: list[list[bool]]) -> list[Tensor]:
+    """x_i + c + Σ_o w_o ⊙ x_{i + o} over neighbours in the row that i may look at."""
+    half = c.input_kernel // 2
+    out = []
+    for i, x in enumerate(tokens):
+        y = x + weights["convolution.bias"]
+        for o in range(-half, half + 1):
+            if 0 <= i + o < len(tokens) and visible[i][i + o]:
+                y = y + weights["convolution.weight"][:, half + o] * tokens[i + o]
+        out.append(y)
+    return out
+
+
+def embed(weights: Weights, c, ids: list[int], positions: list[int], visible: list[list[bool]]) -> Streams:
     """What enters the first block: words, words + p (TUPE eq. 3), or [p ‖ words] as two streams; BERT's norm after
     it."""
     words = [weights["word_embeddings.weight"][token] for token in ids]
@@ -449,13 +462,15 @@ def embed(weights: Weights, c, ids: list[int], positions: list[int]) -> Streams:
         streams = [[word + table_row(weights, c, i) for word, i in zip(words, positions, strict=True)]]
     else:
         streams = [words]  # TUPE: only the word embedding is used as input
+    if c.input_kernel:
+        streams = [convolved(weights, c, streams[0], visible)]
     return norm(weights, c, "embedding_norm", streams) if c.block == "bert" else streams
 
 
 def encode(weights: Weights, c, ids: list[int], positions: list[int], visible: list[list[bool]]):
     """hidden[l] (n, hidden_size) for l = 0 ... layers, the final state, and the terms of each layer, name -> (h, n,
     n)."""
-    streams = embed(weights, c, ids, positions)
+    streams = embed(weights, c, ids, positions, visible)
     hidden, collected = [whole(streams)], []
     for layer in range(c.num_hidden_layers):
         streams, found = block(weights, c, layer, streams, positions, ids, visible)

@@ -235,7 +235,10 @@ class _Batch:
         inputs = rows_on(device, rows, *arrays)
         self.labels, self.order, self.regular = rows_on(device, rows, labels, order, documents.regular)
         self.attention_inputs = self.encoder.attention_inputs(*inputs)
-        self.inputs: list[Streams] = [self.encoder.embed(inputs[0], self.attention_inputs.position_ids)]
+        embedded = self.encoder.embed(
+            inputs[0], self.attention_inputs.position_ids, attention_mask=inputs[1], document_ids=inputs[3]
+        )
+        self.inputs: list[Streams] = [embedded]
         self.pairs: Tensor | None = None  # (b, 1, n, n): who looks at whom, where not everywhere
         if (allowed := self.attention_inputs.allowed) is not None:
             self.pairs = allowed.expand(-1, -1, allowed.shape[-1], -1)

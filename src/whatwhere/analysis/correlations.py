@@ -89,8 +89,16 @@ def first_block(model: Any) -> FirstBlock:
 def _own(model: Any, body: Any) -> FirstBlock:
     config = model.config
     table = body.position_table()
-    if table is None or config.untied != "none" or config.position_size or config.rotation == "xpos":
-        why = "has no position table" if table is None else "lets its scores fall with distance"
+    if (
+        table is None
+        or config.untied != "none"
+        or config.position_size
+        or config.rotation == "xpos"
+        or config.input_kernel
+    ):
+        why = "has no position table" if table is None else "mixes neighbours into the words"
+        if config.rotation == "xpos":
+            why = "lets its scores fall with distance"
         if config.position_size:
             why = "keeps positions in a stream of their own"
         elif config.untied != "none":

@@ -75,6 +75,9 @@ class EncoderConfig(PretrainedConfig):
     of a fixed table, or of the waves that a learned table starts from. None: scale to the root mean square
     `position_initializer_range`, a half turn by 0.1.
 
+    `input_kernel` is the odd number k of taps of a depthwise convolution over the embedded words, added to them; it
+    reads neighbours in the row and no positions (`InputConvolution`). 0: none.
+
     Draws: `position_draws` changes the positions of each text at random in pretraining, and nowhere else, where a
     formula (sinusoidal, fourier) gives the vector of any real number. "shape" adds a whole number from 0 to
     `draw_shift` to all (Kiyono et al. 2021); "cape" makes position p (p + Δ + ε)·λ, Δ in ± `draw_shift` and log λ in ±
@@ -132,6 +135,7 @@ class EncoderConfig(PretrainedConfig):
     table_file: str | None = None
     table_start: str = "random"
     table_scale: float | None = None
+    input_kernel: int = 0
     position_draws: str = "none"
     draw_shift: float = 0.0
     draw_local_shift: float = 0.0
@@ -270,6 +274,10 @@ class EncoderConfig(PretrainedConfig):
             yield f"position_size={d_pos} needs a position table: set absolute to learned."
         if d_pos and self.rotation != "none":
             yield "rotation works on one stream: set position_size=0, or rotation=none."
+        if (taps := self.input_kernel) and (taps < 3 or not taps % 2):
+            yield f"input_kernel must be 0 or an odd number of taps from 3; got {taps}."
+        if d_pos and taps:
+            yield f"input_kernel works on one stream: set position_size=0, or input_kernel=0; got {taps}."
         for key in ("stream_qk", "stream_feed_forward", "stream_values"):
             if not d_pos and (value := getattr(self, key)) != (plain := getattr(EncoderConfig, key)):
                 yield f"{key}={value} needs a position stream: set position_size, or {key}={plain}."

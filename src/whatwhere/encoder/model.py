@@ -26,6 +26,7 @@ from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Stream
 from .carry import CarriedModel
 from .config import EncoderConfig
 from .content import DistanceVectors
+from .convolution import InputConvolution
 from .inputs import (
     allowed_pairs,
     check_inputs,
@@ -120,6 +121,7 @@ class Encoder(EncoderPreTrainedModel):
         norms_embedding = config.block == "bert"
         self.word_embeddings = nn.Embedding(config.vocab_size, config.semantic_size)
         self.position_embeddings = PositionTable(config) if config.absolute != "none" else None
+        self.convolution = InputConvolution(config) if config.input_kernel else None
         self.embedding_norm = StreamNorm(config) if norms_embedding else None
         self.untied = UntiedPositions(config) if config.untied != "none" else None
         self.relative = RelativeBias(config) if config.relative_shared else None
@@ -261,11 +263,18 @@ class Encoder(EncoderPreTrainedModel):
         )
 
     def embed(
-        self, input_ids: Tensor, position_ids: Tensor, inputs_embeds: Tensor | None = None, with_dropout: bool = True
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        inputs_embeds: Tensor | None = None,
+        with_dropout: bool = True,
+        attention_mask: Tensor | None = None,
+        document_ids: Tensor | None = None,
     ) -> Streams:
         """Return the streams (b, n, d_stream) that enter the first block, from token ids and positions (b, n).
 
-        with_dropout: False leaves dropout out, whatever mode the model is in.
+        attention_mask, document_ids: (b, n), which a convolution at the input reads. with_dropout: False leaves dropout
+        out, whatever mode the model is in.
         """
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
         if self.position_embeddings is not None and self.untied is None:
@@ -274,6 +283,8 @@ class Encoder(EncoderPreTrainedModel):
             else:
                 rows = F.embedding(position_ids, self.position_embeddings())
             streams = (rows, *streams) if self.config.position_size else (streams[0] + rows,)
+        if self.convolution is not None:
+            streams = (self.convolution(streams[0], attention_mask, document_ids),)
         if self.embedding_norm is not None:
             streams = self.embedding_norm(streams)
         return tuple(self.dropout(x) for x in streams) if with_dropout else streams
@@ -360,7 +371,7 @@ class Encoder(EncoderPreTrainedModel):
         if not with_dropout:
             inputs = replace(inputs, with_dropout=False)
         check_backend(backend, input_ids.device, training, config.dropout if self.training and with_dropout else 0.0)
-        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, with_dropout)
+        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, with_dropout, attention_mask, document_ids)
         keeps_states = output_hidden_states or output_block_states
         states: list[Tensor] = []
         attentions = []

@@ -234,6 +234,8 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
             products.append(f"reset[{product}]" if name == "absolute" and reset else product)
     line = " + ".join([f"({' + '.join(products)}) / √{round(config.score_scale**-2)}", *biases])
     notes = ["q, k from words with positions added"] if "mixed" in terms else []
+    if config.input_kernel:
+        notes.append(f"words with a convolution over {config.input_kernel} neighbours added")
     if reset:
         how = ", once for the sum" if config.reset == "sum" else ", for each apart"
         notes.append("reset: θ1 if i is [CLS], θ2 if only j is" + (how if len(terms) > 2 else ""))
@@ -425,6 +427,8 @@ def kind_of(config: EncoderConfig) -> str:
         return "a table added to the words"
     if config.rotation != "none":
         return "queries and keys rotated by position"
+    if config.input_kernel:
+        return "neighbours at the input"
     return "a bias of the distance" if config.relative != "none" else "no positions"
 
 

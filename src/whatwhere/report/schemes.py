@@ -63,6 +63,12 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "transformer-xl": ("content", "waves of the distance, which queries look up"),
     "cope": ("content", "distances in tokens that the query lets through, which it looks up"),
     "nope": ("rotated", "no position: the order of the words is invisible"),
+    "shaw": ("distance", "a learned vector for each distance, which queries look up"),
+    "deberta": ("distance", "learned vectors of distances, which meet the words as keys and as queries"),
+    "transformer-xl": ("distance", "waves of the distance, which queries look up"),
+    "cope": ("distance", "distances in tokens that the query lets through, which it looks up"),
+    "conv": ("rotated", "no position, but a convolution that adds each word's neighbours at the input"),
+    "nope": ("distance", "no position: the order of the words is invisible"),
 }
 FIXED = ("sinusoidal", "mds")  # tables that no gradient reaches
 FIELDS = ("absolute", "untied", "relative", "rotation", "reset")  # of a configuration, which make its scheme
@@ -174,6 +180,8 @@ def _parts(config: Mapping[str, Any]) -> str:
         words.append("a free matrix of position scores")
     parts = {"relative": "bias", "relative_content": "terms of words and distances", "rotation": "rotation"}
     words += [f"`{name}` {what}" for key, what in parts.items() if (name := _named(config, key))]
+    if taps := config.get("input_kernel"):
+        words.append(f"a convolution over {taps} neighbours")
     return "own scheme: " + (", ".join(words) or "no position")
 
 

@@ -1,0 +1,48 @@
+"""Convolution at the input: neighbours tell the order, and no position enters (Chu et al. 2021; wav2vec 2)."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from .config import EncoderConfig
+
+
+class InputConvolution(nn.Module):
+    """Depthwise convolution over the embedded words of a text, added to them.
+
+    y_i = x_i + c + Σ_o w_o ⊙ x_{i+o} with vectors c and w_o of the width of x, o from -(k - 1)/2 to (k - 1)/2,
+    k = `input_kernel` (the positional encoding generator of Chu et al. 2021, with one axis in place of two). Neighbours
+    are those in the row; padding, other documents and what lies outside of the row count as 0. Weights start uniform
+    within ± 1/√k, as torch's convolutions, c at 0.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.hidden_size, config.input_kernel))
+        self.bias = nn.Parameter(torch.zeros(config.hidden_size))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        """Draw the weights, and set the constant to 0."""
+        reach = config.input_kernel**-0.5
+        init.uniform_(self.weight, -reach, reach)
+        init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> Tensor:
+        """Return x (b, n, width) with what its neighbours add.
+
+        attention_mask, document_ids: (b, n), as of `Encoder.forward`, or None.
+        """
+        seen = x if attention_mask is None else x * attention_mask[..., None].to(x.dtype)
+        half = self.weight.shape[1] // 2
+        if document_ids is None:
+            taps = self.weight[:, None]
+            return x + F.conv1d(seen.mT, taps, self.bias, padding=half, groups=len(taps)).mT
+        n = x.shape[1]
+        padded = F.pad(seen, (0, 0, half, half))
+        documents = F.pad(document_ids, (half, half), value=-2)  # -1 is that of padding
+        out = x + self.bias
+        for tap in range(2 * half + 1):
+            is_same = (documents[:, tap : tap + n] == document_ids)[..., None]
+            out = out + self.weight[:, tap] * (padded[:, tap : tap + n] * is_same)
+        return out
