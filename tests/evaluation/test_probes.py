@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
+from plain_probes import plain_probe
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
@@ -47,51 +47,6 @@ def test_without_dropout_probes_are_logistic_regressions(classes):
         assert np.array_equal(probes.predict(rows.features)[layer, 0, 0, 0], theirs.predict(features))
 
 
-def one_by_one(rows, dev, mask, classes, seed, protocol, variant):
-    """A probe of torch's own layers and losses, with the same draws; the lowest loss of the development rows."""
-    d = mask.shape[1]
-    generator = torch.Generator().manual_seed(seed)
-    width = len(rows.labels) * max(classes, 1)
-    drawn = torch.rand(d + 1, width, generator=generator) * 2 - 1
-    drawn = drawn / mask.sum() ** 0.5
-    part = slice(variant * max(classes, 1), (variant + 1) * max(classes, 1))
-    layer = torch.nn.Linear(d, max(classes, 1))
-    layer.weight.data = (drawn[:-1, part] * torch.from_numpy(mask[0])[:, None]).T.contiguous()
-    layer.bias.data = drawn[-1, part].clone()
-    adam = torch.optim.Adam(layer.parameters(), lr=protocol.rate)
-    steps = -(-len(rows) // protocol.batch_size) * protocol.epochs
-    rise = protocol.warmup * steps
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        adam, lambda i: i / max(rise, 1) if i < rise else max(0.0, (steps - i) / max(1, steps - rise))
-    )
-    x, y = torch.from_numpy(rows.features[0]), torch.from_numpy(rows.labels[variant])
-    if protocol.standardise:
-        mean, spread = x.mean(0), x.std(0, correction=0)
-        x = (x - mean) / spread
-
-    def loss(outputs, labels):
-        if not classes:
-            return torch.nn.functional.smooth_l1_loss(outputs[:, 0], labels)
-        return torch.nn.functional.cross_entropy(outputs.softmax(-1) if protocol.twice else outputs, labels)
-
-    best = np.inf
-    for _ in range(protocol.epochs):
-        order = torch.randperm(len(rows), generator=generator)
-        for begin in range(0, len(rows), protocol.batch_size):
-            at = order[begin : begin + protocol.batch_size]
-            keep = (torch.rand(len(at), d, generator=generator) >= protocol.dropout) / (1 - protocol.dropout)
-            adam.zero_grad()
-            loss(layer(x[at] * keep * torch.from_numpy(mask[0])), y[at]).backward()
-            adam.step()
-            schedule.step()
-        with torch.no_grad():
-            z = torch.from_numpy(dev.features[0])
-            z = (z - mean) / spread if protocol.standardise else z
-            outputs = layer(z * torch.from_numpy(mask[0]))
-            best = min(best, float(loss(outputs, torch.from_numpy(dev.labels[variant]))))
-    return best
-
-
 @pytest.mark.parametrize(("classes", "twice"), [(2, False), (3, False), (3, True), (0, False)])
 def test_probes_are_those_of_a_plain_loop(classes, twice):
     rows, dev = made(50, 1, classes=classes, variants=2), made(30, 1, classes=classes, seed=1, variants=2)
@@ -100,7 +55,7 @@ def test_probes_are_those_of_a_plain_loop(classes, twice):
     probes = train_probes(rows, dev, mask, classes, [3, 4], protocol)
     for i, seed in enumerate((3, 4)):
         for variant in (0, 1):
-            expected = one_by_one(rows, dev, mask, classes, seed, protocol, variant)
+            expected, _ = plain_probe(rows, dev, mask, classes, seed, protocol, variant)
             assert probes.losses[0, i, 0, variant] == pytest.approx(expected, abs=1e-5)
 
 

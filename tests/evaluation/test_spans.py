@@ -1,12 +1,11 @@
 """Spans: scores as the official scripts define them, windows that keep every answer, the best spans."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_tunings import official, plainly
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -31,37 +30,6 @@ from whatwhere.training.loop import Trainer
 from whatwhere.training.training_keys import LoopConfig
 
 ODD = "naïve İstanbul café 日本 e\u0301 👩‍🚀 \u200b½ ﬁn\tDžungla ∀x\n"
-
-
-def plainly(text):
-    """The official normalisation by characters, without a regular expression."""
-    marks = [*range(33, 48), *range(58, 65), *range(91, 97), *range(123, 127)]
-    text = "".join(c for c in text.lower() if ord(c) not in marks)
-    runs = ["".join(run) for _, run in itertools.groupby(text, str.isalnum)]
-    return " ".join("".join(" " if run in ("a", "an", "the") else run for run in runs).split())
-
-
-def plain_f1(said, right, version):
-    """Precision and recall over words, each word of the right answer used up once."""
-    said, right = plainly(said).split(), plainly(right).split()
-    if not said or not right:
-        return float(said == right) if version == 2 else 0.0
-    left, same = list(right), 0
-    for word in said:
-        if word in left:
-            left.remove(word)
-            same += 1
-    precision, recall = same / len(said), same / len(right)
-    return 2 * precision * recall / (precision + recall) if same else 0.0
-
-
-def official(said, right, version):
-    if version == 2:
-        right = [text for text in right if plainly(text)] or [""]
-    return (
-        max(float(plainly(said) == plainly(text)) for text in right),
-        max(plain_f1(said, text, version) for text in right),
-    )
 
 
 @pytest.mark.parametrize(
