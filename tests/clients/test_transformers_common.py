@@ -18,12 +18,10 @@ _OWN_CAPTURE = (
     "hidden states come from our own code, which other tests hold to the convention, not by `capture_outputs`"
 )
 _IDS = "special tokens have a part of their own: vectors alone do not say which they are, special_tokens_mask does"
-_REENTRANT = "reentrant checkpoints lose the gradients of streams and biases, which are no tensors: an error instead"
 # What BERT passes and ours do not, with the reason.
 EXCEPTIONS = {
     "test_capture_outputs_decorator": _OWN_CAPTURE,
     "test_can_capture_specific_layers_hidden_states": _OWN_CAPTURE,
-    "test_training_gradient_checkpointing_use_reentrant_true": _REENTRANT,
 }
 
 

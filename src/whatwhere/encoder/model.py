@@ -5,6 +5,7 @@ semantic] along the last axis. `block_states[l]` is the output of block l before
 embedding; `hidden_states` are the same but for the last one, which is `last_hidden_state`, as in all of transformers.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -73,9 +74,9 @@ class EncoderPreTrainedModel(CarriedModel):
         self, enable: bool = True, gradient_checkpointing_func: Callable[..., Any] = checkpoint, *args: Any, **how: Any
     ) -> None:
         if getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
-            raise ValueError(
-                "use_reentrant=True would lose the gradients of streams and biases. Leave it out, or set it to False."
-            )
+            # It would lose the gradients of streams and biases, which blocks get in tuples and not as tensors.
+            warnings.warn("use_reentrant=True is read as False, which has the same gradients.", stacklevel=2)
+            gradient_checkpointing_func = partial(gradient_checkpointing_func, use_reentrant=False)
         super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, *args, **how)
 
     def _initialize_weights(self, module: nn.Module, is_custom_code: bool = False) -> None:
