@@ -191,6 +191,21 @@ def test_last_of_the_hidden_states_is_the_output(name, ids):
     assert torch.equal(whole.hidden_states[-1], out.last_hidden_state) == (name == "bert-a")
 
 
+@pytest.mark.parametrize("asked", [1, [0, -1], [2, 7], range(3)])
+def test_hidden_states_are_selected_by_number(asked, ids):
+    """A number or several keep those states and put None in place of the others, as in transformers' own models.
+
+    Every state was returned.
+    """
+    model = build("dstg")
+    whole = model(ids, output_hidden_states=True).hidden_states
+    found = model(ids, output_hidden_states=asked).hidden_states
+    numbers = [asked] if isinstance(asked, int) else asked
+    kept = {number % 3 for number in numbers if number < 3}
+    assert len(found) == 3 and {i for i, state in enumerate(found) if state is not None} == kept
+    assert all(torch.equal(found[i], whole[i]) for i in kept)
+
+
 def test_the_configuration_asks_for_outputs(ids, tmp_path):
     """output_hidden_states, output_attentions and return_dict of the configuration are obeyed.
 

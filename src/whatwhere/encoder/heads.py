@@ -16,7 +16,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .config import EncoderConfig
 from .inputs import allowed_pairs, visible_tokens
-from .model import Encoder, EncoderPreTrainedModel
+from .model import Encoder, EncoderPreTrainedModel, StateChoice
 
 
 class ForwardOptions(TypedDict, total=False):
@@ -25,7 +25,7 @@ class ForwardOptions(TypedDict, total=False):
 
     special_tokens_mask: Tensor | None
     token_type_ids: Tensor | None
-    output_hidden_states: bool | None
+    output_hidden_states: StateChoice
     output_attentions: bool | None
     head_mask: None
     use_cache: bool | None

@@ -6,7 +6,7 @@ embedding; `hidden_states` are the same but for the last one, which is `last_hid
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils.generic import can_return_tuple
 
-from .attention import INSPECTORS, AttentionInputs, check_backend, decayed_rotations, rotation
+from .attention import INSPECTORS, Attention, AttentionInputs, check_backend, decayed_rotations, rotation
 from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
@@ -95,6 +96,18 @@ class EncoderPreTrainedModel(CarriedModel):
 _WITH_DROPOUT: ContextVar[bool] = ContextVar("with_dropout", default=True)
 
 
+StateChoice = bool | int | Sequence[int] | None  # hidden states that a caller asks for: all, none, or by number
+
+
+def _chosen_states(states: tuple[Tensor, ...], choice: StateChoice) -> tuple[Any, ...] | None:
+    """Return the states that a caller asks for, None in place of the others; None where it asks for none."""
+    if not choice or choice is True:
+        return states if choice else None
+    numbers = (choice,) if isinstance(choice, int) else choice
+    kept = {number % len(states) for number in numbers if -len(states) <= number < len(states)}
+    return tuple(state if number in kept else None for number, state in enumerate(states))
+
+
 @dataclass
 class EncoderOutput(BaseModelOutput):
     """Output of the encoder: what models of transformers return, and the states between the blocks.
@@ -110,6 +123,8 @@ class Encoder(EncoderPreTrainedModel):
     """Encoder from token ids (b, n) to hidden states (b, n, hidden_size), [position; semantic] along the last axis."""
 
     _input_embed_layer = "word_embeddings"
+    # Outputs that callers of transformers may select; `forward` returns them itself, without hooks on these modules.
+    _can_record_outputs = {"hidden_states": GradientCheckpointingLayer, "attentions": Attention}
     # True if the caller knows that the tokens of a text stand side by side, so that positions are as far apart as in
     # the row. An exported graph cannot check this itself.
     assumes_consecutive_positions = False
@@ -298,7 +313,7 @@ class Encoder(EncoderPreTrainedModel):
         position_ids: Tensor | None = None,
         document_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        output_hidden_states: bool | None = None,
+        output_hidden_states: StateChoice = None,
         output_attentions: bool | None = None,
         output_block_states: bool = False,
         special_tokens_mask: Tensor | None = None,
@@ -320,7 +335,7 @@ class Encoder(EncoderPreTrainedModel):
                 treat special tokens apart (rp, dstg, most of tupe-*) find them in `input_ids` or `special_tokens_mask`.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states, of which the last is
                 `last_hidden_state` (with `config.tie_last_hidden_states = False`, set on a model: before the final
-                norm).
+                norm). Numbers, counted from the end where negative: None in place of the others.
                 Default: as the configuration says.
             output_attentions: also return the weights (b, h, n, n) of each layer; takes the eager path. Default: as the
                 configuration says.
@@ -365,7 +380,7 @@ class Encoder(EncoderPreTrainedModel):
         if output_attentions is None:
             output_attentions = bool(config.output_attentions)
         if output_hidden_states is None:
-            output_hidden_states = bool(config.output_hidden_states)
+            output_hidden_states = config.output_hidden_states
         backend = "eager" if output_attentions else (config._attn_implementation or "sdpa")
         training = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
         with_dropout = torch.compiler.is_compiling() or _WITH_DROPOUT.get()
@@ -373,7 +388,7 @@ class Encoder(EncoderPreTrainedModel):
             inputs = replace(inputs, with_dropout=False)
         check_backend(backend, input_ids.device, training, config.dropout if self.training and with_dropout else 0.0)
         streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, with_dropout, attention_mask, document_ids)
-        keeps_states = output_hidden_states or output_block_states
+        keeps_states = bool(output_hidden_states) or output_block_states
         states: list[Tensor] = []
         attentions = []
         if keeps_states:
@@ -385,10 +400,10 @@ class Encoder(EncoderPreTrainedModel):
             attentions.append(attn)
         last = torch.cat(streams if self.norm is None else self.norm(streams), dim=-1)
         is_tied = getattr(config, "tie_last_hidden_states", None) is not False
-        hidden_states = (*states[:-1], last if is_tied else states[-1]) if output_hidden_states else None
+        hidden_states = (*states[:-1], last if is_tied else states[-1]) if keeps_states else ()
         return EncoderOutput(
             last_hidden_state=last,
-            hidden_states=hidden_states,
+            hidden_states=_chosen_states(hidden_states, output_hidden_states),
             attentions=tuple(attentions) if output_attentions else None,
             block_states=tuple(states) if output_block_states else None,
         )

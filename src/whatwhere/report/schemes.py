@@ -63,7 +63,6 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "cope": ("content", "distances in tokens that the query lets through, which it looks up"),
     "nope": ("rotated", "no position: the order of the words is invisible"),
     "conv": ("rotated", "no position, but a convolution that adds each word's neighbours at the input"),
-    "nope": ("distance", "no position: the order of the words is invisible"),
 }
 FIXED = ("sinusoidal", "mds")  # tables that no gradient reaches
 FIELDS = ("absolute", "untied", "relative", "rotation", "reset")  # of a configuration, which make its scheme
