@@ -12,8 +12,8 @@ peft = pytest.importorskip("peft", reason="make clients has it")
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-# peft knows no masked-language head: None adapts it, too.
-TASKS = {"masked": None, "labels": "SEQ_CLS", "tokens": "TOKEN_CLS", "answers": "QUESTION_ANS"}
+# peft knows no masked-language head: None adapts it, too. Choices are scored by the head of texts.
+TASKS = {"masked": None, "labels": "SEQ_CLS", "tokens": "TOKEN_CLS", "answers": "QUESTION_ANS", "choices": "SEQ_CLS"}
 
 
 def linear_names(model: nn.Module) -> list[str]:

@@ -77,7 +77,7 @@ def test_compiled_model_has_the_numbers_of_the_plain_one(head, folder, tokenizer
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", [head for head in HEADS if head != "choices"])
 def test_exported_program_has_the_numbers_of_the_plain_one(head, folder, tokenizer, texts, tmp_path):
     """A program of torch.export, saved and loaded, takes batches of other shapes than its example."""
     torch.manual_seed(0)

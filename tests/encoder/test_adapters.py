@@ -14,6 +14,7 @@ HEADS = {
     "TOKEN_CLS": ww.EncoderForTokenClassification,
     "QUESTION_ANS": ww.EncoderForQuestionAnswering,
     "FEATURE_EXTRACTION": ww.EncoderForMaskedLM,
+    "choices": ww.EncoderForMultipleChoice,
 }
 SIZES = {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 32}
 SPREAD = {"initializer_range": 0.3, "embedding_initializer_range": 0.5}  # large enough that all layers matter
@@ -26,7 +27,9 @@ def small(preset: str) -> ww.EncoderConfig:
 
 
 def adapter(head: str) -> peft.LoraConfig:
-    """An adapter of all linear layers; PEFT leaves out heads that it saves whole of itself for SEQ_CLS alone."""
+    """An adapter of all linear layers; PEFT leaves out heads that it saves whole of itself for SEQ_CLS alone, whose
+    head is that of choices, too."""
+    head = "SEQ_CLS" if head == "choices" else head
     whole = {"TOKEN_CLS": ["classifier"], "QUESTION_ANS": ["qa_outputs"]}.get(head)
     return peft.LoraConfig(task_type=head, target_modules="all-linear", exclude_modules=whole, r=4)
 
@@ -34,6 +37,8 @@ def adapter(head: str) -> peft.LoraConfig:
 def batch(head: str) -> dict[str, torch.Tensor]:
     ids = torch.randint(5, VOCAB, (8, 9), generator=torch.Generator().manual_seed(2))
     ids[:, 0], ids[:, -1] = 2, 3
+    if head == "choices":
+        return {"input_ids": ids.view(4, 2, 9), "labels": (ids[::2, 1] < ids[1::2, 1]).long()}
     if head == "SEQ_CLS":
         return {"input_ids": ids, "labels": ids[:, 1] % 3}
     if head == "QUESTION_ANS":
@@ -81,7 +86,7 @@ def test_saved_adapter_gives_equal_logits(head, preset, tmp_path):
     assert torch.equal(outputs(again, given), expected)
 
 
-@pytest.mark.parametrize("head", ["SEQ_CLS", "QUESTION_ANS", "TOKEN_CLS"])
+@pytest.mark.parametrize("head", ["SEQ_CLS", "QUESTION_ANS", "TOKEN_CLS", "choices"])
 def test_new_heads_are_trained_whole(head):
     """What a pretrained folder lacks is a module that PEFT trains and saves."""
     model = peft.get_peft_model(HEADS[head](small("dstg")), adapter(head))

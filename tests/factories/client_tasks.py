@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import (
     AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
@@ -18,6 +19,7 @@ HEADS = {
     "labels": AutoModelForSequenceClassification,
     "tokens": AutoModelForTokenClassification,
     "answers": AutoModelForQuestionAnswering,
+    "choices": AutoModelForMultipleChoice,
 }
 LENGTH = 24
 
@@ -26,7 +28,8 @@ def rows_of(head: str, tokenizer: PreTrainedTokenizerFast, texts: Sequence[str])
     """Return a row of equal length for each text, with a target that the text's own tokens decide.
 
     Labels say if the first word's id is even, tokens if theirs is; an answer is the first word. Masked tokens are every
-    third, so that rows have different numbers of them.
+    third, so that rows have different numbers of them. The right one of two choices, a text and the one before it, has
+    the larger first id.
     """
     encoded = tokenizer(list(texts), padding="max_length", truncation=True, max_length=LENGTH)
     rows = []
@@ -41,10 +44,17 @@ def rows_of(head: str, tokenizer: PreTrainedTokenizerFast, texts: Sequence[str])
             row["labels"] = ids[1] % 2
         elif head == "tokens":
             row["labels"] = [i % 2 if t else -100 for i, t in zip(ids, is_text, strict=True)]
-        else:
+        elif head == "answers":
             row |= {"start_positions": 1, "end_positions": 1}
         rows.append(row)
+    if head == "choices":
+        return [_choices(pair) for pair in zip(rows, [rows[-1], *rows], strict=False)]
     return rows
+
+
+def _choices(pair: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {key: [choice[key] for choice in pair] for key in ("input_ids", "attention_mask")}
+    return row | {"labels": int(pair[1]["input_ids"][1] > pair[0]["input_ids"][1])}
 
 
 def as_batch(rows: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
