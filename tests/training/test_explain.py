@@ -101,7 +101,9 @@ def test_presets_stand_below_their_kind():
         else:
             kind = line[0].lower() + line[1:]
     assert found == {row["name"]: row["kind"] for row in rows}
-    assert {found[name] for name in ("ap", "rope", "rp", "dstg", "tupe-r", "deberta", "nope")} == set(found.values())
+    assert {found[name] for name in ("ap", "rope", "rp", "dstg", "tupe-r", "deberta", "nope", "conv")} == set(
+        found.values()
+    )
 
 
 def test_two_encoders_are_shown_side_by_side():
