@@ -45,6 +45,19 @@ def by_formula(c, n, labelled):
         positional += 2 * (2 * 2 * d * d) / n if c.reset != "none" else 0  # two rows for θ
     if c.relative == "product":
         positional += 2 * 2 * d * d * (2 * c.relative_max_distance + 1) / n
+    positional += 2 * c.input_kernel * d
+    to_words = 2 * d * 2 * n  # of queries or keys with a vector for each of 2n - 1 distances, and one for their layout
+    layers = c.num_hidden_layers
+    if c.relative_content == "shaw":
+        positional += layers * to_words
+    if c.relative_content == "deberta":
+        positional += layers * (2 * to_words + 2 * 2 * d * d * 2 * c.max_position_embeddings / n)
+    if c.relative_content == "xl":  # waves are projected for the words, and for v
+        positional += layers * (to_words + 2 * 2 * d * d * (2 * n - 1) / n)
+    if c.relative_content == "cope":  # gates, and vectors before and after the query
+        positional += layers * (2 * d * n + 2 * 2 * d * c.max_position_embeddings)
+    if c.rotation == "xpos":
+        products += 1  # the pairs whose key stands behind
     if c.absolute == "low_rank":
         table = 2 * c.max_position_embeddings * c.table_rank * c.position_width / n
     read = d if c.mlm_head == "full" and c.position_size else c.semantic_size

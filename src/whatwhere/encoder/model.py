@@ -293,11 +293,12 @@ class Encoder(EncoderPreTrainedModel):
         out, whatever mode the model is in.
         """
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
-        if self.position_embeddings is not None and self.untied is None:
+        table = self.position_table() if self.untied is None else None
+        if table is not None and self.position_embeddings is not None:
             if position_ids.is_floating_point():
                 rows = self.position_embeddings.at(position_ids)
             else:
-                rows = F.embedding(position_ids, self.position_embeddings())
+                rows = F.embedding(position_ids, table)
             streams = (rows, *streams) if self.config.position_size else (streams[0] + rows,)
         if self.convolution is not None:
             streams = (self.convolution(streams[0], attention_mask, document_ids),)

@@ -296,7 +296,7 @@ def _part(run: Run, model: str) -> str:
 def _longest(run: Run, model: str) -> str:
     """Return the longest input in tokens; any, where no table or matrix of positions ends."""
     config = run.config(model)
-    if schemes.family(run, model) == "distance" and config.get("untied") != "free":
+    if schemes.family(run, model) in ("rotated", "distance", "content"):
         return UNLIMITED
     most = config.get("max_position_embeddings")
     return f"{most:,}" if isinstance(most, int) else "–"
