@@ -1,5 +1,5 @@
 """An own scheme in one file: the logarithmic bias of KERPLE (Chi et al. 2022), alone and in the place of TUPE's
-buckets.
+buckets. The package has it as `kerple-log`, which starts from drawn numbers; here heads start from short to long reach.
 
 It is registered when the file is loaded, and then a scheme like any other: trained, probed, in every figure of a
 report.

@@ -69,6 +69,11 @@ def test_bias_of_the_example_is_its_equation():
         and not values[0, 1].any()
     )
     assert torch.allclose(r1, torch.linspace(2.0, 0.125, 4)) and torch.allclose(r2, torch.ones(4))
+    package = (
+        EncoderForMaskedLM(preset("kerple-log", "tiny", vocab_size=32)).encoder.layers[0].attention.relative.function
+    )
+    package.load_state_dict(bias.state_dict())
+    assert torch.allclose(package(torch.tensor([-3, 0, 5])), bias(torch.tensor([-3, 0, 5])))
     ids = torch.tensor([[2, 7, 8, 9, 3]])
     terms = model.attention_terms(input_ids=ids)
     assert torch.allclose(terms["relative"][0, 0, :, 0, 4], -r1 * torch.log(1 + 4 * r2))

@@ -184,7 +184,7 @@ def test_special_tokens_get_no_absolute_score(ids):
     assert (terms["absolute"].transpose(1, 2)[:, :, ~either] != 0).all()
 
 
-@pytest.mark.parametrize("case", ["tupe-a", "tupe-r", "tupe-free", "rp", "alibi"])
+@pytest.mark.parametrize("case", ["tupe-a", "tupe-r", "tupe-free", "rp", "alibi", "kerple-log"])
 def test_what_is_equal_over_the_batch_exists_once(case, ids):
     # No (h, n, n) tensor for each example where the bias is the same for all.
     model = build(case)
@@ -193,7 +193,7 @@ def test_what_is_equal_over_the_batch_exists_once(case, ids):
         layer.attention.relative(layout.distance, layout.token_kinds, layout.is_cls) for layer in model.encoder.layers
     ]
     assert made and all(b.base.ndim == 2 or b.base.shape[0] == 1 for b in made)
-    if case in ("rp", "alibi"):
+    if case in ("rp", "alibi", "kerple-log"):
         assert layout.distance.shape == (17,)
 
 

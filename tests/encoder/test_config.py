@@ -158,6 +158,8 @@ UNTIED = {"absolute": "learned", "untied": "position"}
         ({"relative": "alibi", "alibi_slopes": [0.5] * 5 + [float("nan")]}, "must be 6 positive numbers"),
         ({"relative": "alibi", "alibi_slopes": [0.5] * 5 + [float("inf")]}, "must be 6 positive numbers"),
         ({"alibi_slopes": [0.5] * 6}, "alibi_slopes needs relative=alibi"),
+        ({"relative": "alibi", "tisa_kernels": 3}, "tisa_kernels needs relative=tisa; got relative=alibi"),
+        ({"relative": "tisa", "tisa_kernels": 0}, "tisa_kernels must be at least 1; got 0"),
         ({"untied": "position"}, "untied=position needs a position table"),
         ({"untied": "crossed"}, "untied=crossed needs a position table"),
         ({"untied": "free", "absolute": "learned"}, "set absolute=none"),

@@ -25,6 +25,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "rope-partial": ("rope-partial", {"rope_theta": 50.0}),  # 4 of 12 columns; another base
     "xpos": ("xpos", {"xpos_scale_base": 8.0}),  # within a few tokens it falls as within hundreds by default
     "conv": ("conv", {"input_kernel": 5}),
+    "kerple-log": ("kerple-log", {}),
+    "tisa": ("tisa", {"tisa_kernels": 3}),
     "tupe-r/each": ("tupe-r", {"reset": "each"}),
     "tupe-r/clipped": ("tupe-r", {"relative": "clipped", "relative_max_distance": 3}),
     "tupe-r/layers": ("tupe-r", {"relative_shared": False}),

@@ -2,8 +2,8 @@
 
 Nothing of the package is called. Weights come in as a dictionary of tensors under the names of
 `Encoder.named_parameters()`, choices as an `EncoderConfig`. Equations: TUPE (Ke et al. 2021) 3, 5, 7-11 and its
-sections 3.3, 4.3, 5; DSTG 1-3; SPLIT's notes; RoFormer 34; Press et al. 2022; Vaswani et al. 2017. Vectors are (d,)
-tensors, lists run over tokens.
+sections 3.3, 4.3, 5; DSTG 1-3; SPLIT's notes; RoFormer 34; Press et al. 2022; Vaswani et al. 2017; KERPLE (Chi
+et al. 2022); TISA (Wennberg and Henter 2021). Vectors are (d,) tensors, lists run over tokens.
 """
 
 import math
@@ -140,6 +140,12 @@ def relative_value(weights: Weights, c, at: str, distance: int, h: int) -> Tenso
     if c.relative == "alibi":
         slopes = c.alibi_slopes or alibi_slopes(c.num_attention_heads)
         return torch.tensor(-slopes[h] * abs(distance), dtype=torch.float64)
+    if c.relative == "kerple_log":  # Chi et al. 2022: -r1 log(1 + r2 |i - j|)
+        r1, r2 = weights[f"{at}.function.log_r"][:, h].exp()
+        return -r1 * torch.log(1 + r2 * abs(distance))
+    if c.relative == "tisa":  # Wennberg and Henter 2021: Σ_s a_s exp(-|b_s| (j - i - c_s)²)
+        a, b, offset = (weights[f"{at}.function.{name}"][:, h] for name in ("amplitude", "sharpness", "offset"))
+        return sum(a[s] * torch.exp(-abs(b[s]) * (distance - offset[s]) ** 2) for s in range(c.tisa_kernels or 5))
     t = c.relative_max_distance
     place = max(-t, min(t, distance)) + t  # TUPE footnote 2: clip(j - i, -t, t), a value each
     if c.relative == "clipped":

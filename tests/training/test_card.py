@@ -146,6 +146,8 @@ def test_every_preset_has_a_card_that_cites_its_sources(name):
         ("split", "split"),
         ("rope", "rope"),
         ("alibi", "alibi"),
+        ("kerple-log", "kerple"),
+        ("tisa", "tisa"),
         ("fourier", "lowdim"),
     ],
 )

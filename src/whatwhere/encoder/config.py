@@ -39,7 +39,7 @@ _HF_KEYS = frozenset(
 _FOREIGN_KEYS = "_foreign_keys"  # argument by which `from_dict` hands over the keys that are no fields
 _AT_LEAST_1 = (
     "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size max_position_embeddings "
-    "table_width table_rank attention_window".split()
+    "table_width table_rank attention_window tisa_kernels".split()
 )
 _MOST = 2**31 - 1
 _MOST_LAYERS = 10_000
@@ -85,11 +85,12 @@ class EncoderConfig(PretrainedConfig):
     2021).
 
     Relative positions: `relative` names the bias: `relative_buckets` buckets of T5, logarithmic up to
-    `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the standard
-    ones. `relative_shared` makes one bias for all layers. `rotation` names the rotation of queries and keys ("rope",
-    base `rope_theta`). `rotation_share` is the share of a head's columns that turn, the first ones, an even number of
-    them; the others know no position (GPT-NeoX's `rotary_pct`). "xpos" also lets pair k fall with distance, from 1 to
-    ζ_k at `xpos_scale_base` positions, alike in both directions (`attention.decayed_rotations`). `rotation_scaling`
+    `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the
+    standard ones; `tisa_kernels` kernels of "tisa" in a head, None for its paper's 5. `relative_shared` makes one
+    bias for all layers. `rotation` names the rotation of queries and keys ("rope", base `rope_theta`).
+    `rotation_share` is the share of a head's columns that turn, the first ones, an even number of them; the others
+    know no position (GPT-NeoX's `rotary_pct`). "xpos" also lets pair k fall with distance, from 1 to ζ_k at
+    `xpos_scale_base` positions, alike in both directions (`attention.decayed_rotations`). `rotation_scaling`
     ("linear", "ntk", "yarn") changes its frequencies for texts `rotation_factor` times as long as in the training;
     max_position_embeddings is the new length. `relative_content` names terms of a word and a distance: "shaw",
     "deberta", "xl", "cope" (encoder/content.py).
@@ -147,6 +148,7 @@ class EncoderConfig(PretrainedConfig):
     relative_buckets: int = 32
     relative_max_distance: int = 128
     alibi_slopes: list[float] | None = None
+    tisa_kernels: int | None = None
     rotation: str = "none"
     rope_theta: float = 10000.0
     rotation_share: float = 1.0
@@ -344,6 +346,8 @@ class EncoderConfig(PretrainedConfig):
                 yield f"alibi_slopes needs relative=alibi; got relative={relative}."
             if len(slopes) != heads or not all(0 < slope < math.inf for slope in slopes):
                 yield f"alibi_slopes must be {heads} positive numbers, one for each head; got {slopes}."
+        if self.tisa_kernels is not None and relative != "tisa":
+            yield f"tisa_kernels needs relative=tisa; got relative={relative}."
         if absolute == "mds" and self.table_file is None:
             yield "absolute=mds needs table_file, a .npy file of shape (positions, width); got none."
         if absolute != "mds" and self.table_file is not None:

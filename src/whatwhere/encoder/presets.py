@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from . import attention, content, tables  # noqa: F401  (they register the parts of the presets)
+from . import attention, content, distance_biases, tables  # noqa: F401  (they register the parts of the presets)
 from .config import EncoderConfig
 from .registry import PRESETS, SOURCES, suggest_name
 from .registry import register_preset as _add
@@ -48,6 +48,8 @@ _add("shape", "sinusoidal", "SHAPE (Kiyono et al. 2021)", position_draws="shape"
 _cape = {"position_draws": "cape", "draw_shift": 5.0, "draw_local_shift": 0.5, "draw_scale": 1.03}
 _add("cape", "sinusoidal", "CAPE (Likhomanenko et al. 2021)", **_cape)
 _add("alibi", "nope", "Press et al. 2022", relative="alibi")
+_add("kerple-log", "nope", "KERPLE, logarithmic (Chi et al. 2022)", relative="kerple_log")
+_add("tisa", "nope", "TISA (Wennberg and Henter 2021)", relative="tisa")
 _add("low-rank", "nope", "GEOM remark 8", absolute="low_rank", table_rank=8)
 _add("fourier", "nope", "LOWDIM section 5", absolute="fourier")
 _add("shaw", "nope", "Shaw et al. 2018; TUPE eq. 4", relative_content="shaw", relative_max_distance=16)

@@ -57,6 +57,8 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "rope-partial": ("rotated", "a quarter of queries and keys rotated by position"),
     "xpos": ("rotated", "queries and keys rotated by position, and scores that fall with distance"),
     "alibi": ("distance", "attention that falls with distance along a fixed slope for each head"),
+    "kerple-log": ("distance", "attention that falls with the logarithm of the distance, by learned numbers a head"),
+    "tisa": ("distance", "attention in a few learned bumps over distance, which may lie to one side"),
     "shaw": ("content", "a learned vector for each distance, which queries look up"),
     "deberta": ("content", "learned vectors of distances, which meet the words as keys and as queries"),
     "transformer-xl": ("content", "waves of the distance, which queries look up"),
@@ -254,6 +256,7 @@ def _field(config: Mapping[str, Any], key: str) -> str:
             "one for all layers": config.get("relative_shared"),
             "special tokens apart": config.get("relative_special") in (True, "shared"),  # True: of older runs
             "[CLS] and [SEP] apart": config.get("relative_special") == "each",
+            f"{config.get('tisa_kernels')} kernels": config.get("tisa_kernels") is not None,
         },
     }
     if (share := config.get("rotation_share")) not in (None, 1.0):
