@@ -12,6 +12,7 @@ import torch
 import transformers
 from encoder_models import VOCAB
 from safetensors.torch import load_file
+from transformers.dynamic_module_utils import get_relative_import_files
 
 import whatwhere as ww
 from whatwhere.encoder import AUTO_CLASSES, PRESETS, load_scheme
@@ -156,6 +157,13 @@ def test_with_whatwhere_no_remote_code_is_needed_nor_run(case, opened):
             loaded = getattr(transformers, CASES[case][1]).from_pretrained(folder, trust_remote_code=trust)
             assert type(loaded) is type(models[case])
             assert torch.equal(loaded(IDS).logits, models[case](IDS).logits)
+
+
+def test_every_file_of_the_encoder_is_carried():
+    """A file that only `from . import` names stays behind, and a saved model does not open elsewhere."""
+    folder = Path(ww.encoder.__file__).parent
+    carried = {Path(name).name for name in get_relative_import_files(folder / "__init__.py")}
+    assert carried >= {path.name for path in folder.glob("*.py")} - {"__init__.py"}
 
 
 @pytest.mark.long

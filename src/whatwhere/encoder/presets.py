@@ -3,8 +3,9 @@
 from contextlib import suppress
 from typing import Any
 
-from . import attention, content, distance_biases, tables  # noqa: F401  (they register the parts of the presets)
+from . import attention, content, tables  # noqa: F401  (they register the parts of the presets)
 from .config import EncoderConfig
+from .distance_biases import DistanceBias  # noqa: F401  (a saved model carries what a line `from .x import` names)
 from .registry import PRESETS, SOURCES, suggest_name
 from .registry import register_preset as _add
 
