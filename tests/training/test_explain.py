@@ -17,6 +17,7 @@ from whatwhere.models.explain import (
     trains_with,
 )
 from whatwhere.models.preset_table import VOCABULARY, kept_rows, rows_as_text
+from whatwhere.records.families import FAMILIES
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -90,20 +91,19 @@ def test_texts_hold_the_numbers():
         assert f"{row['parameters']:,}" in line and row["source"] in line
 
 
-def test_presets_stand_below_their_kind():
-    """Every preset stands below where its scheme has the positions, each kind once."""
+def test_presets_stand_below_their_family():
+    """Every preset stands below the heading of its family, each heading once."""
     rows = kept_rows("tiny")
-    kind = ""
+    heading = ""
     found = {}
     for line in rows_as_text(rows, "tiny").splitlines()[1:-2]:
         if line.startswith("  "):
-            found[line.split()[0]] = kind
+            found[line.split()[0]] = heading
         else:
-            kind = line[0].lower() + line[1:]
-    assert found == {row["name"]: row["kind"] for row in rows}
-    assert {found[name] for name in ("ap", "rope", "rp", "dstg", "tupe-r", "deberta", "nope", "conv")} == set(
-        found.values()
-    )
+            heading = line
+    assert found == {row["name"]: FAMILIES[row["family"]] for row in rows}
+    assert set(found.values()) == set(FAMILIES.values())
+    assert found["nope"] == found["rope"] != found["rp"]
 
 
 def test_two_encoders_are_shown_side_by_side():

@@ -372,10 +372,9 @@ class Encoder(EncoderPreTrainedModel):
             position_ids = position_ids.expand(input_ids.shape)
         config = self.config
         is_real = position_ids is not None and position_ids.is_floating_point()
-        if is_real and config.longest is not None and config.position_draws == "none":
-            raise ValueError(
-                "position_ids are real numbers, and this scheme numbers a table's rows. Give whole numbers."
-            )
+        looks_up = config.longest is not None or config.relative != "none" or config.relative_content != "none"
+        if is_real and looks_up and config.position_draws == "none":
+            raise ValueError("position_ids are real numbers, and this scheme looks whole ones up. Give whole numbers.")
         check_inputs(config, input_ids, attention_mask, position_ids, document_ids)
         inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids, pairs)
         if output_attentions is None:

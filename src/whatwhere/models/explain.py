@@ -19,6 +19,7 @@ from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM
 from ..encoder.attention import BACKENDS, check_backend
 from ..encoder.content import ContentTerms
 from ..encoder.registry import CONTENT_TERMS, scheme_files
+from ..records.families import family_of
 from ..run.errors import one_line
 from ..run.files import write_text
 from ..run.text_tables import table_lines
@@ -415,23 +416,6 @@ def as_text(facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def kind_of(config: EncoderConfig) -> str:
-    """Return in a few words where a scheme has its positions."""
-    if config.position_size:
-        return "two streams, of positions and of words"
-    if config.untied != "none":
-        return "positions apart from the words"
-    if config.relative_content != "none":
-        return "terms of a word and a distance"
-    if config.absolute != "none":
-        return "a table added to the words"
-    if config.rotation != "none":
-        return "queries and keys rotated by position"
-    if config.input_kernel:
-        return "neighbours at the input"
-    return "a bias of the distance" if config.relative != "none" else "no positions"
-
-
 def side_by_side(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     """Format the facts of two encoders beside each other: what differs in scheme and sizes, and the costs of both."""
     names = [facts["preset"] or "an encoder without a preset" for facts in (first, second)]
@@ -489,7 +473,7 @@ def preset_rows(size: str) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": name,
-                "kind": kind_of(config),
+                "family": family_of(config.to_dict()),
                 "block": config.block,
                 "streams": list(config.stream_sizes),
                 "terms": list(cost.terms),

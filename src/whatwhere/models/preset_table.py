@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ..records.families import FAMILIES
 from ..run.text_tables import table_lines
 
 KEPT = Path(__file__).with_name("presets.jsonl")
@@ -20,7 +21,7 @@ def kept_rows(size: str) -> list[dict[str, Any]]:
 
 
 def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:
-    """Format rows of presets as the table that `whatwhere presets` prints, grouped by kind."""
+    """Format rows of presets as the table that `whatwhere presets` prints, grouped by family."""
     table = [["name", "streams", "terms", "parameters", "operations", "longest", "backends", "source"]]
     for r in rows:
         streams = " + ".join(map(str, r["streams"]))
@@ -28,9 +29,9 @@ def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:
         table.append([r["name"], streams, " + ".join(r["terms"]), *counts, " ".join(r["backends"]), r["source"]])
     head, *lines_of_rows = table_lines(table, right=(3, 4, 5), indent=2)
     lines = [head]
-    for kind in dict.fromkeys(r["kind"] for r in rows):
-        lines.append(f"{kind[0].upper()}{kind[1:]}")
-        lines += [line for r, line in zip(rows, lines_of_rows, strict=True) if r["kind"] == kind]
+    for family in dict.fromkeys(r["family"] for r in rows):
+        lines.append(FAMILIES[family])
+        lines += [line for r, line in zip(rows, lines_of_rows, strict=True) if r["family"] == family]
     read = f"{rows[0]['length']} tokens, 15 % of them predicted"
     trained = "those that train it (flex_attention: on CUDA only)"
     lines += [

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..records import families
 from ..records.noise import components_of_noise
 from ..records.terms import unequal
 from .figure import Table, row, value
@@ -18,11 +19,7 @@ from .style import MODEL_COLOURS, model_styles
 
 FEW = 6  # models that one plot, and one line under the title, can name
 
-FAMILIES = {  # and their headings
-    **{"streams": "Separate streams", "untied": "Untied positions", "added": "Positions added to words"},
-    **{"rotated": "Rotated words, or no positions", "distance": "A bias by distance", "content": "Words and distances"},
-    "other": "Other schemes",
-}
+FAMILIES = families.FAMILIES | {"other": "Other schemes"}  # and their headings
 
 # Preset -> (family, what it does with positions).
 SCHEMES: dict[str, tuple[str, str]] = {
@@ -90,18 +87,10 @@ def family(run: Run, model: str) -> str:
     config = run.config(model)
     if "absolute" not in config and preset(run, model) in SCHEMES:
         return SCHEMES[preset(run, model)][0]
-    if config.get("position_size"):
-        return "streams"
-    if "absolute" not in config:
+    if "absolute" not in config and not config.get("position_size"):
         probed = any("position" in run.parts(metric, model) for metric in ("r2.token", "shift.change"))
         return "streams" if probed else "other"
-    if _named(config, "untied"):
-        return "untied"
-    if _named(config, "absolute"):
-        return "added"
-    if _named(config, "relative_content"):
-        return "content"
-    return "distance" if _named(config, "relative") else "rotated"
+    return families.family_of(config)
 
 
 def colour(run: Run, model: str, part: str = "all") -> str:
