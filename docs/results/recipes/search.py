@@ -1,9 +1,10 @@
 """Search the rates of every scheme: three rates of its tables × two of its matrices, equal tokens, by validation loss.
 
-    python docs/results/recipes/search.py WINDOWS OUT [--part K/N] [--schemes dstg,ap]
+    python docs/results/recipes/search.py WINDOWS OUT [--on ADDRESS] [--schemes dstg,ap]
 
 WINDOWS: a folder that `whatwhere windows` made. OUT: a folder of one training a try; a try that is finished is read,
-not trained again. The table of all tries is written to OUT/tries.tsv after each. Seed 100 is used nowhere else.
+not trained again. The table of all tries is written to OUT/tries.tsv after each. Seed 100 is used nowhere else. Tries
+are trained on one thread each, by the cores of this machine or by the workers of a Dask cluster (--on).
 """
 
 import argparse
@@ -12,11 +13,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from whatwhere.corpus import Windows
+from whatwhere.run.cluster import connect
 from whatwhere.run.files import read_json
-from whatwhere.training.pretrain import pretrain
+from whatwhere.run.jobs import Job, run_jobs
+from whatwhere.run.lock import lock
+from whatwhere.run.processes import cores
+from whatwhere.training.pretrain import pretrain_on_windows
 from whatwhere.training.pretrain_settings import PretrainConfig
 
 SEED = 100
@@ -83,22 +86,25 @@ def write_table(out: Path) -> None:
 
 
 def main() -> None:
-    """Train the tries of this part, one thread, one after the other."""
+    """Train the tries that are not finished, as many at the same time as there are cores or workers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("windows", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--on", help="scheduler of a Dask cluster")
     parser.add_argument("--schemes", default=",".join(SCHEMES))
     parser.add_argument("--steps", type=int, default=625)
     given = parser.parse_args()
-    k, n = map(int, given.part.split("/"))
-    torch.set_num_threads(1)
-    windows = Windows(given.windows)
-    rows = {key: windows.facts[key] for key in ("length", "join", "pieces")}
-    for name, _, settings in tries(given.schemes.split(","))[k - 1 :: n]:
+    windows = given.windows.resolve()
+    out = given.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    rows = {key: Windows(windows).facts[key] for key in ("length", "join", "pieces")}
+    jobs = []
+    for name, _, settings in tries(given.schemes.split(",")):
         config = PretrainConfig.parse({**settings, **rows, "seed": SEED, "steps": given.steps})
-        pretrain(config, given.out / name, windows=windows, progress=False)
-        write_table(given.out)
+        jobs.append(Job(name, pretrain_on_windows, (config, out / name, windows), threads=1))
+    with connect(given.on, out) as cluster, lock(out):
+        for _ in run_jobs(jobs, cores(), progress=True, name="tries", cluster=cluster):
+            write_table(out)
 
 
 if __name__ == "__main__":

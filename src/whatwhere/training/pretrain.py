@@ -61,6 +61,11 @@ def pretrain(
         return summary or _train(config, run, windows, progress, label)
 
 
+def pretrain_on_windows(config: PretrainConfig, out: Path, windows: Path, progress: Progress) -> dict[str, Any]:
+    """Do `pretrain` as a job of `run.jobs`, on the windows in a folder."""
+    return pretrain(config, out, windows=Windows(windows), progress=progress)
+
+
 def _settle_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
     """Return the settings with their budget in steps.
 
