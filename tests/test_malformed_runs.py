@@ -231,7 +231,7 @@ def test_a_manifest_names_no_files_outside_of_its_folder(tmp_path, study, name):
     """A file above the folder was looked for there, and compared."""
     folder = shutil.copytree(study, tmp_path / "study")
     put(folder, "manifest.jsonl", json.dumps({"files": {name: "x"}}) + "\n")
-    refused(lambda: RunFolder.at(folder).check(), folder, "which is not inside")
+    refused(lambda: RunFolder.at(folder).check_all(), folder, "which is not inside")
     done = whatwhere("verify", str(folder))
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
 

@@ -43,7 +43,7 @@ def test_other_values_in_an_interrupted_evaluation_are_noticed(tmp_path):
     config = LinguisticConfig.parse({"models": ["reference"], "tasks": ["blimp"], "data": data})
     (trial,) = LINGUISTIC.trials(config)
     with RunFolder.open(out, "linguistic") as run:
-        config.save_or_compare(run, LINGUISTIC.file)
+        config.save_in(run, LINGUISTIC.file)
         trial.write(out, {"pairs": 9}, {"right": np.zeros(9)})
     words = ["evaluate", "linguistic", "reference", "--tasks", "blimp", "--out", str(out), "--data", data]
     arrays = io.BytesIO()

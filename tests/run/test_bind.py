@@ -27,7 +27,8 @@ class Counting(StrictConfig):
 
 def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
-        config = Counting.parse(values).save_or_compare(run, NAME)
+        config = Counting.parse(values).settle(run, NAME, binds=NAME in run.names())
+        config.save_in(run, NAME)
         run.accept()
         return config
 

@@ -29,43 +29,45 @@ from whatwhere.study.study_settings import StudyConfig, prefix_training_keys_in_
 
 
 @pytest.fixture
-def terms(tmp_path):
+def requirements(tmp_path):
     """Terms that this process meets: the same programs, a token that it sees, a folder whose lock it sees held."""
     token = tmp_path / "held/.token"
     with lock(token.parent):
         token.write_text("run")
-        yield remote.Terms("run", remote.build(), os.getcwd(), str(token))
+        yield remote.Requirements("run", remote.code_versions(), os.getcwd(), str(token))
         token.unlink(missing_ok=True)
 
 
-def refusal(terms, threads=1):
-    """The line of a worker that refuses terms."""
+def refusal(requirements, threads=1):
+    """The line of a worker that refuses requirements."""
     with pytest.raises(ValueError) as refused:
-        remote.check_terms(terms, "tcp://w:1", threads)
+        remote.check_worker(requirements, "tcp://w:1", threads)
     assert "tcp://w:1" in str(refused.value) and "\n" not in str(refused.value)
     return str(refused.value)
 
 
-def test_worker_like_the_command_is_accepted(terms):
-    remote.check_terms(terms, "tcp://w:1", 1)
-    assert sorted(os.listdir(Path(terms.token).parent)) == [".lock", ".token", ".writer"]
+def test_worker_like_the_command_is_accepted(requirements):
+    remote.check_worker(requirements, "tcp://w:1", 1)
+    assert sorted(os.listdir(Path(requirements.token).parent)) == [".lock", ".token", ".writer"]
 
 
-def test_worker_with_another_program_is_named(terms):
+def test_worker_with_another_program_is_named(requirements):
     """Both versions stand in the line, of this package and of those that decide numbers."""
-    for place, (program, version) in enumerate(terms.build):
-        build = [*terms.build[:place], (program, "0.0.1"), *terms.build[place + 1 :]]
-        assert f"runs {program} {version}, this command 0.0.1" in refusal(replace(terms, build=tuple(build)))
+    for place, (program, version) in enumerate(requirements.versions):
+        versions = [*requirements.versions[:place], (program, "0.0.1"), *requirements.versions[place + 1 :]]
+        assert f"runs {program} {version}, this command 0.0.1" in refusal(
+            replace(requirements, versions=tuple(versions))
+        )
 
 
-def test_worker_of_several_threads_is_refused(terms):
-    assert "2 jobs at once" in refusal(terms, threads=2)
+def test_worker_of_several_threads_is_refused(requirements):
+    assert "2 jobs at once" in refusal(requirements, threads=2)
 
 
-def test_worker_of_a_launcher_is_refused(terms, monkeypatch):
+def test_worker_of_a_launcher_is_refused(requirements, monkeypatch):
     """Independent trainings would have joined one process group."""
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "started by a launcher" in refusal(terms)
+    assert "started by a launcher" in refusal(requirements)
 
 
 def test_folder_in_use_keeps_its_class_in_a_study():
@@ -83,16 +85,16 @@ def test_folder_in_use_keeps_its_class_in_a_study():
     assert remote._wait_while_in_use(work, (), ignore_progress) == "done"
 
 
-def test_worker_without_the_shared_folder_is_named(terms, tmp_path):
-    assert f"may not write {tmp_path / 'held'}" in refusal(replace(terms, run="another run's token"))
-    assert "/gone" in refusal(replace(terms, directory="/gone"))
-    Path(terms.token).unlink()
-    assert f"does not see or may not write {tmp_path / 'held'}" in refusal(terms)
+def test_worker_without_the_shared_folder_is_named(requirements, tmp_path):
+    assert f"may not write {tmp_path / 'held'}" in refusal(replace(requirements, run="another run's token"))
+    assert "/gone" in refusal(replace(requirements, directory="/gone"))
+    Path(requirements.token).unlink()
+    assert f"does not see or may not write {tmp_path / 'held'}" in refusal(requirements)
 
 
-def test_worker_that_sees_no_locks_is_named(terms, tmp_path):
+def test_worker_that_sees_no_locks_is_named(requirements, tmp_path):
     (tmp_path / ".token").write_text("run")
-    assert "passes no locks on" in refusal(replace(terms, token=str(tmp_path / ".token")))
+    assert "passes no locks on" in refusal(replace(requirements, token=str(tmp_path / ".token")))
 
 
 def test_jobs_stay_here_without_an_address(tmp_path):

@@ -402,7 +402,7 @@ def test_a_created_folder_is_whole_or_absent(tmp_path):
         (folder / "1_Pooling/config.json").write_text("{}")
     run = RunFolder.at(tmp_path / "model")
     assert run.kind == "model" and run.names() == ["1_Pooling/config.json", "config.json"]
-    run.check()
+    run.check_all()
 
 
 def test_files_of_a_library_move_in(tmp_path):

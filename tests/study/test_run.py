@@ -17,6 +17,8 @@ from whatwhere.records.record import read_records, select
 from whatwhere.run.files import read_json, read_lines
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.verify import verify
+from whatwhere.study import model_task
+from whatwhere.study.plan import ModelOfSeed
 from whatwhere.study.results import save_results, total_seconds
 from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
@@ -291,10 +293,22 @@ def test_all_presets_and_the_recipe_of_the_first():
     assert StudyConfig.parse({"models": ["tupe-a"], "recipe": "dstg"}).pretraining("tupe-a", 0, 3).mask_rate == 0.2
 
 
+def test_a_variant_trains_under_its_own_name(monkeypatch, tmp_path):
+    """A loss that is not finite was reported for the preset, whichever of its variants it was."""
+    labels = []
+    monkeypatch.setattr(model_task, "Windows", lambda folder: None)
+    monkeypatch.setattr(model_task, "measure_model", lambda *arguments: None)
+    monkeypatch.setattr(model_task, "pretrain", lambda *arguments, label, **options: labels.append(label))
+    training = StudyConfig.parse({"steps": 3}).pretraining("dstg", 1, 3)
+    task = model_task.ModelTask(tmp_path, ModelOfSeed("printed", 1), training, 8, 2, 2, False)
+    model_task.train_and_measure(task, lambda *state: None)
+    assert labels == ["printed seed 1"]
+
+
 @pytest.mark.long
 def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
     with RunFolder.open(tmp_path / "s", "study") as run:
-        StudyConfig.load(arguments[2]).save_or_compare(run, "study.yaml")
+        StudyConfig.load(arguments[2]).save_in(run, "study.yaml")
         run.accept()
     with pytest.raises(ValueError, match="was started with length=32, this command has length=16. Run it with only"):
         run_study(StudyConfig.load(arguments[2], ["length=16"]), tmp_path / "s", progress=False)

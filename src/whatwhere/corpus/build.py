@@ -180,7 +180,7 @@ def saved_tokenizer(out: Path, request: Mapping[str, Any]) -> PreTrainedTokenize
     settings = _read_settings(RunFolder.at(out))
     if settings is None or not folder.is_dir() or settings.get(REQUEST) not in (None, request):
         return None
-    RunFolder.at(folder).check()
+    RunFolder.at(folder).check_all()
     return load_tokenizer(str(folder))
 
 
@@ -197,7 +197,7 @@ def _begin(
     if not folder.is_dir():
         with RunFolder.create(folder, "tokenizer") as new:
             tokenizer.save_pretrained(new)
-    RunFolder.at(folder).check()
+    RunFolder.at(folder).check_all()
 
 
 @contextmanager

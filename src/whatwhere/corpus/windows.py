@@ -173,7 +173,7 @@ class Windows:
         self._run = RunFolder.at(self.folder)
         self._checked: dict[str, set[str]] = {split: set() for split in SPLITS}
         self._run.check(FACTS, "unigrams.npy")
-        RunFolder.at(self.folder / "tokenizer").check()
+        RunFolder.at(self.folder / "tokenizer").check_all()
         self.facts: dict[str, Any] = read_facts(path)
         if self.facts.get("format") != FORMAT:
             raise ValueError(

@@ -23,12 +23,13 @@ from weakref import WeakSet
 
 from .files import machine_id, write_text
 from .lock import InUse, writer_of
-from .processes import Around
-from .remote import Terms, build, call, topic_of, wait_until_idle
+from .processes import Context
+from .remote import Requirements, call, code_versions, topic_of, wait_until_idle
 from .signals import GRACE, Stopped
 
 SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
 SECONDS_BETWEEN_COUNTS = 5.0  # of workers, which may come and go
+SECONDS_OF_WATCHER = 5.0  # to end: it may be asking the scheduler
 RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
 
 Submit = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]  # as `Call`, to a future result
@@ -49,7 +50,7 @@ class Cluster:
         self.folder = Path(os.path.abspath(folder))
         self._slots = 1
         self._until = 0.0
-        self.resources = {"GPU": 1} if any(of["resources"].get("GPU") for of in workers_of(client)) else None
+        self.resources = {"GPU": 1} if any(map(_has_gpu, workers_of(client))) else None
 
     @property
     def dashboard(self) -> str:
@@ -58,24 +59,25 @@ class Cluster:
 
     def slots(self) -> int:
         """Return how many jobs run at the same time now, at least 1; more workers may come later."""
-        return max(1, sum(1 for of in workers_of(self.client) if self.resources is None or of["resources"].get("GPU")))
+        workers = workers_of(self.client)
+        return max(1, len(workers) if self.resources is None else sum(map(_has_gpu, workers)))
 
     def run(
-        self, calls: Sequence[Call], show: Callable[..., None], around: Around = nullcontext
+        self, calls: Sequence[Call], show: Callable[..., None], context: Context = nullcontext
     ) -> Iterator[tuple[int, Any]]:
         """Do calls on the workers, and yield the number of each with its result when it finishes.
 
         Args:
             calls: A function gets a `Progress` after its arguments.
             show: Function that gets the number and label of a call, done, total, part and note.
-            around: Picklable function that returns the context in which a worker does a call.
+            context: Picklable function that returns the context in which a worker does a call.
 
         Raises:
             Exception: whatever a call raises, or as `result`. The others are stopped, trainings with a checkpoint.
         """
         from distributed import as_completed
 
-        with self.session(show, around) as submit:
+        with self.session(show, context) as submit:
             numbers = {submit(*one): number for number, one in enumerate(calls)}
             for future in as_completed(list(numbers), loop=self.client.loop):
                 number = numbers.pop(future)
@@ -109,7 +111,7 @@ class Cluster:
         return self._slots
 
     @contextmanager
-    def session(self, show: Callable[..., None], around: Around = nullcontext) -> Iterator[Submit]:
+    def session(self, show: Callable[..., None], context: Context = nullcontext) -> Iterator[Submit]:
         """Yield a function that hands a call to the workers and returns its `distributed.Future`.
 
         The calls are numbered from 0. Where the block ends early, calls that run are stopped, with a checkpoint.
@@ -117,16 +119,16 @@ class Cluster:
         run = secrets.token_hex(4)
         token = self.folder / f".token.{machine_id()}-{os.getpid()}"
         write_text(token, run)
-        terms = Terms(run, build(), os.getcwd(), str(token))
+        requirements = Requirements(run, code_versions(), os.getcwd(), str(token))
         futures: WeakSet[Any] = WeakSet()
         numbers = count()
 
         def submit(label: str, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
             number = next(numbers)
-            pickled = pickle.dumps((label, work, args, around))
+            pickled = pickle.dumps((label, work, args, context))
             key = f"{label.replace(' ', '-')}-{run}-{number}"
             options = {"key": key, "pure": False, "resources": self.resources}
-            future = self.client.submit(call, terms, number, pickled, **options)
+            future = self.client.submit(call, requirements, number, pickled, **options)
             futures.add(future)
             return future
 
@@ -181,7 +183,7 @@ class Cluster:
             yield
         finally:
             is_over.set()
-            watcher.join(SECONDS_TO_CONNECT)
+            watcher.join(SECONDS_OF_WATCHER)
 
     def result(self, future: Any, label: str) -> Any:
         """Return the result of a call, or raise its error in the words of this package.
@@ -209,7 +211,7 @@ class Cluster:
             cause = error.__cause__ or error
             if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").split(".")[0] != "whatwhere":
                 raise
-            program, installed = build()[0]
+            program, installed = code_versions()[0]
             raise ValueError(
                 f"A worker or the scheduler at {self.address} lacks {program} {installed}. Install it there, and start "
                 "it again."
@@ -224,6 +226,10 @@ class Cluster:
     def wait_until_idle(self) -> None:
         """Wait for workers that still do a call in this folder, as for a command that was killed."""
         self.client.run(wait_until_idle, str(self.folder), GRACE, on_error="ignore")
+
+
+def _has_gpu(worker: dict[str, Any]) -> bool:
+    return bool(worker["resources"].get("GPU"))
 
 
 def workers_of(client: Any) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ import psutil
 import yaml
 
 # Form of a temporary name: the target's name, the machine, the process, and `.before` for a target that was put aside.
-TEMPORARY = re.compile(r"^\.(.+?)\.(?:([0-9a-f]{8})-)?(\d+)(\.before)?$")
+TEMPORARY = re.compile(r"^\.(?P<target>.+?)\.(?:(?P<machine>[0-9a-f]{8})-)?(?P<process>\d+)(?P<put_aside>\.before)?$")
 ABANDONED_AFTER = 24 * 3600.0  # seconds without a change, of another machine's temporary file
 _MOST_VALUES = 100_000  # of a YAML file
 # A file is not unpacked where that would give more bytes than this, and more than _BOMB_RATIO times its size.
@@ -417,8 +417,8 @@ def machine_id() -> str:
 def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
     """Remove temporary files that killed processes left below a folder, and restore files that they had put aside.
 
-    Files of living processes stay, those of other machines for a day, and everything in a folder inside that is not
-    free.
+    Files of other living processes stay, those of other machines for a day, and everything in a folder inside that is
+    not free.
     Call it for the folder of a run alone: elsewhere another program may use such names.
     """
     for path in sorted(folder.iterdir()):
@@ -433,14 +433,14 @@ def sweep_beside(path: Path) -> None:
     """Remove temporary files that killed processes left beside a folder, as `sweep` does."""
     for path_left in path.parent.glob(f".{glob.escape(path.name)}.*"):
         match = TEMPORARY.match(path_left.name)
-        if match and match[1] == path.name and _is_abandoned(path_left, match):
+        if match and match["target"] == path.name and _is_abandoned(path_left, match):
             _clear(path_left, match)
 
 
 def _clear(path: Path, match: re.Match[str]) -> None:
     """Remove a temporary file, or restore the file that was put aside under it."""
-    if match[4] and not path.with_name(match[1]).exists():
-        os.replace(path, path.with_name(match[1]))
+    if match["put_aside"] and not path.with_name(match["target"]).exists():
+        os.replace(path, path.with_name(match["target"]))
     elif path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -453,12 +453,15 @@ def _is_abandoned(path: Path, match: re.Match[str]) -> bool:
     Another machine's processes are not seen from here: theirs is abandoned once nothing was written to it for a day.
     Names without a machine are always abandoned.
     """
-    if match[2] is None:
+    if match["machine"] is None:
         return True
-    if match[2] != machine_id():
+    if match["machine"] != machine_id():
         return time.time() - path.lstat().st_mtime > ABANDONED_AFTER
     try:
-        return int(match[3]) == os.getpid() or psutil.Process(int(match[3])).status() == psutil.STATUS_ZOMBIE
+        return (
+            int(match["process"]) == os.getpid()
+            or psutil.Process(int(match["process"])).status() == psutil.STATUS_ZOMBIE
+        )
     except psutil.NoSuchProcess:
         return True
 

@@ -276,13 +276,24 @@ class RunFolder:
                 path.unlink(missing_ok=True)
 
     def check(self, *names: str) -> None:
-        """Compare files with their hashes, all listed ones if none is named; a file that the manifest does not list
-        passes.
+        """Compare files with their hashes; a file that the manifest does not list passes.
 
         Raises:
             ValueError: the first file that is missing or not as it was written.
         """
-        for problem in self.problems(names or None):
+        self._refuse(self.problems(names))
+
+    def check_all(self) -> None:
+        """Compare every file that the manifest lists with its hash.
+
+        Raises:
+            ValueError: the first file that is missing or not as it was written.
+        """
+        self._refuse(self.problems())
+
+    def _refuse(self, problems: Iterable[str]) -> None:
+        """Raise the first of the problems as a ValueError that says what to do."""
+        for problem in problems:
             accept = f"whatwhere verify {shlex.quote(str(self.path))} --accept FILE"
             raise ValueError(f"{problem}. Use a complete copy; if you changed it, record it as it is: {accept}")
 
@@ -350,8 +361,7 @@ class RunFolder:
         Raises:
             ValueError: the first file that is missing or not as it was written.
         """
-        if files := self._steps[step]["files"]:  # without names all files would be compared
-            self.check(*files)
+        self.check(*self._steps[step]["files"])
 
     def finished_steps(self) -> dict[str, dict[str, Any]]:
         """Return the inputs of every finished step."""

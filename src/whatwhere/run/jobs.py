@@ -20,7 +20,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from .cluster import Cluster
-from .processes import Around, Processes, Show, check_not_in_worker, cores, progress_of
+from .processes import Context, Processes, Show, check_not_in_worker, cores, progress_of
 from .progress import Progress, make_bars
 from .signals import Stopped
 
@@ -63,7 +63,7 @@ def run_jobs(
     progress: bool,
     process_per_job: bool = True,
     name: str = "models",
-    around: Around = nullcontext,
+    context: Context = nullcontext,
     cluster: Cluster | None = None,
 ) -> Generator[tuple[Job, Any], None, None]:
     """Run jobs in processes, on `most_threads` threads in all, and yield each job with its result when it finishes.
@@ -74,7 +74,7 @@ def run_jobs(
         process_per_job: Start a process for each job, as the heap of a training stays large and a second one would grow
             on top of it. False: short jobs share their processes, which take some seconds to start.
         name: Name of the jobs on the screen.
-        around: Picklable function that returns the context in which each job runs.
+        context: Picklable function that returns the context in which each job runs.
         cluster: Workers that do the jobs, on one thread each, in place of processes of this machine.
 
     Raises:
@@ -84,13 +84,13 @@ def run_jobs(
     if cluster is not None:
         calls = [(job.label, job.work, job.args) for job in jobs]
         with _display(progress, len(jobs), name) as show:
-            for number, result in cluster.run(calls, show, partial(_on_one_thread, around)):
+            for number, result in cluster.run(calls, show, partial(_on_one_thread, context)):
                 yield jobs[number], result
         return
     if len(jobs) < 2 or most_threads < 2:
         with _display(progress, len(jobs), name) as show:
             for number, job in enumerate(jobs):
-                with around(), limit_threads(job.threads):
+                with context(), limit_threads(job.threads):
                     result = job.work(*job.args, progress_of(show, number, job.label))
                 show(number, job.label, 0, None, "", "")
                 yield job, result
@@ -103,7 +103,8 @@ def run_jobs(
             with Processes(size, threads, 1 if process_per_job else None, show) as processes:
                 try:
                     waiting = {
-                        processes.submit(job.work, job.args, number, job.label, around): job for number, job in numbered
+                        processes.submit(job.work, job.args, number, job.label, context): job
+                        for number, job in numbered
                     }
                     while waiting:
                         for future in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -126,7 +127,7 @@ def run_jobs(
 def limit_threads(threads: int | None) -> Iterator[None]:
     """Limit this process to a number of threads inside the block; None leaves them as they are."""
     previous = torch.get_num_threads()
-    if threads is None or threads == previous:
+    if threads is None:
         yield
         return
     torch.set_num_threads(threads)
@@ -138,8 +139,8 @@ def limit_threads(threads: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def _on_one_thread(around: Around) -> Iterator[None]:
-    with around(), limit_threads(1):
+def _on_one_thread(context: Context) -> Iterator[None]:
+    with context(), limit_threads(1):
         yield
 
 
@@ -156,7 +157,7 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     # Seconds that the time left is judged by: long, as the stages behind the bar of all jobs differ in speed.
     with make_bars(speed_estimate_period=600) as display:
         running: dict[int, tuple[str, Any]] = {}
-        shares: dict[int, float] = {}  # of each job that is done
+        shares: dict[int, float] = {}  # number of a job -> share of it that is finished
         bar_of_all = display.add_task(f"all {jobs} {kind}", total=jobs, note="") if jobs > 1 else None
 
         def show(number: int, label: str, done: int, total: int | None, stage: str, note: str) -> None:
@@ -167,8 +168,13 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
                     running[number] = stage, display.add_task(f"{label}: {stage}", total=total or None, note="")
                 display.update(running[number][1], completed=done, note=note)
             if bar_of_all is not None:
-                learned = done / total if total and stage in TRAINING_PARTS else float(shares.get(number, 0.0) > 0)
-                shares[number] = max(shares.get(number, 0.0), 1.0 if total is None else TRAINING_SHARE * learned)
+                # Work before a training counts nothing, work after it as a whole training.
+                share_trained = float(number in shares)
+                if total and stage in TRAINING_PARTS:
+                    share_trained = done / total
+                share = 1.0 if total is None else TRAINING_SHARE * share_trained
+                if share:
+                    shares[number] = max(shares.get(number, 0.0), share)
                 display.update(bar_of_all, completed=sum(shares.values()))
 
         yield show

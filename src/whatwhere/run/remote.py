@@ -37,21 +37,21 @@ class JobStopped(Exception):
 
 
 @dataclass(frozen=True)
-class Terms:
-    """Versions and folders that a worker must have in common with the machine of a command.
+class Requirements:
+    """Versions and folders that a worker has to have in common with the machine of a command.
 
-    run: name of this use of the cluster. build: `build` there. directory: where the command runs, from which its
-    relative paths count. token: file whose text is `run`, in a shared folder that the command holds.
+    run: name of this use of the cluster. versions: `code_versions` there. directory: where the command runs, from
+    which its relative paths count. token: file whose text is `run`, in a shared folder that the command holds.
     """
 
     run: str
-    build: tuple[tuple[str, str], ...]
+    versions: tuple[tuple[str, str], ...]
     directory: str
     token: str
 
 
 @cache
-def build() -> tuple[tuple[str, str], ...]:
+def code_versions() -> tuple[tuple[str, str], ...]:
     """Return the names and versions of all programs that decide a result; of this package with a hash of its code."""
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
@@ -67,7 +67,7 @@ def _version_of(program: str) -> str:
         return "nowhere"
 
 
-def check_terms(terms: Terms, name: str, threads: int) -> None:
+def check_worker(requirements: Requirements, name: str, threads: int) -> None:
     """Compare a worker with the machine of a command.
 
     Args:
@@ -77,7 +77,7 @@ def check_terms(terms: Terms, name: str, threads: int) -> None:
     Raises:
         ValueError: names the worker and what differs.
     """
-    for (program, wanted), (_, found) in zip(terms.build, build(), strict=True):
+    for (program, wanted), (_, found) in zip(requirements.versions, code_versions(), strict=True):
         if wanted != found:
             raise ValueError(
                 f"The worker {name} runs {program} {found}, this command {wanted}: results would differ. Install the "
@@ -93,18 +93,18 @@ def check_terms(terms: Terms, name: str, threads: int) -> None:
             f"The worker {name} was started by a launcher (WORLD_SIZE), so that its trainings would wait for each "
             "other. Start it without torchrun or accelerate."
         )
-    token = Path(terms.token)
+    token = Path(requirements.token)
     try:
-        os.chdir(terms.directory)
-        is_shared = token.read_text() == terms.run
+        os.chdir(requirements.directory)
+        is_shared = token.read_text() == requirements.run
         with tempfile.TemporaryFile(dir=token.parent):
             pass
     except OSError:
         is_shared = False
     if not is_shared:
         raise ValueError(
-            f"The worker {name} does not see or may not write {token.parent}, or lacks {terms.directory}. Let every "
-            "worker have both under the same path, or choose an --out that all share."
+            f"The worker {name} does not see or may not write {token.parent}, or lacks {requirements.directory}. "
+            "Let every worker have both under the same path, or choose an --out that all share."
         )
     if is_free(token.parent):
         raise ValueError(
@@ -113,7 +113,7 @@ def check_terms(terms: Terms, name: str, threads: int) -> None:
         )
 
 
-_checked: set[str] = set()  # runs whose terms this worker has
+_checked: set[str] = set()  # runs whose requirements this worker has
 _folder_in_work: Path | None = None  # shared folder of the call that this worker does
 
 
@@ -124,11 +124,11 @@ async def wait_until_idle(folder: str, seconds: float) -> None:
         await asyncio.sleep(0.1)
 
 
-def call(terms: Terms, number: int, pickled: bytes) -> Any:
+def call(requirements: Requirements, number: int, pickled: bytes) -> Any:
     """Do a call on this worker: `pickled` holds its label, function, arguments, and what makes its context.
 
     Raises:
-        ValueError: the worker lacks what the command has (`check_terms`).
+        ValueError: the worker lacks what the command has (`check_worker`).
         JobStopped: nobody wants the call any more.
         Reschedule: the worker ends, and another one is to go on.
     """
@@ -143,18 +143,18 @@ def call(terms: Terms, number: int, pickled: bytes) -> Any:
         nonlocal last
         if (now := time.perf_counter()) - last > SECONDS_BETWEEN_REPORTS:
             last = now
-            worker.log_event(topic_of(terms.run), (number, label, float(done), float(total), part, note))
+            worker.log_event(topic_of(requirements.run), (number, label, float(done), float(total), part, note))
 
     label = ""
-    _folder_in_work = Path(terms.token).parent
+    _folder_in_work = Path(requirements.token).parent
     try:
-        if terms.run not in _checked:
-            check_terms(terms, worker.address, worker.state.nthreads)
-            _checked.add(terms.run)
-        label, work, args, around = pickle.loads(pickled)
-        os.chdir(terms.directory)
+        if requirements.run not in _checked:
+            check_worker(requirements, worker.address, worker.state.nthreads)
+            _checked.add(requirements.run)
+        label, work, args, context = pickle.loads(pickled)
+        os.chdir(requirements.directory)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        with _watched(worker, key, report) as progress, around():
+        with _watched(worker, key, report) as progress, context():
             return _wait_while_in_use(work, args, progress)
     except Stopped:
         raise (Reschedule() if _is_wanted(worker, key) else JobStopped(label)) from None

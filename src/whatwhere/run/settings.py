@@ -47,7 +47,7 @@ class StrictConfig(BaseModel):
 
         parse(values)              from plain values
         load(path, settings)       from a YAML file and `key=value` settings; `merge_values` leaves them unchecked
-        save_or_compare(run, name) from these settings and those that the resumed run was started with
+        settle(run, name, binds)   from these settings and those that the resumed run was started with
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
         load_unverified(path)      from a file of a run that this command has compared already (`SchemeConfig` only)
     """
@@ -164,46 +164,48 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def save_or_compare(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
-        """Save these settings in a new run, or return those that a started run resumes with.
+    def settle(self, run: RunFolder, name: str, binds: bool, changeable: Iterable[str] = ()) -> Self:
+        """Return the settings with which a command goes on in a folder: the folder's where they bind, else these.
 
         Keys of `CHANGEABLE_KEYS` and `changeable`, and keys whose content is the same under another path
         (`has_same_content`), take the values of these settings. One path may be spelt in two ways (`plain_path`).
 
         Args:
-            name: of the YAML file, which is written where the run holds none yet.
+            name: of the YAML file.
+            binds: whether the folder holds something that was made with its settings: a step of a training, a result.
+                What a command left that failed before binds nobody, and the caller replaces it (`save_in`).
 
         Raises:
-            ValueError: another key differs, or the file is damaged or of another version.
+            ValueError: another key differs, or the file is missing, damaged or of another version.
         """
-        if name not in run.names():
-            self.save_in(run, name)
+        if not binds:
             return self
         return self.merge_with_saved(self.load_verified(run, name), run, changeable)
 
     def merge_with_saved(self, saved: Self, run: RunFolder, changeable: Iterable[str] = ()) -> Self:
         """Return a run's saved settings with the changeable keys of these, and refuse any other difference.
 
-        `save_or_compare` reads the saved settings itself; this is for a caller that has read them.
+        `settle` reads the saved settings itself; this is for a caller that has read them.
 
         Raises:
             ValueError: a key differs that may not change.
         """
-        changeable_keys = {*self.CHANGEABLE_KEYS, *changeable}
+        given = self.given_keys()
+        keys_of_these = {*self.CHANGEABLE_KEYS, *changeable}
         before = saved.model_dump()
-        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in self.given_keys()):
-            if key in changeable_keys or _plain(before[key]) == _plain(value):
+        for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in given):
+            if key in keys_of_these or _plain(before[key]) == _plain(value):
                 continue
             if not self.has_same_content(key, run.path):
-                default = "" if key in self.given_keys() else " (default)"
+                default = "" if key in given else " (default)"
                 hint = f"Give {key}={before[key]!r} to resume, or choose another `--out`."
                 if self.RESUMES_FROM:
                     arguments = self.RESUMES_FROM.format(out=run.path, **before)
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{run.path} was started with {key}={before[key]!r}"
                 raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")
-            changeable_keys.add(key)
-        return saved.model_copy(update={key: getattr(self, key) for key in changeable_keys})
+            keys_of_these.add(key)
+        return saved.model_copy(update={key: getattr(self, key) for key in keys_of_these})
 
     def save_in(self, run: RunFolder, name: str) -> None:
         """Write the settings of a run to a YAML file of its folder."""

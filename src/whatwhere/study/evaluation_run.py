@@ -69,12 +69,12 @@ def run_evaluation(
         run.accept()
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.slots()
-        around = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
+        context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
         for round_of_trials in _rounds(todo, config.minutes, at_once):
             jobs = [
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
             ]
-            for _ in run_jobs(jobs, at_once, progress, False, "trials", around, cluster):
+            for _ in run_jobs(jobs, at_once, progress, False, "trials", context, cluster):
                 pass
         count_left = sum(not trial.is_done(out) for trial in trials)
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
@@ -93,9 +93,8 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
         ValueError: other settings, or a finished file is not as it was written.
     """
     if file in run.names() and any(step != RESULTS for step in run.finished_steps()):
-        config.check_scheme(run.path)
+        config.settle(run, file, binds=True, changeable=config.changeable_keys())
         saved = type(config).load_verified(run, file)
-        config.save_or_compare(run, file, config.changeable_keys())
         for name in filter(run.has, run.names()):
             run.check(name)
         config = config.continue_from(saved)

@@ -80,8 +80,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         _check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         is_done = run.step(RESULTS) is not None
-        if is_done:  # else the settings that follow replace those of a run that was stopped
-            config = config.save_or_compare(run, CONFIG)
+        config = config.settle(run, CONFIG, binds=is_done)
         tokenizer = _tokenizer(config, sources)
         for folder in model_folders.values():
             _check_vocabulary(folder, tokenizer)

@@ -36,8 +36,8 @@ class ModelOfSeed:
         return f"models/{self.name}/seed-{self.seed}"
 
     @property
-    def step(self) -> str:
-        """Step of the study that trains and measures this model."""
+    def run_step(self) -> str:
+        """Name of the step of the study's folder that trains and measures this model."""
         return f"measured {self}"
 
 

@@ -17,7 +17,7 @@ from ..run.status import RESULTS
 from ..training.recipes import TOKENS_TO_LEARN
 from ..training.scheme_settings import SCHEME
 from .machine import machine, versions
-from .plan import ModelOfSeed, models_at_once, models_of
+from .plan import ModelOfSeed, models_of
 from .study_settings import StudyConfig
 
 RECORDS = "records.parquet"
@@ -46,7 +46,7 @@ def settle_until_results(config: StrictConfig, run: RunFolder, name: str) -> Non
         ValueError: the results are of other settings, or the file is damaged.
     """
     if run.step(RESULTS) is not None:
-        config.save_or_compare(run, name)
+        config.settle(run, name, binds=True)
         return
     if leftovers := [file for file in run.names() if file != name]:
         run.remove(*leftovers)
@@ -90,6 +90,8 @@ def save_study(
     corpus_records: Sequence[Record],
     comparison_records: Sequence[Record],
     seconds: float,
+    at_once: int,
+    notes: Sequence[str] = (),
 ) -> Path:
     """Write the results of a study's measured models and draw its page; return the page's path.
 
@@ -97,6 +99,8 @@ def save_study(
         corpus_records: Records of the corpus, without a model.
         comparison_records: Records that compare models.
         seconds: Time that all commands on this study took together.
+        at_once: Trainings that this command ran at the same time.
+        notes: Sentences for the page's notes.
     """
     gathered = list(corpus_records)
     for model in measured:
@@ -105,14 +109,15 @@ def save_study(
     if config.inside:
         gathered += convergence_records(gathered, study=run.name)
     entries = [_entry(run, config, steps, model) for model in measured]
-    facts = _provenance(run, config, windows, steps, entries, seconds)
+    facts = _provenance(run, config, windows, entries, notes)
+    facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}
     inputs = {"models": [str(model) for model in measured], "between": bool(comparison_records)}
     return save_results(run, gathered, FACTS, facts, evaluate(gathered), inputs)
 
 
 def _entry(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:
     """Return what study.json says of a model."""
-    facts = run.facts(model.step)
+    facts = run.facts(model.run_step)
     training = config.pretraining(model.name, model.seed, steps)
     return {
         "name": model.name,
@@ -130,9 +135,8 @@ def _provenance(
     run: RunFolder,
     config: StudyConfig,
     windows: Windows,
-    steps: int,
     entries: Sequence[Mapping[str, Any]],
-    seconds: float,
+    notes: Sequence[str],
 ) -> dict[str, Any]:
     """Return study.json: what a reader needs to know about where the records come from."""
     not_measured = [
@@ -151,10 +155,8 @@ def _provenance(
         "size": config.size,
         "recipe": config.recipe,
         "match": config.match or "none",
-        "at_once": min(models_at_once(config, steps), len(entries)),
         "machine": machine(),
-        "notes": [*NOTES.get(config.size, []), *dict.fromkeys(not_measured)],  # once for all seeds
-        "seconds": seconds,
+        "notes": [*NOTES.get(config.size, []), *notes, *dict.fromkeys(not_measured)],  # once for all seeds
         "command": _command(run),
         "planned": len(models_of(config)),
     }

@@ -47,7 +47,8 @@ from .training_records import text_records
 
 CONFIG = STUDY
 KIND = "study"
-BUDGET = "budget"  # the step that turns minutes into steps
+BUDGET_STEP = "budget"  # the step of the run that turns minutes into steps of the trainings
+ON_CLUSTER = "Workers of a cluster trained the models, on one thread each; the machine that is named gave the command."
 
 
 class StudyLog:
@@ -65,7 +66,7 @@ class StudyLog:
     def log_event(self, event: str, words: str = "", /, **facts: Any) -> None:
         """Log an event with its facts, and print `words`, or without them the facts."""
         seconds = round(self.seconds(), 2)
-        self.run.log(seconds=seconds, event=event, **{"pid": os.getpid(), **facts})
+        self.run.log(seconds=seconds, event=event, pid=os.getpid(), **facts)
         if self.progress:
             details = ", ".join(f"{key} {v:,}" if isinstance(v, int) else f"{key} {v}" for key, v in facts.items())
             words = words or f"{event}{': ' + details if details else ''}"
@@ -102,7 +103,7 @@ class Study:
 
     def is_measured(self, model: ModelOfSeed) -> bool:
         """Return whether a model is measured, and its arrays and records are as they were written."""
-        return self.run.is_done(model.step)
+        return self.run.is_done(model.run_step)
 
 
 def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: str | None = None) -> Path:
@@ -115,7 +116,7 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
         ValueError: `out` holds something else or a study with other settings, any part refuses its input, or no
             scheduler answers.
     """
-    torch.manual_seed(0)
+    torch.manual_seed(0)  # for what draws numbers without a seed of its own, so that two commands agree
     out = Path(out)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         log = StudyLog(out, progress)  # its clock begins when there is a worker
@@ -223,14 +224,14 @@ def steps_of(study: Study) -> int:
     config = study.config
     if config.steps is not None:
         return config.steps
-    if not study.run.is_done(BUDGET):
+    if not study.run.is_done(BUDGET_STEP):
         seconds = _seconds_of_steps(study)
         slots = None if study.cluster is None else study.cluster.slots()
         budget = budget_of_minutes(config, seconds, study.log.seconds(), slots)
         facts = {"steps": budget.steps, "seconds_per_step": seconds}
-        study.run.mark_done(BUDGET, inputs={"minutes": config.minutes}, facts=facts)
+        study.run.mark_done(BUDGET_STEP, inputs={"minutes": config.minutes}, facts=facts)
         times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
-        study.log.log_event(BUDGET, steps=budget.steps, **times)
+        study.log.log_event(BUDGET_STEP, steps=budget.steps, **times)
         training = config.pretraining(config.models[0], 0, 1)
         steps_needed = steps_to_learn(training)
         if steps_needed > budget.steps:
@@ -238,7 +239,7 @@ def steps_of(study: Study) -> int:
             minutes_needed = budget.minutes(steps_needed)
             words = shortage_message(minutes, budget.steps, training, minutes_needed, FEWEST_STEPS)
             study.log.log_event("too few steps", words, steps=budget.steps, needed=steps_needed)
-    return int(study.run.facts(BUDGET)["steps"])
+    return int(study.run.facts(BUDGET_STEP)["steps"])
 
 
 def _seconds_of_steps(study: Study) -> dict[str, float]:
@@ -246,8 +247,8 @@ def _seconds_of_steps(study: Study) -> dict[str, float]:
     trainings = {name: study.config.pretraining(name, 0, 1) for name in study.config.models}
     threads = threads_while_timed(study.config)
     jobs = [Job("timing", time_steps, (trainings, study.run.path / "corpus"), threads)]
-    around = partial(scheme_of_job, text_of_scheme(study.config.scheme))
-    ((_, seconds),) = run_jobs(jobs, 1, study.progress, around=around, cluster=study.cluster)
+    context = partial(scheme_of_job, text_of_scheme(study.config.scheme))
+    ((_, seconds),) = run_jobs(jobs, 1, study.progress, context=context, cluster=study.cluster)
     return dict(seconds)
 
 
@@ -260,6 +261,14 @@ def complete(study: Study) -> Path:
     models = models_of(config)
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.slots()
     threads = threads_of_models(config, at_once) if study.cluster is None else [1] * len(models)
+    notes = [] if study.cluster is None else [ON_CLUSTER]
+
+    def save(measured: list[ModelOfSeed], between: list[Record]) -> Path:
+        seconds = _total_seconds(study)
+        return save_study(
+            study.run, config, study.windows, steps, measured, records, between, seconds, at_once=at_once, notes=notes
+        )
+
     jobs = []
     for model, count in zip(models, threads, strict=True):
         if not study.is_measured(model):
@@ -268,21 +277,21 @@ def complete(study: Study) -> Path:
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
     models_on_page = [model for model in models if study.is_measured(model)]  # the page is drawn when others follow
     most_threads = at_once * threads_of_one(at_once) if at_once > 1 else 1
-    around = partial(scheme_of_job, text_of_scheme(config.scheme))
+    context = partial(scheme_of_job, text_of_scheme(config.scheme))
     # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
-    with closing(run_jobs(jobs, most_threads, study.progress, around=around, cluster=study.cluster)) as done:
+    with closing(run_jobs(jobs, most_threads, study.progress, context=context, cluster=study.cluster)) as done:
         for job, summary in done:
             _log_trained(study, job.args[0].model, summary)
             measured = [model for model in models if study.is_measured(model)]
             if len(measured) < len(models) and _needs_page(models, models_on_page, measured):
                 models_on_page = measured
-                save_study(study.run, config, study.windows, steps, measured, records, [], _total_seconds(study))
+                save(measured, [])
     between: list[Record] = []
     if config.inside:
         for seed in range(config.seeds):
             between += compare_models(study.run, config, study.windows, seed, study.progress)
         save_explorer_texts(study.run, config, study.windows)
-    report = save_study(study.run, config, study.windows, steps, models, records, between, _total_seconds(study))
+    report = save(models, between)
     study.log.log_event("report", path=str(report))
     return report
 
@@ -346,7 +355,7 @@ def _log_passes(study: Study, steps: int) -> None:
 
 
 def _log_damage(study: Study, model: ModelOfSeed) -> None:
-    why = study.run.damage_of(model.step)
+    why = study.run.damage_of(model.run_step)
     if why:
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)

@@ -187,7 +187,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
         raise ValueError(
             f"{folder} is not a complete checkpoint: {MANIFEST} is missing or names no {STATE}. Delete it."
         )
-    run.check()
+    run.check_all()
     state = read_object(folder / STATE, "step", "seconds", "losses", hint=f"Delete {folder}.")
     for key, kind in (("step", int), ("seconds", int | float)):
         if not isinstance(state[key], kind):

@@ -124,17 +124,18 @@ class SchemeConfig(SchemeKeys):
             saved = self.model_copy(update={"scheme": SCHEME})
         run.write(name, saved.model_dump(mode="json"))
 
-    def save_or_compare(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
-        """Save these settings in a new run, or compare them with the run's; a scheme is compared by its text.
+    def settle(self, run: RunFolder, name: str, binds: bool, changeable: Iterable[str] = ()) -> Self:
+        """Return the settings with which a command goes on; a scheme is compared by its text.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the folder's copy.
         """
-        self.check_scheme(run.path)
-        return super().save_or_compare(run, name, changeable)
+        if binds:
+            self.check_scheme(run.path)
+        return super().settle(run, name, binds, changeable)
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return True for a scheme, whose text `save_or_compare` has compared."""
+        """Return True for a scheme, whose text `settle` has compared."""
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 
     @classmethod

@@ -53,29 +53,29 @@ def settle_settings(config: C, run: RunFolder, name: str, changeable: Iterable[s
         name: of the YAML file. changeable: keys that may differ, beside the `CHANGEABLE_KEYS` ones of the class.
 
     Raises:
-        ValueError: see `StrictConfig.save_or_compare`; or the folder holds windows of another tokenizer.
+        ValueError: see `StrictConfig.settle`; or the folder holds windows of another tokenizer.
     """
     processes = process_group_state()
-    if processes.is_main_process:  # alone: a slower process would find this one's file
-        if name in run.names() and not has_steps(run):
-            _begin_anew(config, run, name)
-        else:
-            config.save_or_compare(run, name, changeable)
+    if processes.is_main_process and not has_steps(run):
+        _begin_anew(config, run, name)
     processes.wait_for_everyone()
-    settled = config.save_or_compare(run, name, changeable)
+    settled = config.settle(run, name, binds=True, changeable=changeable)
     processes.wait_for_everyone()  # before the main process writes again
     return settled
 
 
 def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
-    """Replace the settings of a training that has saved no step, and remove its other files but the corpus.
+    """Write the settings of a training that has saved no step, and remove what it may have left but the corpus.
 
     Raises:
         ValueError: the windows there are of another tokenizer, or the settings are damaged.
     """
-    run.check(name)
     out = run.path
-    if (out / "corpus" / "tokenizer").is_dir():  # `prepare_windows` compares names, not what they stand for
+    if name in run.names():
+        run.check(name)
+    if (
+        name in run.names() and (out / "corpus" / "tokenizer").is_dir()
+    ):  # `prepare_windows` compares names, not what they stand for
         saved = read_yaml(out / name, "Delete it, or choose another --out.")
         for key in [key for key in _TOKENIZER if isinstance(saved, dict) and key in saved]:
             value = getattr(config, key)
