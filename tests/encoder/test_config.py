@@ -471,6 +471,22 @@ def test_a_file_with_a_scheme_is_loaded_once(scheme):
         registry.load_scheme(scheme("one.py", "mine", "# another line"))
 
 
+def test_a_part_counts_by_its_kind(scheme):
+    """A model of our rotation carried the file of a user's table of the same name."""
+    registry.load_scheme(scheme("one.py", "rope"))
+    assert registry.scheme_files(ww.preset("rope", "tiny")) == {}
+    (path,) = registry.scheme_files(ww.preset("rope-preset", "tiny"))
+    assert path.name == "one.py"
+
+
+def test_only_buckets_need_a_wide_reach():
+    """A bias without buckets was refused where relative_max_distance was at most a quarter of T5's buckets."""
+    assert ww.preset("shaw", "tiny", relative_max_distance=4).relative_max_distance == 4
+    assert ww.preset("alibi", "tiny", relative_max_distance=4).relative_max_distance == 4
+    with pytest.raises(ValueError, match="must exceed relative_buckets/4 = 8; got 4"):
+        ww.preset("rp", "tiny", relative_max_distance=4)
+
+
 @pytest.mark.parametrize(
     ("rest", "message"),
     [

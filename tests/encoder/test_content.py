@@ -8,7 +8,7 @@ from transformers import DebertaV2Config
 from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
 
 import whatwhere as ww
-from whatwhere.encoder import ContentTerms, Pairs
+from whatwhere.encoder import ContentTerms, PairInputs
 from whatwhere.encoder.content import products_by_distance
 from whatwhere.encoder.registry import CONTENT_TERMS
 
@@ -37,12 +37,43 @@ def test_deberta_terms_equal_those_of_transformers():
     generator = torch.Generator().manual_seed(3)
     q, k = (torch.randn(2, 2, 7, 12, generator=generator, dtype=torch.float64) for _ in range(2))
     vectors = model.encoder.distance_vectors.table.detach()
-    _, terms = ours(q, k, Pairs(torch.arange(-6, 7), None, vectors))
+    _, terms = ours(q, k, PairInputs(torch.arange(-6, 7), torch.arange(7)[None], None, vectors))
     expected = theirs(model, ours, vectors, "c2p", q, k)
     torch.testing.assert_close(terms["semantic_to_relative"], expected, rtol=1e-12, atol=1e-12)
     mirrored = vectors.roll(-1, 0).flip(0)  # row K + m holds what was in row K - m
     expected = theirs(model, ours, mirrored, "p2c", q, k)
     torch.testing.assert_close(terms["relative_to_semantic"], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_fire_divides_distances_by_the_place():
+    """Up to L a distance has one value wherever it lies; beyond, one that falls with the place; any length is read."""
+    model = build("fire")
+    ours = model.encoder.layers[0].attention.content
+    with torch.no_grad():
+        ours.stretch.fill_(1.0)  # L = 4
+        (_, terms), far = (
+            ours(torch.zeros(1, 2, n, 12), torch.zeros(1, 2, n, 12), PairInputs(torch.arange(1 - n, n), places[None]))
+            for n, places in ((40, torch.arange(40)), (5, torch.arange(100, 105)))
+        )
+    values = terms["relative"][0]
+    torch.testing.assert_close(values[:, 0, 1], values[:, 3, 4])
+    assert not torch.isclose(values[:, 3, 4], values[:, 4, 5]).any()
+    torch.testing.assert_close(values, values.transpose(-1, -2))
+    assert not torch.isclose(far[1]["relative"][0, :, 0, 1], values[:, 0, 1]).any()
+
+
+def test_dape_adds_to_kerple_what_its_network_says():
+    """A network of zeros leaves the bias of KERPLE alone."""
+    model = build("dape")
+    with torch.no_grad():
+        for layer in model.encoder.layers:
+            layer.attention.content.network.outer.zero_()
+            layer.attention.content.network.outer_offset.zero_()
+    plain = build("kerple-log")
+    weights = {name.replace(".content.bias.", ".relative.function."): x for name, x in model.state_dict().items()}
+    plain.load_state_dict({name: x for name, x in weights.items() if ".content." not in name})
+    given = inputs("plain")
+    torch.testing.assert_close(model(**given).logits, plain(**given).logits, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])

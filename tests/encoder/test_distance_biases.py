@@ -6,9 +6,10 @@ import torch
 from encoder_models import build, config
 
 import whatwhere as ww
+from whatwhere.encoder.tables import sinusoid
 
-NAMES = ["kerple-log", "tisa"]
-FALLING = ["kerple-log"]  # with distance, alike in both directions
+NAMES = ["kerple-log", "kerple-power", "tisa", "sandwich"]
+FALLING = ["kerple-log", "kerple-power"]  # with distance, alike in both directions
 
 
 def function_of(model):
@@ -47,6 +48,29 @@ def test_tisa_starts_as_its_code():
         assert numbers.shape == (5, 400)
         assert abs(float(numbers.detach().mean()) - mean) < 0.1 * spread
         assert float(numbers.detach().std()) == pytest.approx(spread, rel=0.1)
+
+
+def test_power_starts_as_its_code():
+    """r1 is even between 0 and 1, r2 between 0 and 2, neither below 0.01."""
+    torch.manual_seed(0)
+    function = function_of(ww.EncoderForMaskedLM(config("kerple-power", hidden_size=400, num_attention_heads=400)))
+    r1 = function.log_r1.detach().exp()
+    r2 = 2 * function.logit_r2.detach().sigmoid()
+    for r, highest in ((r1, 1.0), (r2, 2.0)):
+        assert 0.0099 < r.min() < 0.05 * highest and 0.95 * highest < r.max() <= highest
+        assert abs(float(r.mean()) / highest - 0.5) < 0.05
+
+
+def test_sandwich_is_the_product_of_sinusoids():
+    """The bias is the product of two rows of the sinusoidal table, divided by 2, 4, 6, 8 in four heads."""
+    rows = sinusoid(300, 128, torch.float64)
+    products = (rows @ rows.T - 64)[..., None] / torch.tensor([2.0, 4.0, 6.0, 8.0])
+    model = ww.EncoderForMaskedLM(ww.preset("sandwich", "tiny", vocab_size=40)).double()
+    positions = torch.arange(300)
+    found = function_of(model)(positions - positions[:, None])
+    torch.testing.assert_close(found, products, rtol=1e-9, atol=1e-9)
+    assert not list(function_of(model).parameters())
+    assert float(found[0, 299, 0]) < float(found[0, 30, 0]) < float(found[0, 3, 0]) < 0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -332,7 +332,7 @@ def test_a_position_outside_the_table_is_an_error(name):
         model(ids, position_ids=torch.tensor([[0, -1, 1]]))
 
 
-@pytest.mark.parametrize("name", ["rope", "rp", "alibi", "kerple-log", "tisa", "nope", "tupe-product"])
+@pytest.mark.parametrize("name", ["rope", "rp", "alibi", "kerple-log", "dape", "nope", "tupe-product"])
 def test_relative_schemes_have_no_limit_of_their_own(name):
     model = build(name)
     if name == "tupe-product":  # has a table besides

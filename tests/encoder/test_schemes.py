@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 model_of = functools.cache(lambda case, block: build(case, block=block))  # for tests that leave the weights alone
-FORMULAS = ("kerple-log", "tisa")  # biases by a formula of the distance
+FORMULAS = ("kerple-log", "kerple-power", "tisa", "sandwich")  # biases by a formula of the distance
 RELATIVE_ONLY = {
     "rp",
     "rp/each",
@@ -28,6 +28,7 @@ RELATIVE_ONLY = {
     "deberta",
     "transformer-xl",
     "cope",
+    "dape",
 }  # schemes that know distances and no absolute positions
 WITHOUT_POSITIONS = {"nope"}
 BY_ROW = {"conv"}  # knows neighbours in the row, and no positions
@@ -42,7 +43,8 @@ TERMS = {
     "deberta": {"semantic", "semantic_to_relative", "relative_to_semantic"},
     "dstg/deberta": {"semantic", "absolute", "semantic_to_relative", "relative_to_semantic"},
     "transformer-xl": {"semantic", "semantic_to_relative", "relative"},
-    **dict.fromkeys(("rp", "rp/each", "alibi", *FORMULAS), {"semantic", "relative"}),
+    "dape": {"semantic", "semantic_to_relative", "relative"},
+    **dict.fromkeys(("rp", "rp/each", "alibi", "fire", *FORMULAS), {"semantic", "relative"}),
     **dict.fromkeys(("ap", "sinusoidal", "low-rank", "fourier", "bert-a"), {"mixed"}),
     **dict.fromkeys(("bert-r", "bert-r/reset"), {"mixed", "relative"}),
     **dict.fromkeys(

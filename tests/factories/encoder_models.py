@@ -20,12 +20,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         for name in ("nope", "ap", "rp", "rope", "alibi", "dstg", "bert-a", "bert-r", "bert-ad", "tupe-a", "tupe-r")
     },
     "sinusoidal": ("sinusoidal", {"table_scale": 0.5}),  # a scale that float32 holds exactly
-    **{name: (name, {}) for name in ("shaw", "deberta", "transformer-xl", "cope")},
+    **{name: (name, {}) for name in ("shaw", "deberta", "transformer-xl", "cope", "dape")},
     **{name: (name, {}) for name in ("tupe-a-tie-cls", "tupe-free", "tupe-product", "split", "low-rank", "fourier")},
     "rope-partial": ("rope-partial", {"rope_theta": 50.0}),  # 4 of 12 columns; another base
     "xpos": ("xpos", {"xpos_scale_base": 8.0}),  # within a few tokens it falls as within hundreds by default
     "conv": ("conv", {"input_kernel": 5}),
-    "kerple-log": ("kerple-log", {}),
+    **{name: (name, {}) for name in ("kerple-log", "kerple-power", "sandwich")},
+    "fire": ("fire", {"max_position_embeddings": 16}),  # L, 4 at its start, lies within the rows
     "tisa": ("tisa", {"tisa_kernels": 3}),
     "tupe-r/each": ("tupe-r", {"reset": "each"}),
     "tupe-r/clipped": ("tupe-r", {"relative": "clipped", "relative_max_distance": 3}),

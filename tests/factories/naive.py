@@ -3,7 +3,8 @@
 Nothing of the package is called. Weights come in as a dictionary of tensors under the names of
 `Encoder.named_parameters()`, choices as an `EncoderConfig`. Equations: TUPE (Ke et al. 2021) 3, 5, 7-11 and its
 sections 3.3, 4.3, 5; DSTG 1-3; SPLIT's notes; RoFormer 34; Press et al. 2022; Vaswani et al. 2017; KERPLE (Chi
-et al. 2022); TISA (Wennberg and Henter 2021). Vectors are (d,) tensors, lists run over tokens.
+et al. 2022); TISA (Wennberg and Henter 2021); Sandwich (Chi et al. 2023); FIRE (Li et al. 2024); DAPE (Zheng et al.
+2024). Vectors are (d,) tensors, lists run over tokens.
 """
 
 import math
@@ -143,6 +144,12 @@ def relative_value(weights: Weights, c, at: str, distance: int, h: int) -> Tenso
     if c.relative == "kerple_log":  # Chi et al. 2022: -r1 log(1 + r2 |i - j|)
         r1, r2 = weights[f"{at}.function.log_r"][:, h].exp()
         return -r1 * torch.log(1 + r2 * abs(distance))
+    if c.relative == "kerple_power":  # -r1 |i - j|^r2, r2 in (0, 2)
+        r1, r2 = (weights[f"{at}.function.{name}"][h] for name in ("log_r1", "logit_r2"))
+        return -r1.exp() * torch.as_tensor(abs(distance), dtype=r1.dtype) ** (2 * torch.sigmoid(r2))
+    if c.relative == "sandwich":  # Chi et al. 2023: sinusoidal vectors of width 128, head h of H divided by 8h/H
+        vectors = [waves(position, 128) for position in (0, abs(distance))]
+        return (vectors[0] @ vectors[1] - 64) / (8 * (h + 1) / c.num_attention_heads)
     if c.relative == "tisa":  # Wennberg and Henter 2021: Σ_s a_s exp(-|b_s| (j - i - c_s)²)
         a, b, offset = (weights[f"{at}.function.{name}"][:, h] for name in ("amplitude", "sharpness", "offset"))
         return sum(a[s] * torch.exp(-abs(b[s]) * (distance - offset[s]) ** 2) for s in range(c.tisa_kernels or 5))
@@ -225,6 +232,16 @@ def reset(v, theta, cls: list[bool]):
     ]
 
 
+def network(weights: Weights, at: str, read: list[Tensor], activation) -> Tensor:
+    """A network of one hidden layer on the numbers that it reads: a value for each head."""
+    inner, outer = weights[f"{at}.inner"], weights[f"{at}.outer"]
+    hidden = [
+        activation(sum(x * inner[m, unit] for m, x in enumerate(read)) + weights[f"{at}.inner_offset"][unit])
+        for unit in range(inner.shape[1])
+    ]
+    return sum(x * outer[unit] for unit, x in enumerate(hidden)) + weights[f"{at}.outer_offset"]
+
+
 def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], visible: list[list[bool]]):
     """The terms of a word and a distance, each [h][i][j], and the queries q[i][h] that meet the words' keys."""
     at, n, d, heads = f"layers.{layer}.attention.content", len(positions), c.d_head, c.num_attention_heads
@@ -268,6 +285,26 @@ def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], v
             "semantic_to_relative": term(lambda h, i, j: q[i][h] @ r[back[i][j]][h] / math.sqrt(d)),
             "relative": term(lambda h, i, j: v[h] @ r[back[i][j]][h] / math.sqrt(d)),
         }
+    if c.relative_content == "fire":  # Li et al. 2024, in both directions
+        rate, least = weights[f"{at}.c"].abs(), (weights[f"{at}.stretch"] * c.max_position_embeddings / 4).abs()
+
+        def fire(h, i, j):
+            far = torch.log(1 + rate * torch.maximum(least, torch.tensor(max(positions[i], positions[j]))))
+            share = torch.log(1 + rate * abs(back[i][j])) / far
+            return network(weights, f"{at}.network", [share], lambda x: x.clamp(min=0))[h]
+
+        return q, {"relative": term(fire)}
+    if c.relative_content == "dape":  # Zheng et al. 2024: f reads the scores of all heads, then the biases of all heads
+        r1, r2 = weights[f"{at}.bias.log_r"].exp()
+
+        def kerple(h, i, j):
+            return -r1[h] * torch.log(1 + r2[h] * abs(back[i][j]))
+
+        def adapted(h, i, j):
+            read = [q[i][g] @ k[j][g] / math.sqrt(d) for g in range(heads)] + [kerple(g, i, j) for g in range(heads)]
+            return network(weights, f"{at}.network", read, lambda x: torch.where(x > 0, x, 0.01 * x))[h]
+
+        return q, {"semantic_to_relative": term(adapted), "relative": term(kerple)}
     assert c.relative_content == "cope"
 
     def cope(h, i, j):  # eq. 3-5: p sums gates over the keys from j to i, z is interpolated, q_i·e(p) is not scaled

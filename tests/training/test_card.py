@@ -147,7 +147,11 @@ def test_every_preset_has_a_card_that_cites_its_sources(name):
         ("rope", "rope"),
         ("alibi", "alibi"),
         ("kerple-log", "kerple"),
+        ("kerple-power", "kerple"),
         ("tisa", "tisa"),
+        ("sandwich", "sandwich"),
+        ("fire", "fire"),
+        ("dape", "dape"),
         ("fourier", "lowdim"),
     ],
 )

@@ -56,6 +56,11 @@ def by_formula(c, n, labelled):
         positional += layers * (to_words + 2 * 2 * d * d * (2 * n - 1) / n)
     if c.relative_content == "cope":  # gates, and vectors before and after the query
         positional += layers * (2 * d * n + 2 * 2 * d * c.max_position_embeddings)
+    network = 2 * 32 * c.num_attention_heads * n  # from or to the 32 units of a hidden layer, for every key
+    if c.relative_content == "fire":
+        positional += layers * network
+    if c.relative_content == "dape":  # scores, which the network reads, and biases in; values out
+        positional += layers * (2 * d * n + 3 * network)
     if c.rotation == "xpos":
         products += 1  # the pairs whose key stands behind
     if c.absolute == "low_rank":

@@ -91,3 +91,18 @@ def test_our_models_stack_their_matrices():
 def test_rows_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"a parameter \(6, 2\) with rows \(2, 2\)"):
         Muon([{"params": [parameter(6, 2)], "rows": [[2, 2]]}])
+
+
+def test_small_numbers_of_a_bias_learn_as_biases():
+    """Networks of FIRE and DAPE, and DAPE's KERPLE, learned at the rate of tables, with which 0 freezes a table."""
+    config = LoopConfig(optimizer="adamw", table_learning_rate_scale=0.5, bias_learning_rate_scale=2.0)
+    for name, scale in (("dape", 2.0), ("fire", 2.0), ("shaw", 0.5), ("cope", 0.5), ("deberta", 0.5)):
+        model = ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=50))
+        (adamw,) = make_optimizers(model, config, 10)
+        small = {
+            id(p)
+            for part, p in model.named_parameters()
+            if "distance_vectors" in part or ("content" in part and not part.endswith((".weight", ".bias")))
+        }
+        peaks = [group["peak"] for group in adamw.param_groups for p in group["params"] if id(p) in small]
+        assert len(peaks) == len(small) > 0 and set(peaks) == {scale * config.learning_rate}

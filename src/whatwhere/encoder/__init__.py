@@ -5,7 +5,7 @@ import transformers
 
 from .carry import AUTO_CLASSES
 from .config import EncoderConfig
-from .content import ContentTerms, Pairs
+from .content import ContentTerms, PairInputs
 from .heads import (
     EncoderForMaskedLM,
     EncoderForMultipleChoice,
@@ -31,7 +31,7 @@ __all__ = [
     "EncoderForSequenceClassification",
     "EncoderForTokenClassification",
     "EncoderPreTrainedModel",
-    "Pairs",
+    "PairInputs",
     "load_scheme",
     "preset",
     "register_bias",

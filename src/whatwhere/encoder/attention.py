@@ -21,7 +21,7 @@ from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 from .biased import biased_attention
 from .biases import Bias, RelativeBias, sum_biases
 from .config import EncoderConfig
-from .content import Pairs
+from .content import PairInputs
 from .registry import CONTENT_TERMS, ROTATIONS, register_rotation, suggest_name
 
 
@@ -123,15 +123,15 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Later:
+class LaterKeys:
     """Queries and keys of the pairs whose key has the larger position, in place of those of a `Product` (xPos).
 
-    q, k: as of `Product`. pairs: (b or 1, 1, n, n), True at these pairs.
+    q, k: as of `Product`. mask: (b or 1, 1, n, n), True at these pairs.
     """
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
-    pairs: Tensor
+    mask: Tensor
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,12 @@ class Product:
     """Terms scale · q_a·k_b of all pairs of named queries and keys (b or 1, h, n, d_head); their sum is (Σq)·(Σk).
 
     A query and a key of the same name a give the term "a"; a query a and a key b give the term "a_to_b". later: other
-    queries and keys for the pairs whose key stands behind the query, or None.
+    queries and keys for the pairs whose key has the larger position, or None.
     """
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
-    later: Later | None = None
+    later: LaterKeys | None = None
 
     def terms(self, scale: float) -> dict[str, Tensor]:
         """Return each term (b or 1, h, n, n), in score units, by name."""
@@ -155,29 +155,37 @@ class Product:
         scores = self.q[a] @ self.k[b].transpose(-1, -2)
         if self.later is None:
             return scores
-        return torch.where(self.later.pairs, self.later.q[a] @ self.later.k[b].transpose(-1, -2), scores)
+        return torch.where(self.later.mask, self.later.q[a] @ self.later.k[b].transpose(-1, -2), scores)
 
 
 @dataclass(frozen=True)
 class AttentionInputs:
     """Inputs that all layers share in one forward pass.
 
-    token_kinds: (b, n), the kind of each token as a whole number, 0 outside of S = {cls, sep}, 1 in it, and with
-    relative_special=each 2 at [SEP]. is_cls: (b, n), 1 at [CLS], else 0. Both are (1, n) where special tokens stand
-    alike in all examples, so that a bias that is equal over the batch exists once. position_ids: (b, n). distance:
-    key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. A bias
-    with `buckets` (T5) gets the buckets of the distances instead. allowed: (b, 1, 1 or n, n), True where a query may
-    look at a key, or None for everywhere. rotation: cos and sin (b, 1, n, rotated_width), or None. key_rotation: those
-    of the keys, where they differ (xPos), else None; a pair whose key has the larger position exchanges both.
-    later_pairs: (b or 1, 1, n, n), True at these pairs; with key_rotation only. position_query_key: query
-    and key of the positions, which join the words' (BERT-A^d). distance_vectors: (rows, width), which DeBERTa's terms
-    share over all layers, or None. biases: those that all layers share, computed once.
-    bias_sum: their sum, or None. with_dropout: False leaves dropout out, whatever mode the model is in.
+    token_kinds: (b, n), the kind of each token: 0 outside of S = {cls, sep}, 1 in it, and with relative_special=each 2
+        at [SEP]; (1, n) where special tokens stand alike in all examples, so that a bias equal over the batch exists
+        once.
+    is_cls: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
+    position_ids: (b, n).
+    places: position_ids; (1, n) where the scheme makes use of it that all examples agree at their tokens.
+    distance: key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if
+        unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
+    allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
+    rotation: cos and sin (b, 1, n, rotated_width), or None.
+    key_rotation: those of the keys, where they differ (xPos), else None. A pair whose key has the larger position
+        exchanges both.
+    later_pairs: (b or 1, 1, n, n), True at these pairs; with key_rotation only.
+    position_query_key: query and key of the positions, which join the words' (BERT-A^d), or None.
+    distance_vectors: (rows, width), which DeBERTa's terms share over all layers, or None.
+    biases: biases that all layers share, computed once.
+    bias_sum: their sum, or None.
+    with_dropout: False leaves dropout out, whatever mode the model is in.
     """
 
     token_kinds: Tensor
     is_cls: Tensor
     position_ids: Tensor
+    places: Tensor
     distance: Tensor | None = None
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
@@ -216,7 +224,7 @@ def attend_eagerly(
     return F.dropout(attn, dropout) @ values, attn
 
 
-# Queries, keys (b, h, n, d) and pairs of a `Later`, its named parts joined.
+# Queries, keys (b, h, n, d) and mask of `LaterKeys`, its named parts joined.
 JoinedLater = tuple[Tensor, Tensor, Tensor]
 
 
@@ -244,7 +252,7 @@ def attend_by_sdpa(
             q, k, values, bias.base, bias.special_values, bias.token_kinds, allowed, scale, dropout, later
         )
     if later is not None:
-        product = Product({"": q}, {"": k}, Later({"": later[0]}, {"": later[1]}, later[2]))
+        product = Product({"": q}, {"": k}, LaterKeys({"": later[0]}, {"": later[1]}, later[2]))
         terms = term_scores([product], [] if bias is None else [bias], scale)
         return attend_eagerly(terms, values, allowed, dropout)[0]
     width = values.shape[-1]
@@ -373,7 +381,7 @@ def attend_fused(
     k = _concatenate([p.k for p in products], b)
     later = None
     if (parts := products[0].later) is not None:  # of the one product that a rotation knows
-        later = _concatenate([parts.q], b), _concatenate([parts.k], b), parts.pairs
+        later = _concatenate([parts.q], b), _concatenate([parts.k], b), parts.mask
     return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout, later)
 
 
@@ -455,16 +463,17 @@ class Attention(nn.Module):
         content: dict[str, Tensor] = {}
         if self.content is not None:
             assert inputs.distance is not None
-            pairs = Pairs(inputs.distance, inputs.allowed, inputs.distance_vectors)
+            pairs = PairInputs(inputs.distance, inputs.places, inputs.allowed, inputs.distance_vectors)
             queries["semantic"], content = self.content(queries["semantic"], keys["semantic"], pairs)
-        products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key
             later_queries["absolute"], later_keys["absolute"] = inputs.position_query_key
-        if self.joint or inputs.position_query_key is not None:
-            products = [Product(queries, keys)]
         if inputs.later_pairs is not None:
-            products = [Product(queries, keys, Later(later_queries, later_keys, inputs.later_pairs))]
+            products = [Product(queries, keys, LaterKeys(later_queries, later_keys, inputs.later_pairs))]
+        elif self.joint or inputs.position_query_key is not None:
+            products = [Product(queries, keys)]
+        else:
+            products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
         biases = list(inputs.biases)
         if self.relative is not None:
             assert inputs.distance is not None

@@ -43,17 +43,17 @@ def biased_attention(
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
             everywhere alike, as in the eager computation.
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
-        later: queries and keys as q and k, and pairs (b or 1, 1, n, n), True where theirs is the product in place of
+        later: queries and keys as q and k, and a mask (b or 1, 1, n, n), True where theirs is the product in place of
             q·k; or None.
     """
     seed = int(torch.randint(1 << 62, ())) if dropout else 0
     if allowed is not None and len(allowed) != len(q):
         allowed = allowed.expand(len(q), -1, -1, -1)
-    later_q, later_k, pairs = later or (None, None, None)
-    if pairs is not None:
-        pairs = pairs.expand(len(q), -1, -1, -1)
+    later_q, later_k, later_mask = later or (None, None, None)
+    if later_mask is not None:
+        later_mask = later_mask.expand(len(q), -1, -1, -1)
     numbers = scale, dropout, seed
-    inputs = _WeightInputs(base, special_values, token_kinds, allowed, later_q, later_k, pairs, *numbers)
+    inputs = _WeightInputs(base, special_values, token_kinds, allowed, later_q, later_k, later_mask, *numbers)
     learned = q, k, v, base, special_values, later_q, later_k
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in learned):
         return _BiasedAttention.apply(q, k, v, *inputs)  # type: ignore[no-any-return]
@@ -69,10 +69,14 @@ class _WeightInputs(NamedTuple):
     allowed: Tensor | None
     later_q: Tensor | None
     later_k: Tensor | None
-    later_pairs: Tensor | None
+    later_mask: Tensor | None
     scale: float
     dropout: float
     seed: int
+
+    def tensors(self) -> "tuple[Tensor | None, ...]":
+        """Return the inputs that are tensors or None: all but the last three, which are numbers."""
+        return self[:-3]
 
 
 class _Tile(NamedTuple):
@@ -114,7 +118,7 @@ class _Weights:
         self.allowed = inputs.allowed
         self.later_q = None if inputs.later_q is None else inputs.later_q.contiguous()
         self.later_k = None if inputs.later_k is None else inputs.later_k.contiguous()
-        self.later_pairs = inputs.later_pairs
+        self.later_mask = inputs.later_mask
         self.scale = inputs.scale
         # A weight is dropped where a random number of LEVELS is below this one.
         self.dropped_levels = min(round(dropout * LEVELS), LEVELS - 1)
@@ -181,15 +185,15 @@ class _Weights:
             return None
         if not self.by_distance:
             return self.base[0, tile.heads, tile.queries].to(self.dtype)
-        pairs = self.base[tile.heads, self.distances(tile)].to(self.dtype).unfold(-1, self.n, 1).flip(-2).contiguous()
+        dense = self.base[tile.heads, self.distances(tile)].to(self.dtype).unfold(-1, self.n, 1).flip(-2).contiguous()
         if self.shares_special and self.special_values is not None:
             special_values = self.special_values[:, :, tile.heads].to(self.dtype)
             keys = self.token_kinds[0]
             queries = self.token_kinds[0, tile.queries]
-            pairs[:, :, keys > 0] = special_values[0, keys[keys > 0]].t()[:, None]
+            dense[:, :, keys > 0] = special_values[0, keys[keys > 0]].t()[:, None]
             for kind in range(1, len(special_values)):
-                pairs[:, queries == kind] = special_values[kind, keys].t()[:, None]
-        return pairs
+                dense[:, queries == kind] = special_values[kind, keys].t()[:, None]
+        return dense
 
     def product(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
         """Compute x yᵀ (examples · heads, n_q, n_k) in at least float32, in the scratch buffer `out`."""
@@ -226,7 +230,7 @@ class _Weights:
         special_values = self.special_values
         if special_values is not None and (self.shares_special or not len(self.special_tokens[0])):
             special_values = None
-        is_simple = self.low_precision is None and self.later_pairs is None
+        is_simple = self.low_precision is None and self.later_mask is None
         if base is not None and special_values is None and is_simple:
             if self.b == 1 and self.by_distance:  # the map was made for this tile alone
                 scores = base[None]
@@ -235,9 +239,9 @@ class _Weights:
             scores.flatten(0, 1).baddbmm_(q, k.transpose(1, 2), alpha=self.scale)
             return self._softmax(scores, tile)
         scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
-        if self.later_q is not None and self.later_k is not None and self.later_pairs is not None:
+        if self.later_q is not None and self.later_k is not None and self.later_mask is not None:
             others = self.product(tile.of_queries(self.later_q), tile.of_keys(self.later_k), self.later_scores)
-            torch.where(tile.of_mask(self.later_pairs), others.view(scores.shape), scores, out=scores)
+            torch.where(tile.of_mask(self.later_mask), others.view(scores.shape), scores, out=scores)
         if special_values is not None:
             special_values = special_values[:, :, tile.heads].to(self.dtype)
             (examples, keys), (query_examples, queries) = self._special_in(tile)
@@ -336,8 +340,7 @@ class _BiasedAttention(torch.autograd.Function):
         v = v.to(q.dtype).contiguous()
         saved_weights = q.new_empty(*q.shape[:3], q.shape[2]) if q.shape[2] <= KEEP_WEIGHTS_UP_TO else None
         ctx.numbers = inputs.scale, inputs.dropout, inputs.seed
-        tensors = inputs[: -len(ctx.numbers)]
-        ctx.save_for_backward(q, k, v, *tensors, saved_weights)
+        ctx.save_for_backward(q, k, v, *inputs.tensors(), saved_weights)
         return _attend(q, k, v, inputs, saved_weights)
 
     @staticmethod
@@ -353,13 +356,17 @@ class _BiasedAttention(torch.autograd.Function):
         is_split = n * n > SCORES_PER_TILE  # then queries of several tiles add to the gradient of a key
         d_q = torch.empty_like(q)
         d_k, d_v = (torch.zeros_like(x, dtype=dtype) if is_split else torch.empty_like(x) for x in (k, v))
-        pairs = inputs.later_pairs
+        later_mask = inputs.later_mask
         d_later_q = d_later_k = None
         if work.later_q is not None:
             d_later_q = torch.empty_like(q)
             d_later_k = torch.zeros_like(k, dtype=dtype) if is_split else torch.empty_like(k)
-        learned = zip(tensors[:2], ctx.needs_input_grad[3:5], strict=True)
-        d_base, d_values = (torch.zeros_like(x, dtype=dtype) if needed else None for x, needed in learned)
+        is_needed = dict(zip(("q", "k", "v", *_WeightInputs._fields), ctx.needs_input_grad, strict=True))
+        d_base = d_values = None
+        if inputs.base is not None and is_needed["base"]:
+            d_base = torch.zeros_like(inputs.base, dtype=dtype)
+        if inputs.special_values is not None and is_needed["special_values"]:
+            d_values = torch.zeros_like(inputs.special_values, dtype=dtype)
         sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
         # Queries that may look nowhere: their weights are uniform for any scores.
         blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
@@ -392,9 +399,9 @@ class _BiasedAttention(torch.autograd.Function):
                 if blind_queries is not None:
                     d_scores *= ~tile.of_mask(blind_queries)
                 of_product = d_scores
-                if pairs is not None and work.later_q is not None and work.later_k is not None:
+                if later_mask is not None and work.later_q is not None and work.later_k is not None:
                     assert d_later_q is not None and d_later_k is not None
-                    is_later = tile.of_mask(pairs)
+                    is_later = tile.of_mask(later_mask)
                     low_d_later = work.to_low_precision(
                         torch.mul(d_scores, is_later, out=_part(work.later_scores, *d_scores.shape))
                     )
@@ -419,8 +426,9 @@ class _BiasedAttention(torch.autograd.Function):
         if d_later_q is not None and d_later_k is not None:
             d_later_q = d_later_q.mul_(work.scale)
             d_later_k = d_later_k.mul_(work.scale).to(k.dtype)
-        of_inputs = d_base, d_values, None, None, d_later_q, d_later_k, None, None, None, None
-        return d_q, d_k.to(k.dtype), d_v.to(v.dtype), *of_inputs
+        of_inputs: dict[str, Tensor | None] = dict.fromkeys(_WeightInputs._fields)
+        of_inputs |= {"base": d_base, "special_values": d_values, "later_q": d_later_q, "later_k": d_later_k}
+        return d_q, d_k.to(k.dtype), d_v.to(v.dtype), *of_inputs.values()
 
 
 def _store(out: Tensor, x: Tensor, y: Tensor, add: bool) -> None:

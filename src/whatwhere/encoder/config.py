@@ -93,7 +93,7 @@ class EncoderConfig(PretrainedConfig):
     `xpos_scale_base` positions, alike in both directions (`attention.decayed_rotations`). `rotation_scaling`
     ("linear", "ntk", "yarn") changes its frequencies for texts `rotation_factor` times as long as in the training;
     max_position_embeddings is the new length. `relative_content` names terms of a word and a distance: "shaw",
-    "deberta", "xl", "cope" (encoder/content.py).
+    "deberta", "xl", "cope" (encoder/content.py), "fire", "dape" (encoder/bias_networks.py).
 
     Special tokens S = {cls, sep}, found by id: `relative_special` gives pairs with a special token separate values in
     every head: "shared" three, one for both special, one for the query and one for the key (DSTG eq. 1); "each" four,
@@ -253,10 +253,9 @@ class EncoderConfig(PretrainedConfig):
             yield f"relative_buckets must be a positive multiple of 4; got {self.relative_buckets}."
         reach = self.relative_max_distance
         exact = self.relative_buckets // 4  # distances to each side with a bucket of their own
-        if self.relative in ("clipped", "product") or self.relative_content != "none":  # they have no buckets
-            if reach < 1:
-                yield f"relative_max_distance must be at least 1; got {reach}."
-        elif reach <= exact:
+        if reach < 1:
+            yield f"relative_max_distance must be at least 1; got {reach}."
+        if self.relative == "t5" and reach <= exact:
             yield f"relative_max_distance must exceed relative_buckets/4 = {exact}; got {reach}."
 
     def _wrong_streams(self) -> Iterator[str]:

@@ -20,15 +20,16 @@ from .registry import register_content
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairInputs:
     """Facts about the pairs of tokens that all layers share.
 
     distance: key position minus query position, (b, n, n), or (2n - 1,) for -(n - 1) ... n - 1. allowed: (b, 1, 1 or n,
     n), True where a query may look at a key, or None for everywhere. vectors: (rows, width), the vectors of distances
-    that all layers share, or None.
+    that all layers share, or None. places: positions of the tokens, (b or 1, n).
     """
 
     distance: Tensor
+    places: Tensor
     allowed: Tensor | None = None
     vectors: Tensor | None = None
 
@@ -36,12 +37,15 @@ class Pairs:
 class ContentTerms(nn.Module):
     """Base class of terms that read a word and a distance.
 
-    products: how many products of the score share its scale: 1/√(products · d_head). written: formula of each term, for
-    `whatwhere explain`. shares_vectors: True where all layers share vectors of distances, `Pairs.vectors`.
+    products: how many products of the score share its scale: 1/√(products · d_head).
+    written: formula of each term before it is scaled, for `whatwhere explain`.
+    unscaled: formula of each term that is added to the scaled ones.
+    shares_vectors: True where all layers share vectors of distances, `PairInputs.vectors`.
     """
 
     products: ClassVar[int] = 1
     written: ClassVar[Mapping[str, str]] = {}
+    unscaled: ClassVar[Mapping[str, str]] = {}
     shares_vectors: ClassVar[bool] = False
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -49,7 +53,7 @@ class ContentTerms(nn.Module):
         self.heads = config.num_attention_heads
         self.scale = config.score_scale
 
-    def forward(self, q: Tensor, k: Tensor, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the queries (b, h, n, d_head) that meet the words' keys, and the named terms (b or 1, h, n, n).
 
         q, k: queries and keys of the words, (b, h, n, d_head). Terms are in score units; names are
@@ -93,7 +97,7 @@ class ShawKeys(ContentTerms):
         """Draw the vectors from a normal distribution with standard deviation `initializer_range`."""
         init.normal_(self.table, std=config.initializer_range)
 
-    def forward(self, q: Tensor, k: Tensor, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the queries unchanged, and the term `semantic_to_relative`."""
 
         def vectors(distance: Tensor) -> Tensor:
@@ -121,7 +125,7 @@ class DebertaTerms(ContentTerms):
         biased = config.block == "bert"
         self.query, self.key = (nn.Linear(config.semantic_size, width, bias=biased) for _ in range(2))
 
-    def forward(self, q: Tensor, k: Tensor, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the queries unchanged, and the terms `semantic_to_relative` and `relative_to_semantic`."""
         assert pairs.vectors is not None
         middle = len(pairs.vectors) // 2
@@ -164,7 +168,7 @@ class TransformerXlTerms(ContentTerms):
         init.normal_(self.u, std=config.initializer_range)
         init.normal_(self.v, std=config.initializer_range)
 
-    def forward(self, q: Tensor, k: Tensor, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the queries with u added, and the terms `semantic_to_relative` and `relative`."""
 
         def vectors(distance: Tensor) -> Tensor:
@@ -191,7 +195,7 @@ class ContextualPositions(ContentTerms):
     are of a layer and equal in all heads. The term is not divided by √d_head, as in the paper's listing.
     """
 
-    written = {"semantic_to_relative": "√d q_i·e(gates of i from j to i)"}
+    unscaled = {"semantic_to_relative": "q_i·e(gates of i from j to i)"}
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -203,7 +207,7 @@ class ContextualPositions(ContentTerms):
         init.zeros_(self.before)
         init.zeros_(self.after)
 
-    def forward(self, q: Tensor, k: Tensor, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the queries unchanged, and the term `semantic_to_relative`."""
         if pairs.distance.ndim == 1:
             return q, {"semantic_to_relative": self._term(q, k, pairs.allowed)}

@@ -1,7 +1,7 @@
 """Additive attention biases that are a formula of the distance of two positions, with few learned numbers a head.
 
-KERPLE (Chi et al. 2022) and TISA (Wennberg and Henter 2021). KERPLE is causal in its paper; here both directions
-have the same bias.
+KERPLE (Chi et al. 2022), TISA (Wennberg and Henter 2021) and Sandwich (Chi et al. 2023). KERPLE and Sandwich are causal
+in their papers; here both directions have the same bias.
 """
 
 import torch
@@ -10,8 +10,10 @@ from transformers import initialization as init
 
 from .config import EncoderConfig
 from .registry import register_bias
+from .tables import frequencies
 
 KERNELS = 5  # of TISA in a head: the number of its paper
+SANDWICH_WIDTH = 128  # of the sinusoids, whatever the model's width: the number of its paper
 LEAST = 0.01  # of KERPLE's learned numbers at the start: their code keeps them above it
 
 
@@ -58,16 +60,44 @@ class KerpleLogBias(DistanceBias):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.log_r = nn.Parameter(torch.zeros(2, config.num_attention_heads))
+        self.heads = config.num_attention_heads
+        self.log_r = nn.Parameter(torch.zeros(2, self.heads))
 
     def initialize(self, config: EncoderConfig) -> None:
         """Draw r1 between 0 and 2 and r2 between 0 and 1, evenly and at least 0.01 (their code)."""
-        draw(self.log_r, (2.0, 1.0))
+        if not has_loaded_numbers(self.log_r):
+            init.copy_(self.log_r, torch.stack([random_numbers(self.heads, highest).log() for highest in (2.0, 1.0)]))
 
     def values(self, distance: Tensor) -> Tensor:
         """Return the values (..., heads) of distances (...)."""
         r1, r2 = self.log_r.to(self.dtype).exp()
         return -r1 * torch.log1p(r2 * distance.abs()[..., None])
+
+
+@register_bias("kerple_power")
+class KerplePowerBias(DistanceBias):
+    """Bias -r1·|j - i|^r2 with learned r1 > 0 and r2 between 0 and 2 for each head (KERPLE, power; Chi et al. 2022).
+
+    `log_r1` (heads,) is the logarithm of r1, `logit_r2` (heads,) that of r2 / (2 - r2); their code learns r1 and r2 and
+    cuts them at 0.01 and 2.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.log_r1, self.logit_r2 = (nn.Parameter(torch.zeros(self.heads)) for _ in range(2))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        """Draw r1 between 0 and 1 and r2 between 0 and 2, evenly and at least 0.01 (their code)."""
+        if not has_loaded_numbers(self.log_r1):
+            init.copy_(self.log_r1, random_numbers(self.heads, 1.0).log())
+            init.copy_(self.logit_r2, (random_numbers(self.heads, 2.0) / 2).logit())
+
+    def values(self, distance: Tensor) -> Tensor:
+        """Return the values (..., heads) of distances (...)."""
+        r1 = self.log_r1.to(self.dtype).exp()
+        r2 = 2 * self.logit_r2.to(self.dtype).sigmoid()
+        return -r1 * distance.abs()[..., None] ** r2
 
 
 @register_bias("tisa")
@@ -96,8 +126,31 @@ class TisaBias(DistanceBias):
         return (self.amplitude * torch.exp(-self.sharpness.to(self.dtype).abs() * away**2)).sum(-2)
 
 
-def draw(log_r: Tensor, highest: tuple[float, ...]) -> None:
-    """Draw the logarithms of numbers between 0 and `highest`, one for each row of log_r (rows, heads)."""
-    if not getattr(log_r, "_is_hf_initialized", False):  # the numbers of a loaded model stay
-        drawn = torch.rand(log_r.shape) * torch.tensor(highest)[:, None]
-        init.copy_(log_r, drawn.clamp(min=LEAST).log())
+@register_bias("sandwich")
+class SandwichBias(DistanceBias):
+    """Bias (Σ_k cos((j - i) / 10000^(2k/128)) - 64) · H / (8h) in head h of H, k from 0 to 63 (Sandwich).
+
+    It has no learned numbers: the sum is the product of the sinusoidal vectors (Vaswani et al. 2017) of both positions,
+    128 wide. The 64, which no softmax sees, makes it 0 at distance 0. One of the published ports counts k from 1.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.heads = config.num_attention_heads
+
+    def values(self, distance: Tensor) -> Tensor:
+        """Return the values (..., heads) of distances (...)."""
+        frequency = frequencies(SANDWICH_WIDTH, self.dtype, distance.device)
+        product = (distance[..., None] * frequency).cos().sum(-1) - len(frequency)
+        ratio = 8 / self.heads * torch.arange(1, self.heads + 1, dtype=self.dtype, device=distance.device)
+        return product[..., None] / ratio
+
+
+def has_loaded_numbers(parameter: Tensor) -> bool:
+    """Return whether a parameter holds the numbers of a loaded model, which stay."""
+    return getattr(parameter, "_is_hf_initialized", False)
+
+
+def random_numbers(count: int, highest: float) -> Tensor:
+    """Draw numbers evenly between 0 and `highest`, each at least `LEAST`."""
+    return (torch.rand(count) * highest).clamp(min=LEAST)

@@ -40,6 +40,50 @@ def common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
     return row if bool(((position_ids == row) | ~tokens).all()) else position_ids
 
 
+def distances(position_ids: Tensor, is_run: bool) -> Tensor:
+    """Return the distances, key position minus query position, of positions (b, n): (b, n, n), or where they are a run
+    of consecutive numbers -(n - 1) ... n - 1, (2n - 1,)."""
+    n = position_ids.shape[1]
+    if is_run:
+        return torch.arange(1 - n, n, device=position_ids.device)
+    return position_ids[:, None, :] - position_ids[:, :, None]
+
+
+def allowed_keys(
+    input_ids: Tensor,
+    attention_mask: Tensor | None,
+    document_ids: Tensor | None,
+    window: int | None,
+    allowed_mask: Tensor | None,
+) -> Tensor | None:
+    """Return the keys that each query may look at, (b, 1, 1 or n, n), or None for all; no query is left without one.
+
+    Args:
+        input_ids, attention_mask, document_ids: (b, n), as of `Encoder.forward`.
+        window: how far a query looks, in tokens of the row to each side; None: anywhere.
+        allowed_mask: (b, 1, n, n), in place of what `attention_mask` says.
+    """
+    n = input_ids.shape[1]
+    device = input_ids.device
+    allowed = allowed_mask
+    reads_values = device.type == "cpu" and not torch.compiler.is_compiling()
+    if allowed is None and attention_mask is not None and not (reads_values and bool(attention_mask.all())):
+        tokens = attention_mask.bool()
+        tokens = tokens | ~tokens.any(-1, keepdim=True)  # a row of padding alone sees all: backends agree
+        allowed = tokens[:, None, None, :]
+    if document_ids is not None:
+        same_document = document_ids[:, None, :, None] == document_ids[:, None, None, :]
+        diagonal = torch.eye(n, dtype=torch.bool, device=device)
+        allowed = (same_document if allowed is None else same_document & allowed) | diagonal
+    if window is not None:
+        index = torch.arange(n, device=device)
+        gap = (index[:, None] - index).abs()
+        examples = input_ids.shape[0]  # len() would be a constant of an exported graph
+        in_window = (gap <= window).expand(examples, 1, n, n)
+        allowed = in_window if allowed is None else (allowed & in_window) | (gap == 0)
+    return allowed
+
+
 def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
     """Return a mask of pairs (b, 1, n, n), True where a query may look at a key.
 

@@ -30,10 +30,12 @@ from .config import EncoderConfig
 from .content import DistanceVectors
 from .convolution import InputConvolution
 from .inputs import (
+    allowed_keys,
     allowed_pairs,
     check_inputs,
     check_vectors,
     common_row,
+    distances,
     ids_of_vectors,
     open_blind_rows,
     positions_are_consecutive,
@@ -184,74 +186,49 @@ class Encoder(EncoderPreTrainedModel):
         attention_mask: Tensor | None,
         position_ids: Tensor | None,
         document_ids: Tensor | None,
-        pairs: Tensor | None = None,
+        allowed_mask: Tensor | None = None,
     ) -> AttentionInputs:
         """Return the inputs that all layers share: special tokens, allowed pairs, distances, terms of positions alone.
 
-        Args: as `forward`, all (b, n); pairs: (b, 1, n, n), True where a query may look at a key, in place of what
-        `attention_mask` says of it.
+        Args: as `forward`, all (b, n); allowed_mask: (b, 1, n, n), True where a query may look at a key, in place of
+        what `attention_mask` says of it.
 
         Raises:
             ValueError: a position is negative or outside the table.
         """
         config = self.config
-        n = input_ids.shape[1]
-        device = input_ids.device
         is_cls = (input_ids == config.cls_token_id).long()
         is_sep = (input_ids == config.sep_token_id).long()
         token_kinds = torch.where(is_cls > 0, is_cls, 2 * is_sep if config.relative_special == "each" else is_sep)
         # Values may choose a faster computation, where the device and the compiler let them be read.
-        reads_values = not torch.compiler.is_compiling() and device.type != "meta"
+        reads_values = not torch.compiler.is_compiling() and input_ids.device.type != "meta"
         if reads_values:
             token_kinds, is_cls = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, is_cls))
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = position_ids is None and attention_mask is None and document_ids is None
         position_ids = self._positions(input_ids, attention_mask, position_ids)
-        allowed = pairs
-        if (
-            pairs is None
-            and attention_mask is not None
-            and not (reads_values and device.type == "cpu" and bool(attention_mask.all()))
-        ):
-            tokens = attention_mask.bool()
-            tokens = tokens | ~tokens.any(-1, keepdim=True)  # a row of padding alone sees all: backends agree
-            allowed = tokens[:, None, None, :]
-        if document_ids is not None:
-            same_document = document_ids[:, None, :, None] == document_ids[:, None, None, :]
-            diagonal = torch.eye(n, dtype=torch.bool, device=device)  # no row without a key
-            allowed = (same_document if allowed is None else same_document & allowed) | diagonal
-        if config.attention_window is not None:
-            index = torch.arange(n, device=device)
-            gap = (index[:, None] - index).abs()
-            examples = input_ids.shape[0]  # len() would be a constant of an exported graph
-            in_window = (gap <= config.attention_window).expand(examples, 1, n, n)
-            allowed = in_window if allowed is None else (allowed & in_window) | (gap == 0)  # no row without a key
-        distance = None
+        places = position_ids
+        if counts_from_zero:
+            places = position_ids[:1]
+        elif reads_values and (self.untied is not None or config.relative_content != "none"):
+            places = common_row(position_ids, attention_mask)
+        allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
         position_query_key = None
         biases: list[Bias] = []
+        distance = None
         if config.relative != "none" or config.relative_content != "none":
-            if (
-                counts_from_zero
-                or self.assumes_consecutive_positions
-                or (reads_values and positions_are_consecutive(position_ids, attention_mask, document_ids))
-            ):
-                distance = torch.arange(1 - n, n, device=device)
-            else:
-                distance = position_ids[:, None, :] - position_ids[:, :, None]
+            is_run = counts_from_zero or self.assumes_consecutive_positions
+            is_run = is_run or (reads_values and positions_are_consecutive(position_ids, attention_mask, document_ids))
+            distance = distances(position_ids, is_run)
             buckets = getattr(BIASES.get(config.relative), "buckets", None)
             distance = distance if buckets is None else buckets(distance, config)
         if self.untied is not None:
-            rows = position_ids
-            if counts_from_zero:
-                rows = position_ids[:1]
-            elif reads_values:
-                rows = common_row(position_ids, attention_mask)
             table = self.position_table()
             if config.untied == "crossed":
                 assert table is not None
-                position_query_key = self.untied.project(table[rows])
+                position_query_key = self.untied.project(table[places])
             else:
-                biases.append(self.untied(table, rows, is_cls))
+                biases.append(self.untied(table, places, is_cls))
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, token_kinds, is_cls))
@@ -261,12 +238,12 @@ class Encoder(EncoderPreTrainedModel):
         if config.rotation == "xpos":
             assert cos_sin is not None
             cos_sin, key_cos_sin = decayed_rotations(cos_sin, position_ids, config)
-            rows = position_ids[:1] if counts_from_zero else position_ids
-            later_pairs = rows[:, None, None, :] > rows[:, None, :, None]
+            later_pairs = places[:, None, None, :] > places[:, None, :, None]
         return AttentionInputs(
             token_kinds,
             is_cls,
             position_ids,
+            places,
             distance,
             allowed,
             rotation=cos_sin,
@@ -358,13 +335,13 @@ class Encoder(EncoderPreTrainedModel):
             check_vectors(self.config, inputs_embeds, input_ids)
         elif input_ids is None:
             raise ValueError("Give input_ids (batch, tokens), or inputs_embeds.")
-        pairs = None
+        allowed_mask = None
         if attention_mask is not None and attention_mask.dim() == 4:
             rows = input_ids if inputs_embeds is None else inputs_embeds[..., 0]
             assert rows is not None
-            pairs = allowed_pairs(attention_mask, rows)
-            attention_mask = visible_tokens(pairs)
-            pairs = open_blind_rows(pairs)
+            allowed_mask = allowed_pairs(attention_mask, rows)
+            attention_mask = visible_tokens(allowed_mask)
+            allowed_mask = open_blind_rows(allowed_mask)
         if input_ids is None:
             assert inputs_embeds is not None
             input_ids = ids_of_vectors(self.config, inputs_embeds, attention_mask, special_tokens_mask)
@@ -376,7 +353,7 @@ class Encoder(EncoderPreTrainedModel):
         if is_real and looks_up and config.position_draws == "none":
             raise ValueError("position_ids are real numbers, and this scheme looks whole ones up. Give whole numbers.")
         check_inputs(config, input_ids, attention_mask, position_ids, document_ids)
-        inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids, pairs)
+        inputs = self.attention_inputs(input_ids, attention_mask, position_ids, document_ids, allowed_mask)
         if output_attentions is None:
             output_attentions = bool(config.output_attentions)
         if output_hidden_states is None:

@@ -22,9 +22,17 @@ ROTATIONS: dict[str, Rotation] = {}
 CONTENT_TERMS: dict[str, type[Any]] = {}  # of `encoder.content.ContentTerms`
 PRESETS: dict[str, dict[str, Any]] = {}
 SOURCES: dict[str, str] = {}  # where a preset is published
+# Parts by the field of a configuration that names one.
+_PARTS: dict[str, dict[str, Any]] = {
+    "absolute": TABLES,
+    "relative": BIASES,
+    "rotation": ROTATIONS,
+    "relative_content": CONTENT_TERMS,
+}
 
 _folder_readers: list[Callable[[Path], Tensor]] = []  # of position tables in models' folders: none or one
-_loaded: dict[Path, tuple[str, set[str]]] = {}  # files that load_scheme ran: their text and the names they registered
+# Files that load_scheme ran: their text, and the parts that they registered, by the field that names one.
+_loaded: dict[Path, tuple[str, set[tuple[str, str]]]] = {}
 
 _Part = TypeVar("_Part", bound=Callable[..., Any])
 
@@ -153,7 +161,7 @@ def load_scheme(path: str | Path) -> Path:
         if _loaded[path][0] != text:
             raise ValueError(f"{path} has changed since it was loaded. Start the program again.")
         return path
-    registries: list[dict[str, Any]] = [TABLES, BIASES, ROTATIONS, CONTENT_TERMS, PRESETS, SOURCES]
+    registries: list[dict[str, Any]] = [*_PARTS.values(), PRESETS, SOURCES]
     snapshots = [dict(names) for names in registries]
     # Loaded as a module of this folder, so that the copy in a saved model (`from .registry import ...`) runs too.
     spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
@@ -172,15 +180,16 @@ def load_scheme(path: str | Path) -> Path:
         raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
     finally:
         sys.modules.pop(spec.name, None)
-    parts = list(zip(registries, snapshots, strict=True))[:4]
-    _loaded[path] = (text, {name for names, old in parts for name in names.keys() - old})
+    before = dict(zip(_PARTS, snapshots, strict=False))
+    added = {(field, name) for field, names in _PARTS.items() for name in names.keys() - before[field]}
+    _loaded[path] = (text, added)
     return path
 
 
 @contextmanager
 def forget_schemes() -> Iterator[None]:
     """Forget, after the block, every scheme that was loaded in it, as the next piece of work may bring another."""
-    registries: list[dict[Any, Any]] = [TABLES, BIASES, ROTATIONS, CONTENT_TERMS, PRESETS, SOURCES, _loaded]
+    registries: list[dict[Any, Any]] = [*_PARTS.values(), PRESETS, SOURCES, _loaded]
     snapshots = [dict(names) for names in registries]
     try:
         yield
@@ -197,5 +206,5 @@ def is_loaded(text: str) -> bool:
 
 def scheme_files(config: Any) -> dict[Path, str]:
     """Return the loaded files that registered a part of a configuration's scheme, with their texts."""
-    used = {config.absolute, config.relative, config.rotation, config.relative_content}
+    used = {(field, getattr(config, field)) for field in _PARTS}
     return {path: text for path, (text, added) in _loaded.items() if used & added}

@@ -214,13 +214,15 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
         terms: names of the terms of the score, as `attention_terms` gives them.
     """
     written = _products(config)
-    content = CONTENT_TERMS.get(config.relative_content, ContentTerms).written
+    content = CONTENT_TERMS.get(config.relative_content, ContentTerms)
     reset = config.reset != "none"
     products = []
     biases = []
     for name in terms:
-        if name in content:
-            products.append(content[name])
+        if name in content.written:
+            products.append(content.written[name])
+        elif name in content.unscaled:
+            biases.append(content.unscaled[name])
         elif name == "relative" and config.relative != "none":
             bias = f"{config.relative}(j - i)"
             bias += _AT_SPECIAL[config.relative_special]

@@ -21,5 +21,7 @@ def family_of(config: Mapping[str, Any]) -> str:
 
     if config.get("position_size"):
         return "streams"
+    if config.get("relative_content") == "fire":  # the one class of content terms that reads no word
+        return "distance"
     fields = {"untied": "untied", "absolute": "added", "relative_content": "content", "relative": "distance"}
     return next((family for field, family in fields.items() if has(field)), "rotated")

@@ -138,6 +138,24 @@ def expected_table_drift(config: LoopConfig, steps: int) -> float:
     return math.sqrt(squares)
 
 
+def _group_of(name: str, parameter: Tensor) -> str:
+    """Return the group of rates to which a parameter belongs, by its name in the model."""
+    is_positional = "relative." in name or "untied." in name
+    is_matrix = name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias"))
+    if "position_embeddings." in name or "distance_vectors." in name or name.endswith("untied.cls"):
+        return "table"
+    if "_embeddings" in name:
+        return "embeddings"
+    if is_positional and not is_matrix:
+        return "biases"
+    if ".content." in name and not name.endswith((".weight", ".bias")):
+        is_of_formula = ".content.bias." in name or ".content.network." in name or parameter.ndim == 0
+        return "biases" if is_of_formula else "table"  # else vectors of distances
+    if parameter.ndim < 2:
+        return "plain"
+    return "matrices" if is_positional or _IN_A_BLOCK.search(name) else "rest"
+
+
 def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> list[torch.optim.Optimizer]:
     """Make AdamW, or Muon over the hidden matrices and AdamW over the rest; each group has a peak rate and a decay.
 
@@ -149,7 +167,7 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
     matrix_factor = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
     rates = {
         "matrices": (config.matrix_learning_rate_scale * matrix_factor, config.weight_decay),
-        "head": (1.0, config.weight_decay),
+        "rest": (1.0, config.weight_decay),
         "embeddings": (config.embedding_learning_rate_scale, config.embedding_weight_decay),
         "table": (config.table_learning_rate_scale, config.table_weight_decay),
         "plain": (1.0, 0.0),
@@ -160,21 +178,7 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
         for kind, (scale, decay) in rates.items()
     }
     for name, parameter in model.named_parameters():
-        is_positional = "relative." in name or "untied." in name
-        is_vectors = "distance_vectors." in name or (".content." in name and not name.endswith((".weight", ".bias")))
-        if "position_embeddings." in name or name.endswith("untied.cls") or is_vectors:
-            kind = "table"
-        elif "_embeddings" in name:
-            kind = "embeddings"
-        elif is_positional and not name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias")):
-            kind = "biases"
-        elif parameter.ndim < 2:
-            kind = "plain"
-        elif is_positional or _IN_A_BLOCK.search(name):
-            kind = "matrices"
-        else:
-            kind = "head"
-        groups[kind]["params"].append(parameter)
+        groups[_group_of(name, parameter)]["params"].append(parameter)
     hidden = groups.pop("matrices") if config.optimizer == "muon" else None
     rest = [group for group in groups.values() if group["params"]]
     adamw = torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)

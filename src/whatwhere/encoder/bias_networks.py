@@ -1,0 +1,103 @@
+"""Terms of the attention scores that a small network computes: FIRE from two places, DAPE from a score and a bias.
+
+Both are causal in their papers; here keys after the query have the same terms as those before it.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from .biases import toeplitz, without_autocast
+from .config import EncoderConfig
+from .content import ContentTerms, PairInputs
+from .distance_biases import KerpleLogBias
+from .registry import register_content
+
+WIDTH = 32  # of the hidden layer: the number of both papers
+
+
+class BiasNetwork(nn.Module):
+    """Network of one hidden layer, from vectors (..., inputs) to a value for each head, (..., heads)."""
+
+    def __init__(self, inputs: int, heads: int, slope: float) -> None:
+        super().__init__()
+        self.slope = slope  # of the activation below 0
+        self.inner = nn.Parameter(torch.empty(inputs, WIDTH))
+        self.inner_offset = nn.Parameter(torch.empty(WIDTH))
+        self.outer = nn.Parameter(torch.empty(WIDTH, heads))
+        self.outer_offset = nn.Parameter(torch.empty(heads))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        """Draw weights and offsets evenly up to 1/√(inputs of the layer), as the listings of both papers do."""
+        for weight, offset in ((self.inner, self.inner_offset), (self.outer, self.outer_offset)):
+            bound = len(weight) ** -0.5
+            init.uniform_(weight, -bound, bound)
+            init.uniform_(offset, -bound, bound)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return the values (..., heads) of sums (..., WIDTH) of inputs times rows of `inner`."""
+        active = F.leaky_relu(hidden + self.inner_offset, self.slope)
+        return active @ self.outer.to(active.dtype) + self.outer_offset
+
+
+@register_content("fire")
+class FireBias(ContentTerms):
+    """FIRE: f(ψ(|j - i|) / ψ(max(L, i, j))), ψ(x) = log(1 + |c|·x), with a network f in each layer (Li et al. 2024).
+
+    c starts at 0.1. L is `stretch`, 1 at the start, times a quarter of `max_position_embeddings`, as their 512 is of
+    2048. Their L is compared with the query's place alone, which no key of theirs exceeds.
+    """
+
+    unscaled = {"relative": "f(ψ(|j - i|) / ψ(max(L, i, j)))"}
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.threshold = config.max_position_embeddings / 4
+        self.network = BiasNetwork(1, self.heads, slope=0.0)
+        self.c = nn.Parameter(torch.empty(()))
+        self.stretch = nn.Parameter(torch.empty(()))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        """Set c to 0.1 and `stretch` to 1."""
+        init.constant_(self.c, 0.1)
+        init.ones_(self.stretch)
+
+    def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the queries unchanged, and the term `relative` (1 or b, h, n, n)."""
+        places = pairs.places.to(torch.promote_types(self.c.dtype, torch.float32))
+        distance = (places[:, None, :] - places[:, :, None]).abs()
+        farther = torch.maximum(places[:, None, :], places[:, :, None])
+        with without_autocast(q.device):
+            least = (self.stretch * self.threshold).abs()
+            share = torch.log1p(self.c.abs() * distance) / torch.log1p(self.c.abs() * torch.maximum(farther, least))
+            values = self.network(share[..., None] * self.network.inner)
+        return q, {"relative": values.permute(0, 3, 1, 2)}
+
+
+@register_content("dape")
+class DapeTerms(ContentTerms):
+    """DAPE: s + b + f(s, b) in place of the score s of all heads, with the bias b of KERPLE and a network f of a layer
+    (Zheng et al. 2024).
+
+    `relative` is b, and `semantic_to_relative` what f adds.
+    """
+
+    unscaled = {"semantic_to_relative": "f(q_i·k_j / √d, kerple(j - i))", "relative": "kerple(j - i)"}
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.bias = KerpleLogBias(config)
+        self.network = BiasNetwork(2 * self.heads, self.heads, slope=0.01)
+
+    def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the queries unchanged, and the terms `semantic_to_relative` and `relative`."""
+        by_distance = self.bias(pairs.distance)
+        if pairs.distance.ndim == 1:
+            by_distance = toeplitz(by_distance.t())[None].permute(0, 2, 3, 1)
+        scores = self.scale * (q @ k.transpose(-1, -2)).permute(0, 2, 3, 1)
+        of_scores, of_bias = self.network.inner.split(self.heads)
+        # The bias enters once for all examples, which a concatenation with the scores would repeat.
+        hidden = scores @ of_scores.to(scores.dtype) + by_distance.to(of_bias.dtype) @ of_bias
+        added = self.network(hidden).permute(0, 3, 1, 2)
+        return q, {"semantic_to_relative": added, "relative": by_distance.permute(0, 3, 1, 2)}
