@@ -13,7 +13,8 @@ from transformers import BertConfig, BertModel
 from whatwhere.analysis.passes import read
 from whatwhere.analysis.patterns import PATTERNS, PatternCounts, content_free_terms, pattern_of
 from whatwhere.analysis.record_context import RecordContext
-from whatwhere.encoder.biases import alibi_slopes, t5_bucket
+from whatwhere.encoder.biases import t5_bucket
+from whatwhere.encoder.distance_biases import alibi_slopes
 
 WHO = RecordContext("m", 0, "s")
 N = 96

@@ -9,7 +9,8 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
 import whatwhere as ww
-from whatwhere.encoder.biases import Bias, T5Bias, alibi_slopes, t5_bucket
+from whatwhere.encoder.biases import Bias, T5Bias, t5_bucket
+from whatwhere.encoder.distance_biases import alibi_slopes
 
 
 @pytest.mark.parametrize(("buckets", "furthest"), [(32, 128), (8, 12), (64, 512)])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.spatial.distance import pdist
 
-from whatwhere.encoder.biases import alibi_slopes
+from whatwhere.encoder.distance_biases import alibi_slopes
 from whatwhere.encoder.tables import sinusoid
 from whatwhere.geometry import ENCODINGS, alibi, random_table, rope, sinusoidal
 

@@ -322,3 +322,18 @@ def test_corpus_in_which_position_says_nothing_gets_no_table(tmp_path):
     said = run_geometry(config, tmp_path / "out", progress=False)["corpora"][0]
     assert said["table"] is None and not (tmp_path / "out/tables").exists()
     assert "No table made of these distances fits other documents better" in said["summary"][-1]
+
+
+@pytest.mark.parametrize(
+    ("program", "known"),
+    [("/venv/bin/whatwhere", True), ("/src/whatwhere/__main__.py", True), ("/my/analysis.py", False)],
+)
+def test_a_command_is_recorded_however_it_was_started(program, known, monkeypatch, tmp_path):
+    """`python -m whatwhere geometry` recorded no command."""
+    monkeypatch.setattr("sys.argv", [program, "geometry", "--corpus", "my texts"])
+    text = tmp_path / "text.txt"
+    text.write_text(sentences(600))
+    config = GeometryConfig.parse({"corpora": [str(text)], "tokenizer": "words", "positions": 8})
+    run_geometry(config, tmp_path / "out", progress=False)
+    facts = json.loads((tmp_path / "out/geometry.json").read_text())
+    assert facts["command"] == ("whatwhere geometry --corpus 'my texts'" if known else None)

@@ -1,7 +1,7 @@
 """Additive attention biases from the distance of two positions, from positions alone, and from special tokens.
 
-T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE footnote 2), ALiBi, a product of learned
-vectors (TUPE section 5), and TUPE's untied absolute positions.
+T5 buckets with DSTG's special values (DSTG eq. 1), clipped distances (TUPE footnote 2), a product of learned vectors
+(TUPE section 5), and TUPE's untied absolute positions. Formulas of the distance: distance_biases.py.
 """
 
 import math
@@ -103,15 +103,6 @@ def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> T
     return torch.where(distance > 0, half, 0) + torch.where(size < exact, size, far)
 
 
-def alibi_slopes(heads: int) -> list[float]:
-    """Return ALiBi's slopes 2^(-8k/h) of h heads (Press et al. 2022); where h is no power of two, the odd ones of the
-    next power fill them up.
-    """
-    power = 2 ** int(math.log2(heads))
-    slopes = [2 ** (-8 * (k + 1) / power) for k in range(power)]
-    return slopes + [2 ** (-4 * (2 * k + 1) / power) for k in range(heads - power)]
-
-
 @register_bias("t5")
 class T5Bias(nn.Module):
     """Learned value per bucket and head, zero at the start (T5)."""
@@ -151,24 +142,6 @@ class ClippedBias(nn.Module):
     def forward(self, distance: Tensor) -> Tensor:
         """Return the values (..., heads), in score units, of distances of any shape."""
         return self.table[distance.clamp(-self.reach, self.reach) + self.reach]
-
-
-@register_bias("alibi")
-class AlibiBias(nn.Module):
-    """Fixed bias -m_h·|j - i| with slope m_h in head h, equal in both directions (Press et al. 2022, for encoders)."""
-
-    marker: Tensor
-
-    def __init__(self, config: EncoderConfig) -> None:
-        super().__init__()
-        self.slopes = config.alibi_slopes or alibi_slopes(config.num_attention_heads)
-        self.register_buffer("marker", torch.empty(0), persistent=False)  # follows the model's device and dtype
-
-    def forward(self, distance: Tensor) -> Tensor:
-        """Return the values (..., h) of distances of any shape, in at least float32: bfloat16 does not tell 256 from
-        257."""
-        dtype = torch.promote_types(self.marker.dtype, torch.float32)
-        return -distance.abs()[..., None] * torch.tensor(self.slopes, dtype=dtype, device=distance.device)
 
 
 @register_bias("product")

@@ -4,7 +4,6 @@ Transformer-XL's four terms, and CoPE's contextual positions.
 Each holds a map of pairs for every example and head: a query meets every distance, so that no smaller form exists.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,6 +16,7 @@ from transformers import initialization as init
 from .biases import toeplitz
 from .config import EncoderConfig
 from .registry import register_content
+from .tables import frequencies
 
 
 @dataclass(frozen=True)
@@ -270,6 +270,5 @@ def in_order(x: Tensor, order: Tensor, dim: int) -> Tensor:
 def waves(distance: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     """Return sines, then cosines, of signed distances (m,) at width/2 frequencies 10000^(-2k/width): (m, width)."""
     high = torch.promote_types(dtype, torch.float32)
-    k = torch.arange(math.ceil(width / 2), dtype=high, device=distance.device)
-    angle = distance[:, None].to(high) * 10000 ** (-2 * k / width)
+    angle = distance[:, None].to(high) * frequencies(width, high, distance.device)
     return torch.cat([angle.sin(), angle.cos()], dim=-1)[:, :width].to(dtype)

@@ -1,8 +1,10 @@
 """Additive attention biases that are a formula of the distance of two positions, with few learned numbers a head.
 
-KERPLE (Chi et al. 2022), TISA (Wennberg and Henter 2021) and Sandwich (Chi et al. 2023). KERPLE and Sandwich are causal
-in their papers; here both directions have the same bias.
+ALiBi (Press et al. 2022), KERPLE (Chi et al. 2022), TISA (Wennberg and Henter 2021) and Sandwich (Chi et al. 2023).
+KERPLE and Sandwich are causal in their papers; here both directions have the same bias.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +50,28 @@ class DistanceBias(nn.Module):
                 every = torch.arange(-reach, reach + 1, device=distance.device)
                 return self.values(every.to(self.dtype))[distance + reach]
         return self.values(distance.to(self.dtype))
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """Return ALiBi's slopes 2^(-8k/h) of h heads (Press et al. 2022); where h is no power of two, the odd ones of the
+    next power fill them up.
+    """
+    power = 2 ** int(math.log2(heads))
+    slopes = [2 ** (-8 * (k + 1) / power) for k in range(power)]
+    return slopes + [2 ** (-4 * (2 * k + 1) / power) for k in range(heads - power)]
+
+
+@register_bias("alibi")
+class AlibiBias(DistanceBias):
+    """Fixed bias -m_h·|j - i| with slope m_h in head h, equal in both directions (Press et al. 2022, for encoders)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.slopes = config.alibi_slopes or alibi_slopes(config.num_attention_heads)
+
+    def values(self, distance: Tensor) -> Tensor:
+        """Return the values (..., heads) of distances (...)."""
+        return -distance.abs()[..., None] * torch.tensor(self.slopes, dtype=self.dtype, device=distance.device)
 
 
 @register_bias("kerple_log")

@@ -112,7 +112,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             "protocol": config.protocol,
             "corpora": corpora,
             "models": models,
-            "command": shlex.join(["whatwhere", *sys.argv[1:]]) if sys.argv[0].endswith("whatwhere") else None,
+            "command": shlex.join(["whatwhere", *sys.argv[1:]]) if _is_command(Path(sys.argv[0])) else None,
             "started": started,
             "seconds": round(time.perf_counter() - began, 1),
             "machine": machine(),
@@ -120,6 +120,11 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         }
         report = save_results(run, records, FACTS, about)
     return {"out": str(out), "report": str(report), "corpora": corpora, "models": models}
+
+
+def _is_command(program: Path) -> bool:
+    """Return whether this process was started as `whatwhere` or as `python -m whatwhere`, not by other code."""
+    return program.stem == "whatwhere" or program.parts[-2:] == ("whatwhere", "__main__.py")
 
 
 def _count(
