@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 
 # One preset for every way that positions enter; --all-presets takes the others, too.
 REPRESENTATIVES = ["dstg", "rope", "alibi", "rp", "split", "bert-a", "bert-ad", "tupe-r", "tupe-free"]
+REPRESENTATIVES += ["xpos", "conv", "cape", "deberta", "cope", "fire", "dape"]
 
 # What BERT passes and schemes do not in which special tokens have a part of their own: vectors alone do not say which
 # these are. A client gives special_tokens_mask beside them; to guess would be a silent mistake.
