@@ -147,3 +147,14 @@ def test_a_frozen_table_is_not_called_white_noise():
     found = verdict("dstg-low-frequency", records)
     assert found["verdict"] == "not testable here"
     assert "a table of dstg that stands above its noise: training has not changed it" in found["scale"]
+
+
+@pytest.mark.parametrize("model", ["sinusoidal", "shape", "cape"])
+def test_a_fixed_table_is_no_learned_one(model):
+    """What LOWDIM says of learned tables was judged on the fixed ones of SHAPE and CAPE, which are sinusoidal."""
+    known = [
+        one(model, metric, value, seed=None, n=512) for metric, value in (("n50.count", 10.0), ("n50", 1000 / 128))
+    ]
+    assert verdict("lowdim-few-dimensions", known)["verdict"] == "not testable here"
+    learned = [replace(record, model="ap") for record in known]
+    assert verdict("lowdim-few-dimensions", learned)["verdict"] == "holds here"
