@@ -90,6 +90,32 @@ def test_padding_that_sees_nothing_is_no_text():
     torch.testing.assert_close(one(padded, attention_mask=pairs).logits, one(text).logits, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize("name", ["fire", "tupe-a", "alibi"])
+def test_a_token_that_nobody_looks_at_has_its_place(name):
+    """It was counted as padding: in a batch of two it stood at 0, and its distances were those of a run."""
+    model = build(name)
+    ids = torch.tensor([[2, 7, 8, 9, 3]])
+    pairs = torch.ones(1, 1, 5, 5, dtype=torch.bool)
+    pairs[..., -1] = False
+    places = torch.tensor([[0, 1, 2, 3, 1]])
+    for given in ({}, {"position_ids": places}):
+        twice = {key: x.repeat(2, 1) for key, x in given.items()}
+        alone = model(ids, attention_mask=pairs, **given).logits
+        torch.testing.assert_close(model(ids.repeat(2, 1), attention_mask=pairs, **twice).logits[:1], alone)
+    run = model(ids, attention_mask=pairs, position_ids=torch.arange(5)[None]).logits[:, -1]
+    far = model(ids, attention_mask=pairs, position_ids=places).logits[:, -1]
+    assert not torch.isclose(run, far).all()
+
+
+@pytest.mark.parametrize("given", [{"document_ids": torch.zeros(1, 5, dtype=torch.long)}, {}])
+def test_a_hidden_diagonal_stays_hidden(given):
+    """Documents and windows let every token see itself, whatever the mask of pairs said."""
+    model = build("rope", **({} if given else {"attention_window": 2}))
+    pairs = ~torch.eye(5, dtype=torch.bool)[None, None]
+    out = model(torch.tensor([[2, 7, 8, 9, 3]]), attention_mask=pairs, output_attentions=True, **given)
+    assert all(not layer.diagonal(dim1=-2, dim2=-1).any() for layer in out.attentions)
+
+
 @pytest.mark.parametrize(
     ("mask", "message"),
     [

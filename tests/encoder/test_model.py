@@ -191,7 +191,7 @@ def test_last_of_the_hidden_states_is_the_output(name, ids):
     assert torch.equal(whole.hidden_states[-1], out.last_hidden_state) == (name == "bert-a")
 
 
-@pytest.mark.parametrize("asked", [1, [0, -1], [2, 7], range(3)])
+@pytest.mark.parametrize("asked", [0, 1, [0, -1], [2, 7], range(3)])
 def test_hidden_states_are_selected_by_number(asked, ids):
     """A number or several keep those states and put None in place of the others, as in transformers' own models.
 

@@ -27,7 +27,9 @@ class Counting(StrictConfig):
 
 def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
-        config = Counting.parse(values).settle(run, NAME, binds=NAME in run.names())
+        config = Counting.parse(values)
+        if NAME in run.names():
+            config = config.settle(run, NAME)
         config.save_in(run, NAME)
         run.accept()
         return config
@@ -54,6 +56,21 @@ def test_the_first_settings_bind(tmp_path):
     with pytest.raises(ValueError, match="started with title='', this command has title='x'\\. Give title=''"):
         bound(out, title="x")  # the key that was given is named before the default one
     assert Counting.load_verified(RunFolder.at(out), NAME).steps == 625
+
+
+class Nested(StrictConfig):
+    model: dict[str, str] = {}
+
+
+def test_a_path_below_a_key_may_be_spelt_in_two_ways(tmp_path, monkeypatch):
+    """A training with `--set model.table_file=./t.npy` refused to resume with t.npy."""
+    monkeypatch.chdir(tmp_path)
+    Path("t.npy").touch()
+    with RunFolder.open("run", "counting") as run:
+        Nested.parse({"model": {"table_file": "./t.npy"}}).save_in(run, NAME)
+        assert Nested.parse({"model": {"table_file": "t.npy"}}).settle(run, NAME)
+        with pytest.raises(ValueError, match="was started with model="):
+            Nested.parse({"model": {"table_file": "u.npy"}}).settle(run, NAME)
 
 
 def test_defaults_of_recipes_are_no_given_keys():

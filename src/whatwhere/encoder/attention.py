@@ -167,7 +167,8 @@ class AttentionInputs:
         once.
     is_cls: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
     position_ids: (b, n).
-    places: position_ids; (1, n) where the scheme makes use of it that all examples agree at their tokens.
+    places: position_ids; one row (1, n) where all examples have the same positions at their tokens, so that terms of
+        positions alone are computed once.
     distance: key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if
         unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.

@@ -18,7 +18,10 @@ WIDTH = 32  # of the hidden layer: the number of both papers
 
 
 class BiasNetwork(nn.Module):
-    """Network of one hidden layer, from vectors (..., inputs) to a value for each head, (..., heads)."""
+    """Network of one hidden layer, from `inputs` numbers to a value for each head.
+
+    Whoever calls it multiplies the inputs by `inner`; `forward` does the rest.
+    """
 
     def __init__(self, inputs: int, heads: int, slope: float) -> None:
         super().__init__()
@@ -46,10 +49,10 @@ class FireBias(ContentTerms):
     """FIRE: f(ψ(|j - i|) / ψ(max(L, i, j))), ψ(x) = log(1 + |c|·x), with a network f in each layer (Li et al. 2024).
 
     c starts at 0.1. L is `stretch`, 1 at the start, times a quarter of `max_position_embeddings`, as their 512 is of
-    2048. Their L is compared with the query's place alone, which no key of theirs exceeds.
+    2048. Their attention is causal, so that max(L, i) suffices there.
     """
 
-    unscaled = {"relative": "f(ψ(|j - i|) / ψ(max(L, i, j)))"}
+    unscaled_formulas = {"relative": "f(ψ(|j - i|) / ψ(max(L, i, j)))"}
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -83,7 +86,7 @@ class DapeTerms(ContentTerms):
     `relative` is b, and `semantic_to_relative` what f adds.
     """
 
-    unscaled = {"semantic_to_relative": "f(q_i·k_j / √d, kerple(j - i))", "relative": "kerple(j - i)"}
+    unscaled_formulas = {"semantic_to_relative": "f(q_i·k_j / √d, kerple(j - i))", "relative": "kerple(j - i)"}
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 
 from transformers import PretrainedConfig
 
-from .registry import BIASES, CONTENT_TERMS, ROTATIONS, TABLES, suggest_name
+from .registry import BIASES, CONTENT_TERMS, PARTS, ROTATIONS, TABLES, suggest_name
 
 CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "block": lambda: ("neobert", "bert"),
@@ -229,7 +229,7 @@ class EncoderConfig(PretrainedConfig):
         for key, choices in CHOICES.items():
             if (value := getattr(self, key)) not in choices():
                 hint = suggest_name(str(value), choices())
-                if key in ("absolute", "relative", "rotation", "relative_content"):
+                if key in PARTS:
                     hint += " Load a scheme of your own first: --scheme FILE; a saved model carries its own_scheme.py."
                 yield f"{key} must be one of {', '.join(choices())}; got {value!r}.{hint}"
         for key in _AT_LEAST_1:

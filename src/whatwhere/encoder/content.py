@@ -35,17 +35,17 @@ class PairInputs:
 
 
 class ContentTerms(nn.Module):
-    """Base class of terms that read a word and a distance.
+    """Base class of terms that read pairs of tokens: their words, distance and places.
 
     products: how many products of the score share its scale: 1/√(products · d_head).
-    written: formula of each term before it is scaled, for `whatwhere explain`.
-    unscaled: formula of each term that is added to the scaled ones.
+    scaled_formulas: formula of each term before it is scaled, for `whatwhere explain`.
+    unscaled_formulas: formula of each term that is added to the scaled ones.
     shares_vectors: True where all layers share vectors of distances, `PairInputs.vectors`.
     """
 
     products: ClassVar[int] = 1
-    written: ClassVar[Mapping[str, str]] = {}
-    unscaled: ClassVar[Mapping[str, str]] = {}
+    scaled_formulas: ClassVar[Mapping[str, str]] = {}
+    unscaled_formulas: ClassVar[Mapping[str, str]] = {}
     shares_vectors: ClassVar[bool] = False
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -86,7 +86,7 @@ class ShawKeys(ContentTerms):
     Their relative values (eq. 3) are left out: they changed nothing in the paper's table 3.
     """
 
-    written = {"semantic_to_relative": "q_i·a(j - i)"}
+    scaled_formulas = {"semantic_to_relative": "q_i·a(j - i)"}
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -117,7 +117,7 @@ class DebertaTerms(ContentTerms):
 
     products = 3
     shares_vectors = True
-    written = {"semantic_to_relative": "q_i·(P(i - j) W_K)", "relative_to_semantic": "(P(j - i) W_Q)·k_j"}
+    scaled_formulas = {"semantic_to_relative": "q_i·(P(i - j) W_K)", "relative_to_semantic": "(P(j - i) W_Q)·k_j"}
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -151,7 +151,7 @@ class TransformerXlTerms(ContentTerms):
     with the word's key, `relative` is v's alone. The paper looks back only; here distances have both signs.
     """
 
-    written = {
+    scaled_formulas = {
         "semantic": "(q_i + u)·k_j",
         "semantic_to_relative": "q_i·(R(i - j) W_R)",
         "relative": "v·(R(i - j) W_R)",
@@ -195,7 +195,7 @@ class ContextualPositions(ContentTerms):
     are of a layer and equal in all heads. The term is not divided by √d_head, as in the paper's listing.
     """
 
-    unscaled = {"semantic_to_relative": "q_i·e(gates of i from j to i)"}
+    unscaled_formulas = {"semantic_to_relative": "q_i·e(gates of i from j to i)"}
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)

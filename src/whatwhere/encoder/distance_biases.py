@@ -12,7 +12,7 @@ from transformers import initialization as init
 
 from .config import EncoderConfig
 from .registry import register_bias
-from .tables import frequencies
+from .tables import frequencies, has_loaded_numbers
 
 KERNELS = 5  # of TISA in a head: the number of its paper
 SANDWICH_WIDTH = 128  # of the sinusoids, whatever the model's width: the number of its paper
@@ -115,6 +115,7 @@ class KerplePowerBias(DistanceBias):
         """Draw r1 between 0 and 1 and r2 between 0 and 2, evenly and at least 0.01 (their code)."""
         if not has_loaded_numbers(self.log_r1):
             init.copy_(self.log_r1, random_numbers(self.heads, 1.0).log())
+        if not has_loaded_numbers(self.logit_r2):
             init.copy_(self.logit_r2, (random_numbers(self.heads, 2.0) / 2).logit())
 
     def values(self, distance: Tensor) -> Tensor:
@@ -168,11 +169,6 @@ class SandwichBias(DistanceBias):
         product = (distance[..., None] * frequency).cos().sum(-1) - len(frequency)
         ratio = 8 / self.heads * torch.arange(1, self.heads + 1, dtype=self.dtype, device=distance.device)
         return product[..., None] / ratio
-
-
-def has_loaded_numbers(parameter: Tensor) -> bool:
-    """Return whether a parameter holds the numbers of a loaded model, which stay."""
-    return getattr(parameter, "_is_hf_initialized", False)
 
 
 def random_numbers(count: int, highest: float) -> Tensor:

@@ -8,6 +8,16 @@ from .config import EncoderConfig
 _NEVER = -1e4  # an additive mask hides a pair by this or less
 
 
+def can_read(tensor: Tensor) -> bool:
+    """Return whether the values of a tensor can be read now: it is no stand-in of the compiler or of a meta device."""
+    return not torch.compiler.is_compiling() and tensor.device.type != "meta"
+
+
+def can_read_at_once(tensor: Tensor) -> bool:
+    """Return whether the values of a tensor can be read without waiting for an accelerator's queue."""
+    return not torch.compiler.is_compiling() and tensor.device.type == "cpu"
+
+
 def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> bool:
     """Tell if tokens that see each other are as far apart in positions as in the row, so that 2n - 1
     distances suffice."""
@@ -66,21 +76,26 @@ def allowed_keys(
     n = input_ids.shape[1]
     device = input_ids.device
     allowed = allowed_mask
-    reads_values = device.type == "cpu" and not torch.compiler.is_compiling()
-    if allowed is None and attention_mask is not None and not (reads_values and bool(attention_mask.all())):
+    if (
+        allowed is None
+        and attention_mask is not None
+        and not (can_read_at_once(attention_mask) and bool(attention_mask.all()))
+    ):
         tokens = attention_mask.bool()
         tokens = tokens | ~tokens.any(-1, keepdim=True)  # a row of padding alone sees all: backends agree
         allowed = tokens[:, None, None, :]
     if document_ids is not None:
         same_document = document_ids[:, None, :, None] == document_ids[:, None, None, :]
-        diagonal = torch.eye(n, dtype=torch.bool, device=device)
-        allowed = (same_document if allowed is None else same_document & allowed) | diagonal
+        allowed = same_document if allowed is None else same_document & allowed
     if window is not None:
         index = torch.arange(n, device=device)
         gap = (index[:, None] - index).abs()
         examples = input_ids.shape[0]  # len() would be a constant of an exported graph
         in_window = (gap <= window).expand(examples, 1, n, n)
-        allowed = in_window if allowed is None else (allowed & in_window) | (gap == 0)
+        allowed = in_window if allowed is None else allowed & in_window
+    if allowed is not None and (document_ids is not None or window is not None):
+        diagonal = torch.eye(n, dtype=torch.bool, device=device)
+        allowed = allowed | (diagonal & ~allowed.any(-1, keepdim=True))
     return allowed
 
 
@@ -103,8 +118,7 @@ def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
             f"{tuple(mask.shape)}.{advice}"
         )
     allowed = mask == 0 if mask.is_floating_point() else mask.bool()
-    readable = mask.device.type == "cpu" and not torch.compiler.is_compiling()
-    if readable and mask.is_floating_point() and bool(((mask > _NEVER) & ~allowed).any()):
+    if can_read_at_once(mask) and mask.is_floating_point() and bool(((mask > _NEVER) & ~allowed).any()):
         raise ValueError(
             "A mask of pairs in floating point is added to the scores: 0 where a query may look, a large negative "
             "number elsewhere. Give true and false to say the same."
@@ -186,7 +200,7 @@ def check_inputs(config: EncoderConfig, input_ids: Tensor, *inputs: Tensor | Non
             )
     if not input_ids.shape[1]:
         raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
-    if torch.compiler.is_compiling() or input_ids.device.type != "cpu" or not input_ids.numel():
+    if not can_read_at_once(input_ids) or not input_ids.numel():
         return
     if int(input_ids.min()) < 0:
         raise ValueError(f"Token ids count from 0; got {int(input_ids.min())}.")

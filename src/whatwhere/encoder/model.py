@@ -32,6 +32,8 @@ from .convolution import InputConvolution
 from .inputs import (
     allowed_keys,
     allowed_pairs,
+    can_read,
+    can_read_at_once,
     check_inputs,
     check_vectors,
     common_row,
@@ -101,10 +103,17 @@ _WITH_DROPOUT: ContextVar[bool] = ContextVar("with_dropout", default=True)
 StateChoice = bool | int | Sequence[int] | None  # hidden states that a caller asks for: all, none, or by number
 
 
+def _asks_for_states(choice: StateChoice) -> bool:
+    """Return whether a caller asks for any hidden state; 0 asks for the first one."""
+    return choice is not False and (isinstance(choice, int) or bool(choice))
+
+
 def _chosen_states(states: tuple[Tensor, ...], choice: StateChoice) -> tuple[Any, ...] | None:
     """Return the states that a caller asks for, None in place of the others; None where it asks for none."""
-    if not choice or choice is True:
-        return states if choice else None
+    if choice is True:
+        return states
+    if choice is None or not _asks_for_states(choice):
+        return None
     numbers = (choice,) if isinstance(choice, int) else choice
     kept = {number % len(states) for number in numbers if -len(states) <= number < len(states)}
     return tuple(state if number in kept else None for number, state in enumerate(states))
@@ -165,9 +174,7 @@ class Encoder(EncoderPreTrainedModel):
         rows = self.config.longest
         if rows is not None and not position_ids.is_floating_point():  # a formula has every real position
             # On an accelerator reading the maximum would stall the queue: only the length is checked there.
-            reads_values = (
-                position_ids.device.type == "cpu" and position_ids.numel() and not torch.compiler.is_compiling()
-            )
+            reads_values = can_read_at_once(position_ids) and position_ids.numel()
             longest = int(position_ids.max()) + 1 if reads_values else n
             if reads_values and (lowest := int(position_ids.min())) < 0:
                 raise ValueError(
@@ -201,24 +208,26 @@ class Encoder(EncoderPreTrainedModel):
         is_sep = (input_ids == config.sep_token_id).long()
         token_kinds = torch.where(is_cls > 0, is_cls, 2 * is_sep if config.relative_special == "each" else is_sep)
         # Values may choose a faster computation, where the device and the compiler let them be read.
-        reads_values = not torch.compiler.is_compiling() and input_ids.device.type != "meta"
+        reads_values = can_read(input_ids)
         if reads_values:
             token_kinds, is_cls = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, is_cls))
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = position_ids is None and attention_mask is None and document_ids is None
         position_ids = self._positions(input_ids, attention_mask, position_ids)
+        # A token that nobody looks at may look: of those that a mask of pairs names, all count.
+        token_mask = attention_mask if allowed_mask is None else None
         places = position_ids
         if counts_from_zero:
             places = position_ids[:1]
         elif reads_values and (self.untied is not None or config.relative_content != "none"):
-            places = common_row(position_ids, attention_mask)
+            places = common_row(position_ids, token_mask)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
         position_query_key = None
         biases: list[Bias] = []
         distance = None
         if config.relative != "none" or config.relative_content != "none":
             is_run = counts_from_zero or self.assumes_consecutive_positions
-            is_run = is_run or (reads_values and positions_are_consecutive(position_ids, attention_mask, document_ids))
+            is_run = is_run or (reads_values and positions_are_consecutive(position_ids, token_mask, document_ids))
             distance = distances(position_ids, is_run)
             buckets = getattr(BIASES.get(config.relative), "buckets", None)
             distance = distance if buckets is None else buckets(distance, config)
@@ -365,7 +374,7 @@ class Encoder(EncoderPreTrainedModel):
             inputs = replace(inputs, with_dropout=False)
         check_backend(backend, input_ids.device, training, config.dropout if self.training and with_dropout else 0.0)
         streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, with_dropout, attention_mask, document_ids)
-        keeps_states = bool(output_hidden_states) or output_block_states
+        keeps_states = output_block_states or _asks_for_states(output_hidden_states)
         states: list[Tensor] = []
         attentions = []
         if keeps_states:

@@ -23,7 +23,7 @@ CONTENT_TERMS: dict[str, type[Any]] = {}  # of `encoder.content.ContentTerms`
 PRESETS: dict[str, dict[str, Any]] = {}
 SOURCES: dict[str, str] = {}  # where a preset is published
 # Parts by the field of a configuration that names one.
-_PARTS: dict[str, dict[str, Any]] = {
+PARTS: dict[str, dict[str, Any]] = {
     "absolute": TABLES,
     "relative": BIASES,
     "rotation": ROTATIONS,
@@ -96,7 +96,7 @@ def register_rotation(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_content(name: str) -> Callable[[_Part], _Part]:
-    """Register terms of a word and a distance by a class decorator: a subclass of `encoder.content.ContentTerms`.
+    """Register terms of pairs of tokens by a class decorator: a subclass of `encoder.content.ContentTerms`.
 
     Configurations take it as `relative_content=name`.
 
@@ -161,8 +161,9 @@ def load_scheme(path: str | Path) -> Path:
         if _loaded[path][0] != text:
             raise ValueError(f"{path} has changed since it was loaded. Start the program again.")
         return path
-    registries: list[dict[str, Any]] = [*_PARTS.values(), PRESETS, SOURCES]
+    registries: list[dict[str, Any]] = [*PARTS.values(), PRESETS, SOURCES]
     snapshots = [dict(names) for names in registries]
+    before = {field: set(names) for field, names in PARTS.items()}
     # Loaded as a module of this folder, so that the copy in a saved model (`from .registry import ...`) runs too.
     spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
     assert spec is not None and spec.loader is not None
@@ -180,8 +181,7 @@ def load_scheme(path: str | Path) -> Path:
         raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
     finally:
         sys.modules.pop(spec.name, None)
-    before = dict(zip(_PARTS, snapshots, strict=False))
-    added = {(field, name) for field, names in _PARTS.items() for name in names.keys() - before[field]}
+    added = {(field, name) for field, names in PARTS.items() for name in names.keys() - before[field]}
     _loaded[path] = (text, added)
     return path
 
@@ -189,7 +189,7 @@ def load_scheme(path: str | Path) -> Path:
 @contextmanager
 def forget_schemes() -> Iterator[None]:
     """Forget, after the block, every scheme that was loaded in it, as the next piece of work may bring another."""
-    registries: list[dict[Any, Any]] = [*_PARTS.values(), PRESETS, SOURCES, _loaded]
+    registries: list[dict[Any, Any]] = [*PARTS.values(), PRESETS, SOURCES, _loaded]
     snapshots = [dict(names) for names in registries]
     try:
         yield
@@ -206,5 +206,5 @@ def is_loaded(text: str) -> bool:
 
 def scheme_files(config: Any) -> dict[Path, str]:
     """Return the loaded files that registered a part of a configuration's scheme, with their texts."""
-    used = {(field, getattr(config, field)) for field in _PARTS}
+    used = {(field, getattr(config, field)) for field in PARTS}
     return {path: text for path, (text, added) in _loaded.items() if used & added}

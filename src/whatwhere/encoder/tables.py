@@ -42,6 +42,11 @@ def half_turn(rows: int, width: int) -> Tensor:
     return table
 
 
+def has_loaded_numbers(parameter: Tensor) -> bool:
+    """Return whether a parameter holds the numbers of a loaded model, which stay."""
+    return getattr(parameter, "_is_hf_initialized", False)
+
+
 def draw_weights(weight: Tensor, spread: float, config: EncoderConfig) -> None:
     """Draw initial values as `config.initializer` asks: normal of this deviation, or uniform on [-spread, spread]."""
     if config.initializer == "uniform":
@@ -146,7 +151,7 @@ class LearnedTable(nn.Module):
         elif config.table_start == "sinusoidal":
             waves = sinusoid(rows, width, torch.float64)
             init.copy_(self.weight, _starting_scale(config, waves) * waves)
-        elif not getattr(self.weight, "_is_hf_initialized", False):  # a loaded model needs the file no more
+        elif not has_loaded_numbers(self.weight):  # a loaded model needs the file no more
             init.copy_(self.weight, read_starting_table(config.table_start, rows, width))
 
     def forward(self) -> Tensor:
@@ -257,7 +262,7 @@ class FileTable(nn.Module):
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the initial values as the configuration says."""
-        if not getattr(self.weight, "_is_hf_initialized", False):
+        if not has_loaded_numbers(self.weight):
             assert config.table_file is not None
             table = read_starting_table(config.table_file, *self.weight.shape)
             init.copy_(self.weight, _starting_scale(config, table) * table)

@@ -219,10 +219,10 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
     products = []
     biases = []
     for name in terms:
-        if name in content.written:
-            products.append(content.written[name])
-        elif name in content.unscaled:
-            biases.append(content.unscaled[name])
+        if name in content.scaled_formulas:
+            products.append(content.scaled_formulas[name])
+        elif name in content.unscaled_formulas:
+            biases.append(content.unscaled_formulas[name])
         elif name == "relative" and config.relative != "none":
             bias = f"{config.relative}(j - i)"
             bias += _AT_SPECIAL[config.relative_special]

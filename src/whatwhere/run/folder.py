@@ -168,7 +168,7 @@ class RunFolder:
             if (path / MANIFEST).is_file() or path.name.startswith(".") or path.name == LOG:
                 continue
             # A manifest without a whole line is of a process that was killed as it began.
-            if path.name == MANIFEST and not self._applied_bytes:
+            if path.name == MANIFEST:
                 continue
             if path.is_dir() and all(name.startswith(".") for name in os.listdir(path)):  # another process begins it
                 continue
@@ -290,6 +290,14 @@ class RunFolder:
             ValueError: the first file that is missing or not as it was written.
         """
         self._refuse(self.problems())
+
+    def check_present(self) -> None:
+        """Compare every listed file that exists with its hash: a step that lacks one runs again.
+
+        Raises:
+            ValueError: the first file that is not as it was written.
+        """
+        self.check(*filter(self.has, self.names()))
 
     def _refuse(self, problems: Iterable[str]) -> None:
         """Raise the first of the problems as a ValueError that says what to do."""

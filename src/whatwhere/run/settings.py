@@ -36,6 +36,8 @@ def _plain(value: Any) -> Any:
     """Return a value of a setting with its paths as `plain_path` gives them."""
     if isinstance(value, list):
         return [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
     return plain_path(value) if isinstance(value, str) else value
 
 
@@ -47,7 +49,7 @@ class StrictConfig(BaseModel):
 
         parse(values)              from plain values
         load(path, settings)       from a YAML file and `key=value` settings; `merge_values` leaves them unchecked
-        settle(run, name, binds)   from these settings and those that the resumed run was started with
+        settle(run, name)          from these settings and those that the resumed run was started with
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
         load_unverified(path)      from a file of a run that this command has compared already (`SchemeConfig` only)
     """
@@ -164,22 +166,20 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def settle(self, run: RunFolder, name: str, binds: bool, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings with which a command goes on in a folder: the folder's where they bind, else these.
+    def settle(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
+        """Return the settings with which a command goes on in a folder whose settings bind.
 
-        Keys of `CHANGEABLE_KEYS` and `changeable`, and keys whose content is the same under another path
-        (`has_same_content`), take the values of these settings. One path may be spelt in two ways (`plain_path`).
+        They bind as soon as something was made with them: a step of a training, a result. What a command left that
+        failed before binds nobody, and the caller replaces it (`save_in`). Keys of `CHANGEABLE_KEYS` and `changeable`,
+        and keys whose content is the same under another path (`has_same_content`), take the values of these settings.
+        One path may be spelt in two ways (`plain_path`).
 
         Args:
             name: of the YAML file.
-            binds: whether the folder holds something that was made with its settings: a step of a training, a result.
-                What a command left that failed before binds nobody, and the caller replaces it (`save_in`).
 
         Raises:
             ValueError: another key differs, or the file is missing, damaged or of another version.
         """
-        if not binds:
-            return self
         return self.merge_with_saved(self.load_verified(run, name), run, changeable)
 
     def merge_with_saved(self, saved: Self, run: RunFolder, changeable: Iterable[str] = ()) -> Self:
@@ -193,6 +193,7 @@ class StrictConfig(BaseModel):
         given = self.given_keys()
         keys_of_these = {*self.CHANGEABLE_KEYS, *changeable}
         before = saved.model_dump()
+        # Keys that the user gave are refused before default ones.
         for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in given):
             if key in keys_of_these or _plain(before[key]) == _plain(value):
                 continue

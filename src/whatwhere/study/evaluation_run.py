@@ -93,10 +93,10 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
         ValueError: other settings, or a finished file is not as it was written.
     """
     if file in run.names() and any(step != RESULTS for step in run.finished_steps()):
-        config.settle(run, file, binds=True, changeable=config.changeable_keys())
+        config.check_scheme(run.path)
         saved = type(config).load_verified(run, file)
-        for name in filter(run.has, run.names()):
-            run.check(name)
+        config.merge_with_saved(saved, run, config.changeable_keys())  # refuses other differences
+        run.check_present()
         config = config.continue_from(saved)
     config.check_names()
     return config

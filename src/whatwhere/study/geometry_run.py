@@ -80,11 +80,12 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         _check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         is_done = run.step(RESULTS) is not None
-        config = config.settle(run, CONFIG, binds=is_done)
+        if is_done:
+            config = config.settle(run, CONFIG)
         tokenizer = _tokenizer(config, sources)
         for folder in model_folders.values():
             _check_vocabulary(folder, tokenizer)
-        if not is_done:  # the settings of a finished run stay until its new results are there
+        if not is_done:  # those of a finished run stay until it is measured anew
             config.save_in(run, CONFIG)
         run.accept()
         counted = _count(run, config, sources, tokenizer, progress, cluster)

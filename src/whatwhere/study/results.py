@@ -34,10 +34,10 @@ NOTES = {
 }
 
 
-def settle_until_results(config: StrictConfig, run: RunFolder, name: str) -> None:
+def save_or_check_settings(config: StrictConfig, run: RunFolder, name: str) -> None:
     """Write the settings of a run whose results come all at its end, or compare them with those that have results.
 
-    Until then settings do not bind: what a stopped process left, perhaps with others, goes.
+    Before there are results settings do not bind: files of a stopped process, perhaps of other settings, are removed.
 
     Args:
         name: File of the settings.
@@ -46,7 +46,7 @@ def settle_until_results(config: StrictConfig, run: RunFolder, name: str) -> Non
         ValueError: the results are of other settings, or the file is damaged.
     """
     if run.step(RESULTS) is not None:
-        config.settle(run, name, binds=True)
+        config.settle(run, name)
         return
     if leftovers := [file for file in run.names() if file != name]:
         run.remove(*leftovers)

@@ -15,7 +15,7 @@ from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.text_tables import table_lines
-from .results import save_results, settle_until_results
+from .results import save_or_check_settings, save_results
 from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
@@ -82,7 +82,7 @@ def run_spectra(
         return measure_tables(sources, words), None
     config = SpectraConfig(sources=[str(source) for source in sources], words=words)
     with RunFolder.open(out, KIND) as run:
-        settle_until_results(config, run, CONFIG)
+        save_or_check_settings(config, run, CONFIG)
         measured = measure_tables(sources, words)
         facts = measured.facts()
         files: list[str] = []

@@ -41,14 +41,14 @@ from .plan import (
     threads_of_one,
     threads_while_timed,
 )
-from .results import save_study, total_seconds
+from .results import FACTS, save_study, total_seconds
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
 from .training_records import text_records
 
 CONFIG = STUDY
 KIND = "study"
 BUDGET_STEP = "budget"  # the step of the run that turns minutes into steps of the trainings
-ON_CLUSTER = "Workers of a cluster trained the models, on one thread each; the machine that is named gave the command."
+ON_CLUSTER = "Workers of a cluster trained models of this study, on one thread each; the machine named gave a command."
 
 
 class StudyLog:
@@ -261,14 +261,6 @@ def complete(study: Study) -> Path:
     models = models_of(config)
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.slots()
     threads = threads_of_models(config, at_once) if study.cluster is None else [1] * len(models)
-    notes = [] if study.cluster is None else [ON_CLUSTER]
-
-    def save(measured: list[ModelOfSeed], between: list[Record]) -> Path:
-        seconds = _total_seconds(study)
-        return save_study(
-            study.run, config, study.windows, steps, measured, records, between, seconds, at_once=at_once, notes=notes
-        )
-
     jobs = []
     for model, count in zip(models, threads, strict=True):
         if not study.is_measured(model):
@@ -277,6 +269,24 @@ def complete(study: Study) -> Path:
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
     models_on_page = [model for model in models if study.is_measured(model)]  # the page is drawn when others follow
     most_threads = at_once * threads_of_one(at_once) if at_once > 1 else 1
+    was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
+    # A command that trains nothing leaves what the page says of the trainings.
+    at_once_on_page = at_once if jobs or not study.run.has(FACTS) else study.run.read(FACTS).get("at_once", at_once)
+
+    def save(measured: list[ModelOfSeed], comparison_records: list[Record]) -> Path:
+        return save_study(
+            study.run,
+            config,
+            study.windows,
+            steps,
+            measured,
+            corpus_records=records,
+            comparison_records=comparison_records,
+            seconds=_total_seconds(study),
+            at_once=at_once_on_page,
+            notes=[ON_CLUSTER] if was_on_cluster else [],
+        )
+
     context = partial(scheme_of_job, text_of_scheme(config.scheme))
     # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
     with closing(run_jobs(jobs, most_threads, study.progress, context=context, cluster=study.cluster)) as done:
@@ -286,12 +296,12 @@ def complete(study: Study) -> Path:
             if len(measured) < len(models) and _needs_page(models, models_on_page, measured):
                 models_on_page = measured
                 save(measured, [])
-    between: list[Record] = []
+    comparison_records: list[Record] = []
     if config.inside:
         for seed in range(config.seeds):
-            between += compare_models(study.run, config, study.windows, seed, study.progress)
+            comparison_records += compare_models(study.run, config, study.windows, seed, study.progress)
         save_explorer_texts(study.run, config, study.windows)
-    report = save(models, between)
+    report = save(models, comparison_records)
     study.log.log_event("report", path=str(report))
     return report
 
@@ -330,8 +340,7 @@ def _check_finished(run: RunFolder, models: int) -> None:
     """
     results = run.step(RESULTS)
     if results is not None and len(results["inputs"]["models"]) >= models:
-        for name in filter(run.has, run.names()):
-            run.check(name)
+        run.check_present()
 
 
 def _log_windows(windows: Windows, log: StudyLog) -> None:

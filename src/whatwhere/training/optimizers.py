@@ -141,16 +141,16 @@ def expected_table_drift(config: LoopConfig, steps: int) -> float:
 def _group_of(name: str, parameter: Tensor) -> str:
     """Return the group of rates to which a parameter belongs, by its name in the model."""
     is_positional = "relative." in name or "untied." in name
-    is_matrix = name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias"))
+    is_projection_or_norm = name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias"))
     if "position_embeddings." in name or "distance_vectors." in name or name.endswith("untied.cls"):
         return "table"
     if "_embeddings" in name:
         return "embeddings"
-    if is_positional and not is_matrix:
+    if is_positional and not is_projection_or_norm:
         return "biases"
     if ".content." in name and not name.endswith((".weight", ".bias")):
-        is_of_formula = ".content.bias." in name or ".content.network." in name or parameter.ndim == 0
-        return "biases" if is_of_formula else "table"  # else vectors of distances
+        is_vectors_of_distances = name.endswith((".table", ".before", ".after"))
+        return "table" if is_vectors_of_distances else "biases"
     if parameter.ndim < 2:
         return "plain"
     return "matrices" if is_positional or _IN_A_BLOCK.search(name) else "rest"

@@ -108,7 +108,8 @@ class SchemeConfig(SchemeKeys):
         settings = list(settings)
         trust_scheme(values.get("scheme"))
         for setting in settings:  # --set scheme=FILE, typed as well
-            trust_scheme(setting.partition("scheme=")[2] if setting.startswith("scheme=") else None)
+            if setting.startswith("scheme="):
+                trust_scheme(setting.removeprefix("scheme="))
         merged = super().merge_values(path, settings, **values)
         scheme = merged.get("scheme")
         if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
@@ -124,15 +125,14 @@ class SchemeConfig(SchemeKeys):
             saved = self.model_copy(update={"scheme": SCHEME})
         run.write(name, saved.model_dump(mode="json"))
 
-    def settle(self, run: RunFolder, name: str, binds: bool, changeable: Iterable[str] = ()) -> Self:
+    def settle(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
         """Return the settings with which a command goes on; a scheme is compared by its text.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the folder's copy.
         """
-        if binds:
-            self.check_scheme(run.path)
-        return super().settle(run, name, binds, changeable)
+        self.check_scheme(run.path)
+        return super().settle(run, name, changeable)
 
     def has_same_content(self, key: str, out: Path) -> bool:
         """Return True for a scheme, whose text `settle` has compared."""

@@ -59,7 +59,7 @@ def settle_settings(config: C, run: RunFolder, name: str, changeable: Iterable[s
     if processes.is_main_process and not has_steps(run):
         _begin_anew(config, run, name)
     processes.wait_for_everyone()
-    settled = config.settle(run, name, binds=True, changeable=changeable)
+    settled = config.settle(run, name, changeable)  # also what the main process has just written
     processes.wait_for_everyone()  # before the main process writes again
     return settled
 

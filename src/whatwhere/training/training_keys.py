@@ -118,11 +118,13 @@ class LoopConfig(StrictConfig):
     )
     table_learning_rate_scale: NonNegativeFloat = Field(
         1.0,
-        description="Learning rate of the position table, as a multiple of learning_rate; 0 freezes it, "
-        "with the map of table_width and TUPE's scores of [CLS].",
+        description="Learning rate of the position table and of learned vectors of distances, as a multiple of "
+        "learning_rate; 0 freezes them, with the map of table_width and TUPE's scores of [CLS].",
     )
     bias_learning_rate_scale: PositiveFloat = Field(
-        1.0, description="Learning rate of relative-bias tables, as a multiple of learning_rate."
+        1.0,
+        description="Learning rate of relative-bias tables and other small numbers of a bias, as a multiple of "
+        "learning_rate.",
     )
     betas: tuple[Beta, Beta] = Field((0.9, 0.95), description="AdamW's decay rates of the two moments.")
     epsilon: PositiveFloat = Field(1e-8, description="AdamW's epsilon.")
