@@ -62,7 +62,7 @@ class Nested(StrictConfig):
     model: dict[str, str] = {}
 
 
-def test_a_path_below_a_key_may_be_spelt_in_two_ways(tmp_path, monkeypatch):
+def test_a_nested_path_may_be_spelt_twice(tmp_path, monkeypatch):
     """A training with `--set model.table_file=./t.npy` refused to resume with t.npy."""
     monkeypatch.chdir(tmp_path)
     Path("t.npy").touch()

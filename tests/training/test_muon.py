@@ -96,7 +96,8 @@ def test_rows_that_do_not_fit_are_refused():
 def test_small_numbers_of_a_bias_learn_as_biases():
     """Networks of FIRE and DAPE, and DAPE's KERPLE, learned at the rate of tables, with which 0 freezes a table."""
     config = LoopConfig(optimizer="adamw", table_learning_rate_scale=0.5, bias_learning_rate_scale=2.0)
-    for name, scale in (("dape", 2.0), ("fire", 2.0), ("shaw", 0.5), ("cope", 0.5), ("deberta", 0.5)):
+    scales = {"dape": 2.0, "fire": 2.0, "transformer-xl": 2.0, "shaw": 0.5, "cope": 0.5, "deberta": 0.5}
+    for name, scale in scales.items():
         model = ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=50))
         (adamw,) = make_optimizers(model, config, 10)
         small = {

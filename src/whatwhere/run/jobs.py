@@ -175,7 +175,7 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
                 share = 1.0 if total is None else TRAINING_SHARE * share_trained
                 if share:
                     shares[number] = max(shares.get(number, 0.0), share)
-                display.update(bar_of_all, completed=sum(shares.values()))
+                display.update(bar_of_all, completed=sum(shares.values(), 0.0))
 
         yield show
         for task in [task for _, task in running.values()] + ([] if bar_of_all is None else [bar_of_all]):
