@@ -21,7 +21,7 @@ from .timing import Results, Settings, alternate, clock, figure, row
 MAIN = (
     "ap rope xpos conv rp alibi tisa fire dstg shaw deberta transformer-xl cope dape bert-a tupe-a tupe-r split".split()
 )
-AT_A_TIME = 8  # presets in processes at the same time: each holds a model
+AT_A_TIME = {"tiny": 8, "paper": 3}  # presets in processes at the same time: each holds a model, of 3 GB at paper size
 SHAPES = {  # size, tokens in a row, rows
     "full": [("tiny", 128, 16), ("paper", 128, 16), ("paper", 512, 4)],
     "quick": [("tiny", 128, 16), ("paper", 128, 8), ("paper", 512, 2)],
@@ -102,8 +102,8 @@ def presets(settings: Settings) -> Results:
             note = f"{block} block, dropout {example.dropout:g}"
             order = sorted(names, key=lambda name: name not in ("ap", both))  # these two in one group
             timed: dict[str, dict[str, Any]] = {}
-            for start in range(0, len(order), AT_A_TIME):
-                group = order[start : start + AT_A_TIME]
+            for start in range(0, len(order), AT_A_TIME[size]):
+                group = order[start : start + AT_A_TIME[size]]
                 eager = {f"{both} eager": (config[both], "eager")} if both in group else {}
                 of_group = _timed({name: runs[name] for name in ("nope", *group)} | eager, n, b, settings)
                 for name in group:
