@@ -92,7 +92,7 @@ class EncoderConfig(PretrainedConfig):
     know no position (GPT-NeoX's `rotary_pct`). "xpos" also lets pair k fall with distance, from 1 to ζ_k at
     `xpos_scale_base` positions, alike in both directions (`attention.decayed_rotations`). `rotation_scaling`
     ("linear", "ntk", "yarn") changes its frequencies for texts `rotation_factor` times as long as in the training;
-    max_position_embeddings is the new length. `relative_content` names terms of a word and a distance: "shaw",
+    max_position_embeddings is the new length. `relative_content` names terms of pairs of tokens: "shaw",
     "deberta", "xl", "cope" (encoder/content.py), "fire", "dape" (encoder/bias_networks.py).
 
     Special tokens S = {cls, sep}, found by id: `relative_special` gives pairs with a special token separate values in
