@@ -107,6 +107,26 @@ def test_a_token_that_nobody_looks_at_has_its_place(name):
     assert not torch.isclose(run, far).all()
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_padding_states_depend_on_no_other_row(name):
+    """Padding behind a text stood at the place of its last token, but only where another row was no run of places."""
+    model = build(name)
+    ids = torch.tensor([[2, 7, 8, 9, 3, 1, 1], [2, 5, 6, 3, 1, 1, 1], [2, 9, 1, 4, 5, 1, 3]])
+    mask = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 1, 0, 1]])
+    together = model.encoder(ids, attention_mask=mask).last_hidden_state
+    for row in range(3):
+        alone = model.encoder(ids[row : row + 1], attention_mask=mask[row : row + 1]).last_hidden_state
+        torch.testing.assert_close(together[row : row + 1], alone, rtol=1e-11, atol=1e-11)
+
+
+def test_padding_reaches_no_further_than_the_table():
+    """Padding behind a text as long as the table is read, whatever it is padded to."""
+    model = build("dstg", max_position_embeddings=5)
+    ids = torch.tensor([[2, 7, 8, 9, 3, 0, 0, 0]])
+    padded = model(ids, attention_mask=(ids > 0).long()).logits[:, :5]
+    torch.testing.assert_close(padded, model(ids[:, :5]).logits, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("given", [{"document_ids": torch.zeros(1, 5, dtype=torch.long)}, {}])
 def test_a_hidden_diagonal_stays_hidden(given):
     """Documents and windows let every token see itself, whatever the mask of pairs said."""

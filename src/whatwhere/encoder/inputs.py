@@ -39,15 +39,22 @@ def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | Non
     return bool((offset_of_group[groups] == offset).all())
 
 
-def common_row(position_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """Return `position_ids` (b, n) as one row (1, n) where all examples agree at their tokens, else unchanged."""
-    if len(position_ids) < 2:
-        return position_ids
-    if attention_mask is None:
-        return position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
-    tokens = attention_mask.bool()
-    row = position_ids.masked_fill(~tokens, 0).amax(0, keepdim=True)
-    return row if bool(((position_ids == row) | ~tokens).all()) else position_ids
+def token_positions(attention_mask: Tensor, rows: int | None) -> Tensor:
+    """Return the place of every token among the tokens of its row, for a mask (b, n), 1 at tokens: (b, n), from 0.
+
+    Padding behind a text goes on in the row, so that its states depend on no other row of the batch, as far as a
+    position table of `rows` rows reaches; padding before a text stands at 0.
+    """
+    index = torch.arange(attention_mask.shape[1], device=attention_mask.device)
+    tokens = attention_mask.long()
+    last_token = (index * tokens).amax(-1, keepdim=True)
+    places = (tokens.cumsum(-1) - 1 + (index - last_token).clamp(min=0)).clamp(min=0)
+    return places if rows is None else torch.where(tokens.bool(), places, places.clamp(max=rows - 1))
+
+
+def common_row(position_ids: Tensor) -> Tensor:
+    """Return `position_ids` (b, n) as one row (1, n) where all rows are equal, else unchanged."""
+    return position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
 
 
 def distances(position_ids: Tensor, is_run: bool) -> Tensor:

@@ -41,6 +41,7 @@ from .inputs import (
     ids_of_vectors,
     open_blind_rows,
     positions_are_consecutive,
+    token_positions,
     visible_tokens,
 )
 from .registry import BIASES, CONTENT_TERMS
@@ -166,12 +167,12 @@ class Encoder(EncoderPreTrainedModel):
 
     def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         b, n = input_ids.shape
+        rows = self.config.longest
         if position_ids is None:
             if attention_mask is None:
                 position_ids = torch.arange(n, device=input_ids.device).expand(b, n)
             else:  # padding on either side leaves the positions of the tokens unchanged
-                position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)
-        rows = self.config.longest
+                position_ids = token_positions(attention_mask, rows)
         if rows is not None and not position_ids.is_floating_point():  # a formula has every real position
             # On an accelerator reading the maximum would stall the queue: only the length is checked there.
             reads_values = can_read_at_once(position_ids) and position_ids.numel()
@@ -220,7 +221,7 @@ class Encoder(EncoderPreTrainedModel):
         if counts_from_zero:
             places = position_ids[:1]
         elif reads_values and (self.untied is not None or config.relative_content != "none"):
-            places = common_row(position_ids, token_mask)
+            places = common_row(position_ids)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
         position_query_key = None
         biases: list[Bias] = []
