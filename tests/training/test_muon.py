@@ -45,9 +45,10 @@ def test_together_they_would_move_otherwise():
     assert float((whole - apart).detach().abs().max()) > 0.01
 
 
-def test_singular_values_come_near_one():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_singular_values_come_near_one(dtype):
     """Singular values come near one and an entry moves as much as adamw would."""
-    found = orthogonalize(parameter(3, 40, 120).detach())
+    found = orthogonalize(parameter(3, 40, 120).detach(), dtype)
     values = torch.linalg.svdvals(found.float())
     assert (
         0.6 < float(values.min()) and float(values.max()) < 1.3
@@ -56,7 +57,7 @@ def test_singular_values_come_near_one():
         p = parameter(*shape)
         before = p.detach().clone()
         p.grad = parameter(*shape, seed=3).detach()
-        Muon([{"params": [p], "rows": [[shape[0]]]}], lr=0.01).step()
+        Muon([{"params": [p], "rows": [[shape[0]]]}], lr=0.01, dtype=dtype).step()
         size = float((p - before).detach().square().mean().sqrt())
         assert size == pytest.approx(RMS * 0.01, rel=0.2), shape
 

@@ -29,10 +29,11 @@ ITERATIONS = 5
 RMS = 0.2  # root mean square of an update of AdamW, in units of its learning rate (Liu et al. 2025)
 
 
-def orthogonalize(x: Tensor, eps: float = 1e-7) -> Tensor:
-    """Return matrices (m, r, c), r <= c, with the singular vectors of `x` and singular values near 1, in bfloat16."""
+def orthogonalize(x: Tensor, dtype: torch.dtype, eps: float = 1e-7) -> Tensor:
+    """Return matrices (m, r, c), r <= c, with the singular vectors of `x` and singular values near 1, computed in
+    `dtype`."""
     a, b, c = COEFFICIENTS
-    x = x.bfloat16()
+    x = x.to(dtype)
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)
     for _ in range(ITERATIONS):
         gram = x @ x.mT
@@ -58,6 +59,7 @@ class Muon(torch.optim.Optimizer):
             shape, as AdamW's (Liu et al. 2025); "spectral", √max(1, r/c): for r ≥ c an update changes the size of the
             outputs equally at every width, for r < c by √(c/r) times that (Jordan et al. 2024).
         momentum: of Nesterov's kind.
+        dtype: of the iterations. Processors without products of bfloat16 take some ten times as long in it.
     """
 
     def __init__(
@@ -67,8 +69,10 @@ class Muon(torch.optim.Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.95,
         scale: str = "adamw",
+        dtype: torch.dtype = torch.bfloat16,
     ) -> None:
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "scale": scale})
+        self.dtype = dtype
         for group in self.param_groups:
             for p, rows in zip(group["params"], group["rows"], strict=True):
                 if p.ndim != 2 or sum(rows) != p.shape[0]:
@@ -100,7 +104,7 @@ class Muon(torch.optim.Optimizer):
                 for part, target in zip(update.split(rows), changed.split(rows), strict=True):
                     matrices[part.shape].append((part, target))
             for (r, c), pairs in matrices.items():
-                updates = orthogonalize(torch.stack([part if r <= c else part.mT for part, _ in pairs]))
+                updates = orthogonalize(torch.stack([part if r <= c else part.mT for part, _ in pairs]), self.dtype)
                 rate = lr * SCALES[group["scale"]](r, c)
                 for update, (_, target) in zip(updates, pairs, strict=True):
                     target.add_(update if r <= c else update.mT, alpha=-rate)
@@ -156,10 +160,14 @@ def _group_of(name: str, parameter: Tensor) -> str:
     return "matrices" if is_positional or _IN_A_BLOCK.search(name) else "rest"
 
 
-def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> list[torch.optim.Optimizer]:
+def make_optimizers(
+    model: PreTrainedModel, config: LoopConfig, steps: int, muon_dtype: torch.dtype = torch.bfloat16
+) -> list[torch.optim.Optimizer]:
     """Make AdamW, or Muon over the hidden matrices and AdamW over the rest; each group has a peak rate and a decay.
 
-    steps: of the whole training; with `matrix_steps`, long trainings learn their matrices slower.
+    Args:
+        steps: of the whole training; with `matrix_steps`, long trainings learn their matrices slower.
+        muon_dtype: of Muon's iterations.
 
     Raises:
         ValueError: Muon, and a model of transformers that names its blocks otherwise than `layer.3` or `layers.3`.
@@ -193,4 +201,4 @@ def make_optimizers(model: PreTrainedModel, config: LoopConfig, steps: int) -> l
         id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, StackedLinear)
     }
     hidden["rows"] = [rows_of_parameter.get(id(p), [len(p)]) for p in hidden["params"]]
-    return [adamw, Muon([hidden], scale=config.muon_scale)]
+    return [adamw, Muon([hidden], scale=config.muon_scale, dtype=muon_dtype)]

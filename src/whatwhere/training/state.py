@@ -67,7 +67,10 @@ class TrainingState:
             self.step_module = model
         else:
             self.step_module = self.accelerator.prepare_model(model)
-        self.optimizers = make_optimizers(model, config, steps)
+        is_in_bf16 = self.accelerator.mixed_precision == "bf16"
+        # Where passes are in float32, so is Muon: on most processors without bfloat16 its products took more than half
+        # of a step.
+        self.optimizers = make_optimizers(model, config, steps, torch.bfloat16 if is_in_bf16 else torch.float32)
 
     def model_to_save(self) -> Any:
         """Return the whole model, as its folder is written; all processes must call it.
