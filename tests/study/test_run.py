@@ -224,11 +224,11 @@ def test_small_budgets_say_the_minutes_needed(tmp_path, capsys):
     """A budget that buys too few steps says how many minutes would do."""
     path = tmp_path / "corpus.txt"
     path.write_text(sentences(300), encoding="utf-8")
-    values = {**VALUES, "corpus": str(path), "minutes": 0.1, "models": ["nope"], "inside": False, "training": TRAINING}
+    values = {**VALUES, "corpus": str(path), "minutes": 0.03, "models": ["nope"], "inside": False, "training": TRAINING}
     run_study(StudyConfig.parse(values), tmp_path / "s")
     said = " ".join(capsys.readouterr().err.split())
     found = re.search(
-        r"0.1 minutes buy (?:at most )?(\d+) steps; models of size tiny need about ([\d,]+) .* about ([\d,]+) "
+        r"0.03 minutes buy (?:at most )?(\d+) steps; models of size tiny need about ([\d,]+) .* about ([\d,]+) "
         r"minutes on this machine",
         said,
     )
