@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 from encoder_models import config, inputs
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModel
 
 import whatwhere as ww
 
@@ -33,6 +33,19 @@ def test_unknown_keys_of_a_folder_are_kept(tmp_path):
     assert read.finetuned_by == "somebody" and read.quantization_config == NOTES["quantization_config"]
     copy.deepcopy(read).save_pretrained(tmp_path / "two")
     assert json.loads((tmp_path / "two/config.json").read_text()) == saved | NOTES
+
+
+@pytest.mark.parametrize("value", [None, {"type": "linear", "factor": 2.0}])
+def test_old_names_of_fields_we_lack_change_nothing(value, tmp_path):
+    """`rope_scaling`, a property of transformers that reads another field, was kept, and the model did not save."""
+    model = ww.Encoder(config("rope")).eval()
+    model.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(saved | {"rope_scaling": value}))
+    again = AutoModel.from_pretrained(tmp_path)
+    again.save_pretrained(tmp_path / "again")
+    ids = inputs("plain")["input_ids"]
+    assert torch.equal(again(ids).last_hidden_state, model(ids).last_hidden_state)
 
 
 def test_a_noted_model_opens_again(tmp_path):

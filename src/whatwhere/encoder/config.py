@@ -194,7 +194,11 @@ class EncoderConfig(PretrainedConfig):
                 hint = suggest_name(key, list(type(self).__dataclass_fields__))
                 hint = hint or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
                 raise ValueError(f"EncoderConfig has no field {key!r}.{hint}")
-        computed = {key for key in foreign if isinstance(getattr(type(self), key, None), property)}
+        properties = {key: getattr(type(self), key, None) for key in foreign}
+        computed = {key for key, value in properties.items() if isinstance(value, property)}
+        # One with a setter (`rope_scaling`) is another name of a field that we lack: it goes, as in BERT's folders.
+        foreign = {key: foreign[key] for key in foreign if getattr(properties[key], "fset", None) is None}
+        computed &= foreign.keys()
         super().__post_init__(**kwargs, **{key: value for key, value in foreign.items() if key not in computed})
         # A property has no setter, so transformers cannot set such a key; in `vars` it is kept and saved again.
         vars(self).update({key: foreign[key] for key in computed})
