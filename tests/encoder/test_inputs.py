@@ -64,9 +64,10 @@ def test_masks_of_pairs_equal_masks_of_tokens(name, backend):
         torch.testing.assert_close(model(ids, attention_mask=form).logits[mask.bool()], expected, rtol=0, atol=0)
 
 
-def test_a_mask_of_pairs_keeps_documents_apart():
-    """Pairs within a document alone are what `document_ids` say."""
-    model, given = build("dstg"), inputs("packed")
+@pytest.mark.parametrize("name", ["dstg", "conv"])
+def test_a_mask_of_pairs_keeps_documents_apart(name):
+    """Pairs within a document alone are what `document_ids` say; a convolution read over their ends."""
+    model, given = build(name), inputs("packed")
     documents = given.pop("document_ids")
     pairs = (documents[:, :, None] == documents[:, None, :])[:, None]
     expected = model(**given, document_ids=documents).logits

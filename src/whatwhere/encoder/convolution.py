@@ -28,21 +28,34 @@ class InputConvolution(nn.Module):
         init.uniform_(self.weight, -reach, reach)
         init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        attention_mask: Tensor | None,
+        document_ids: Tensor | None,
+        allowed_mask: Tensor | None = None,
+    ) -> Tensor:
         """Return x (b, n, width) with what its neighbours add.
 
-        attention_mask, document_ids: (b, n), as of `Encoder.forward`, or None.
+        attention_mask, document_ids: (b, n), as of `Encoder.forward`, or None. allowed_mask: (b, 1, n, n), True at the
+        neighbours that a token may look at, or None.
         """
         seen = x if attention_mask is None else x * attention_mask[..., None].to(x.dtype)
         half = self.weight.shape[1] // 2
-        if document_ids is None:
+        if document_ids is None and allowed_mask is None:
             taps = self.weight[:, None]
             return x + F.conv1d(seen.mT, taps, self.bias, padding=half, groups=len(taps)).mT
         n = x.shape[1]
         padded = F.pad(seen, (0, 0, half, half))
-        documents = F.pad(document_ids, (half, half), value=-2)  # -1 is that of padding
         out = x + self.bias
         for tap in range(2 * half + 1):
-            is_same = (documents[:, tap : tap + n] == document_ids)[..., None]
-            out = out + self.weight[:, tap] * (padded[:, tap : tap + n] * is_same)
+            neighbour = padded[:, tap : tap + n]
+            if document_ids is not None:
+                documents = F.pad(document_ids, (half, half), value=-2)  # -1 is that of padding
+                neighbour = neighbour * (documents[:, tap : tap + n] == document_ids)[..., None]
+            if allowed_mask is not None:
+                columns = F.pad(allowed_mask[:, 0], (half, half))
+                is_seen = columns.diagonal(tap, dim1=1, dim2=2)[:, :n]
+                neighbour = neighbour * is_seen[..., None]
+            out = out + self.weight[:, tap] * neighbour
         return out

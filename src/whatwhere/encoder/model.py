@@ -273,11 +273,12 @@ class Encoder(EncoderPreTrainedModel):
         with_dropout: bool = True,
         attention_mask: Tensor | None = None,
         document_ids: Tensor | None = None,
+        allowed_mask: Tensor | None = None,
     ) -> Streams:
         """Return the streams (b, n, d_stream) that enter the first block, from token ids and positions (b, n).
 
-        attention_mask, document_ids: (b, n), which a convolution at the input reads. with_dropout: False leaves dropout
-        out, whatever mode the model is in.
+        attention_mask, document_ids: (b, n), and allowed_mask: (b, 1, n, n), which a convolution at the input reads.
+        with_dropout: False leaves dropout out, whatever mode the model is in.
         """
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
         table = self.position_table() if self.untied is None else None
@@ -288,7 +289,7 @@ class Encoder(EncoderPreTrainedModel):
                 rows = F.embedding(position_ids, table)
             streams = (rows, *streams) if self.config.position_size else (streams[0] + rows,)
         if self.convolution is not None:
-            streams = (self.convolution(streams[0], attention_mask, document_ids),)
+            streams = (self.convolution(streams[0], attention_mask, document_ids, allowed_mask),)
         if self.embedding_norm is not None:
             streams = self.embedding_norm(streams)
         return tuple(self.dropout(x) for x in streams) if with_dropout else streams
@@ -374,7 +375,8 @@ class Encoder(EncoderPreTrainedModel):
         if not with_dropout:
             inputs = replace(inputs, with_dropout=False)
         check_backend(backend, input_ids.device, training, config.dropout if self.training and with_dropout else 0.0)
-        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, with_dropout, attention_mask, document_ids)
+        masks = (attention_mask, document_ids, allowed_mask)
+        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, with_dropout, *masks)
         keeps_states = output_block_states or _asks_for_states(output_hidden_states)
         states: list[Tensor] = []
         attentions = []
