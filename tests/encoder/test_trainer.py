@@ -43,6 +43,15 @@ def test_losses_of_parts_add_up(problem):
     torch.testing.assert_close(total, whole, rtol=1e-12, atol=1e-12)
 
 
+def test_a_part_without_labels_adds_nothing():
+    """The mean over no labels was no number, and one such part spoilt an accumulated step."""
+    model = model_of("sequence", problem_type="single_label_classification").double().eval()
+    ids = torch.stack([row["input_ids"] for row in rows("sequence", 2)])
+    loss = model(ids, labels=torch.full((2,), -100), num_items_in_batch=5).loss
+    loss.backward()
+    assert loss == 0 and all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_training_resumes_to_the_same_weights(head, tmp_path):
     """A training resumed from its saved middle ends as the uninterrupted one, and its folder opens as it is."""

@@ -250,7 +250,10 @@ class EncoderForSequenceClassification(EncoderWithHead):
         if labels is None:
             return SequenceClassifierOutput(logits=logits, **rest)
         loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        if num_items_in_batch is not None:
+        if num_items_in_batch is not None and self.config.problem_type == "single_label_classification":
+            # A part may have no labels, whose mean is no number.
+            loss = mean_cross_entropy(logits, labels.view(-1), num_items_in_batch)
+        elif num_items_in_batch is not None:
             loss = loss * (labels != -100).sum() / _on(logits.device, num_items_in_batch)
         return SequenceClassifierOutput(loss=loss, logits=logits, **rest)
 
