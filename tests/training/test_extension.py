@@ -30,6 +30,7 @@ from whatwhere.geometry import extrapolate
 from whatwhere.length.extension import SCALINGS, extend
 from whatwhere.models.lengths import trained_on
 from whatwhere.models.model_tables import read_table
+from whatwhere.models.modules import vector_parts
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.reference import model_source
 from whatwhere.run.verify import verify
@@ -197,6 +198,21 @@ def test_a_copys_tokenizer_cuts_nothing(tmp_path):
     backend.save(str(folder / "tokenizer.json"))
     extend(folder, tmp_path / "long", 90, "cyclic")
     assert Tokenizer.from_file(str(tmp_path / "long/tokenizer.json")).encode("la ne to " * 20).ids == before
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_vectors_of_a_copy_are_of_longer_texts(kind, tmp_path):
+    """A sentence-transformers folder says its length under several names and keys; a copy kept those of all but one."""
+    folder = save(kind, tmp_path / "m")
+    parts = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    parts += [{"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(parts))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    stated = {"max_seq_length": 12, "processing_kwargs": {"text": {"max_length": 12}}}
+    (folder / f"sentence_{kind}_config.json").write_text(json.dumps(stated))
+    extend(folder, tmp_path / "long", 90, "cyclic")
+    assert vector_parts(str(tmp_path / "long"))[0].length == 90
 
 
 @pytest.mark.parametrize("preset", ["rope", "xpos", "alibi", "rp", "nope"])

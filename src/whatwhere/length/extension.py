@@ -21,6 +21,7 @@ from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
 from ..models.lengths import EXTENSION, LENGTHS, reads, rows_of_no_position, stated_length, trained_on
 from ..models.model_tables import WITHOUT_CLS, table_key
+from ..models.modules import TRANSFORMER_FILES, with_length
 from ..models.open import check_folder
 from ..models.tensors import named_tensors
 from ..run.files import read_json, read_object, sweep_beside, write_json, write_text
@@ -196,12 +197,11 @@ def extend(
             carry(new, [path.read_text("utf-8") for path in sorted(folder.glob("own_scheme*.py"))])
             changed["auto_map"] = {auto: f"{ENTRY}.{name}" for auto, name in AUTO_CLASSES.items()}
         write_json(new / "config.json", config | changed)
-        for name, field in (
-            ("tokenizer_config.json", "model_max_length"),
-            ("sentence_bert_config.json", "max_seq_length"),
-        ):
-            if (new / name).is_file() and field in (about := read_json(new / name)):
-                write_json(new / name, about | {field: length})
+        about_tokenizer = new / "tokenizer_config.json"
+        if about_tokenizer.is_file() and "model_max_length" in (about := read_json(about_tokenizer)):
+            write_json(about_tokenizer, about | {"model_max_length": length})
+        for file in (new / name for name in TRANSFORMER_FILES if (new / name).is_file()):
+            write_json(file, with_length(read_json(file), length))
         if (new / "tokenizer.json").is_file():  # of the old length, for whoever reads the file alone
             write_json(
                 new / "tokenizer.json", read_json(new / "tokenizer.json") | {"truncation": None, "padding": None}

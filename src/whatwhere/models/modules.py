@@ -18,7 +18,7 @@ from .tensors import read_tensor
 MODULES = "modules.json"  # of a sentence-transformers folder: its parts, each with its folder
 _PACKAGE = "sentence_transformers."
 _SETTINGS = "config_sentence_transformers.json"
-_TRANSFORMER_FILES = tuple(
+TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json" for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta")
 )
 _OLD_MODES = {  # flag of an older folder -> mode, in the order in which several are put side by side
@@ -154,7 +154,7 @@ def _parts(source: str, entries: list[dict[str, Any]]) -> VectorParts:
     settings = _object(source, "", _SETTINGS)
     name = settings.get("default_prompt_name")
     prompt = str((settings.get("prompts") or {}).get(name) or "") if name is not None else ""
-    about = next((found for file in _TRANSFORMER_FILES if (found := _object(source, paths[0], file))), {})
+    about = next((found for file in TRANSFORMER_FILES if (found := _object(source, paths[0], file))), {})
     length = _length(about)
     if length is not None and (not isinstance(length, int) or length < 1):
         raise ValueError(f"max_seq_length of {source} is {str(length)[:40]!r}, no number of tokens. {COPY}")
@@ -175,6 +175,16 @@ def _length(about: dict[str, Any]) -> Any:
         if isinstance(call, dict) and call.get("max_length") is not None:
             return call["max_length"]
     return about.get("max_seq_length")
+
+
+def with_length(about: dict[str, Any], length: int) -> dict[str, Any]:
+    """Return the settings of a first part that reads `length` tokens in place of as many as it says."""
+    changed = about | ({"max_seq_length": length} if "max_seq_length" in about else {})
+    calls = about.get("processing_kwargs")
+    if isinstance(calls, dict):
+        stated = {k: v for k, v in calls.items() if isinstance(v, dict) and v.get("max_length") is not None}
+        changed["processing_kwargs"] = calls | {k: v | {"max_length": length} for k, v in stated.items()}
+    return changed
 
 
 def _kind_of(type_name: str) -> str:
