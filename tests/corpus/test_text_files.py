@@ -56,6 +56,8 @@ def test_folders_are_read_in_sorted_order(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
     (tmp_path / "c.TXT.gz").write_bytes(gzip.compress(b"three\n\nstill three"))
     (tmp_path / ".hidden.txt").write_text("no")
+    (tmp_path / "b/.git").mkdir()
+    (tmp_path / "b/.git/notes.txt").write_text("no")  # it was read
     (tmp_path / "readme.md").write_text("no")
     source = open_source(tmp_path)
     assert list(source) == ["one", "two", "three\n\nstill three"]

@@ -143,7 +143,7 @@ class _Decoder:
         return text
 
     def _wrong(self, at: int, byte: int) -> ValueError:
-        advice = "Convert it first, e.g. iconv -f latin1 -t utf-8." if self.name == "UTF-8" else "Get the file again."
+        advice = "Convert it: iconv -f ITS-ENCODING -t utf-8." if self.name == "UTF-8" else "Get the file again."
         return ValueError(f"{self.path} is not {self.name}: byte 0x{byte:02x} at offset {at} of the text. {advice}")
 
 

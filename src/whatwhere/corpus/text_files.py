@@ -73,7 +73,7 @@ class Files(Source):
                 f"{path} holds windows of token ids, made for a training. Give the text that they were made from."
             )
         if path.is_dir():
-            files = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
+            files = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p.relative_to(path)))
             known = [p for p in files if _kind(p) is not None]
             texts = [p for p in known if ending_of(p) != _SETTINGS_TOO] or known
             self.paths = texts or [p for p in files if _is_text(p)]
@@ -134,6 +134,11 @@ class Files(Source):
                 if texts is None:
                     texts = (line.removesuffix("\n") for line in whole_lines(path, raw))
                 yield from map(valid_unicode, texts)
+
+
+def _is_hidden(path: Path) -> bool:
+    """Return whether a file, or a folder on the way to it, has a name that begins with a dot."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _kind(path: Path) -> str | None:

@@ -62,7 +62,7 @@ def check_utf8(texts: Iterable[str], name: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"Text {number} of {name} is not UTF-8. Convert it first: iconv -f latin1.") from None
+            raise ValueError(f"Text {number} of {name} is not UTF-8. Convert it: iconv -f ITS-ENCODING.") from None
 
 
 def as_list(values: Any, kinds: type | tuple[type, ...], expectation: str) -> list[Any]:
