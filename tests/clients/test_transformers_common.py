@@ -11,10 +11,6 @@ from whatwhere.encoder import PRESETS
 
 pytestmark = pytest.mark.slow
 
-# One preset for every way that positions enter; --all-presets takes the others, too.
-REPRESENTATIVES = ["dstg", "rope", "alibi", "rp", "split", "bert-a", "bert-ad", "tupe-r", "tupe-free"]
-REPRESENTATIVES += ["xpos", "conv", "cape", "deberta", "cope", "fire", "dape"]
-
 # What BERT passes and schemes do not in which special tokens have a part of their own: vectors alone do not say which
 # these are. A client gives special_tokens_mask beside them; to guess would be a silent mistake.
 BY_VECTORS = {"test_inputs_embeds", "test_inputs_embeds_matches_input_ids"}
@@ -52,10 +48,8 @@ def exceptions(preset: str) -> set[str]:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_preset_passes_what_bert_passes(preset, source, control, request):
+def test_preset_passes_what_bert_passes(preset, source, control):
     """Every common test that BERT passes passes, the listed exceptions apart, and none of these passes unnoticed."""
-    if preset not in REPRESENTATIVES and not request.config.getoption("all_presets"):
-        pytest.skip("no representative of its family: give --all-presets")
     ours = outcomes(source, preset)
     assert set(ours) == set(control)
     passed = {name for name, (outcome, _) in control.items() if outcome == "passed"}
