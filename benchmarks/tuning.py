@@ -18,7 +18,8 @@ from transformers import Trainer as TransformersTrainer
 from transformers import TrainerCallback, TrainingArguments
 
 from whatwhere.corpus import load_tokenizer
-from whatwhere.corpus.labelled import LabelledBatches, LabelledTexts
+from whatwhere.corpus.labelled import LabelledTexts
+from whatwhere.corpus.labelled_batches import LabelledBatches
 from whatwhere.evaluation.glue import RECIPES
 from whatwhere.evaluation.tuning import loop_config
 from whatwhere.models.open import open_model

@@ -248,7 +248,9 @@ def test_failing_schemes_are_reported_before_reading_text(right, wrong, said, tm
     told = one_line(whatwhere("explain", "mine", "--scheme", str(path)))
     assert torch.equal(before, torch.get_rng_state())
     assert said in told and f"A step of mine fails in the scheme {path}" in told and "(..., heads)" in told
+    empty = tmp_path / "empty.txt"  # reading it would be refused
+    empty.touch()
     for words in (("study", "--models", "mine,ap"), ("pretrain", "--preset", "mine")):
         out = tmp_path / words[0]
-        assert one_line(whatwhere(*words, "--scheme", str(path), "--corpus", "none.txt", "--out", str(out))) == told
+        assert one_line(whatwhere(*words, "--scheme", str(path), "--corpus", str(empty), "--out", str(out))) == told
         assert not out.exists()

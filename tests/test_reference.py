@@ -146,7 +146,9 @@ def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkey
 def test_missing_package_data_is_one_line(run, monkeypatch, tmp_path):
     """Without the package data every verb says so in one line."""
     monkeypatch.setattr(reference_model, "_FOLDER", tmp_path / "none")
-    data = ("--data", "a.tsv", "--dev", "b.tsv", "--out", tmp_path / "tuned")
+    table = tmp_path / "rows.tsv"
+    table.write_text("sentence\tlabel\na\t0\nb\t1\n")
+    data = ("--data", table, "--dev", table, "--out", tmp_path / "tuned")
     for words in (
         ("attention", "reference"),
         ("heads", "reference"),

@@ -9,6 +9,11 @@ import pytest
 from cli_runner import environment
 
 import whatwhere as ww
+from whatwhere.models.preset_table import check_preset, encoder_fields
+from whatwhere.study.study_settings import GeometryConfig, StudyConfig
+from whatwhere.training.corpus_settings import CorpusConfig
+from whatwhere.training.finetune import FinetuneConfig
+from whatwhere.training.pretrain_settings import PretrainConfig
 
 
 def printed(code: str, *arguments: str) -> list[str]:
@@ -42,6 +47,82 @@ def test_light_commands_load_neither_torch_nor_transformers():
     commands = [["--help"], ["reprot"], *helps, ["presets"]]
     lines = [json.loads(line) for line in printed(SEVERAL_COMMANDS, json.dumps(commands))]
     assert lines == [[words[0], 2 if words == ["reprot"] else 0, []] for words in commands]
+
+
+# Mistakes that the keys, the stored presets or a look at the disk show, by the beginning of the line that refuses them.
+MISTAKES = {
+    "pretrain --out o --preset dsgt": "Unknown preset 'dsgt'. Did you mean dstg?",
+    "pretrain --out o --size tny": "Unknown size 'tny'. Did you mean tiny?",
+    "pretrain --out o --set blub=3": "Unknown configuration key 'blub'. Keys: scheme,",
+    "pretrain --out o --set dropout=0.1": "Unknown configuration key 'dropout'. Did you mean model.dropout?",
+    "pretrain --out o --set batch_size=0": "batch_size must be at least 1; got 0.",
+    "pretrain --out o --steps 3 --minutes 1": "Give one budget of steps, tokens, minutes; got steps and minutes.",
+    "pretrain --out o --config no.yaml": "There is no file no.yaml.",
+    "pretrain --out o --corpus no.txt": "No corpus 'no.txt': no such file or folder.",
+    "pretrain --out o --scheme no.py": "The scheme no.py: it is no Python file that exists.",
+    "windows --out o --corpus no.txt": "No corpus 'no.txt': no such file or folder.",
+    "study --out o --models dstg,dsgt": "Unknown preset 'dsgt'. Did you mean dstg?",
+    "study --out o --set batch_size=8": "batch_size is a key of the trainings: give training.batch_size,",
+    "study --out o --set seed=1": "seed of a training is chosen by the study: give seeds, their number.",
+    "finetune ./no --out o": "No model at ./no: it is no folder.",
+    "finetune reference --out o --data no.tsv": "No labelled table 'no.tsv': no such file.",
+    "geometry --out o --corpus a=no.txt": "No corpus 'no.txt': no such file or folder.",
+    "predict reference --file no.txt": "No file no.txt.",
+    "predict ./no --text a": "No model at ./no: it is no folder.",
+    "predict reference --text a --what vectros": "what must be one of labels, words, vectors; got 'vectros'.",
+    "export reference --out o --what vec": "what must be one of labels, words, vectors; got 'vec'.",
+    "presets --size tny": "Unknown size 'tny'. Did you mean tiny? Sizes: tiny, small, paper.",
+    "export reference --out o --format onx": "--format must be onnx; got 'onx'.",
+    "attention reference --file no.txt": "no.txt cannot be read (No such file or directory).",
+    "heads ./no": "No model at ./no: it is no folder.",
+    "probe reference --corpus no.txt": "No corpus 'no.txt': no such file or folder.",
+    "evaluate glue ./no --out o": "No model at ./no: it is no folder.",
+    "extrapolate ./no --out o --length 300": "No model at ./no: it is no folder.",
+    "explain dsgt": "Unknown preset 'dsgt'. Did you mean dstg?",
+}
+MISTAKES_IN_ONE_PROCESS = """
+import contextlib, io, json, sys
+from whatwhere.cli import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["whatwhere", *words.split()]
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            main()
+    except SystemExit as end:
+        print(json.dumps([end.code, errors.getvalue(), "torch" in sys.modules or "transformers" in sys.modules]))
+"""
+
+
+def test_plain_mistakes_are_refused_before_torch(tmp_path, monkeypatch):
+    """A mistake that needs no model to be seen is refused in one line, and torch is not loaded for it."""
+    monkeypatch.chdir(tmp_path)
+    lines = map(json.loads, printed(MISTAKES_IN_ONE_PROCESS, json.dumps(list(MISTAKES))))
+    for (words, beginning), (status, line, loaded) in zip(MISTAKES.items(), lines, strict=True):
+        assert (status, loaded) == (2, False), words
+        assert line.startswith(f"whatwhere: {beginning}") and line.count("\n") == 1, words
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "size"), [("dsgt", "tiny"), ("nothing like it", "tiny"), ("ap", "tny")])
+def test_early_and_late_refusals_of_presets_agree(name, size):
+    """The stored table and the encoder refuse a preset in the same words."""
+    with pytest.raises(ValueError) as early:
+        check_preset(name, size)
+    with pytest.raises(ValueError) as late:
+        ww.preset(name, size)
+    assert str(early.value) == str(late.value)
+
+
+def test_encoder_fields_are_those_of_its_class():
+    assert encoder_fields() == list(ww.EncoderConfig.__annotations__)
+
+
+@pytest.mark.parametrize("kind", [PretrainConfig, StudyConfig, FinetuneConfig, GeometryConfig, CorpusConfig])
+def test_settings_have_the_keys_that_are_checked_early(kind):
+    """A class that checks more than its keys has no key of its own, which the early check would refuse."""
+    (keys,) = [base for base in kind.__mro__ if base.__name__ == kind.__name__.replace("Config", "Keys")]
+    assert set(kind.model_fields) == set(keys.model_fields)
 
 
 LEVEL_OF_THE_HUB = """

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from whatwhere.corpus import train_tokenizer
-from whatwhere.corpus.labelled import LabelledBatches, LabelledTexts, label_names, read_labelled
+from whatwhere.corpus.labelled import LabelledTexts, label_names, read_labelled
+from whatwhere.corpus.labelled_batches import LabelledBatches
 
 ROWS = [('he said "no" , twice', "0", "yes"), ("a, b", "1", "no"), ("plain", "1", "maybe")]
 

@@ -10,7 +10,8 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import whatwhere
 from whatwhere.corpus import load_tokenizer
-from whatwhere.corpus.labelled import LabelledBatches, LabelledTexts
+from whatwhere.corpus.labelled import LabelledTexts
+from whatwhere.corpus.labelled_batches import LabelledBatches
 from whatwhere.evaluation.glue import METRICS
 from whatwhere.evaluation.tuning import Recipe, Setting, halves, tune
 from whatwhere.models.open import open_model

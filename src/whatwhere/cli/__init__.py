@@ -76,7 +76,7 @@ def _refused(error: Any) -> str:
     from ..run.errors import value_problem
 
     if isinstance(error.__cause__, ValidationError) and error.param is not None:
-        return value_problem(error.param.opts[0], error.__cause__)
+        return value_problem(error.param.opts[0], error.__cause__.errors()[0])
     return str(error.format_message())
 
 

@@ -7,7 +7,7 @@ import typer
 
 from ..evaluation.evaluation_keys import AllKeys, GlueKeys, HolmesKeys, LinguisticKeys, MtebKeys, SquadKeys
 from ..length.length_keys import LengthKeys
-from .options import Json, On, app, configured, emit, verb
+from .options import Json, On, app, check_model, configured, emit, verb
 
 evaluate = typer.Typer(
     help="What encoders are good for: tasks of GLUE, answers in a text, grammar, vectors of texts.",
@@ -16,6 +16,12 @@ app.add_typer(evaluate, name="evaluate")
 
 Models = Annotated[list[str], typer.Argument(metavar="MODEL...")]
 Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]
+
+
+def _check_models(context: typer.Context) -> None:
+    """Refuse a model or scheme that is a path of nothing, before torch is loaded."""
+    for model in context.params["models"]:
+        check_model(model, context.params["scheme"])
 
 
 def _opened(context: typer.Context, seeds: bool = False) -> list[str]:
@@ -57,6 +63,7 @@ def glue(context: typer.Context, models: Models, out: Out, *, on: On = None, as_
 
     OUT holds records.parquet, a page, and every fine-tuning with its evaluations and predictions under runs/.
     """
+    _check_models(context)
     from ..evaluation.glue import GLUE
 
     _run(context, GLUE)
@@ -74,6 +81,7 @@ def squad(context: typer.Context, models: Models, out: Out, *, on: On = None, as
 
     OUT holds records.parquet, a page, and every fine-tuning with its evaluations and answers under runs/.
     """
+    _check_models(context)
     from ..evaluation.squad import SQUAD
 
     _run(context, SQUAD)
@@ -89,6 +97,7 @@ def linguistic(context: typer.Context, models: Models, out: Out, *, on: On = Non
 
     OUT holds records.parquet (by task; of BLiMP also by paradigm and field) and a page.
     """
+    _check_models(context)
     from ..evaluation.linguistic import LINGUISTIC
 
     _run(context, LINGUISTIC)
@@ -103,6 +112,7 @@ def holmes(context: typer.Context, models: Models, out: Out, *, on: On = None, a
 
     OUT holds records.parquet (by data set, phenomenon and field) and a page.
     """
+    _check_models(context)
     from ..evaluation.holmes import HOLMES
 
     _run(context, HOLMES)
@@ -120,6 +130,7 @@ def length(context: typer.Context, models: Models, out: Out, *, on: On = None, a
     study all seeds are read. What a model does not have, such as a way or a window, is left out, and said. A call on a
     folder that is there goes on with all its models, ways, windows and parts to adapt beside those named now.
     """
+    _check_models(context)
     from ..length.longer_texts import LONG_TEXTS
 
     _run(context, LONG_TEXTS, seeds=True)
@@ -131,6 +142,7 @@ def everything(context: typer.Context, models: Models, out: Out, *, on: On = Non
 
     OUT holds records.parquet and a page of all, and a folder for each family of tasks.
     """
+    _check_models(context)
     from ..evaluation.benchmark import EvaluationConfig
     from ..run.cluster import connect
     from ..study.evaluation_run import all_text, run_all
@@ -150,6 +162,7 @@ def mteb(context: typer.Context, models: Models, out: Out, *, on: On = None, as_
     OUT holds records.parquet, a page, each result in mteb's own format under runs/, and models after SimCSE under
     models/.
     """
+    _check_models(context)
     from ..evaluation.mteb import MTEB
 
     _run(context, MTEB)

@@ -115,7 +115,7 @@ class Key:
                 numbers = "whole numbers" if get_args(self.kind) == (int,) else "numbers"
                 example = f", for example {','.join(map(str, self.default[:3]))}" if self.default else ""
                 raise WrongOption(f"{self.flag} takes {numbers} with commas{example}; got {text!r}.") from None
-            raise WrongOption(value_problem(self.flag, error)) from None
+            raise WrongOption(value_problem(self.flag, error.errors()[0])) from None
 
     def parameter(self, in_file: bool) -> inspect.Parameter:
         """Return the parameter of a verb that typer makes the option of; see `help` for `in_file`."""

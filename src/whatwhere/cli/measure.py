@@ -11,7 +11,20 @@ from ..run.reference import REFERENCE
 from ..run.text_tables import table_lines
 from ..study.study_keys import GeometryKeys, HeadsConfig, SpectraConfig
 from ..training.training_keys import SchemeKeys
-from .options import AnyModel, ConfigFile, Json, On, PageFolder, Setting, configured, emit, report_line, verb
+from .options import (
+    AnyModel,
+    ConfigFile,
+    Json,
+    On,
+    PageFolder,
+    Setting,
+    check_early,
+    check_model,
+    configured,
+    emit,
+    report_line,
+    verb,
+)
 
 
 @verb(options={HeadsConfig: "corpus field documents length", SchemeKeys: "scheme"})
@@ -31,6 +44,7 @@ def probe(
     Args:
         splits: Random splits of the documents.
     """
+    check_model(model, scheme, corpus)
     from ..analysis.probes import probe_records
     from ..analysis.record_context import RecordContext
     from ..models.open import open_model
@@ -126,6 +140,7 @@ def geometry(
         out: Folder of the results, new or of a geometry run of the same corpora, whose counts are used again and whose
             results are replaced.
     """
+    check_early(context, GeometryKeys, config, settings)
     from ..study.geometry_run import GeometryConfig, run_geometry
 
     result = run_geometry(configured(context, GeometryConfig, config, settings), out, on=on)
@@ -155,6 +170,7 @@ def heads(
     as_json: Json = False,
 ) -> None:
     """Measure what drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth."""
+    check_model(model, scheme, corpus)
     from ..models.open import open_config, open_model
     from ..study.heads_run import heads_text, run_heads
     from ..training.scheme_settings import use_scheme
@@ -194,6 +210,9 @@ def attention(
         truncate: Cut texts that are longer than the model reads.
         out: The page to write.
     """
+    check_utf8(text or (), "--text")
+    texts = _texts(text or [], file or [])
+    check_model(model, scheme)
     from ..analysis.record_context import RecordContext
     from ..analysis.texts import LEVELS, repeated_text, shown_tokens, text_maps
     from ..models.open import open_model
@@ -203,8 +222,6 @@ def attention(
     from ..study.training_records import learning_records, undertrained_message
     from ..training.scheme_settings import use_scheme
 
-    check_utf8(text or (), "--text")
-    texts = _texts(text or [], file or [])
     made_up = [repeated_text()] if repeat or not texts else []
     texts += made_up
     if out.is_dir():

@@ -13,8 +13,11 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
+from ..corpus.paths import check_corpus
+from ..run.reference import check_model_name
 from ..run.settings import StrictConfig
 from ..study.study_keys import HeadsConfig
+from ..training.training_keys import check_scheme_file
 from .key_options import Key
 
 C = TypeVar("C", bound=StrictConfig)
@@ -144,6 +147,45 @@ def given(context: typer.Context, kind: type[StrictConfig]) -> dict[str, Any]:
     }
 
 
+def check_early(
+    context: typer.Context, kind: type[StrictConfig], path: Path | None = None, settings: Iterable[str] | None = None
+) -> None:
+    """Refuse plain mistakes before a verb loads torch: a key, a value, a name or a path of nothing.
+
+    Names and paths of a run that has begun are left to the verb: its folder may name presets of its own, and a finished
+    run needs its text no more.
+
+    Args:
+        kind: the keys of the verb, of which the class of `configured` has the same and more checks.
+
+    Raises:
+        ValueError: as `configured`.
+    """
+    values = kind.merge_values(path, settings or (), **given(context, kind))
+    kind.check_values(values, _flags(context, kind), path, settings or ())
+    if not (Path(context.params["out"]) / f"{context.info_name}.yaml").is_file():
+        kind.check_names(values)
+
+
+def check_model(model: str, scheme: str | None, corpus: str | None = None) -> None:
+    """Refuse a path of nothing before a verb that looks into a model loads torch.
+
+    Raises:
+        ValueError: the model, the scheme or the corpus is a path of nothing.
+    """
+    check_model_name(model)
+    if scheme is not None:
+        check_scheme_file(scheme)
+    if corpus is not None:
+        check_corpus(corpus)
+
+
+def _flags(context: typer.Context, kind: type[StrictConfig]) -> dict[str, str]:
+    """Return the options that keys of a configuration were given by."""
+    keys = given(context, kind)
+    return {param.name: param.opts[0] for param in context.command.params if param.name in keys}
+
+
 def configured(
     context: typer.Context,
     kind: type[C],
@@ -162,8 +204,7 @@ def configured(
     from ..training.scheme_settings import use_scheme
 
     values = {key: value for key, value in values.items() if value is not None}
-    values_here = given(context, kind)
-    merged = kind.merge_values(path, settings or (), **{**values_here, **values})
+    merged = kind.merge_values(path, settings or (), **{**given(context, kind), **values})
     use_scheme(merged.get("scheme"))
-    flags = {param.name: param.opts[0] for param in context.command.params if param.name in values_here}
-    return kind.parse(merged, {**dict(zip(values, values, strict=True)), **flags}, path, settings or ())
+    flags = {**dict(zip(values, values, strict=True)), **_flags(context, kind)}
+    return kind.parse(merged, flags, path, settings or ())

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..models.preset_table import check_preset, kept_rows, rows_as_text
 from ..run.files import sweep
 from ..run.lock import InUse, is_free, lock
 from ..run.reference import REFERENCE, model_source
@@ -150,10 +151,10 @@ def presets(size: str = "paper", *, scheme: str | None, as_json: Json = False) -
     Args:
         size: tiny, small or paper: the widths, layers and length that are counted.
     """
-    from ..models.preset_table import kept_rows, rows_as_text
-
-    rows = kept_rows(size) if scheme is None else []
-    if not rows:  # presets of one's own, or a size that is not
+    if scheme is None:
+        check_preset("dstg", size)
+        rows = kept_rows(size)
+    else:  # which may register presets
         from ..models.explain import preset_rows
         from ..training.scheme_settings import use_scheme
 
@@ -176,10 +177,14 @@ def explain(
     Args:
         what: A preset, a YAML file of a training, the folder of a trained model, or `reference`; two to compare them.
     """
-    from ..models.explain import as_text, side_by_side, stops
-
     if len(what) > 2:
         raise ValueError(f"explain takes one encoder, or two to compare; got {len(what)}: {', '.join(what)}.")
+    if context.params["scheme"] is None:  # else the scheme may register presets
+        for name in what:
+            if name != REFERENCE and not Path(name).exists() and not name.endswith((".yaml", ".yml")):
+                check_preset(name, context.params["size"] or "tiny")
+    from ..models.explain import as_text, side_by_side, stops
+
     found = [_facts_of(context, one, settings) for one in what]
     if len(found) == 1:
         emit(found[0], as_json, as_text(found[0]))

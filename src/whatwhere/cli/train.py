@@ -13,7 +13,20 @@ from ..records.terms import unequal
 from ..run.files import read_json, read_object
 from ..study.study_keys import StudyKeys
 from ..training.training_keys import CorpusKeys, FinetuneKeys, PretrainKeys
-from .options import ConfigFile, Json, On, Setting, configured, emit, given, next_line, report_line, verb
+from .options import (
+    ConfigFile,
+    Json,
+    On,
+    Setting,
+    check_early,
+    check_model,
+    configured,
+    emit,
+    given,
+    next_line,
+    report_line,
+    verb,
+)
 
 if TYPE_CHECKING:
     from ..training.scheme_settings import SchemeConfig
@@ -81,6 +94,7 @@ def study(
     Args:
         out: Folder of the study; an unfinished one there is continued.
     """
+    check_early(context, StudyKeys, config, settings)
     from ..study.study import CONFIG, run_study
     from ..study.study_settings import StudyConfig
 
@@ -113,6 +127,8 @@ def windows(
         out: Folder of the run to come.
         config: YAML file; of a study or a training the keys of its text are read.
     """
+    if config is None:  # else a study's or a training's, with keys of its own
+        check_early(context, CorpusKeys, settings=settings)
     from ..corpus.build import describe_pieces
     from ..run.cluster import connect
     from ..training.corpus_settings import CorpusConfig, prepare_windows
@@ -143,6 +159,7 @@ def pretrain(
     Args:
         out: Folder of the run; the finished model is a transformers folder there.
     """
+    check_early(context, PretrainKeys, config, settings)
     from ..training.pretrain import CONFIG
     from ..training.pretrain import pretrain as run_pretraining
     from ..training.pretrain_settings import PretrainConfig
@@ -179,6 +196,7 @@ def finetune(
     Args:
         out: Folder of the run; the finished classifier is a transformers folder there.
     """
+    check_early(context, FinetuneKeys, config, settings)
     from ..models.card import rows_cut
     from ..study.finetune_run import run_finetuning
     from ..training.finetune import CONFIG, FinetuneConfig
@@ -215,6 +233,7 @@ def extrapolate(
     Args:
         out: Folder of the copy.
     """
+    check_model(model, None)
     from ..length.extension import extend
     from ..models.model_tables import read_table
 

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from ..models.prediction_kinds import check_kind
 from ..run.errors import check_utf8
 from ..run.files import write_array
 from ..training.training_keys import CorpusKeys, SchemeKeys
-from .options import AnyModel, Json, emit, verb
+from .options import AnyModel, Json, check_model, emit, verb
 
 
 @verb(options={CorpusKeys: "field", SchemeKeys: "scheme"})
@@ -50,12 +51,15 @@ def predict(
         stride: Tokens that the windows of a longer text have in common. [default: a quarter of a window]
         out: Vectors: .npy file, a row a text.
     """
+    check_model(model, scheme)
+    if what is not None:
+        check_kind(what)
+    texts, pairs = _texts(text, pair, file, field, pair_field)
     from ..models.predict import opened
     from ..run.progress import progress_bar
     from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
-    texts, pairs = _texts(text, pair, file, field, pair_field)
     predictor = opened(model, texts, what, length, pairs)
     if out is not None and (predictor.what != "vectors" or out.suffix != ".npy"):
         wrong = f"--out {out}" if predictor.what == "vectors" else predictor.what
@@ -103,12 +107,15 @@ def export(
         what: words (logits of every token), labels (logits) or vectors (mean over the tokens). [default: labels of a
             classifier, else words, or vectors of a bare encoder]
     """
+    if format != "onnx":
+        raise ValueError(f"--format must be onnx; got {format!r}.")
+    check_model(model, scheme)
+    if what is not None:
+        check_kind(what)
     from ..models.export import MODEL
     from ..models.export import export as write
     from ..training.scheme_settings import use_scheme
 
-    if format != "onnx":
-        raise ValueError(f"--format must be onnx; got {format!r}.")
     use_scheme(scheme)
     facts = write(model, out, what=what)
     inputs = " and ".join(facts["inputs"])

@@ -9,16 +9,12 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from .draws import generator_of
 from .segments import SPECIAL
 from .windows import WindowSet, places
 
 MASKINGS = ("all", "80-10-10")
 IGNORED = -100
-
-
-def drawn(*key: int) -> np.random.Generator:
-    """Make the random generator that belongs to a key of integers, such as (seed, epoch, row)."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class Batches(ABC):
     def permutation(self, epoch: int) -> np.ndarray:
         """Return the order of the rows in an epoch: (rows,) int64, a permutation."""
         if self._order[0] != epoch:
-            self._order = (epoch, drawn(self.seed, epoch).permutation(self.total))
+            self._order = (epoch, generator_of(self.seed, epoch).permutation(self.total))
         return self._order[1]
 
     def batch(self, micro_step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
@@ -184,7 +180,7 @@ class MaskedBatches(Batches):
         """Draw input ids, labels, positions and document ids of one window, each (n,) int64, or positions float32."""
         ids, marks = self.windows.row(index)
         ids = ids.astype(np.int64)
-        generator = drawn(self.seed, epoch, index)
+        generator = generator_of(self.seed, epoch, index)
         maskable = ((marks & SPECIAL) == 0) & ~self.special[ids]
         draw = np.where(maskable, generator.random(len(ids)), 2.0)
         masked = draw < self.mask_rate

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .batches import drawn
+from .draws import generator_of
 from .source import Source
 
 _SUBJECTS = (
@@ -52,7 +52,7 @@ class RepeatedDocuments(Source):
     def documents(self) -> Iterator[str]:
         for number in range(self.count):
             self._read = number + 1
-            generator = drawn(self.seed, number)
+            generator = generator_of(self.seed, number)
             a, b = (self._text(generator) for _ in range(2))
             yield f"{a}\n{b}\n{a}"
 
@@ -156,14 +156,14 @@ class ThreeRegimes(Source):
         regime = np.where(np.arange(r.n) < r.initial, 0, np.where(np.arange(r.n) < r.n - r.terminal, 1, 2))
         third = np.arange(r.vocabulary) * 3 // r.vocabulary
         return np.stack(
-            [drawn(r.seed, 0, i).dirichlet(np.where(third == regime[i], r.own, r.other)) for i in range(r.n)]
+            [generator_of(r.seed, 0, i).dirichlet(np.where(third == regime[i], r.own, r.other)) for i in range(r.n)]
         )
 
     def documents(self) -> Iterator[str]:
         words = np.array([self.word(v) for v in range(self.regimes.vocabulary)])
         steps = np.cumsum(self.distributions(), axis=1)
         for begin in range(0, self.regimes.documents, self._BLOCK):
-            draws = drawn(self.regimes.seed, 1, begin).random((self._BLOCK, self.regimes.n)).T
+            draws = generator_of(self.regimes.seed, 1, begin).random((self._BLOCK, self.regimes.n)).T
             pairs = zip(steps, draws, strict=True)
             chosen = np.stack([np.searchsorted(step, draw * step[-1], side="right") for step, draw in pairs], axis=1)
             for number, row in enumerate(words[chosen][: self.regimes.documents - begin], begin + 1):

@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 
 from ..run.files import page_bytes
 from .characters import PACKED, blocks, characters, check_size, ending_of, joined_lines, lines_of, whole_lines
-from .source import KINDS, PART_CHARACTERS, Source, first_line, split_long, valid_unicode
+from .paths import check_text
+from .source import PART_CHARACTERS, Source, first_line, split_long, valid_unicode
 from .values import LONGEST_ROW, json_values
 
 DOCUMENT_RULES = ("auto", "file", "blank-line", "heading", "line")
@@ -64,8 +65,7 @@ class Files(Source):
     def __init__(self, path: Path, field: str = "text", document: str = "auto"):
         if document not in DOCUMENT_RULES:
             raise ValueError(f"document must be one of {', '.join(DOCUMENT_RULES)}, not {document!r}.")
-        if not path.exists():
-            raise ValueError(f"No corpus {str(path)!r}: no such file or folder. A corpus is {KINDS}.")
+        check_text(path)
         if not path.is_file() and not path.is_dir():
             raise ValueError(f"{path} is a pipe or a device, and a text is read more than once. Give a file of it.")
         if (path / "windows.json").is_file() and (path / "shards").is_dir():

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from ..analysis.record_context import RecordContext
-from ..corpus.labelled import json_rows, padded
+from ..corpus.batches import padded
 from ..corpus.sources import hub_configs, hub_rows
+from ..corpus.text_files import json_rows
 from ..records.intervals import share_interval
 from ..records.record import Record
 from ..run.progress import Progress, ignore_progress

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..corpus.labelled import LabelledBatches, LabelledTexts, label_names, packed, read_columns
+from ..corpus.labelled import LabelledTexts, label_names, packed, read_columns
+from ..corpus.labelled_batches import LabelledBatches
 from ..corpus.sources import hub_rows
 from ..corpus.text_files import some_names
 from ..models.open import open_model

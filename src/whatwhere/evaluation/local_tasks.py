@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..corpus.labelled import json_rows, label_names, packed, read_columns
-from ..corpus.text_files import data_lines
+from ..corpus.labelled import label_names, packed, read_columns
+from ..corpus.text_files import data_lines, json_rows
 from .glue import similarity
 
 Rows = dict[str, dict[str, Any]]  # split -> column -> a value each row

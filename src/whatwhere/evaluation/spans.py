@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..corpus.batches import Batches
-from ..corpus.labelled import padded
+from ..corpus.batches import Batches, padded
 from ..training.loop import Trainer
 
 LONGEST = 30  # tokens of an answer, as Devlin et al. (2019) search

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..corpus.batches import Batches
-from ..corpus.labelled import LabelledBatches
+from ..corpus.labelled_batches import LabelledBatches
 from ..run.progress import Progress, ignore_progress
 from ..training.loop import Trainer
 from ..training.training_keys import LoopConfig

@@ -9,7 +9,7 @@ import torch
 
 from ..analysis.passes import Documents, at_least_float32, body_of, hidden_states
 from ..analysis.probes import stream_columns
-from ..corpus.labelled import padded
+from ..corpus.batches import padded
 from ..models.lengths import most_tokens
 from ..models.sentence import trained_states
 from ..run.progress import Progress, ignore_progress

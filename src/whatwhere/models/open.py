@@ -32,7 +32,7 @@ from ..run.errors import name_model_in_errors, one_line
 from ..run.files import check_inside, read_json
 from ..run.folder import RunFolder
 from ..run.hub import check_hub, is_offline
-from ..run.reference import FILES_TO_OPEN, model_source
+from ..run.reference import FILES_TO_OPEN, check_model_name, model_source
 from .lengths import most_tokens
 from .modules import MODULES
 from .own_config import COPY, check_sizes, is_ours, own_config
@@ -232,10 +232,8 @@ def _place(source: str | Path) -> tuple[str, bool]:
     if folder.is_dir():
         check_folder(folder)
         return str(folder), True
-    name = str(source)
-    if folder.exists() or folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise ValueError(f"No model at {name}: it is no folder. Give the folder of a trained model.")
-    return name, False
+    check_model_name(source)
+    return str(source), False
 
 
 def check_folder(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..corpus.labelled import padded
+from ..corpus.batches import padded
 from ..corpus.tokenizer import check_tokenizer, lower_case
 from ..encoder import EncoderConfig
 from ..run.errors import as_list
@@ -19,10 +19,10 @@ from ..run.reference import model_source
 from .lengths import read_at_once
 from .modules import MODULES, VectorParts, vector_parts
 from .open import HeadMissing, open_config, open_model
+from .prediction_kinds import KINDS, check_kind
 from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from .tensors import device_of
 
-KINDS = {"labels": "labels", "words": "masked", "vectors": None}  # kind of prediction -> head
 BATCH_TOKENS = 4096  # of a forward pass, padding included
 UNBOUNDED = 512  # tokens of a window where nothing bounds what a model reads
 
@@ -67,8 +67,7 @@ class Predictor:
         head = str((getattr(config, "architectures", None) or [""])[0])
         has = {"labels": "ForSequenceClassification" in head, "words": "ForMaskedLM" in head, "vectors": True}
         self.what = what or next(name for name, is_given in has.items() if is_given)
-        if self.what not in KINDS:
-            raise ValueError(f"what must be one of {', '.join(KINDS)}; got {what!r}.")
+        check_kind(self.what)
         if not has[self.what]:
             is_given = " and ".join(name for name in has if has[name])
             raise ValueError(

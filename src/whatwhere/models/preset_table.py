@@ -3,6 +3,8 @@
 `python -m whatwhere.models.explain` writes presets.jsonl, a line for each size and preset; a test counts them again.
 """
 
+import ast
+import difflib
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,36 @@ def kept_rows(size: str) -> list[dict[str, Any]]:
     """Read the stored rows of `explain.preset_rows` for the package's presets at a size; none for an unknown size."""
     rows = map(json.loads, KEPT.read_text(encoding="utf-8").splitlines())
     return [row for row in rows if row.pop("size") == size]
+
+
+def check_preset(name: str, size: str) -> None:
+    """Refuse a preset or size that the package does not have, in the words of `encoder.preset`, without loading torch.
+
+    Raises:
+        ValueError: an unknown name, or an unknown size.
+    """
+    rows = list(map(json.loads, KEPT.read_text(encoding="utf-8").splitlines()))
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    sizes = list(dict.fromkeys(row["size"] for row in rows))
+    if name not in names:
+        all_names = f"All names: {', '.join(names)}"
+        hint = _near(name, names)
+        raise ValueError(f"Unknown preset {name[:60]!r}.{hint} {all_names}. Load your own with --scheme FILE.")
+    if size not in sizes:
+        raise ValueError(f"Unknown size {size[:60]!r}.{_near(size, sizes)} Sizes: {', '.join(sizes)}.")
+
+
+def _near(name: str, names: list[str]) -> str:
+    """Return the hint of `encoder.registry.suggest_name`, which cannot be imported without torch."""
+    close = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+def encoder_fields() -> list[str]:
+    """List the fields of `EncoderConfig`, read from its source, as importing it would load torch."""
+    tree = ast.parse((Path(__file__).parents[1] / "encoder" / "config.py").read_text(encoding="utf-8"))
+    (body,) = (node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "EncoderConfig")
+    return [node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
 
 
 def rows_as_text(rows: list[dict[str, Any]], size: str) -> str:

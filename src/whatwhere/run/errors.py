@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 _LONGEST = 200  # characters of a value in a message
 _PLAIN_WORDS = {  # pydantic's words -> ours
@@ -26,16 +26,15 @@ class UntrustedScheme(ValueError):
     """Error for a scheme that a file names and the user has not given on the command line; its code is not run."""
 
 
-def value_problem(name: str, error: ValidationError) -> str:
-    """Return a sentence with what a setting or option must be, and the value seen, from pydantic's first error.
+def value_problem(name: str, error: ErrorDetails) -> str:
+    """Return a sentence with what a setting or option must be, and the value seen, from an error of pydantic.
 
     A sentence of a validator of this package keeps its words: the name stands before it, the value seen behind it.
     """
-    first = error.errors()[0]
-    words = first["msg"].removeprefix("Value error, ")
+    words = error["msg"].removeprefix("Value error, ")
     for pattern, ours in _PLAIN_WORDS.items():
         words = re.sub(pattern, ours, words)
-    value = first["input"]
+    value = error["input"]
     text = repr(value)
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
     texts = [entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, str)]

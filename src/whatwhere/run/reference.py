@@ -46,3 +46,16 @@ def model_source(model: str | Path) -> str:
         run = RunFolder.at(source)
         run.check(*FILES_TO_OPEN, *run.names("model*.safetensors"))
     return source
+
+
+def check_model_name(model: str | Path) -> None:
+    """Refuse what is neither a folder, nor `reference`, nor can be a name on the Hub.
+
+    Raises:
+        ValueError: it is a file, or a path of nothing.
+    """
+    path = Path(model)
+    name = str(model)
+    is_path = path.exists() or path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
+    if is_path and not path.is_dir() and model != REFERENCE:
+        raise ValueError(f"No model at {name}: it is no folder. Give the folder of a trained model.")

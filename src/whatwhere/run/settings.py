@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from .errors import UntrustedScheme, value_problem
 from .files import parse_yaml, read_yaml
@@ -39,6 +40,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     return plain_path(value) if isinstance(value, str) else value
+
+
+def _with_words(values: dict[str, Any], path: str | Path | None) -> dict[str, Any]:
+    """Return the values; refuse a key that is no word."""
+    if misfits := [key for key in values if not isinstance(key, str)]:
+        raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(misfits[0])[:60]!r}.")
+    return values
 
 
 class StrictConfig(BaseModel):
@@ -80,14 +88,49 @@ class StrictConfig(BaseModel):
             ValueError: the first wrong key or value, with the nearest key or what would be right.
         """
         try:
-            if misfits := [key for key in values if not isinstance(key, str)]:
-                raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(misfits[0])[:60]!r}.")
-            return cls(**values)
+            return cls(**_with_words(values, path))
         except ValidationError as error:
-            location = error.errors()[0]["loc"]
-            typed = {*flags, *(setting.partition("=")[0].partition(".")[0] for setting in settings)}
-            of_file = path is not None and not (location and location[0] in typed)
-            raise ValueError(" ".join((f"{path}: " * of_file + cls._one_line(error, flags)).split())) from None
+            raise cls._problem(error.errors()[0], flags, path, settings) from None
+
+    @classmethod
+    def check_values(
+        cls,
+        values: dict[str, Any],
+        flags: Mapping[str, str] = MappingProxyType({}),
+        path: str | Path | None = None,
+        settings: Iterable[str] = (),
+    ) -> None:
+        """Refuse unknown keys and wrong values as `parse` does, before the classes that check more load torch.
+
+        A key that is left out or null is no mistake here, as such a class may fill it in. The arguments are those of
+        `parse`.
+
+        Raises:
+            ValueError: as `parse`, by the checks of this class alone.
+        """
+        try:
+            cls(**{key: value for key, value in _with_words(values, path).items() if value is not None})
+        except ValidationError as error:
+            if problems := [problem for problem in error.errors() if problem["type"] != "missing"]:
+                raise cls._problem(problems[0], flags, path, settings) from None
+
+    @classmethod
+    def check_names(cls, values: dict[str, Any]) -> None:
+        """Refuse names and paths of nothing among values that `check_values` has accepted, without loading torch.
+
+        Raises:
+            ValueError: the first of them, in the words of the code that would have opened it.
+        """
+
+    @classmethod
+    def _problem(
+        cls, error: ErrorDetails, flags: Mapping[str, str], path: str | Path | None, settings: Iterable[str]
+    ) -> ValueError:
+        """Return the error of one line; it names the file where the wrong value stands there."""
+        location = error["loc"]
+        typed = {*flags, *(setting.partition("=")[0].partition(".")[0] for setting in settings)}
+        of_file = path is not None and not (location and location[0] in typed)
+        return ValueError(" ".join((f"{path}: " * of_file + cls._one_line(error, flags)).split()))
 
     @classmethod
     def keys_below(cls) -> list[str]:
@@ -95,8 +138,7 @@ class StrictConfig(BaseModel):
         return []
 
     @classmethod
-    def _one_line(cls, error: ValidationError, flags: Mapping[str, str]) -> str:
-        entry = error.errors()[0]
+    def _one_line(cls, entry: ErrorDetails, flags: Mapping[str, str]) -> str:
         key = ".".join(str(part) for part in entry["loc"])
         if entry["type"] == "extra_forbidden":
             keys = list(cls.model_fields)
@@ -109,7 +151,7 @@ class StrictConfig(BaseModel):
             return f"{key} is missing. Give it: {cls.model_fields[key].description}"
         if not key:
             return entry["msg"].removeprefix("Value error, ")
-        return value_problem(flags.get(str(entry["loc"][0]), key), error)
+        return value_problem(flags.get(str(entry["loc"][0]), key), entry)
 
     @classmethod
     def _read(cls, path: Path) -> dict[str, Any]:

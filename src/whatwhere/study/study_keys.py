@@ -4,12 +4,22 @@ Nothing here loads torch: the command line makes its options of these classes. `
 them with their checks; `HeadsConfig` and `SpectraConfig` have none of their own, so they are whole here.
 """
 
-from typing import Any, Literal
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
+from ..corpus.paths import check_corpus
+from ..models.preset_table import check_preset
 from ..run.settings import StrictConfig
 from ..training.training_keys import MODEL, CorpusKeys, PretrainKeys, SchemeKeys
+
+ALL = "all"
+# Keys of a training that a study decides itself, and what to give instead.
+CHOSEN_BY_STUDY = {"preset": "give models", "seed": "give seeds, their number", "tokens": "give steps or minutes"}
+_NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
 
 
 class StudyKeys(CorpusKeys, SchemeKeys):
@@ -82,6 +92,55 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     texts: int = Field(
         2, ge=0, description="Held-out windows in the explorer, beside a text that repeats itself; 0: no explorer."
     )
+
+    @classmethod
+    def keys_below(cls) -> list[str]:
+        """Return the keys of a training and the fields of an encoder, which are given as training.KEY."""
+        keys = [
+            *PretrainKeys.keys_below(),
+            *(key for key in PretrainKeys.model_fields if key not in {*cls.model_fields, *CHOSEN_BY_STUDY}),
+        ]
+        return [f"training.{key}" for key in keys]
+
+    @classmethod
+    def merge_values(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+        """Merge a file, values and settings; variants that a setting gives are added by name to those of the file.
+
+        Raises:
+            ValueError: as every configuration that may name a scheme.
+        """
+        merged = super().merge_values(path, settings, **values)
+        of_file = (cls._read(Path(path)).get("variants") if path is not None else None) or {}
+        if isinstance(of_file, dict) and isinstance(merged.get("variants"), dict):
+            merged["variants"] = {**of_file, **merged["variants"]}
+        return merged
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_keys_of_trainings(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for key in values:
+            if key in CHOSEN_BY_STUDY:
+                raise ValueError(f"{key} of a training is chosen by the study: {CHOSEN_BY_STUDY[key]}.")
+            if key not in cls.model_fields and key in PretrainKeys.model_fields:
+                advice = f"give training.{key}, for example --set training.{key}=..."
+                raise ValueError(f"{key} is a key of the trainings: {advice}")
+        return values
+
+    @model_validator(mode="after")
+    def _refuse_two_budgets(self) -> Self:
+        if self.steps is not None and self.minutes is not None:
+            raise ValueError(f"Give steps or minutes, one of them; got steps={self.steps}, minutes={self.minutes}.")
+        return self
+
+    @classmethod
+    def check_names(cls, values: dict[str, Any]) -> None:
+        super().check_names(values)
+        if values.get("scheme") is not None:  # which may register presets
+            return
+        variants = values.get("variants") or {}
+        for name in values.get("models") or ():
+            if name != ALL and name not in variants:
+                check_preset(str(name), str(values.get("size") or "tiny"))
 
 
 class HeadsConfig(StrictConfig):
@@ -208,3 +267,23 @@ class GeometryKeys(StrictConfig):
         description="Processes that count.",
         json_schema_extra={"default": "one a core for large corpora"},
     )
+
+    @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        """Make a list of one value; numbers may come with commas."""
+        if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
+            return [int(number) for number in value.split(",")]
+        return value if isinstance(value, list | tuple) else [value]
+
+    @classmethod
+    def check_names(cls, values: dict[str, Any]) -> None:
+        super().check_names(values)
+        for spec in values.get("corpora") or ():
+            check_corpus(name_and_corpus(spec)[1])
+
+
+def name_and_corpus(spec: str) -> tuple[str | None, str]:
+    """Return the name and the corpus of NAME=SPEC; of SPEC alone None and the corpus."""
+    match = None if Path(spec).exists() else _NAMED.fullmatch(spec)
+    return (match[1], match[2]) if match else (None, spec)

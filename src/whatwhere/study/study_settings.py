@@ -4,12 +4,11 @@ Those of a look into heads and of table spectra have no checks of their own and 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from ..corpus import Source, open_source
 from ..encoder import PRESETS
@@ -18,12 +17,7 @@ from ..training.corpus_settings import CorpusConfig
 from ..training.pretrain_settings import PretrainConfig
 from ..training.recipes import defaults_of, recipe_of
 from ..training.scheme_settings import SchemeConfig
-from .study_keys import GeometryKeys, StudyKeys
-
-ALL = "all"
-# Keys of a training that a study decides itself, and what to give instead.
-CHOSEN_BY_STUDY = {"preset": "give models", "seed": "give seeds, their number", "tokens": "give steps or minutes"}
-_NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
+from .study_keys import ALL, CHOSEN_BY_STUDY, GeometryKeys, StudyKeys, name_and_corpus
 
 
 class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
@@ -32,36 +26,9 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
     RESUMES_FROM: ClassVar[str] = "--out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
 
-    @classmethod
-    def keys_below(cls) -> list[str]:
-        keys = [
-            *PretrainConfig.keys_below(),
-            *(key for key in PretrainConfig.model_fields if key not in {*cls.model_fields, *CHOSEN_BY_STUDY}),
-        ]
-        return [f"training.{key}" for key in keys]
-
-    @classmethod
-    def merge_values(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """Merge a file, values and settings; variants that a setting gives are added by name to those of the file.
-
-        Raises:
-            ValueError: as every configuration that may name a scheme.
-        """
-        merged = super().merge_values(path, settings, **values)
-        of_file = (cls._read(Path(path)).get("variants") if path is not None else None) or {}
-        if isinstance(of_file, dict) and isinstance(merged.get("variants"), dict):
-            merged["variants"] = {**of_file, **merged["variants"]}
-        return merged
-
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
-        for key in values:
-            if key in CHOSEN_BY_STUDY:
-                raise ValueError(f"{key} of a training is chosen by the study: {CHOSEN_BY_STUDY[key]}.")
-            if key not in cls.model_fields and key in PretrainConfig.model_fields:
-                advice = f"give training.{key}, for example --set training.{key}=..."
-                raise ValueError(f"{key} is a key of the trainings: {advice}")
         values = {key: value for key, value in values.items() if value is not None or key == "tokenizer"}
         size = values.get("size", "tiny")
         models = values.get("models") or ["dstg"]
@@ -95,8 +62,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
 
     @model_validator(mode="after")
     def _check(self) -> "StudyConfig":
-        if (self.steps is None) == (self.minutes is None):
-            raise ValueError(f"Give steps or minutes, one of them; got steps={self.steps}, minutes={self.minutes}.")
+        if self.steps is None and self.minutes is None:
+            raise ValueError("Give steps or minutes, one of them; got steps=None, minutes=None.")
         if len(set(self.models)) < len(self.models) or not self.models:
             raise ValueError(
                 f"models must be different presets or variants, at least one; got {', '.join(self.models) or 'none'}."
@@ -210,14 +177,6 @@ class GeometryConfig(GeometryKeys):
         "workers",
     )
 
-    @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        """Make a list of one value; numbers may come with commas."""
-        if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
-            return [int(number) for number in value.split(",")]
-        return value if isinstance(value, list | tuple) else [value]
-
     @model_validator(mode="after")
     def _check(self) -> "GeometryConfig":
         if len(self.field) not in (1, len(self.corpora)):
@@ -237,9 +196,9 @@ class GeometryConfig(GeometryKeys):
         """Return the corpora by name; equal names get a number."""
         sources: dict[str, Source] = {}
         for i, spec in enumerate(self.corpora):
-            match = None if Path(spec).exists() else _NAMED.fullmatch(spec)
-            source = open_source(match[2] if match else spec, self.field[i % len(self.field)], self.document)
-            name = base = match[1] if match else source.name
+            given_name, corpus = name_and_corpus(spec)
+            source = open_source(corpus, self.field[i % len(self.field)], self.document)
+            name = base = given_name or source.name
             number = 2
             while name in sources:
                 name = f"{base}-{number}"

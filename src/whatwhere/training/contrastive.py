@@ -14,8 +14,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast
 
 from ..corpus import Windows
-from ..corpus.batches import Batches
-from ..corpus.labelled import padded
+from ..corpus.batches import Batches, padded
 from ..corpus.segments import segment_starts, token_segments
 from ..corpus.source import Source
 from ..corpus.tokenizer import save_tokenizer

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import model_validator
 
-from ..corpus.labelled import LabelledBatches, label_names, read_labelled
+from ..corpus.labelled import label_names, read_labelled
+from ..corpus.labelled_batches import LabelledBatches
 from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
 from ..encoder.attention import check_backend
@@ -102,12 +103,6 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
             defaults["learning_rate"] = default_rate(self.start, self.from_scratch)
             defaults["length"] = min(LENGTH, most_tokens(open_config(self.start)) or LENGTH)
         return {key for key in super().given_keys() if key not in defaults or defaults[key] != getattr(self, key)}
-
-    @model_validator(mode="after")
-    def _check(self) -> "FinetuneConfig":
-        if self.steps is not None and self.epochs is not None:
-            raise ValueError(f"Give one budget, steps or epochs; got steps={self.steps} and epochs={self.epochs:g}.")
-        return self
 
     def total_steps(self, rows: int) -> int:
         """Return the optimizer steps that the budget takes on `rows` training rows."""

@@ -18,9 +18,7 @@ from .recipes import PRESET_RATES, defaults_of, recipe_of
 from .scheme_settings import SchemeConfig
 from .sharding import check_launcher, rows_of_micro_batch
 from .state import Batch, BatchFunction
-from .training_keys import PretrainKeys
-
-BUDGET = ("steps", "tokens", "minutes")
+from .training_keys import BUDGET, PretrainKeys
 
 
 class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
@@ -31,11 +29,6 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
 
     RESUMES_FROM: ClassVar[str] = "--out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "sharding")
-
-    @classmethod
-    def keys_below(cls) -> list[str]:
-        """Return the fields of the encoder, which are given as model.FIELD."""
-        return [f"model.{name}" for name in EncoderConfig.__annotations__ if name not in cls.model_fields]
 
     @model_validator(mode="before")
     @classmethod
@@ -52,10 +45,9 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
 
     @model_validator(mode="after")
     def _check(self) -> "PretrainConfig":
-        budgets = [key for key in BUDGET if getattr(self, key) is not None]
-        if len(budgets) != 1:
+        if all(getattr(self, key) is None for key in BUDGET):
             preset(self.preset, self.size)  # of an unknown size no recipe has steps
-            raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got {' and '.join(budgets) or 'none'}.")
+            raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got none.")
         if self.first_length is not None and self.first_length >= self.length:
             raise ValueError(f"first_length must be below length={self.length}; got {self.first_length}.")
         return self

@@ -9,7 +9,7 @@ from ..encoder.carry import relative_imports
 from ..encoder.registry import forget_schemes, is_loaded, load_scheme
 from ..run.errors import UntrustedScheme
 from ..run.folder import RunFolder
-from .training_keys import SchemeKeys
+from .training_keys import SchemeKeys, check_scheme_file
 
 SCHEME = "scheme.py"  # the copy of an own scheme in a run's folder
 
@@ -69,13 +69,12 @@ def use_scheme(path: Any) -> None:
     if not isinstance(path, str | Path):
         return
     try:
-        if (file := Path(path)).suffix != ".py" or not file.is_file():
-            raise ValueError("it is no Python file that exists. See examples/kerple.py for one.")
-        text = file.read_text(encoding="utf-8")
+        check_scheme_file(path)
+        text = Path(path).read_text(encoding="utf-8")
         relative_imports(text)  # else a training would fail when it saves its model
         if not is_loaded(text):
             try:
-                load_scheme(file)
+                load_scheme(path)
             except SystemExit as stop:
                 problem = f"it ends the program (exit status {stop.code})"
                 raise ValueError(f"{problem}; a scheme only registers its parts.") from None
@@ -89,14 +88,6 @@ def use_scheme(path: Any) -> None:
 
 class SchemeConfig(SchemeKeys):
     """Configuration that may name a scheme of the user's, beside the file that names it or in the current directory."""
-
-    @classmethod
-    def _read(cls, path: Path) -> dict[str, Any]:
-        values = super()._read(path)
-        if isinstance(scheme := values.get("scheme"), str):
-            path_beside = path.parent / scheme
-            values["scheme"] = str(path_beside) if path_beside.is_file() else scheme
-        return values
 
     @classmethod
     def merge_values(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:

@@ -4,14 +4,19 @@ The command line makes its options of these classes; the settings that a trainin
 `LoopConfig` has none of its own, so it is both.
 """
 
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
 
+from ..corpus.paths import check_corpus, check_table
+from ..models.preset_table import check_preset, encoder_fields
+from ..run.reference import check_model_name
 from ..run.settings import Count, Share, StrictConfig
 
 InnerShare = Annotated[float, Field(gt=0, lt=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
+BUDGET = ("steps", "tokens", "minutes")  # keys of a pretraining
 MODEL = (
     "A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub name; or "
     "`reference`, the one that comes with the package (a folder of that name here is ./reference)."
@@ -27,6 +32,32 @@ class SchemeKeys(StrictConfig):
         "It is run.",
         json_schema_extra={"metavar": "<path>"},
     )
+
+    @classmethod
+    def _read(cls, path: Path) -> dict[str, Any]:
+        """Read a file of settings; a scheme is looked for beside that file first."""
+        values = super()._read(path)
+        if isinstance(scheme := values.get("scheme"), str):
+            path_beside = path.parent / scheme
+            values["scheme"] = str(path_beside) if path_beside.is_file() else scheme
+        return values
+
+    @classmethod
+    def check_names(cls, values: dict[str, Any]) -> None:
+        super().check_names(values)
+        if values.get("scheme") is not None:
+            check_scheme_file(values["scheme"])
+
+
+def check_scheme_file(path: str | Path) -> None:
+    """Refuse a scheme that is no Python file.
+
+    Raises:
+        ValueError: there is no such file, or its name does not end in .py.
+    """
+    file = Path(path)
+    if file.suffix != ".py" or not file.is_file():
+        raise ValueError(f"The scheme {path}: it is no Python file that exists. See examples/kerple.py for one.")
 
 
 class CorpusKeys(StrictConfig):
@@ -75,6 +106,12 @@ class CorpusKeys(StrictConfig):
     workers: Count | None = Field(
         None, description="Processes that tokenise.", json_schema_extra={"default": "one a core"}
     )
+
+    @classmethod
+    def check_names(cls, values: dict[str, Any]) -> None:
+        super().check_names(values)
+        if values.get("corpus") is not None:
+            check_corpus(values["corpus"])
 
 
 class LoopConfig(StrictConfig):
@@ -212,6 +249,24 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
         "those of the semantic stream.",
     )
 
+    @model_validator(mode="after")
+    def _refuse_two_budgets(self) -> Self:
+        budgets = [key for key in BUDGET if getattr(self, key) is not None]
+        if len(budgets) > 1:
+            raise ValueError(f"Give one budget of {', '.join(BUDGET)}; got {' and '.join(budgets)}.")
+        return self
+
+    @classmethod
+    def keys_below(cls) -> list[str]:
+        """Return the fields of the encoder, which are given as model.FIELD."""
+        return [f"model.{name}" for name in encoder_fields() if name not in cls.model_fields]
+
+    @classmethod
+    def check_names(cls, values: dict[str, Any]) -> None:
+        super().check_names(values)
+        if values.get("scheme") is None:  # else the scheme may register it
+            check_preset(str(values.get("preset") or "dstg"), str(values.get("size") or "tiny"))
+
 
 class FinetuneKeys(LoopConfig, SchemeKeys):
     """The keys of a fine-tuning for sequence classification."""
@@ -239,3 +294,18 @@ class FinetuneKeys(LoopConfig, SchemeKeys):
     epochs: PositiveFloat | None = Field(
         None, description="Budget in passes over the data.", json_schema_extra={"default": "3"}
     )
+
+    @model_validator(mode="after")
+    def _refuse_two_budgets(self) -> Self:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError(f"Give one budget, steps or epochs; got steps={self.steps} and epochs={self.epochs:g}.")
+        return self
+
+    @classmethod
+    def check_names(cls, values: dict[str, Any]) -> None:
+        super().check_names(values)
+        if values.get("start") is not None:
+            check_model_name(values["start"])
+        for key in ("data", "dev"):
+            if values.get(key) is not None:
+                check_table(Path(values[key]))

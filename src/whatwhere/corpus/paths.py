@@ -1,0 +1,45 @@
+"""Paths of texts and labelled tables, looked at before anything is read; nothing here loads torch."""
+
+from pathlib import Path
+
+from .characters import ending_of
+from .source import KINDS
+
+LABELLED = (".tsv", ".csv", ".jsonl", ".ndjson", ".json")  # endings of labelled tables
+_NAMED = ("hub:", "synthetic:")  # beginnings of corpora that are no paths
+
+
+def check_corpus(spec: str | Path) -> None:
+    """Refuse a corpus argument that is a path of nothing.
+
+    Raises:
+        ValueError: there is no such file or folder.
+    """
+    name = str(spec)
+    if name != "python-docs" and not name.startswith(_NAMED):
+        check_text(Path(spec).expanduser())
+
+
+def check_text(path: Path) -> None:
+    """Refuse a path of nothing where a text is asked for.
+
+    Raises:
+        ValueError: there is no such file or folder.
+    """
+    if not path.exists():
+        raise ValueError(f"No corpus {str(path)!r}: no such file or folder. A corpus is {KINDS}.")
+
+
+def check_table(path: Path) -> None:
+    """Refuse a path that is no labelled table.
+
+    Raises:
+        ValueError: there is no such file, or its ending is unknown.
+    """
+    if not path.is_file():
+        raise ValueError(f"No labelled table {str(path)!r}: no such file. Give a {', '.join(LABELLED)} file.")
+    if ending_of(path) not in LABELLED:
+        endings = ", ".join(LABELLED)
+        raise ValueError(
+            f"{path} has an unknown ending. A labelled table is {endings}, also with .gz, .xz, .zst or .bz2."
+        )
