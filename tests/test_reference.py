@@ -123,7 +123,7 @@ def test_narrow_foreign_models_are_read_in_32_bits(tmp_path):
 
 def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    status, out, _ = run("attention", "reference", "--text", TEXT, "--json")
+    status, out, _ = run("attention", "reference", "--text", TEXT, "--json", "--out", tmp_path / "attention.html")
     assert status == 0 and json.loads(out)["terms"] == ["semantic", "absolute", "relative", "total"]
     page = (tmp_path / "attention.html").read_text(encoding="utf-8")
     assert "What each head of reference looks at" in page and ww.reference() not in page
@@ -150,7 +150,7 @@ def test_missing_package_data_is_one_line(run, monkeypatch, tmp_path):
     table.write_text("sentence\tlabel\na\t0\nb\t1\n")
     data = ("--data", table, "--dev", table, "--out", tmp_path / "tuned")
     for words in (
-        ("attention", "reference"),
+        ("attention", "reference", "--out", tmp_path / "a.html"),
         ("heads", "reference"),
         ("probe", "reference"),
         ("spectra", "reference"),

@@ -262,6 +262,7 @@ def test_a_blank_row_has_a_result_of_its_own(classifier, tmp_path):
         words = ("--file", str(tmp_path / name), "--what", "vectors", "--out", str(tmp_path / "p.npy"))
         done = whatwhere("predict", "reference", *words)
         assert "5 vectors" in done.stdout and "No token in text 2 and 1 others: read as the special" in done.stderr
+        assert "Leave such rows out where they should give nothing." in done.stderr
         np.testing.assert_allclose(np.load(tmp_path / "p.npy"), torch.cat(states).numpy(), atol=1e-5)
     np.testing.assert_allclose(ww.predict("reference", rows, what="vectors"), torch.cat(states).numpy(), atol=1e-5)
     # One blank row made vectors of a whole file of masks.

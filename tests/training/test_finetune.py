@@ -323,6 +323,9 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     assert json.loads(done.stdout)["steps"] == 4
     again = whatwhere("finetune", str(encoder), "--out", str(out), *data, "--steps", "4", *settings)
     assert again.returncode == 0 and "It was finished before; nothing was trained." in again.stdout, again.stderr
+    alone = json.loads(done.stdout)["commonest"]
+    assert f" on 40 rows ({alone:.3f} by naming the commonest class alone). " in again.stdout
+    assert " 2 classes in the column 'label': " in again.stdout
     records = read_records(out / "records.parquet")
     assert [r.step for r in select(records, metric="separation", part=None)] == [0, 1, 3, 4]
     (last,) = select(records, metric="accuracy", step=4)

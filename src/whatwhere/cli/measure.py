@@ -192,11 +192,11 @@ def heads(
 @verb(options={SchemeKeys: "scheme"})
 def attention(
     model: AnyModel,
+    out: Path,
     text: list[str] | None = None,
     file: list[Path] | None = None,
     repeat: bool = False,
     truncate: bool = False,
-    out: Path = Path("attention.html"),
     *,
     scheme: str | None,
     as_json: Json = False,
@@ -204,11 +204,11 @@ def attention(
     """Draw a page of what every head looks at in a text, with every term of the scores apart (DSTG figure 3).
 
     Args:
+        out: File of the page, for example attention.html.
         text: A text to look at; may be given again.
         file: A file that holds one text; may be given again.
         repeat: Also a made-up text of the shape A + B + A (DSTG figure 3); alone where no text is given.
         truncate: Cut texts that are longer than the model reads.
-        out: The page to write.
     """
     check_utf8(text or (), "--text")
     texts = _texts(text or [], file or [])

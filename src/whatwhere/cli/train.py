@@ -197,6 +197,7 @@ def finetune(
         out: Folder of the run; the finished classifier is a transformers folder there.
     """
     check_early(context, FinetuneKeys, config, settings)
+    from ..corpus.text_files import some_names
     from ..models.card import rows_cut
     from ..study.finetune_run import run_finetuning
     from ..training.finetune import CONFIG, FinetuneConfig
@@ -210,10 +211,14 @@ def finetune(
         high = summary["accuracy_high"]
         done = f"{summary['steps']:,} steps in {summary['seconds']:,.0f} s"
         measured = (
-            f"accuracy {summary['validation_accuracy']:.3f} [{low:.3f}, {high:.3f}] on {summary['dev_rows']:,} rows"
+            f"accuracy {summary['validation_accuracy']:.3f} [{low:.3f}, {high:.3f}] on {summary['dev_rows']:,} rows "
+            f"({summary['commonest']:.3f} by naming the commonest class alone)"
+        )
+        classes = (
+            f"{len(summary['labels']):,} classes in the column {resolved.label!r}: {some_names(summary['labels'])}"
         )
         cut = rows_cut(summary, resolved.length)
-        text = f"{out}: {done}, {measured}.{f' Of the rows, {cut}.' if cut else ''}{before}"
+        text = f"{out}: {done}, {measured}. {classes}.{f' Of the rows, {cut}.' if cut else ''}{before}"
         second = ["--pair", "Its second text."] if resolved.text_pair else []
         hint = next_line("predict", str(out), "--text", "A text of your own.", *second)
         emit({"out": str(out), **summary}, as_json, text + hint)

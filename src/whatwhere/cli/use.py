@@ -34,11 +34,13 @@ def predict(
 ) -> None:
     """Predict with a model: likely words for each mask, labels with probabilities, or vectors.
 
+    Every text, line and row has its result, blank ones too: they are read as special tokens alone, and stderr counts
+    them.
+
     Args:
-        text: A text; may be given again. [default: a line of stdin each, blank ones too]
+        text: A text; may be given again. [default: a line of stdin each]
         pair: Second text of a pair, one for each --text.
-        file: A text a line, or a table (.tsv .csv .jsonl .json .parquet) with --field; also .gz .xz .zst .bz2. A result
-            for each line or row, blank ones too.
+        file: A text a line, or a table (.tsv .csv .jsonl .json .parquet) with --field; also .gz .xz .zst .bz2.
         pair_field: Column of the second text of pairs; of .tsv .csv .jsonl .json.
         what: words, labels or vectors. [default: labels of a classifier; else words where every text has the mask token
             (most often [MASK]), else vectors]

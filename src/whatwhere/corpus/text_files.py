@@ -391,7 +391,7 @@ def names_inside(row: dict[str, Any]) -> list[str]:
 
 
 def some_names(names: Sequence[Any]) -> str:
-    """Join the first 20 names of columns in one line, and count the rest."""
+    """Join the first 20 names in one line, and count the rest."""
     more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
     return ", ".join(str(name)[:40] for name in names[:20]) + more
 

@@ -193,7 +193,8 @@ class Predictor:
         if empty := sorted({window.text + 1 for window in windows if (window.starts < 0).all()}):
             others = f" and {len(empty) - 1:,} others" if len(empty) > 1 else ""
             done = f"read as the special tokens of {self.name} alone"
-            print(f"No token in text {empty[0]:,}{others}: {done}.", file=sys.stderr)
+            advice = "Leave such rows out where they should give nothing."
+            print(f"No token in text {empty[0]:,}{others}: {done}. {advice}", file=sys.stderr)
         if long := self._longer(texts, pairs):
             seen = f"{long:,} of {len(texts):,} {'texts' if pairs is None else 'pairs'} are longer than the"
             done = "they are read in windows" if pairs is None else "they are cut"

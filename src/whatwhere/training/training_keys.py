@@ -276,16 +276,20 @@ class FinetuneKeys(LoopConfig, SchemeKeys):
     from_scratch: bool = Field(False, description="Take configuration and tokenizer of START, weights anew.")
     model: dict[str, Any] = Field({}, description="Fields of the encoder that override the folder's, e.g. dropout.")
     data: str = Field(
-        description="Labelled table to train on: .tsv, .csv, .jsonl or .json, also .gz .xz .zst .bz2.",
+        description="Labelled table to train on, with a header: .tsv, .csv, .jsonl or .json, also .gz .xz .zst .bz2.",
         json_schema_extra={"metavar": "<path>"},
     )
     dev: str = Field(
-        description="Labelled table that the accuracy is measured on.",
+        description="Labelled table of the same columns, on which the accuracy is measured.",
         json_schema_extra={"metavar": "<path>"},
     )
-    text: str = Field("sentence", description="Column of the text.")
-    text_pair: str | None = Field(None, description="Column of a second text, for tasks on pairs.")
-    label: str = Field("label", description="Column of the label: words or whole numbers, each a class.")
+    text: str = Field("sentence", description="Name of the column of --data and --dev that holds the text.")
+    text_pair: str | None = Field(None, description="Name of the column that holds a second text, for tasks on pairs.")
+    label: str = Field(
+        "label",
+        description="Name of the column that holds the class of each row: a word, such as `good`, or a whole number. "
+        "Different values are different classes.",
+    )
     length: int = Field(
         ge=4,
         description="Most tokens of a row, special ones included; longer rows are cut, and a line counts them.",
