@@ -241,7 +241,8 @@ def test_truncated_checkpoints_are_skipped(windows, corpus_file, tmp_path, capsy
     with pytest.raises(ValueError, match="model.safetensors is not as it was written"):
         checkpoints.open_checkpoint(newest.parent)
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
-    assert "A broken checkpoint is passed over, and removed" in capsys.readouterr().err
+    words = "A broken checkpoint is passed over, and removed as the training resumes"
+    assert f"{words}: {newest} is not as it was written (hash mismatch).\n" in capsys.readouterr().err
     assert (tmp_path / "run/model.safetensors").read_bytes() == expected
     # Where no checkpoint was left whole, the training began again and removed them all.
     (tmp_path / "run/model.safetensors").unlink()

@@ -35,7 +35,7 @@ from ..geometry import (
     violations_of_distances,
 )
 from ..geometry.counts import Counts
-from ..geometry.distances import distances
+from ..geometry.distances import TooLittleText, distances
 from ..geometry.stress import Scale
 from ..records.intervals import bounded
 from ..records.metrics import range_of
@@ -185,9 +185,9 @@ def corpus_geometry(
     positions = distributions.positions
     m = len(positions)
     if m < 3:
-        raise ValueError(
-            f"{m} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3. Count more "
-            "text, or lower min_support."
+        raise TooLittleText(
+            f"{m} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3.",
+            "Count more text, or lower min_support.",
         )
     if m > MOST_POSITIONS:
         raise ValueError(

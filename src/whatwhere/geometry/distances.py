@@ -20,6 +20,21 @@ _BLOCK = 2**22  # numbers of a block held beyond the result: 32 MiB
 _PAIRS = 2**18  # numbers of differences computed at once: they fit in a cache
 
 
+class TooLittleText(ValueError):
+    """Error for positions that cannot be compared in the text that was counted.
+
+    problem: what the text lacks. The message adds what to do about it.
+    """
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem = problem
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.problem} {self.advice}"
+
+
 @dataclass(frozen=True, eq=False)
 class Distributions:
     """Token distributions of m positions out of n: those with enough tokens.
@@ -69,9 +84,10 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
             if most
             else "Give text with tokens in it."
         )
-        raise ValueError(
+        raise TooLittleText(
             f"No position has {max(min_support, 1):g} tokens, so there is no distribution to compare: at most "
-            f"{most:g}, at position {support.argmax()}. {advice}"
+            f"{most:g}, at position {support.argmax()}.",
+            advice,
         )
     p = counts if supported.all() else counts[supported]
     totals = support[supported]

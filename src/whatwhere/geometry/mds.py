@@ -13,7 +13,16 @@ from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from .distances import Rows, check_distances, distances, hellinger, inner_products, square_roots, squared_norms
+from .distances import (
+    Rows,
+    TooLittleText,
+    check_distances,
+    distances,
+    hellinger,
+    inner_products,
+    square_roots,
+    squared_norms,
+)
 from .stress import stress_of_distances
 
 # Positions beyond which a few dimensions come from a truncated decomposition, without an n x n matrix.
@@ -262,7 +271,7 @@ def _truncated(roots: Rows, dims: int) -> MDS:
     vectors = vectors[:, order]
     rank = int(np.sum(values > _rounding(n, max(values[0], 1.0))))  # √p has unit rows and is not centred itself
     if rank == 0:
-        raise ValueError("All positions have the same distribution: there is nothing to scale. Count more text.")
+        raise TooLittleText("All positions have the same distribution: there is nothing to scale.", "Count more text.")
     coords = _signed(vectors[:, :rank] * np.sqrt(values[:rank]))
     # Raw stress against the Hellinger distances, some rows of the matrices at a time.
     points = squared_norms(coords)

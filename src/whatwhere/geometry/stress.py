@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from .distances import check_distances, check_table, distances
+from .distances import TooLittleText, check_distances, check_table, distances
 
 Scale = Literal["raw", "optimal"]
 
@@ -46,8 +46,8 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
         )
     total = float(np.vdot(dist, dist))
     if total == 0:
-        raise ValueError(
-            "All distances are 0: the positions do not differ, and stress divides by their sum. Count more text."
+        raise TooLittleText(
+            "All distances are 0: the positions do not differ, and stress divides by their sum.", "Count more text."
         )
     if scale == "optimal":
         square = float(np.vdot(d, d))

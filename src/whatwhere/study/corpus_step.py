@@ -7,6 +7,7 @@ import numpy as np
 from ..analysis.corpus_geometry import CorpusDistances, Plan, corpus_geometry
 from ..analysis.record_context import RecordContext
 from ..corpus import Windows, count_windows
+from ..geometry.distances import TooLittleText
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.progress import Progress, ignore_progress
@@ -36,7 +37,9 @@ def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progr
         try:
             geometry = corpus_geometry(counts, Plan(splits=SPLITS), progress)
         except ValueError as error:
-            _log.warning("No geometry of the corpus: %s More text would give one.", str(error).split(" Count more")[0])
+            # The advice names options of `geometry`, which a study does not have.
+            problem = error.problem if isinstance(error, TooLittleText) else error
+            _log.warning("No geometry of the corpus: %s More text would give one.", problem)
             run.write(_RECORDS, [])
             run.mark_done(STEP, files=[_RECORDS])
             return []

@@ -73,10 +73,9 @@ class Checkpointer:
         """
         accelerator = self.training.accelerator
         checkpoint, broken = newest_checkpoint(self.root)
-        for line in broken:
-            reason = line.rsplit(". ", 1)[0]  # without the advice: there is nothing to do
+        for problem in broken:
             words = "A broken checkpoint is passed over, and removed as the training resumes"
-            accelerator.print(f"{words}: {reason}.", file=sys.stderr)
+            accelerator.print(f"{words}: {problem}", file=sys.stderr)
         if checkpoint is None:
             if (newest := self.newest_folder()) is not None and newest.name != "step-0":
                 raise ValueError(

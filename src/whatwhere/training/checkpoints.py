@@ -180,25 +180,24 @@ def open_checkpoint(folder: Path) -> Checkpoint:
 
     Raises:
         ValueError: no manifest or state file, a state that no training can resume from, or a file that is missing,
-            truncated or changed.
+            truncated or changed. The message gives no advice: the training that resumes removes the folder itself.
     """
     run = RunFolder.at(folder)
     if STATE not in run.names():
-        raise ValueError(
-            f"{folder} is not a complete checkpoint: {MANIFEST} is missing or names no {STATE}. Delete it."
-        )
-    run.check_all()
-    state = read_object(folder / STATE, "step", "seconds", "losses", hint=f"Delete {folder}.")
+        raise ValueError(f"{folder} is not a complete checkpoint: {MANIFEST} is missing or names no {STATE}.")
+    for problem in run.problems():
+        raise ValueError(f"{problem}.")
+    state = read_object(folder / STATE, "step", "seconds", "losses", hint="")
     for key, kind in (("step", int), ("seconds", int | float)):
         if not isinstance(state[key], kind):
-            raise ValueError(f"{folder / STATE} has no {key} that is a number. Delete {folder}.")
+            raise ValueError(f"{folder / STATE} has no {key} that is a number.")
     if not isinstance(state["losses"], list) or not all(isinstance(loss, int | float) for loss in state["losses"]):
-        raise ValueError(f"{folder / STATE} has no losses that are a list of numbers. Delete {folder}.")
+        raise ValueError(f"{folder / STATE} has no losses that are a list of numbers.")
     return Checkpoint(folder, state["step"], state, bool(run.names("optimizer*.safetensors")))
 
 
 def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest checkpoint that a training can resume from, or None, and a line on each newer broken one."""
+    """Return the newest checkpoint that a training can resume from, or None, and what is wrong with each newer one."""
     broken: list[str] = []
     for folder in sorted(root.glob("step-*"), key=_step, reverse=True):
         try:
@@ -206,7 +205,7 @@ def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:
             if checkpoint.has_optimizers:
                 return checkpoint, broken
         except ValueError as error:
-            broken.append(str(error))
+            broken.append(str(error).rstrip())
     return None, broken
 
 

@@ -1,0 +1,34 @@
+"""The step of a study that measures its corpus: what it says where positions cannot be compared."""
+
+import pickle
+from typing import Any
+
+from whatwhere.geometry.distances import TooLittleText
+from whatwhere.run.folder import RunFolder
+from whatwhere.study import corpus_step
+
+
+class NoWindows(dict[str, Any]):
+    """Windows without a text."""
+
+    facts = {"length": 16}
+
+
+def test_the_warning_names_no_option_of_geometry(tmp_path, monkeypatch, caplog):
+    """The advice of `whatwhere geometry`, whose options a study does not have, was cut out of the text of its error."""
+    problem = "2 of 14 positions have at least 500 tokens; a geometry needs 3."
+
+    def refuse(*_: Any) -> None:
+        raise TooLittleText(problem, "Count more text, or lower min_support.")
+
+    monkeypatch.setattr(corpus_step, "count_windows", lambda *_, **__: None)
+    monkeypatch.setattr(corpus_step, "corpus_geometry", refuse)
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        assert corpus_step.measure_corpus(run, NoWindows(train=None), "run") == []
+        assert corpus_step.measure_corpus(run, NoWindows(train=None), "run") == []  # said once
+    assert caplog.messages == [f"No geometry of the corpus: {problem} More text would give one."]
+
+
+def test_the_error_is_whole_from_another_process():
+    error = pickle.loads(pickle.dumps(TooLittleText("It is short.", "Give more.")))
+    assert (error.problem, str(error)) == ("It is short.", "It is short. Give more.")
