@@ -16,7 +16,8 @@ from run_files import missing, unexplained
 
 from whatwhere.encoder import EncoderForMaskedLM
 from whatwhere.run.files import read_object
-from whatwhere.study.heads_run import FACTS, HeadsConfig, _command
+from whatwhere.study.heads_run import FACTS, HeadsConfig, _options
+from whatwhere.study.results import command_of
 
 
 def refused(*arguments: str) -> str:
@@ -294,7 +295,7 @@ def test_undertrained_models_are_announced_first(trained, tmp_path):
     command = read_object(out / FACTS)["command"]
     assert shlex.split(command)[1:] == ["heads", str(trained), "--documents", "10", "--out", "NEW-FOLDER"]
     given = HeadsConfig(model="m", corpus="my text.txt", length=64, ablate=3)
-    assert _command("my model", given, "a scheme.py") == (
+    assert command_of("heads", "my model", *_options(given), scheme="a scheme.py") == (
         "whatwhere heads 'my model' --corpus 'my text.txt' --length 64 --ablate 3 --scheme 'a scheme.py' "
         "--out NEW-FOLDER"
     )

@@ -2,7 +2,9 @@
 line each."""
 
 import json
+import shlex
 import shutil
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -324,16 +326,16 @@ def test_corpus_in_which_position_says_nothing_gets_no_table(tmp_path):
     assert "No table made of these distances fits other documents better" in said["summary"][-1]
 
 
-@pytest.mark.parametrize(
-    ("program", "known"),
-    [("/venv/bin/whatwhere", True), ("/src/whatwhere/__main__.py", True), ("/my/analysis.py", False)],
-)
-def test_a_command_is_recorded_however_it_was_started(program, known, monkeypatch, tmp_path):
-    """`python -m whatwhere geometry` recorded no command."""
-    monkeypatch.setattr("sys.argv", [program, "geometry", "--corpus", "my texts"])
+def test_the_recorded_command_measures_again(tmp_path):
+    """A run that Python code started recorded no command."""
     text = tmp_path / "text.txt"
     text.write_text(sentences(600))
-    config = GeometryConfig.parse({"corpora": [str(text)], "tokenizer": "words", "positions": 8})
-    run_geometry(config, tmp_path / "out", progress=False)
-    facts = json.loads((tmp_path / "out/geometry.json").read_text())
-    assert facts["command"] == ("whatwhere geometry --corpus 'my texts'" if known else None)
+    config = GeometryConfig.parse({"corpora": [str(text)], "tokenizer": "words", "positions": 8, "intervals": False})
+    run_geometry(config, tmp_path / "the out", progress=False)
+    program, *words = shlex.split(json.loads((tmp_path / "the out/geometry.json").read_text())["command"])
+    assert program == "whatwhere" and words[-2:] == ["--out", "NEW-FOLDER"]
+    done = whatwhere(*words[:-1], str(tmp_path / "new"))
+    assert done.returncode == 0, done.stderr
+    records = [read_records(tmp_path / name / "records.parquet") for name in ("the out", "new")]
+    first, again = ([replace(record, study="") for record in of_run] for of_run in records)
+    assert first == again

@@ -77,8 +77,8 @@ def test_the_recorded_command_runs_again(sources, tmp_path):
     source = sources[0].rename(tmp_path / "a circle.npy")
     run_spectra([source], tmp_path / "the out")
     program, *words = shlex.split(json.loads((tmp_path / "the out/spectra.json").read_text())["command"])
-    assert program == "whatwhere" and words == ["spectra", str(source), "--out", str(tmp_path / "the out")]
-    done = whatwhere(*words)
+    assert program == "whatwhere" and words == ["spectra", str(source), "--out", "NEW-FOLDER"]
+    done = whatwhere(*words[:-1], str(tmp_path / "new"))
     assert done.returncode == 0, done.stderr
     # It left out the scheme, without which a model with one of its own does not open.
     run_spectra([source], tmp_path / "third", scheme="my scheme.py")

@@ -8,14 +8,12 @@ import numpy as np
 from ..analysis.head_labels import term_names
 from ..analysis.passes import choose_documents
 from ..analysis.regressions import regression_records
-from ..analysis.texts import repeated_text
 from ..corpus import Windows, load_tokenizer
 from ..models.open import open_model
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
-from .explorer_files import INDEX, save_texts
-from .heads_run import MOST_SHOWN
+from .explorer_files import INDEX, MOST_SHOWN, choose_texts, save_texts
 from .model_task import can_probe
 from .plan import ModelOfSeed
 from .study_settings import StudyConfig
@@ -76,13 +74,9 @@ def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -
         saved = [entry["texts"] for entry in run.read(INDEX) if entry["name"] in steps and entry["name"] not in missing]
         tokens_shown = max(len(text["tokens"]) for entry_texts in saved for text in entry_texts)
     held_out = windows["held_out"]
-    texts = []
-    for i in np.linspace(0, len(held_out) - 1, config.texts if len(held_out) else 0).astype(int):
-        texts.append((f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:tokens_shown]))
+    numbers = np.linspace(0, len(held_out) - 1, config.texts if len(held_out) else 0).astype(int)
     tokenizer = load_tokenizer(str(run.path / "corpus" / "tokenizer"))
-    title, text = repeated_text()
-    # Last, as a vocabulary of the corpus may cut its words into letters.
-    texts.append((title, np.array(tokenizer(text, truncation=True, max_length=tokens_shown)["input_ids"])))
+    texts = choose_texts(held_out, tokenizer, numbers, tokens_shown)
     for name in missing:
         file = save_texts(run, models[name], tokenizer, texts, name=name, seed=0)
         run.mark_done(steps[name], files=[file, INDEX])

@@ -1,15 +1,32 @@
-"""Files of the attention explorer: the attention of a model in a few texts, and the list of them in explorer.json."""
+"""The attention explorer: which texts it shows, and the files with a model's attention in them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..analysis.record_context import RecordContext
-from ..analysis.texts import LEVELS, shown_tokens, text_maps
+from ..analysis.texts import LEVELS, repeated_text, shown_tokens, text_maps
+from ..corpus import WindowSet
 from ..run.folder import RunFolder
 
 INDEX = "explorer.json"
+MOST_SHOWN = 128  # tokens of a text
+
+
+def choose_texts(
+    held_out: WindowSet, tokenizer: Any, numbers: Iterable[int], most: int
+) -> list[tuple[str, np.ndarray]]:
+    """Return some held-out windows and a made-up text that repeats itself: title and token ids (n,) of each.
+
+    Args:
+        numbers: Numbers of the windows.
+        most: Tokens after which a text is cut, special ones included.
+    """
+    texts = [(f"held-out window {i}", np.asarray(held_out[int(i)].input_ids)[:most]) for i in numbers]
+    title, text = repeated_text()
+    # Last, as a vocabulary of the corpus may cut its words into letters.
+    return [*texts, (title, np.array(tokenizer(text, truncation=True, max_length=most)["input_ids"]))]
 
 
 def save_texts(

@@ -5,8 +5,6 @@ Counts are kept, so that a second run with other questions does not count the te
 
 import json
 import re
-import shlex
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -43,7 +41,7 @@ from ..run.jobs import show_progress
 from ..run.reference import model_source
 from ..run.status import RESULTS
 from .machine import machine
-from .results import save_results
+from .results import command_of, save_results
 from .study_settings import GeometryConfig
 
 CONFIG = "geometry.yaml"
@@ -113,7 +111,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             "protocol": config.protocol,
             "corpora": corpora,
             "models": models,
-            "command": shlex.join(["whatwhere", *sys.argv[1:]]) if _is_command(Path(sys.argv[0])) else None,
+            "command": command_of("geometry", "--config", str(run.path / CONFIG)),
             "started": started,
             "seconds": round(time.perf_counter() - began, 1),
             "machine": machine(),
@@ -121,11 +119,6 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         }
         report = save_results(run, records, FACTS, about)
     return {"out": str(out), "report": str(report), "corpora": corpora, "models": models}
-
-
-def _is_command(program: Path) -> bool:
-    """Return whether this process was started as `whatwhere` or as `python -m whatwhere`, not by other code."""
-    return program.stem == "whatwhere" or program.parts[-2:] == ("whatwhere", "__main__.py")
 
 
 def _count(

@@ -1,18 +1,14 @@
 """`whatwhere heads`: a look into one model, from its text to records, arrays and a page."""
 
 import json
-import shlex
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..analysis import INSIDE, AnalysisInput, analyses_of
 from ..analysis.passes import choose_documents
 from ..analysis.record_context import RecordContext
-from ..analysis.texts import repeated_text
 from ..models.lengths import most_tokens
 from ..models.open import name_and_seed
 from ..records.gates import NOTHING, labels
@@ -21,11 +17,11 @@ from ..records.table import Table
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from ..run.text_tables import table_lines
-from .explorer_files import save_texts
+from .explorer_files import MOST_SHOWN, choose_texts, save_texts
 from .machine import machine
 from .measurements import measure
 from .model_windows import model_windows
-from .results import FACTS, save_or_check_settings, save_results
+from .results import FACTS, command_of, save_or_check_settings, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -34,7 +30,6 @@ CONFIG = "heads.yaml"
 SHARE_PREFIX = "kl.share."
 ATTENTION_PREFIX = "attention."
 SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
-MOST_SHOWN = 128  # tokens of a text in the explorer
 
 
 def run_heads(
@@ -98,7 +93,8 @@ def run_heads(
         if run is not None:
             for stem, arrays in measured.arrays.items():
                 run.write(f"arrays/{stem}.npz", arrays)
-            texts = _texts(model, tokenizer, held_out, chosen.length)
+            most = min(chosen.length, MOST_SHOWN, most_tokens(model.config) or chosen.length)
+            texts = choose_texts(held_out, tokenizer, (0, len(held_out) // 2), most)
             save_texts(run, model, tokenizer, texts, name=name, seed=seed)
             config = json.loads(model.config.to_json_string())
             facts = {
@@ -109,31 +105,16 @@ def run_heads(
                 "models": [{"name": name, "seed": seed, "config": config, "left_out": measured.left_out}],
                 "seeds": [] if seed is None else [seed],
                 "machine": machine(),
-                "command": _command(str(folder), settings_now, scheme),
+                "command": command_of("heads", str(folder), *_options(settings_now), scheme=scheme),
             }
             result["report"] = str(save_results(run, [*measured.records, *learning], FACTS, facts))
     return result
 
 
-def _command(model: str, config: HeadsConfig, scheme: str | None) -> str:
-    """Return the command that looks into a model with these settings again."""
-    words = ["whatwhere", "heads", model]
-    for key, value in config.model_dump(exclude={"model"}, exclude_defaults=True).items():
-        words += [f"--{key}", str(value)]
-    if scheme is not None:
-        words += ["--scheme", scheme]
-    return shlex.join([*words, "--out", "NEW-FOLDER"])
-
-
-def _texts(model: Any, tokenizer: Any, held_out: Any, length: int) -> list[tuple[str, np.ndarray]]:
-    """Return two held-out windows and a text that repeats itself, each with its title, for the explorer."""
-    texts = []
-    for i in (0, len(held_out) // 2):
-        texts.append((f"held-out window {i}", np.asarray(held_out[i].input_ids)[:MOST_SHOWN]))
-    title, text = repeated_text()
-    longest = min(length, MOST_SHOWN, most_tokens(model.config) or length)
-    texts.append((title, np.array(tokenizer(text, truncation=True, max_length=longest)["input_ids"])))
-    return texts
+def _options(config: HeadsConfig) -> list[str]:
+    """Return the options of `whatwhere heads` that give these settings."""
+    given = config.model_dump(exclude={"model"}, exclude_defaults=True)
+    return [word for key, value in given.items() for word in (f"--{key}", str(value))]
 
 
 def heads_text(result: dict[str, Any]) -> str:

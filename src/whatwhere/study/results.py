@@ -145,6 +145,8 @@ def _provenance(
         for what, why in entry["left_out"].items()
     ]
     corpus = {key: windows.facts[key] for key in CORPUS_FACTS}
+    scheme = run.path / SCHEME
+    settings = run.path / f"{run.kind}.yaml"
     return {
         "title": "What position encodings keep",
         "name": run.name,
@@ -157,16 +159,20 @@ def _provenance(
         "match": config.match or "none",
         "machine": machine(),
         "notes": [*NOTES.get(config.size, []), *notes, *dict.fromkeys(not_measured)],  # once for all seeds
-        "command": _command(run),
+        "command": command_of("study", "--config", str(settings), scheme=scheme if scheme.is_file() else None),
         "planned": len(models_of(config)),
     }
 
 
-def _command(run: RunFolder) -> str:
-    """Return the command that runs the study again; --scheme gives it an own scheme, without which it does not run."""
-    scheme = run.path / SCHEME
-    words = ["whatwhere", "study", "--config", str(run.path / "study.yaml")]
-    return shlex.join([*words, *(["--scheme", str(scheme)] if scheme.is_file() else []), "--out", "NEW-FOLDER"])
+def command_of(verb: str, *words: str, scheme: str | Path | None = None) -> str:
+    """Return the command that makes the results of a run again, in a new folder.
+
+    Args:
+        words: The arguments and options of the verb that make them.
+        scheme: File of an own scheme, without which the command does not run.
+    """
+    with_scheme = [] if scheme is None else ["--scheme", str(scheme)]
+    return shlex.join(["whatwhere", verb, *words, *with_scheme, "--out", "NEW-FOLDER"])
 
 
 def total_seconds(lines: Iterable[Mapping[str, Any]], pid: int, current: float) -> float:

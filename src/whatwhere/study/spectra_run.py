@@ -1,6 +1,5 @@
 """`whatwhere spectra`: from sources of tables to records, a text table, and a folder with arrays and a page."""
 
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from ..models.table_sources import POSITIONS, SourceTable, load_tables
 from ..records.record import Record
 from ..run.folder import RunFolder
 from ..run.text_tables import table_lines
-from .results import save_or_check_settings, save_results
+from .results import command_of, save_or_check_settings, save_results
 from .study_keys import SpectraConfig
 
 FACTS = "spectra.json"
@@ -98,8 +97,8 @@ def run_spectra(
             entry |= {"arrays": file, "config": table.config}
         facts["title"] = "The shape of position tables"
         facts["seconds"] = time.perf_counter() - began
-        flags = [*(["--words"] if words else []), *([] if scheme is None else ["--scheme", scheme])]
-        facts["command"] = shlex.join(["whatwhere", "spectra", *config.sources, *flags, "--out", str(run.path)])
+        flags = ["--words"] if words else []
+        facts["command"] = command_of("spectra", *config.sources, *flags, scheme=scheme)
         records = [record for of_table in measured.records for record in of_table]
         return measured, save_results(run, records, FACTS, facts)
 
