@@ -9,7 +9,7 @@ import torch
 from encoder_models import VOCAB, build
 
 from whatwhere.analysis.texts import LEVELS, quantise, repeated_text, shown_tokens, text_maps
-from whatwhere.models.lengths import most_tokens
+from whatwhere.models.lengths import max_tokens
 from whatwhere.run.folder import RunFolder
 from whatwhere.study.explorer_files import save_texts
 
@@ -78,7 +78,7 @@ def test_an_encoder_of_transformers_has_total_and_the_reason(bert):
         own = bert(torch.from_numpy(IDS)[None], output_attentions=True).attentions
     bert.set_attn_implementation(before)
     np.testing.assert_allclose(maps.weights["total"], np.stack([a[0].numpy() for a in own]), atol=1e-7)
-    assert most_tokens(bert.config) == 16
+    assert max_tokens(bert.config) == 16
     with pytest.raises(ValueError, match=r"has 16 positions; the text 'x' has 17 tokens"):
         text_maps(bert, np.full(17, 5), [""] * 17, "x")
 

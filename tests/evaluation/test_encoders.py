@@ -52,7 +52,7 @@ def test_encoders_of_other_packages_go_through_every_family(kind, family, foreig
 def test_as_many_tokens_as_positions_are_read(kind, foreign):
     """As many tokens are read as there are positions and types where a model has two."""
     opened = open_model(foreign[kind])
-    assert opened.fitting(128) == 32 and opened.token_types == (kind in ("bert", "electra"))
+    assert opened.cap_length(128) == 32 and opened.token_types == (kind in ("bert", "electra"))
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -19,7 +19,7 @@ from whatwhere.evaluation.examples import Row, examples
 from whatwhere.evaluation.linguistic import LINGUISTIC, LinguisticConfig
 from whatwhere.evaluation.paragraphs import flesch, sentences_of, syllables
 from whatwhere.evaluation.word_states import Slot, parts_of, row_states, slot_states
-from whatwhere.models.lengths import most_tokens
+from whatwhere.models.lengths import max_tokens
 from whatwhere.models.open import open_model
 from whatwhere.records.record import read_records, select
 from whatwhere.study import evaluation_run as evaluate
@@ -47,7 +47,7 @@ def test_a_place_is_the_mean_of_its_tokens(kind, reference, tmp_path):
         model, tokenizer = open_model(folder).model, load_tokenizer(folder)
     slots = [Slot(1, 3, 24), Slot(0, 4, 9), Slot(0, 0, 18), Slot(2), Slot(1, 3, 24)]
     layers = [0, model.config.num_hidden_layers]
-    how = {"truncation": True, "max_length": most_tokens(model.config), "return_tensors": "pt"}
+    how = {"truncation": True, "max_length": max_tokens(model.config), "return_tensors": "pt"}
     for tokens in (12, 10_000):  # a text at a time, and padded
         states, empty = slot_states(model, tokenizer, TEXTS, slots, layers, batch_tokens=tokens)
         assert not empty.any()

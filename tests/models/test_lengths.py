@@ -7,7 +7,7 @@ from foreign_models import save
 from transformers import AutoModel, AutoTokenizer, RobertaConfig, RobertaForMaskedLM
 
 import whatwhere as ww
-from whatwhere.models.lengths import most_tokens, position_rows, reads
+from whatwhere.models.lengths import configured_length, max_tokens, position_rows
 from whatwhere.models.open import open_model
 
 SIZES = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 50}
@@ -34,8 +34,8 @@ def test_one_token_more_is_one_too_many(name):
     config = getattr(transformers, f"{name}Config")(**SIZES, **ROWS)
     torch.manual_seed(0)
     model = AutoModel.from_config(config).eval()
-    most = most_tokens(config)
-    assert most == reads(config.to_dict()) == EVERY[name]
+    most = max_tokens(config)
+    assert most == configured_length(config.to_dict()) == EVERY[name]
     with torch.no_grad():
         assert model(input_ids=torch.full((1, most), 7)).last_hidden_state.shape == (1, most, 16)
         with pytest.raises((IndexError, RuntimeError)):
@@ -52,7 +52,7 @@ def test_reading_the_rows_leaves_the_generator_alone():
 @pytest.mark.parametrize("pad", [-1, "one"])
 def test_a_padding_id_that_is_no_row_is_refused(pad):
     with pytest.raises(ValueError, match=f"pad_token_id of a model of type roberta is {str(pad)!r}, no row"):
-        reads({"model_type": "roberta", "pad_token_id": pad, "max_position_embeddings": 20})
+        configured_length({"model_type": "roberta", "pad_token_id": pad, "max_position_embeddings": 20})
 
 
 def test_a_long_text_of_a_roberta_with_another_padding(tmp_path):

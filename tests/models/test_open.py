@@ -78,7 +78,7 @@ def test_a_body_is_transformers_own_bit_for_bit(kind, place):
 @torch.inference_mode()
 def test_max_tokens_are_read_and_no_more(kind, place):
     opened = open_model(place / kind)
-    assert opened.max_tokens == 32 and opened.fitting(500) == 32 and opened.fitting(8) == 8
+    assert opened.max_tokens == 32 and opened.cap_length(500) == 32 and opened.cap_length(8) == 8
     assert opened.token_types == (kind in ("bert", "electra"))
     ids = torch.full((1, 33), 20)
     assert opened.model(input_ids=ids[:, :32]).last_hidden_state.isfinite().all()

@@ -28,7 +28,7 @@ import whatwhere as ww
 from whatwhere import geometry
 from whatwhere.geometry import extrapolate
 from whatwhere.length.extension import SCALINGS, extend
-from whatwhere.models.lengths import trained_on
+from whatwhere.models.lengths import trained_length
 from whatwhere.models.model_tables import read_table
 from whatwhere.models.modules import vector_parts
 from whatwhere.run.folder import RunFolder
@@ -382,7 +382,7 @@ def test_rotations_are_slowed_by_the_length_of_the_training(tmp_path):
     (tmp_path / "m/pretrain.yaml").write_text("length: 64\n")  # it could read 128, and was trained on 64
     extend(tmp_path / "m", tmp_path / "long", 512, "yarn")
     assert ww.EncoderConfig.from_pretrained(tmp_path / "long").rotation_factor == 8.0
-    assert trained_on(tmp_path / "long", {}) == 64  # a copy of a copy, too
+    assert trained_length(tmp_path / "long", {}) == 64  # a copy of a copy, too
 
 
 def test_the_copys_card_opens_it(tmp_path):
@@ -409,7 +409,7 @@ def test_a_checkpoint_was_trained_on_its_runs_length(tmp_path):
     checkpoint = tmp_path / "run/checkpoints/step-10"
     checkpoint.mkdir(parents=True)
     (tmp_path / "run/pretrain.yaml").write_text("length: 32\n")
-    assert trained_on(checkpoint, {"max_position_embeddings": 128}) == 32
+    assert trained_length(checkpoint, {"max_position_embeddings": 128}) == 32
 
 
 def test_a_window_as_wide_as_the_text_is_refused(tmp_path):

@@ -46,7 +46,7 @@ from whatwhere.geometry.distances import distances
 from whatwhere.length.extension import extend
 from whatwhere.length.long_documents import long_texts
 from whatwhere.length.vectors import vector_records
-from whatwhere.models.lengths import most_tokens
+from whatwhere.models.lengths import max_tokens
 from whatwhere.models.open import open_model
 from whatwhere.models.table_sources import POSITIONS, load_tables
 from whatwhere.records.record import Record, read_records, select, write_records
@@ -227,7 +227,7 @@ def of_length(subject: Subject) -> list[Record]:
     """Measure what a copy with a continued table keeps of the vectors of texts of twice the table."""
     options = subject.options
     opened = subject.opened()
-    most = most_tokens(opened.model.config)
+    most = max_tokens(opened.model.config)
     if most is None:
         raise ValueError(f"{subject.name} reads texts of any length.")
     folder = options.out / "longer" / subject.name

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..corpus.synthetic import RepeatedDocuments
-from ..models.lengths import most_tokens
+from ..models.lengths import max_tokens
 from .attention_weights import TOTAL, WeightReader, Weights, attention_weights
 from .passes import Batch, Documents, read
 
@@ -86,7 +86,7 @@ def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: s
             f"A text is one row of at least one token id, each with a name; got ids {input_ids.shape}, {len(tokens)} "
             "names."
         )
-    most = most_tokens(model.config)
+    most = max_tokens(model.config)
     if most is not None and len(input_ids) > most:
         raise ValueError(f"The model has {most} positions; the text {title!r} has {len(input_ids)} tokens. Shorten it.")
     ids = input_ids[None]

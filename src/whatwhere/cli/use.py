@@ -48,8 +48,8 @@ def predict(
         pooling: Of vectors: mean over the tokens, cls, or one stream's columns of the mean, semantic or position.
             [default: of a sentence-transformers folder all that its modules.json says, else mean]
         length: Tokens that the model reads at once; longer texts in windows. [default: of its training, or of a longer
-            copy; of other packages' models all that they read; vectors of a sentence-transformers folder are cut at its
-            max_seq_length]
+            copy; of other packages' models all that they read, at most 512; vectors of a sentence-transformers folder
+            are cut at its max_seq_length]
         stride: Tokens that the windows of a longer text have in common. [default: a quarter of a window]
         out: Vectors: .npy file, a row a text.
     """

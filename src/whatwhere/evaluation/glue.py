@@ -257,7 +257,7 @@ def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
     classes = len(texts.classes)
     opened = open_model(weights(trial), "labels", classes=classes, seed=trial.seed, untrained=trial.untrained)
     model = opened.model.float()  # weights are trained in float32
-    length = opened.fitting(config.length)
+    length = opened.cap_length(config.length)
     train, dev = texts.encoded(opened.tokenizer, length, trial.seed, opened.token_types)
     # A head begins at 0: of raw scores the first steps would only learn their mean, and bfloat16 near 2.7 has steps of
     # 1/64. Correlations do not change under it.

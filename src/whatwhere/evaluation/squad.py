@@ -311,7 +311,7 @@ def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
     assert isinstance(trial.setting, Setting) and trial.seed is not None
     data, dev_data = task_questions(config, trial.part)
     opened = open_model(weights(trial), "answers", seed=trial.seed, untrained=trial.untrained)
-    length = opened.fitting(config.length)
+    length = opened.cap_length(config.length)
     train, dev = (
         SpanBatches(rows, opened.tokenizer, length, config.stride, trial.seed, types=opened.token_types)
         for rows in (data, dev_data)

@@ -10,7 +10,7 @@ import torch
 from ..analysis.passes import Documents, at_least_float32, body_of, hidden_states
 from ..analysis.probes import stream_columns
 from ..corpus.batches import padded
-from ..models.lengths import most_tokens
+from ..models.lengths import max_tokens
 from ..models.sentence import trained_states
 from ..run.progress import Progress, ignore_progress
 
@@ -154,7 +154,7 @@ def _encoded(model: Any, tokenizer: Any, texts: Sequence[str]) -> list[tuple[np.
             f"{type(tokenizer).__name__} does not say where its tokens stand in a text. Save the model with a "
             "tokenizer.json."
         )
-    longest = most_tokens(model.config)
+    longest = max_tokens(model.config)
     how = {"truncation": True, "max_length": longest} if longest else {}
     rows = tokenizer(list(texts), return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False, **how)
     encoded = []

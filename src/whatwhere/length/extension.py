@@ -19,7 +19,14 @@ from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
-from ..models.lengths import EXTENSION, LENGTHS, reads, rows_of_no_position, stated_length, trained_on
+from ..models.lengths import (
+    EXTENSION,
+    LENGTHS,
+    configured_length,
+    rows_of_no_position,
+    stated_positions,
+    trained_length,
+)
 from ..models.model_tables import WITHOUT_CLS, table_key
 from ..models.modules import TRANSFORMER_FILES, with_length
 from ..models.open import check_folder
@@ -104,7 +111,7 @@ def extend(
     check_folder(folder)
     config = read_object(folder / "config.json", hint="Use a complete copy.")
     known = methods_of(config)
-    before = reads(config)
+    before = configured_length(config)
     ours = config.get("model_type") == EncoderConfig.model_type
     plain = not known or (known == SCALINGS and method is None)
     names = known if known in (SCALINGS, METHODS) else tuple(dict.fromkeys((*METHODS, *SCALINGS)))
@@ -156,8 +163,8 @@ def extend(
             f"{folder} keeps no table of positions that can be continued. Give a model with a learned one."
         )
     unused = rows_of_no_position(config)
-    trained = trained_on(folder, config)
-    beyond = stated_length(config) - before  # RoBERTa's counts rows of no position, BART's does not
+    trained = trained_length(folder, config)
+    beyond = stated_positions(config) - before  # RoBERTa's counts rows of no position, BART's does not
     changed: dict[str, Any] = {name: length + beyond for name in LENGTHS if name in config}
     if window is not None:
         changed["attention_window"] = window

@@ -20,7 +20,7 @@ from ..encoder import EncoderConfig
 from ..evaluation.benchmark import Benchmark, EvaluationConfig, Trial, check_known, model_names
 from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
-from ..models.lengths import EXTENSION, LENGTHS, reads, trained_on
+from ..models.lengths import EXTENSION, LENGTHS, configured_length, trained_length
 from ..models.model_tables import read_table, table_key
 from ..models.open import check_rows, name_and_seed, open_config, open_model
 from ..models.tensors import named_tensors
@@ -192,8 +192,8 @@ def about(source: str, to: int, points: bool = False) -> About:
     if heads and not any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in heads):
         raise ValueError(f"{source} has no masked-language head ({heads[0]}). Give models of masked words.")
     methods_known = methods_of(config)
-    most = reads(config)
-    trained = trained_on(folder, config)
+    most = configured_length(config)
+    trained = trained_length(folder, config)
     ours = config.get("model_type") == EncoderConfig.model_type
     settings = folder / CONFIG
     if config.get("rotation_scaling", "none") != "none":  # of a copy: it is not scaled again

@@ -11,7 +11,7 @@ import yaml
 from ..encoder import SOURCES, EncoderConfig
 from ..papers import bibtex
 from ..version import VERSION
-from .lengths import most_tokens
+from .lengths import max_tokens
 
 # Who published which part of a scheme: (field, value) of the configuration → source. A user's scheme has none here.
 PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
@@ -185,7 +185,7 @@ def _page(
         "language": language,
         "tags": [*general_tags, *tags],
     }
-    most = most_tokens(config)
+    most = max_tokens(config)
     longest = f"{most} tokens" if most else f"not limited by the scheme; trained on {run['length']} tokens"
     width = config.hidden_size
     d_ff = getattr(config, "intermediate_size", "–")

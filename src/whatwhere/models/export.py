@@ -21,7 +21,7 @@ from ..encoder import EncoderConfig
 from ..run.errors import one_line
 from ..run.files import sweep_beside, write_json
 from ..run.folder import RunFolder
-from .lengths import most_tokens
+from .lengths import max_tokens
 from .predict import Predictor
 from .sentence import pooled
 
@@ -86,7 +86,7 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
         raise ValueError(f"{out} holds something else than an earlier export. Choose another --out.")
     predictor = Predictor(model, what)
     graph = _Graph(predictor).eval()
-    longest = _longest(predictor)
+    longest = _max_tokens_of_graph(predictor)
     inputs = _inputs(predictor, 2, min(17, longest or 17))
     output = "vectors" if predictor.what == "vectors" else "logits"
     sweep_beside(out)
@@ -124,12 +124,12 @@ def export(model: str | Path, out: str | Path, *, what: str | None = None) -> di
     return facts
 
 
-def _longest(predictor: Predictor) -> int | None:
-    """Return how many tokens an exported graph may be given; None where nothing bounds them.
+def _max_tokens_of_graph(predictor: Predictor) -> int | None:
+    """Return the most tokens that an exported graph may be given; None where nothing bounds them.
 
     No position is read that no training has reached, and no more of a text than sentence-transformers reads.
     """
-    in_table = most_tokens(predictor.model.config)
+    in_table = max_tokens(predictor.model.config)
     is_ours = predictor.model.config.model_type == EncoderConfig.model_type
     return predictor.longest if predictor.cuts or (is_ours and in_table is not None) else in_table
 

@@ -15,6 +15,7 @@ from ..run.files import read_object, read_yaml
 
 LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx")  # in config.json, as model types call them
 EXTENSION = "extension.json"  # in a copy: how it was made
+MOST_AT_ONCE = 512  # tokens that another package's model is given at once where no length is asked for
 
 # Names of a position table, as an embedding layer, in the weights of transformers' models.
 POSITION_LAYERS = ("position_embeddings", "wpe", "embed_positions")
@@ -134,7 +135,7 @@ def rows_of_no_position(config: dict[str, Any]) -> int:
     return 0 if rows is None else rows.unused
 
 
-def most_tokens(config: Any) -> int | None:
+def max_tokens(config: Any) -> int | None:
     """Return the most tokens that a model, ours or of transformers, can read in one text; None if nothing bounds it.
 
     They are the rows of its position table that belong to positions. Without a table nothing bounds a model of ours;
@@ -151,29 +152,40 @@ def most_tokens(config: Any) -> int | None:
     return most if isinstance(most, int) and most >= 1 else None
 
 
-def reads(config: dict[str, Any]) -> int:
-    """Return how many tokens a model can read by its config.json; 0 where the file does not tell."""
+def configured_length(config: dict[str, Any]) -> int:
+    """Return the tokens for which config.json sizes a model; 0 where it does not tell.
+
+    They are `max_tokens` where the model has a position table. A model of ours without one may read more.
+    """
     rows = position_rows(config)
-    return stated_length(config) if rows is None else rows.rows - rows.unused
+    return stated_positions(config) if rows is None else rows.rows - rows.unused
 
 
-def stated_length(config: dict[str, Any]) -> int:
-    """Return the number in config.json that sizes the position table; 0 where there is none."""
+def stated_positions(config: dict[str, Any]) -> int:
+    """Return the number in config.json that sizes the position table, rows of no position included; 0 for none."""
     return next((int(config[name]) for name in LENGTHS if name in config), 0)
 
 
-def trained_on(folder: Path, config: dict[str, Any]) -> int:
-    """Return the tokens of the longest text in a model's training, else how many the model can read."""
+def trained_length(folder: Path, config: dict[str, Any]) -> int:
+    """Return the tokens of the longest text in a model's training, else `configured_length`."""
     extension = folder / EXTENSION
     runs = [folder, *([folder.parent.parent] if folder.parent.name == "checkpoints" else [])]
     settings = [run / name for run in runs for name in ("pretrain.yaml", "finetune.yaml")]
     if extension.is_file():
         return int(read_object(extension, "trained")["trained"])
     saved: dict[str, Any] = next((read_yaml(path) for path in settings if path.is_file()), {})
-    return min(reads(config), int(saved.get("length", reads(config))))
+    return min(configured_length(config), int(saved.get("length", configured_length(config))))
 
 
-def read_at_once(folder: Path, config: dict[str, Any]) -> int:
-    """Return how many tokens our model reads at once: the length of its training, or of its longer copy."""
+def usual_length(folder: Path, config: Any) -> int:
+    """Return the tokens that a model is given at once where the user asks for no length.
+
+    They are the length that a model of ours was trained on, or that its longer copy was made for; of another package's
+    model all that it reads, at most `MOST_AT_ONCE`.
+    """
+    if config.model_type != EncoderConfig.model_type:
+        return min(max_tokens(config) or MOST_AT_ONCE, MOST_AT_ONCE)
     extension = folder / EXTENSION
-    return int(read_object(extension, "length")["length"]) if extension.is_file() else trained_on(folder, config)
+    if extension.is_file():
+        return int(read_object(extension, "length")["length"])
+    return trained_length(folder, config.to_dict())

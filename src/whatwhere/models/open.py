@@ -33,7 +33,7 @@ from ..run.files import check_inside, read_json
 from ..run.folder import RunFolder
 from ..run.hub import check_hub, is_offline
 from ..run.reference import FILES_TO_OPEN, check_model_name, model_source
-from .lengths import most_tokens
+from .lengths import max_tokens
 from .modules import MODULES
 from .own_config import COPY, check_sizes, is_ours, own_config
 
@@ -82,7 +82,7 @@ class OpenModel:
     @property
     def max_tokens(self) -> int | None:
         """The most tokens of an input, special ones included; None where nothing bounds them."""
-        return most_tokens(self.config)
+        return max_tokens(self.config)
 
     @property
     def token_types(self) -> bool:
@@ -94,7 +94,7 @@ class OpenModel:
         taken = "token_type_ids" in signature(self.model.forward).parameters
         return has_types and taken and self.config.model_type != EncoderConfig.model_type
 
-    def fitting(self, length: int) -> int:
+    def cap_length(self, length: int) -> int:
         """Return the smaller of `length` and the most tokens that the model reads."""
         return min(length, self.max_tokens or length)
 

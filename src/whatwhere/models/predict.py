@@ -16,7 +16,7 @@ from ..encoder import EncoderConfig
 from ..run.errors import as_list
 from ..run.progress import Progress, ignore_progress
 from ..run.reference import model_source
-from .lengths import read_at_once
+from .lengths import MOST_AT_ONCE, usual_length
 from .modules import MODULES, VectorParts, vector_parts
 from .open import HeadMissing, open_config, open_model
 from .prediction_kinds import KINDS, check_kind
@@ -24,7 +24,6 @@ from .sentence import OF_STREAMS, POOLINGS, pooled, reads_early, trained_states
 from .tensors import device_of
 
 BATCH_TOKENS = 4096  # of a forward pass, padding included
-UNBOUNDED = 512  # tokens of a window where nothing bounds what a model reads
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Predictor:
         model: a folder of ours or of transformers, a Hub name, or "reference".
         what: "words", "labels", "vectors"; None: labels of a classifier, else words, or vectors of a bare encoder.
         length: tokens, special ones included, that it reads at once; None: as many as the texts of its training had,
-            or as a longer copy was made for; of transformers' models as many as they can, 512 where nothing bounds it.
+            or as a longer copy was made for; of transformers' models as many as they read, at most 512.
 
     Raises:
         ValueError: no such model, a model without that head, an unknown `what`, or a length that it cannot read.
@@ -86,15 +85,15 @@ class Predictor:
         self.types = opened.token_types
         check_tokenizer(self.tokenizer, self.name)
         ours = config.model_type == EncoderConfig.model_type
-        usual = read_at_once(opened.folder, config.to_dict()) if ours else UNBOUNDED
+        usual = usual_length(opened.folder, config)
         if self.what == "vectors":
             self.parts, self.unfollowed = vector_parts(model_source(model))
             if self.parts is not None and self.parts.lower_case:
                 lower_case(self.tokenizer)
         if self.parts is not None and not ours and length is None:  # ours are read in windows, as ever
             self.cuts = True
-            usual = self.parts.length or min(self.tokenizer.model_max_length, opened.max_tokens or UNBOUNDED)
-        self.longest = opened.fitting(length or usual)
+            usual = self.parts.length or min(self.tokenizer.model_max_length, opened.max_tokens or MOST_AT_ONCE)
+        self.longest = opened.cap_length(length or usual)
         least = self.tokenizer.num_special_tokens_to_add(pair=True) + 2
         if length is not None and not least <= length <= self.longest:
             most = opened.max_tokens

@@ -9,7 +9,7 @@ from typing import Any
 from ..analysis import INSIDE, AnalysisInput, analyses_of
 from ..analysis.passes import choose_documents
 from ..analysis.record_context import RecordContext
-from ..models.lengths import most_tokens
+from ..models.lengths import max_tokens
 from ..models.open import name_and_seed
 from ..records.gates import NOTHING, labels
 from ..records.record import Record
@@ -93,7 +93,7 @@ def run_heads(
         if run is not None:
             for stem, arrays in measured.arrays.items():
                 run.write(f"arrays/{stem}.npz", arrays)
-            most = min(chosen.length, MOST_SHOWN, most_tokens(model.config) or chosen.length)
+            most = min(chosen.length, MOST_SHOWN, max_tokens(model.config) or chosen.length)
             texts = choose_texts(held_out, tokenizer, (0, len(held_out) // 2), most)
             save_texts(run, model, tokenizer, texts, name=name, seed=seed)
             config = json.loads(model.config.to_json_string())

@@ -9,8 +9,7 @@ from typing import Any
 from ..corpus import Windows, build_windows, load_tokenizer, open_source
 from ..corpus.python_docs import PythonDocs
 from ..corpus.windows import own_windows
-from ..encoder import EncoderConfig
-from ..models.lengths import most_tokens, read_at_once
+from ..models.lengths import max_tokens, usual_length
 
 LONGEST = 512  # most tokens of a window whose length nobody asked for
 PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is read in seconds, all of it in a minute
@@ -44,7 +43,7 @@ def model_windows(
         ValueError: windows of another tokenizer than the model's or of another length than asked for, more tokens than
             the model reads, more token ids than it has, or no such text.
     """
-    limit = most_tokens(model.config)
+    limit = max_tokens(model.config)
     if length is not None and limit is not None and length > limit:
         raise ValueError(f"The model reads at most {limit} tokens. Give --length {limit} or less; got {length}.")
     windows = None
@@ -54,7 +53,7 @@ def model_windows(
         windows = own_windows(tokenizer, folder)
     with tempfile.TemporaryDirectory() as temporary:
         if windows is None:
-            length = length or min(_usual_length(model.config, folder), LONGEST)
+            length = length or min(usual_length(folder, model.config), LONGEST)
             part = PYTHON_DOCS // (2 * max(windows_needed, 1) * length)
             source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
             # A copy, unchanged: line breaks must not become a token where the model's vocabulary has none for them.
@@ -68,13 +67,6 @@ def model_windows(
                 "they are not of one training. Save the model's own tokenizer in its folder."
             )
         yield windows, corpus or str(windows.facts["source"].get("name", ""))
-
-
-def _usual_length(config: Any, folder: Path) -> int:
-    """Return the length that a model of ours was trained on, or its longer copy reads; of another the most it reads."""
-    if config.model_type == EncoderConfig.model_type:
-        return read_at_once(folder, config.to_dict())
-    return most_tokens(config) or LONGEST
 
 
 def _open_windows(tokenizer: Any, corpus: str, length: int | None) -> Windows | None:

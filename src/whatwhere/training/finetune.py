@@ -22,7 +22,7 @@ from ..encoder import EncoderConfig
 from ..encoder.attention import check_backend
 from ..encoder.registry import suggest_name
 from ..models.card import classifier_card, rows_cut
-from ..models.lengths import most_tokens
+from ..models.lengths import max_tokens
 from ..models.open import OpenModel, WeightsMisfit, model_hashes, open_config, open_model
 from ..records.intervals import share_interval
 from ..run.files import read_object, sha256
@@ -91,7 +91,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
             if filled.get("learning_rate") is None:
                 filled["learning_rate"] = default_rate(start, bool(filled.get("from_scratch")))
             if filled.get("length") is None:
-                filled["length"] = min(LENGTH, most_tokens(open_config(start)) or LENGTH)
+                filled["length"] = min(LENGTH, max_tokens(open_config(start)) or LENGTH)
         if filled.get("steps") is None and filled.get("epochs") is None:
             filled["epochs"] = EPOCHS
         return filled
@@ -101,7 +101,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
         defaults = DEFAULTS | {"epochs": EPOCHS}
         with suppress(ValueError):  # the encoder that the training started from is gone
             defaults["learning_rate"] = default_rate(self.start, self.from_scratch)
-            defaults["length"] = min(LENGTH, most_tokens(open_config(self.start)) or LENGTH)
+            defaults["length"] = min(LENGTH, max_tokens(open_config(self.start)) or LENGTH)
         return {key for key in super().given_keys() if key not in defaults or defaults[key] != getattr(self, key)}
 
     def total_steps(self, rows: int) -> int:
@@ -136,7 +136,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
         config.id2label = classes
         config.label2id = {name: number for number, name in classes.items()}
         config.problem_type = "single_label_classification"
-        if (longest := most_tokens(config)) is not None and self.length > longest:
+        if (longest := max_tokens(config)) is not None and self.length > longest:
             problem = f"length={self.length} tokens, but the position table has {longest} rows"
             raise ValueError(f"{problem}. Use --length {longest}.")
         return config
@@ -207,9 +207,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
         _bind_data(run, facts | {"start": _hashes_of_start(config)})
         begin(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
-            print(
-                f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, most_tokens(model.config))}", file=sys.stderr
-            )
+            print(f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, max_tokens(model.config))}", file=sys.stderr)
         if progress and (line := _negative_labels(names, rows.labels)):
             print(line, file=sys.stderr)
         if progress and facts["tables"]["data"] == facts["tables"]["dev"]:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ..corpus.tokenizer import save_tokenizer
 from ..models.card import weights_metadata
-from ..models.lengths import most_tokens
+from ..models.lengths import max_tokens
 from ..models.sentence import write_sentence_transformer
 from ..run.files import flush, read_json, read_yaml, temporary_folder, write_json, write_text
 from ..run.folder import LOG, RunFolder
@@ -143,7 +143,7 @@ def finish(
         facts = read_json(tokenizer_config)
         for key in ("is_local", "local_files_only"):
             facts.pop(key, None)
-        if (longest := most_tokens(model.config)) is not None:  # so that `truncation=True` cuts where the table ends
+        if (longest := max_tokens(model.config)) is not None:  # so that `truncation=True` cuts where the table ends
             facts["model_max_length"] = longest
         write_text(tokenizer_config, json.dumps(facts, indent=2))
         write_text(temporary / "README.md", card(model.config, settings, summary))
