@@ -29,7 +29,7 @@ def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
         config = Counting.parse(values)
         if NAME in run.names():
-            config = config.settle(run, NAME)
+            config = config.merge_with_run(run, NAME)
         config.save_in(run, NAME)
         run.accept()
         return config
@@ -68,9 +68,9 @@ def test_a_nested_path_may_be_spelt_twice(tmp_path, monkeypatch):
     Path("t.npy").touch()
     with RunFolder.open("run", "counting") as run:
         Nested.parse({"model": {"table_file": "./t.npy"}}).save_in(run, NAME)
-        assert Nested.parse({"model": {"table_file": "t.npy"}}).settle(run, NAME)
+        assert Nested.parse({"model": {"table_file": "t.npy"}}).merge_with_run(run, NAME)
         with pytest.raises(ValueError, match="was started with model="):
-            Nested.parse({"model": {"table_file": "u.npy"}}).settle(run, NAME)
+            Nested.parse({"model": {"table_file": "u.npy"}}).merge_with_run(run, NAME)
 
 
 def test_defaults_of_recipes_are_no_given_keys():
@@ -119,5 +119,5 @@ def test_changed_or_foreign_settings_are_refused(tmp_path):
         bound(out, steps=3)
     with RunFolder.open(out, "counting") as run:
         run.write(NAME, {"steps": 3, "pace": 2})
-    with pytest.raises(ValueError, match="does not hold here: Unknown configuration key 'pace'"):
+    with pytest.raises(ValueError, match="is refused here: Unknown configuration key 'pace'"):
         bound(out, steps=3)

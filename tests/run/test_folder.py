@@ -157,15 +157,15 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
 def test_a_step_is_done_from_its_inputs_and_files(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
-        assert run.damage_of("measured") is None
+        assert run.reuse_problem("measured") is None
         run.write("records.json", [1])
         run.mark_done("measured", inputs={"seeds": (1, 2)}, files=["records.json"])
         assert run.is_done("measured") and run.is_done("measured", inputs={"seeds": [1, 2]})
         assert not run.is_done("measured", inputs={"seeds": [1]})
         (tmp_path / "run/records.json").write_text("[2]")
-        assert "records.json is not as it was written" in run.damage_of("measured")
+        assert "records.json is not as it was written" in run.reuse_problem("measured")
         (tmp_path / "run/records.json").unlink()
-        assert run.damage_of("measured") == f"{tmp_path / 'run/records.json'} is missing"
+        assert run.reuse_problem("measured") == f"{tmp_path / 'run/records.json'} is missing"
         run.write("records.json", [3])
         assert run.is_done("measured")  # whoever writes it again answers for it
 

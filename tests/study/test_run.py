@@ -211,11 +211,11 @@ def test_another_recipe_is_refused(arguments, tmp_path):
     (saved.parent / "records.parquet").unlink()
     done = whatwhere("study", "--out", str(tmp_path / "s"))
     assert done.returncode == 2
-    assert "pretrain.yaml does not hold here: " in done.stderr
+    assert "pretrain.yaml is refused here: " in done.stderr
     assert "Unknown configuration key 'muon_learning_rate'" in done.stderr
     assert "or choose another --out" in done.stderr and "Traceback" not in done.stderr
     alone = whatwhere("pretrain", "--out", str(saved.parent))  # whose settings are the run's own
-    assert alone.returncode == 2 and "does not hold here: " in alone.stderr
+    assert alone.returncode == 2 and "is refused here: " in alone.stderr
     del before[saved.parent / "records.parquet"]
     assert {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()} == before
 

@@ -15,11 +15,11 @@ from whatwhere.training import contrastive
 from whatwhere.training.contrastive import (
     DROPOUT,
     SENTENCES,
-    Contrastive,
+    ContrastiveEncoder,
     SentenceBatches,
+    collect_sentences,
     contrastive_loss,
     save_encoder,
-    sentences,
     train_contrastive,
     zero_dropout_settings,
 )
@@ -62,7 +62,7 @@ def test_dropout_makes_two_readings_differ():
         twice = torch.cat([ids, ids])
         hidden = body(twice, attention_mask=torch.cat([batch["attention_mask"]] * 2)).last_hidden_state
         assert torch.allclose(hidden[:2, :4], hidden[2:, :4], atol=1e-5) is same
-        again = {Contrastive(body, "mean")(**batch).loss.item() for _ in range(2)}
+        again = {ContrastiveEncoder(body, "mean")(**batch).loss.item() for _ in range(2)}
         assert (max(again) - min(again) < 1e-6) is same  # another draw, another loss
 
 
@@ -84,24 +84,24 @@ def made(corpus_file, tmp_path_factory):
 
 def test_sentences_are_those_of_the_text(corpus_file, made):
     tokenizer, windows = made
-    rows = sentences(open_source(str(corpus_file)), tokenizer, 100)
+    rows = collect_sentences(open_source(str(corpus_file)), tokenizer, 100)
     first = corpus_file.read_text(encoding="utf-8").split(". ")[:2]
     written = [tokenizer.decode(row, skip_special_tokens=True).replace(" ", "") for row in rows]
     whole = [f"{text.replace(' ', '').lower()}." for text in first]
     assert set(whole) & set(written) and len({row.tobytes() for row in rows}) == len(rows) == 100
     assert all(row[0] == tokenizer.cls_token_id and row[-1] == tokenizer.sep_token_id for row in rows)
     assert all(6 <= len(row) <= 32 for row in rows)
-    cut = sentences(windows, tokenizer, 100)
+    cut = collect_sentences(windows, tokenizer, 100)
     assert all(row[0] == tokenizer.cls_token_id and (row[1:-1] != tokenizer.sep_token_id).all() for row in cut)
-    everywhere = {row.tobytes() for row in sentences(open_source(str(corpus_file)), tokenizer, 10**6)}
+    everywhere = {row.tobytes() for row in collect_sentences(open_source(str(corpus_file)), tokenizer, 10**6)}
     assert np.mean([row.tobytes() in everywhere for row in cut]) > 0.5  # the others are cut by their window
-    assert [row.tolist() for row in cut] == [row.tolist() for row in sentences(windows, tokenizer, 100)]
+    assert [row.tolist() for row in cut] == [row.tolist() for row in collect_sentences(windows, tokenizer, 100)]
 
 
 def test_too_little_text_is_one_line(tmp_path, made):
     (tmp_path / "short.txt").write_text("A sentence of some words is here.\n\n" * 9, encoding="utf-8")
     with pytest.raises(ValueError, match="The text has 1 different sentences of 6 tokens or more, and a batch is 64"):
-        sentences(open_source(str(tmp_path / "short.txt")), made[0], 1000)
+        collect_sentences(open_source(str(tmp_path / "short.txt")), made[0], 1000)
 
 
 def test_batches_are_padded_rows_in_a_seeds_order():

@@ -19,7 +19,7 @@ Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and 
 
 
 def _check_models(context: typer.Context) -> None:
-    """Refuse a model or scheme that is a path of nothing, before torch is loaded."""
+    """Refuse a model or scheme whose path does not exist, before torch is loaded."""
     for model in context.params["models"]:
         check_model(model, context.params["scheme"])
 

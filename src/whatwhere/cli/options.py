@@ -150,7 +150,7 @@ def given(context: typer.Context, kind: type[StrictConfig]) -> dict[str, Any]:
 def check_early(
     context: typer.Context, kind: type[StrictConfig], path: Path | None = None, settings: Iterable[str] | None = None
 ) -> None:
-    """Refuse plain mistakes before a verb loads torch: a key, a value, a name or a path of nothing.
+    """Refuse plain mistakes before a verb loads torch: a wrong key or value, a name or path that does not exist.
 
     Names and paths of a run that has begun are left to the verb: its folder may name presets of its own, and a finished
     run needs its text no more.
@@ -164,14 +164,14 @@ def check_early(
     values = kind.merge_values(path, settings or (), **given(context, kind))
     kind.check_values(values, _flags(context, kind), path, settings or ())
     if not (Path(context.params["out"]) / f"{context.info_name}.yaml").is_file():
-        kind.check_names(values)
+        kind.check_existence(values)
 
 
 def check_model(model: str, scheme: str | None, corpus: str | None = None) -> None:
-    """Refuse a path of nothing before a verb that looks into a model loads torch.
+    """Refuse a path that does not exist before a verb that reads a model loads torch.
 
     Raises:
-        ValueError: the model, the scheme or the corpus is a path of nothing.
+        ValueError: the model, the scheme or the corpus is a path that does not exist.
     """
     check_model_name(model)
     if scheme is not None:

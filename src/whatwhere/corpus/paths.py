@@ -10,7 +10,7 @@ _NAMED = ("hub:", "synthetic:")  # beginnings of corpora that are no paths
 
 
 def check_corpus(spec: str | Path) -> None:
-    """Refuse a corpus argument that is a path of nothing.
+    """Refuse a corpus argument that is a path and does not exist.
 
     Raises:
         ValueError: there is no such file or folder.
@@ -21,7 +21,7 @@ def check_corpus(spec: str | Path) -> None:
 
 
 def check_text(path: Path) -> None:
-    """Refuse a path of nothing where a text is asked for.
+    """Refuse a path that does not exist where a text is asked for.
 
     Raises:
         ValueError: there is no such file or folder.

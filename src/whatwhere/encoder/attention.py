@@ -124,7 +124,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LaterKeys:
-    """Queries and keys of the pairs whose key has the larger position, in place of those of a `Product` (xPos).
+    """Queries and keys that replace those of a `Product` at pairs whose key has the larger position (xPos).
 
     q, k: as of `Product`. mask: (b or 1, 1, n, n), True at these pairs.
     """
@@ -173,8 +173,8 @@ class AttentionInputs:
         unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, rotated_width), or None.
-    key_rotation: those of the keys, where they differ (xPos), else None. A pair whose key has the larger position
-        exchanges both.
+    key_rotation: cos and sin for the keys, where they differ from the queries' (xPos), else None. At a pair whose key
+        has the larger position, query and key exchange the two.
     later_pairs: (b or 1, 1, n, n), True at these pairs; with key_rotation only.
     position_query_key: query and key of the positions, which join the words' (BERT-A^d), or None.
     distance_vectors: (rows, width), which DeBERTa's terms share over all layers, or None.

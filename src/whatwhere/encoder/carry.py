@@ -47,7 +47,7 @@ def _imports_whatwhere(node: ast.AST) -> bool:
 
 
 def _relative_lines(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """Return the relative import lines that are equal to an import from whatwhere."""
+    """Return the relative import lines that do the same as an import from whatwhere."""
     public = _public_names()
     module = str(node.module) if isinstance(node, ast.ImportFrom) else ""
     if module in ("whatwhere", "whatwhere.encoder") and all(alias.name in public for alias in node.names):
@@ -68,7 +68,7 @@ def relative_imports(text: str) -> str:
     Raises:
         ValueError: the scheme imports anything else of whatwhere, or not on a line of its own.
     """
-    lines = text.removesuffix("\n").split("\n")  # as Python counts them: a form feed ends none
+    lines = text.removesuffix("\n").split("\n")  # Python's lines: a form feed ends none, unlike in `splitlines`
     nodes = [
         n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Import | ast.ImportFrom) and _imports_whatwhere(n)
     ]

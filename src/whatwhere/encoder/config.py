@@ -78,8 +78,8 @@ class EncoderConfig(PretrainedConfig):
     `input_kernel` is the odd number k of taps of a depthwise convolution over the embedded words, added to them; it
     reads neighbours in the row and no positions (`InputConvolution`). 0: none.
 
-    Draws: `position_draws` changes the positions of each text at random in pretraining, and nowhere else, where a
-    formula (sinusoidal, fourier) gives the vector of any real number. "shape" adds a whole number from 0 to
+    Draws: `position_draws` changes the positions of each text at random, in pretraining alone. It needs a table by a
+    formula (sinusoidal, fourier), which has a vector for every real number. "shape" adds a whole number from 0 to
     `draw_shift` to all (Kiyono et al. 2021); "cape" makes position p (p + Δ + ε)·λ, Δ in ± `draw_shift` and log λ in ±
     log `draw_scale` alike for the text, ε in ± `draw_local_shift` for each token, all uniform (Likhomanenko et al.
     2021).
@@ -466,9 +466,8 @@ def last_trained_layer(config: Any, part: str = "all") -> int:
     Where the masked-language head reads the semantic stream alone, the position half of the last block gets no gradient
     (DSTG 3.3) but through the feed-forward layer that both streams share: the matrix that writes its last update stays
     as drawn, save for weight decay, and the position stream is last trained in the block before.
-    In all other cases it is the last block's. A model without a masked-language head counts as such a case, as if its
-    later training had used all columns; of an encoder that was saved without its head and never trained on this is
-    wrong.
+    In all other cases it is the last block's, also for a model without a masked-language head, whose later training is
+    taken to use all columns. This is wrong for an encoder that was saved without its head and not trained any more.
 
     Args:
         config: of any encoder.

@@ -215,7 +215,7 @@ class Encoder(EncoderPreTrainedModel):
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = position_ids is None and attention_mask is None and document_ids is None
         position_ids = self._positions(input_ids, attention_mask, position_ids)
-        # A token that nobody looks at may look: of those that a mask of pairs names, all count.
+        # With a mask of pairs every token counts: one that no token looks at may itself look at others.
         token_mask = attention_mask if allowed_mask is None else None
         places = position_ids
         if counts_from_zero:
@@ -441,7 +441,7 @@ class Encoder(EncoderPreTrainedModel):
     ) -> Iterator[None]:
         """Hand the attention terms of every block to `inspector` during the forward passes inside the `with` statement.
 
-        Only those of this thread: others may read the same model meanwhile, and nothing of theirs is seen or changed.
+        It sees and changes the passes of this thread alone; other threads may read the same model meanwhile.
 
         inspector: function of (index of the block in `layers`, from 0, named terms, allowed). Each term is (b or 1, h,
             n, n), as in `attention_terms`; allowed (b, 1, 1 or n, n) is True where a query may look at a key, None for

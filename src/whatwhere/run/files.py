@@ -364,7 +364,7 @@ def put_text(file: IO[bytes], text: str) -> None:
 
 
 def put_json(file: IO[bytes], value: Any) -> None:
-    """Write plain values as JSON to an open file; a lone surrogate, which no UTF-8 holds, as its escape."""
+    """Write plain values as JSON to an open file; a lone surrogate, which UTF-8 cannot hold, becomes an escape."""
     file.write(json.dumps(value, ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
 
 

@@ -1,12 +1,13 @@
 """The folder of a run: its files with their hashes, its finished steps, its settings, its log, and one writer.
 
-A `RunFolder` lists every file with a hash; pages, cards and logs that still grow have none. `manifest.jsonl` has a line
-for every change, and lines are only added; the last line of a killed process may be torn and is then ignored. A file is
-written under a temporary name, its hash goes into the manifest, then it takes its name. A process that is killed in
-between leaves a last line about a file that still has its former content; until the whole folder is opened for writing
-again, the former hash is accepted, too. Several processes may write to one folder. Lines of the handle that `open` gave
-for the whole folder carry no token. Every other handle, also one in the same process, signs its lines with its own
-random token; the former hash is accepted for the last line of each token.
+`manifest.jsonl` lists every file with its hash, but for pages, cards and logs that still grow. Each change adds a line;
+a torn last line, which a killed process may leave, is ignored.
+
+A file is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is
+killed before the rename leaves a hash that the file does not have yet. Therefore the last line of every writer is
+pending: the former hash of its files counts as right, too, until `open` has looked which hash each file has. The
+handle that `open` returns is one writer, whose lines are not signed. Every handle that `at` returns is another writer,
+which signs its lines with a random token.
 """
 
 import json
@@ -39,7 +40,7 @@ MANIFEST = "manifest.jsonl"
 LOG = "log.jsonl"
 FORMAT = "whatwhere-run-1"
 _LONGEST = 4096  # characters of a path
-_begun_runs: set[Path] = set()  # runs that this process has begun
+_new_runs: set[Path] = set()  # runs that this process has made
 _NOT_LISTED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
 
 
@@ -53,7 +54,7 @@ class RunFolder:
         self.path = path
         self.is_new = False
         self._is_provisional = False  # a new run whose input may still be refused
-        self._begun_runs_at_open: frozenset[Path] = frozenset()  # what `_begun_runs` held when this run was opened
+        self._new_runs_at_open: frozenset[Path] = frozenset()  # what `_new_runs` held when this run was opened
         self._writer_token = secrets.token_hex(4)  # key "by" of its lines; "": none, of the holder of the whole
         self._reset_cache()
 
@@ -75,9 +76,9 @@ class RunFolder:
     def open(cls, path: str | Path, kind: str) -> Iterator[Self]:
         """Open a folder for writing, as the only process, and make it if it is missing.
 
-        Temporary files of killed processes are removed. Where the block refuses its input by a ValueError before it has
-        called `accept` or finished a step, a new run leaves no file, nor do the runs in it that this process began
-        meanwhile, but for those that `keep_run` got.
+        Temporary files of killed processes are removed. A new run leaves no file if the block raises a ValueError
+        before it calls `accept` or finishes a step: its input was refused. The same holds for runs that this process
+        made inside it meanwhile, unless `keep_run` was called for them.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -97,9 +98,9 @@ class RunFolder:
             run.is_new = not run._applied_bytes
             run._begin_or_check(kind)
             run._is_provisional = run.is_new
-            run._begun_runs_at_open = frozenset(_begun_runs)
+            run._new_runs_at_open = frozenset(_new_runs)
             if run.is_new:
-                _begun_runs.add(path.resolve())
+                _new_runs.add(path.resolve())
             sweep(path, is_free)
             run._resolve_pending()
             try:
@@ -125,8 +126,8 @@ class RunFolder:
             run._append({"format": FORMAT, "kind": kind})
             run.add_to_manifest(*run.files_not_in_manifest())
             run._resolve_pending()
-        if is_new:  # a refused run that it lies in takes it away
-            _begun_runs.add(Path(path).resolve())
+        if is_new:  # it is removed with the run around it, if that one is refused
+            _new_runs.add(Path(path).resolve())
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
@@ -349,9 +350,9 @@ class RunFolder:
 
     def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
         """Return whether a step is finished from these inputs and its files are as they were written."""
-        return self.step(step) is not None and self.damage_of(step, inputs=inputs) is None
+        return self.step(step) is not None and self.reuse_problem(step, inputs=inputs) is None
 
-    def damage_of(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
+    def reuse_problem(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
         """Return why a finished step cannot be reused, or None; also None where it was never finished."""
         self._refresh()
         if (known := self._steps.get(step)) is None:
@@ -464,10 +465,7 @@ class RunFolder:
             }
 
     def _resolve_pending(self) -> None:
-        """Restore the former hash of files that a killed process did not rename.
-
-        The line that it adds closes the last lines of all writer tokens.
-        """
+        """Restore the former hash of files that a killed process did not rename, so that nothing stays pending."""
         self._refresh()
         pending_hashes = {name: digest for pending in self._pending.values() for name, digest in pending.items()}
         if not pending_hashes:
@@ -487,9 +485,9 @@ class RunFolder:
         for folder in sorted({(self.path / name).parent for name in self._files} - {self.path}, reverse=True):
             with suppress(OSError):  # it holds something else
                 folder.rmdir()
-        begun = [path for path in _begun_runs - self._begun_runs_at_open if self.path.resolve() in path.parents]
-        for path in sorted(begun):
-            _begun_runs.discard(path)
+        inner_runs = [path for path in _new_runs - self._new_runs_at_open if self.path.resolve() in path.parents]
+        for path in sorted(inner_runs):
+            _new_runs.discard(path)
             if path.is_dir() and is_free(path):
                 remove_folder(path)
 
@@ -497,7 +495,7 @@ class RunFolder:
 def keep_run(path: Path) -> None:
     """Let a run stay, with those inside it, also where a run around it is refused: the next command can use it."""
     path = path.resolve()
-    _begun_runs.difference_update([begun for begun in _begun_runs if path in (begun, *begun.parents)])
+    _new_runs.difference_update([run for run in _new_runs if path in (run, *run.parents)])
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:

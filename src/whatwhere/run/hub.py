@@ -11,7 +11,7 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntr
 from .reference import model_source
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-WHOLE = ("*.json", "*.safetensors", "*.txt", "*.model", "README.md")  # files of a model: no code, no pickle
+MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "README.md")  # files of a model: no code, no pickle
 
 
 def is_offline() -> bool:
@@ -27,7 +27,7 @@ def check_hub(name: str, file: str, *other_files: str) -> None:
     Args:
         name: Repository on the Hub.
         file: File that the repository must have.
-        other_files: Files of which any one tells, too, that the repository was downloaded.
+        other_files: Further files. Any one in the cache shows that the repository was downloaded.
 
     Raises:
         OSError: the Hub cannot be reached.
@@ -72,7 +72,7 @@ def file_of(source: str, name: str) -> Path | None:
         return None
 
 
-def fetch_model(model: str | Path, allowed: Sequence[str] = WHOLE, ignored: Sequence[str] = ()) -> Path:
+def fetch_model(model: str | Path, allowed: Sequence[str] = MODEL_FILES, ignored: Sequence[str] = ()) -> Path:
     """Fetch a model by its name on the Hub into the Hub's cache, and return its folder; a folder is returned as it is.
 
     Args:
@@ -80,7 +80,7 @@ def fetch_model(model: str | Path, allowed: Sequence[str] = WHOLE, ignored: Sequ
         allowed, ignored: patterns of the files that are fetched, and of those among them that are not.
 
     Returns:
-        The folder; a path that is none, and cannot be a name on the Hub, as it is.
+        The folder; a path that does not exist and cannot be a name on the Hub is returned unchanged.
 
     Raises:
         ValueError: the Hub gives no such model, or as `model_source`.

@@ -1,4 +1,4 @@
-"""Processes of this machine that do calls, each on so many threads, and report their progress to this one."""
+"""Worker processes of this machine: each does calls on a fixed number of threads and reports its progress."""
 
 import multiprocessing
 import os
@@ -20,7 +20,7 @@ from .signals import end_process, hold_signals_while_spawning
 SECONDS_BETWEEN_REPORTS = 0.2  # of one process's progress
 _THREADS_OF_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 Context = Callable[[], AbstractContextManager[object]]
-Show = Callable[[int, str, int, int | None, str, str], None]  # (number and label of a call, done, total, stage, note)
+Show = Callable[[int, str, int, int | None, str, str], None]  # (number and label of a call, done, total, part, note)
 
 
 def cores() -> int:
@@ -45,11 +45,13 @@ class Processes:
 
     Args:
         count: Processes, each with `threads` threads.
-        calls: Calls after which another process takes the place of one; None: they last.
+        calls_per_process: Calls after which a process is replaced by a new one; None: never.
         show: Function that gets the progress of the calls, in a thread of its own.
     """
 
-    def __init__(self, count: int, threads: int = 1, calls: int | None = None, show: Show | None = None) -> None:
+    def __init__(
+        self, count: int, threads: int = 1, calls_per_process: int | None = None, show: Show | None = None
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         # A pipe, as an Event that a killed process waits for can never be set.
         stop_receiver, self._stop_sender = context.Pipe(duplex=False)
@@ -58,7 +60,7 @@ class Processes:
             self._states = context.SimpleQueue()
             Thread(target=_forward, args=(self._states, show), daemon=True).start()
         initial = threads, stop_receiver, self._states
-        self._pool = ProcessPoolExecutor(count, context, _start, initial, max_tasks_per_child=calls)
+        self._pool = ProcessPoolExecutor(count, context, _start, initial, max_tasks_per_child=calls_per_process)
 
     def submit(
         self,

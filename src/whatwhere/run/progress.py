@@ -79,9 +79,11 @@ def progress_bar(label: str, progress: bool | Progress, start: int = 0) -> Itera
 
 
 def estimate_total(done: int, read: int, share: float | None) -> int:
-    """Return the characters of a whole text from those read and their share of it; 0 where the share is unknown.
+    """Estimate how many characters a whole text has; 0 where nobody knows which share of it was read.
 
     Args:
-        done: characters already counted; the total is never below them.
+        done: characters already counted; the estimate is never below them.
+        read: characters already read, of which there may be more.
+        share: share of the text that these are.
     """
     return max(done, round(read / share)) if share else 0

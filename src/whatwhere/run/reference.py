@@ -52,7 +52,7 @@ def check_model_name(model: str | Path) -> None:
     """Refuse what is neither a folder, nor `reference`, nor can be a name on the Hub.
 
     Raises:
-        ValueError: it is a file, or a path of nothing.
+        ValueError: it is a file, or a path that does not exist.
     """
     path = Path(model)
     name = str(model)

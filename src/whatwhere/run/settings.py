@@ -25,7 +25,7 @@ _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 def plain_path(text: str) -> str:
     """Return a path that exists without `./`, doubled and trailing slashes, also in NAME=PATH; other texts as they are.
 
-    Settings are compared by it. A name on the Hub, `reference` and its like stay what they are.
+    Two settings are equal where their plain paths are. A name on the Hub, `reference` and the like stay unchanged.
     """
     name, equals, path = ("", "", text) if os.path.exists(text) else text.rpartition("=")
     plain = str(Path(path))
@@ -42,11 +42,10 @@ def _plain(value: Any) -> Any:
     return plain_path(value) if isinstance(value, str) else value
 
 
-def _with_words(values: dict[str, Any], path: str | Path | None) -> dict[str, Any]:
-    """Return the values; refuse a key that is no word."""
-    if misfits := [key for key in values if not isinstance(key, str)]:
+def _check_words(keys: Iterable[Any], path: str | Path | None) -> None:
+    """Refuse a key that is no word, which YAML allows."""
+    if misfits := [key for key in keys if not isinstance(key, str)]:
         raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(misfits[0])[:60]!r}.")
-    return values
 
 
 class StrictConfig(BaseModel):
@@ -57,7 +56,7 @@ class StrictConfig(BaseModel):
 
         parse(values)              from plain values
         load(path, settings)       from a YAML file and `key=value` settings; `merge_values` leaves them unchecked
-        settle(run, name)          from these settings and those that the resumed run was started with
+        merge_with_run(run, name)  from these settings and those that the resumed run was started with
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
         load_unverified(path)      from a file of a run that this command has compared already (`SchemeConfig` only)
     """
@@ -67,7 +66,7 @@ class StrictConfig(BaseModel):
         extra="forbid", validate_assignment=True, protected_namespaces=(), allow_inf_nan=False, defer_build=True
     )
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
-    # Arguments with which alone the verb resumes with the settings of the folder `out`; "": there are none.
+    # Arguments of a command that takes all other settings from the folder `out`; "" where no command does.
     RESUMES_FROM: ClassVar[str] = ""
 
     @classmethod
@@ -87,8 +86,9 @@ class StrictConfig(BaseModel):
         Raises:
             ValueError: the first wrong key or value, with the nearest key or what would be right.
         """
+        _check_words(values, path)
         try:
-            return cls(**_with_words(values, path))
+            return cls(**values)
         except ValidationError as error:
             raise cls._problem(error.errors()[0], flags, path, settings) from None
 
@@ -108,15 +108,16 @@ class StrictConfig(BaseModel):
         Raises:
             ValueError: as `parse`, by the checks of this class alone.
         """
+        _check_words(values, path)
         try:
-            cls(**{key: value for key, value in _with_words(values, path).items() if value is not None})
+            cls(**{key: value for key, value in values.items() if value is not None})
         except ValidationError as error:
             if problems := [problem for problem in error.errors() if problem["type"] != "missing"]:
                 raise cls._problem(problems[0], flags, path, settings) from None
 
     @classmethod
-    def check_names(cls, values: dict[str, Any]) -> None:
-        """Refuse names and paths of nothing among values that `check_values` has accepted, without loading torch.
+    def check_existence(cls, values: dict[str, Any]) -> None:
+        """Refuse names and paths that do not exist, in values that `check_values` has accepted, without loading torch.
 
         Raises:
             ValueError: the first of them, in the words of the code that would have opened it.
@@ -130,15 +131,15 @@ class StrictConfig(BaseModel):
         location = error["loc"]
         typed = {*flags, *(setting.partition("=")[0].partition(".")[0] for setting in settings)}
         of_file = path is not None and not (location and location[0] in typed)
-        return ValueError(" ".join((f"{path}: " * of_file + cls._one_line(error, flags)).split()))
+        return ValueError(" ".join((f"{path}: " * of_file + cls._sentence_on(error, flags)).split()))
 
     @classmethod
     def keys_below(cls) -> list[str]:
-        """Return keys that belong below one of this configuration's keys, in the dotted form that users type."""
+        """Return keys that belong below one of this configuration's keys, as users type them, such as model.dropout."""
         return []
 
     @classmethod
-    def _one_line(cls, entry: ErrorDetails, flags: Mapping[str, str]) -> str:
+    def _sentence_on(cls, entry: ErrorDetails, flags: Mapping[str, str]) -> str:
         key = ".".join(str(part) for part in entry["loc"])
         if entry["type"] == "extra_forbidden":
             keys = list(cls.model_fields)
@@ -208,16 +209,15 @@ class StrictConfig(BaseModel):
 
     # ---- in the folder of a run ----
 
-    def settle(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings with which a command goes on in a folder whose settings bind.
+    def merge_with_run(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
+        """Return the settings of a run that resumes: the saved ones, with the changeable keys of these.
 
-        They bind as soon as something was made with them: a step of a training, a result. What a command left that
-        failed before binds nobody, and the caller replaces it (`save_in`). Keys of `CHANGEABLE_KEYS` and `changeable`,
-        and keys whose content is the same under another path (`has_same_content`), take the values of these settings.
-        One path may be spelt in two ways (`plain_path`).
+        Call it once something was made with the saved settings, such as a step of a training or a result. What a
+        command left that failed before that is replaced by `save_in`. Changeable are `CHANGEABLE_KEYS`, `changeable`,
+        and a key whose content is the same under another path (`has_same_content`, `plain_path`).
 
         Args:
-            name: of the YAML file.
+            name: Name of the YAML file.
 
         Raises:
             ValueError: another key differs, or the file is missing, damaged or of another version.
@@ -225,9 +225,7 @@ class StrictConfig(BaseModel):
         return self.merge_with_saved(self.load_verified(run, name), run, changeable)
 
     def merge_with_saved(self, saved: Self, run: RunFolder, changeable: Iterable[str] = ()) -> Self:
-        """Return a run's saved settings with the changeable keys of these, and refuse any other difference.
-
-        `settle` reads the saved settings itself; this is for a caller that has read them.
+        """Return what `merge_with_run` returns, for a caller that has read the saved settings.
 
         Raises:
             ValueError: a key differs that may not change.
@@ -269,10 +267,10 @@ class StrictConfig(BaseModel):
         except UntrustedScheme:
             raise
         except ValueError as error:
-            reason = str(error).removeprefix(f"{path}: ").split(". ")[0]
+            problem = str(error).removeprefix(f"{path}: ")
             raise ValueError(
-                f"{path} does not hold here: {reason}. Put right what it names; if another version wrote the file, "
-                "finish the run with that one, or choose another --out."
+                f"{path} is refused here: {problem} If another version wrote the file, finish the run with that one, "
+                "or choose another --out."
             ) from None
 
     def given_keys(self) -> set[str]:

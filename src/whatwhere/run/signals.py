@@ -21,8 +21,8 @@ class Stopped(BaseException):
 
 
 _stop_signal: int | None = None  # the first signal that came
-_not_deferring = threading.Event()  # set unless some work defers a stop
-_not_deferring.set()
+_may_stop = threading.Event()  # not set while some work defers a stop
+_may_stop.set()
 _is_spawning = False  # whether this process starts others
 
 
@@ -50,7 +50,7 @@ def stop_in_thread() -> None:
         Stopped: the work defers no stop.
     """
     request_stop()
-    if _not_deferring.is_set():
+    if _may_stop.is_set():
         raise Stopped
 
 
@@ -79,10 +79,10 @@ def _receive(number: int, frame: FrameType | None) -> None:
     if _is_spawning and not is_second:
         return
     # Inside an import the exception would look like an error of the imported module.
-    if is_second or (_not_deferring.is_set() and _is_importing(frame)):
+    if is_second or (_may_stop.is_set() and _is_importing(frame)):
         _write_stderr("stopped.")
         os._exit(128 + number)
-    if _not_deferring.is_set():
+    if _may_stop.is_set():
         raise Stopped
     second = "A second signal stops immediately, without a checkpoint."
     _write_stderr(f"stopping after this step, with a checkpoint. {second}")
@@ -104,11 +104,11 @@ def _is_importing(frame: FrameType | None) -> bool:
 def defer_stop() -> Iterator[None]:
     """Let a signal wait for the block, which must look at `stop_signal`; `Stopped` is raised where the block ends
     first."""
-    _not_deferring.clear()
+    _may_stop.clear()
     try:
         yield
     finally:
-        _not_deferring.set()
+        _may_stop.set()
     if _stop_signal is not None:
         raise Stopped
 
@@ -127,12 +127,12 @@ def hold_signals_while_spawning() -> Iterator[None]:
     finally:
         _is_spawning = False
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if _stop_signal is not None and _not_deferring.is_set():
+    if _stop_signal is not None and _may_stop.is_set():
         raise Stopped
 
 
 def end_process(number: int) -> None:
     """End this process from any of its threads: at once, or when work that defers a stop has written its checkpoint."""
     request_stop(number)
-    _not_deferring.wait(GRACE)
+    _may_stop.wait(GRACE)
     os._exit(128 + number)

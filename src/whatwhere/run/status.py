@@ -19,7 +19,7 @@ _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are muc
 _SUMMARY = "training.json"  # in the folder of a finished training
 _SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")
 _TRIAL_STEP = "done runs/"  # beginning of the names of an evaluation's steps, one for each trial
-MOST_SILENT = 300.0  # seconds without a line in the log, after which the status of a running training tells the user
+MOST_SILENT = 300.0  # seconds without a log line, after which the status of a running training warns the user
 
 
 def step_lines(log: Path) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ from .machine import machine
 from .results import FACTS, RECORDS, save_results
 
 C = TypeVar("C", bound=EvaluationConfig)
-WIDE = 158  # characters of a line
+LINE_WIDTH = 158  # characters of a line
 ALL = "all"
 # Cheapest first: reading states, embedding, reading long texts in many ways, then fine-tuning.
 BENCHMARKS: tuple[Benchmark[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LONG_TEXTS, GLUE, SQUAD)
@@ -80,7 +80,7 @@ def run_evaluation(
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
         notes = [*benchmark.notes(config, out), *([_leftover_note(count_left)] if count_left else [])]
         data = config.data_name() or benchmark.name
-        report = _write(run, config, records, benchmark.title, data, notes, count_left)
+        report = _write_results(run, config, records, benchmark.title, data, notes, count_left)
     result = {"out": str(out), "done": len(trials) - count_left, "left": count_left}
     return {**result, "records": [vars(r) for r in records], "notes": notes, "report": report}
 
@@ -102,12 +102,12 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     return config
 
 
-_last_command = ""  # for which this process has done a trial
+_last_command = ""  # token of the command whose trial this process did last
 
 
 @contextmanager
 def _context_of_trial(command: str, scheme: str | None) -> Iterator[None]:
-    """Do a trial in the block as in a process of its command alone: a worker of a cluster does those of many."""
+    """Forget the data of another command and trust the scheme of this one: a cluster's worker serves many commands."""
     global _last_command
     if command != _last_command:
         forget_data()
@@ -148,7 +148,7 @@ def _rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Itera
                 seconds[trial.part] = time.perf_counter() - start
 
 
-def _write(
+def _write_results(
     run: RunFolder,
     config: EvaluationConfig,
     records: list[Record],
@@ -196,12 +196,12 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
                     place = table.point(f"{benchmark.name}.rank{variant}", model) if ranked and step is None else None
-                    lines.append([name, *map(_cell, points, differences), *[_place(place)] * ranked])
+                    lines.append([name, *map(_cell, points, differences), *[_rank_cell(place)] * ranked])
     note_of_untrained = (
         f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
     )
     text = table_lines(lines)
-    if max(map(len, text)) > WIDE and len(parts) > len(lines):
+    if max(map(len, text)) > LINE_WIDTH and len(parts) > len(lines):
         text = table_lines(list(zip(*lines, strict=True)))
     note = (
         f"after it the difference from the first model{note_of_untrained}, `=`: the interval includes 0"
@@ -226,7 +226,7 @@ def _difference(
     return None if taught is None else -taught
 
 
-def _place(rank: Point | None) -> str:
+def _rank_cell(rank: Point | None) -> str:
     if rank is None:
         return "-"
     bounds = f" [{rank.low:g}, {rank.high:g}]" if rank.low != rank.high else ""
@@ -283,7 +283,7 @@ def run_all(
         notes += [f"Left out: {reason}" for reason in reasons]
         counts = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
         title = "What the encoders are good for"
-        report = _write(run, config, records, title, ", ".join(started), notes, counts["left"])
+        report = _write_results(run, config, records, title, ", ".join(started), notes, counts["left"])
     return {"out": str(out), **counts, "left_out": reasons, "benchmarks": results, "report": report}
 
 
@@ -317,11 +317,11 @@ def _settings(benchmark: Benchmark[Any], config: EvaluationConfig, tasks: list[s
 
 def all_text(result: Mapping[str, Any]) -> str:
     """Return the text of `evaluate all`: the table of every benchmark, then the tasks that were left out."""
-    of_name = {benchmark.name: benchmark for benchmark in BENCHMARKS}
+    by_name = {benchmark.name: benchmark for benchmark in BENCHMARKS}
     parts = [
-        "\n".join([of_name[name].title, evaluation_text(of_name[name], result_of_benchmark)])
+        "\n".join([by_name[name].title, evaluation_text(by_name[name], result_of_benchmark)])
         for name, result_of_benchmark in result["benchmarks"].items()
-        if any(Record(**r).metric == of_name[name].score for r in result_of_benchmark["records"])
+        if any(Record(**r).metric == by_name[name].score for r in result_of_benchmark["records"])
     ]
     lines_left = [
         f"{name}: {result_of_benchmark['left']} trials left out for lack of time"

@@ -47,10 +47,10 @@ from .study_settings import GeometryConfig
 CONFIG = "geometry.yaml"
 FACTS = "geometry.json"
 KIND = "geometry"
-_UNFIT = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]")  # characters of a corpus's name that its files do not get
 FIGURE_COLUMNS = 3  # columns of coordinates that a figure needs
 Measured = tuple[Counts, Geometry]
-Numbers = Mapping[tuple[str, str | None, int | None], Record]
+Statistics = Mapping[tuple[str, str | None, int | None], Record]
 
 
 def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: str | None = None) -> dict[str, Any]:
@@ -79,14 +79,14 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         is_done = run.step(RESULTS) is not None
         if is_done:
-            config = config.settle(run, CONFIG)
+            config = config.merge_with_run(run, CONFIG)
         tokenizer = _tokenizer(config, sources)
         for folder in model_folders.values():
             _check_vocabulary(folder, tokenizer)
         if not is_done:  # those of a finished run stay until it is measured anew
             config.save_in(run, CONFIG)
         run.accept()
-        counted = _count(run, config, sources, tokenizer, progress, cluster)
+        counted = _count_all(run, config, sources, tokenizer, progress, cluster)
         measured: dict[str, Measured] = {}
         for name, counts in counted.items():
             with show_progress(name, progress) as progress_of_corpus:
@@ -121,7 +121,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     return {"out": str(out), "report": str(report), "corpora": corpora, "models": models}
 
 
-def _count(
+def _count_all(
     run: RunFolder,
     config: GeometryConfig,
     sources: Mapping[str, Source],
@@ -129,9 +129,9 @@ def _count(
     progress: bool,
     cluster: Cluster | None,
 ) -> dict[str, Counts]:
-    """Return the counts of all corpora, and remove those of their shards, which a stopped run would have needed."""
+    """Count all corpora, then remove the counts of shards, which only a stopped run needs."""
     counted = {
-        name: _counts(run, config, name, source, tokenizer, progress, cluster) for name, source in sources.items()
+        name: _count_corpus(run, config, name, source, tokenizer, progress, cluster) for name, source in sources.items()
     }
     for name in sources:
         if (shards := (run.path / _counts_file(name)).with_suffix("")).is_dir():
@@ -169,7 +169,7 @@ def _save_corpus(
 
 def _stem(corpus: str) -> str:
     """Return a corpus's name as its files have it."""
-    return _UNFIT.sub("-", corpus)
+    return _NOT_IN_FILE_NAMES.sub("-", corpus)
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -252,7 +252,7 @@ def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
     return {t.name: t.rows[start:] for t, start in zip(source_tables, starts, strict=True)}
 
 
-def _counts(
+def _count_corpus(
     run: RunFolder,
     config: GeometryConfig,
     name: str,
@@ -442,7 +442,7 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
 
 def _summary(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] | None) -> list[str]:
     """Return sentences on one corpus, made from its numbers by fixed rules; table: facts of the written table."""
-    statistics: Numbers = {(s.metric, s.part, s.index): s for s in geometry.statistics}
+    statistics: Statistics = {(s.metric, s.part, s.index): s for s in geometry.statistics}
     rows = len(geometry.distributions.positions)
     words = [
         _support_sentence(config, geometry),
@@ -506,7 +506,7 @@ def _support_sentence(config: GeometryConfig, geometry: Geometry) -> str:
     return f"{rows} of {config.positions} positions have at least {config.min_support:g} tokens{tail}."
 
 
-def _noise_sentences(geometry: Geometry, statistics: Numbers) -> list[str]:
+def _noise_sentences(geometry: Geometry, statistics: Statistics) -> list[str]:
     if geometry.corrected is None:
         return []
     mean = statistics["distance.mean.corrected", None, None]
@@ -523,7 +523,7 @@ def _noise_sentences(geometry: Geometry, statistics: Numbers) -> list[str]:
     ]
 
 
-def _fit_sentences(statistics: Numbers, rows: int, width: int) -> list[str]:
+def _fit_sentences(statistics: Statistics, rows: int, width: int) -> list[str]:
     held_out = {key[1:]: s.value for key, s in statistics.items() if key[0] == "stress.held_out"}
     ranked = [(s, index) for (part, index), s in held_out.items() if part == "mds" and index is not None]
     if not ranked:

@@ -31,7 +31,7 @@ COMPONENTS = (2, 8)  # probes also read the first 2, and the first 8, principal 
 class ModelTask:
     """Description of one model of a study, with all that a process needs to train and measure it.
 
-    out: Folder of the study, whose windows are made. training: Settings of the training, with its seed and steps.
+    out: Folder of the study, which has its windows already. training: Settings of the training, with seed and steps.
     probe_documents, ablation_documents: Held-out windows that are probed, and those whose loss is measured. inside:
     Run every analysis; False: probes and position tables.
     """
@@ -52,7 +52,7 @@ def can_probe(windows: Windows) -> bool:
 
 
 def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
-    """Train one model of a study and measure it, but for what is done; return the training's summary.
+    """Train one model of a study and measure it, without what is done already; return the training's summary.
 
     Raises:
         ValueError: a setting of the training is refused, or a file is not as it was written.

@@ -11,7 +11,7 @@ from ..corpus.python_docs import PythonDocs
 from ..corpus.windows import own_windows
 from ..models.lengths import max_tokens, usual_length
 
-LONGEST = 512  # most tokens of a window whose length nobody asked for
+MOST_TOKENS = 512  # most tokens of a window whose length nobody asked for
 PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is read in seconds, all of it in a minute
 
 
@@ -26,7 +26,7 @@ def model_windows(
     progress: bool = True,
     length: int | None = None,
 ) -> Iterator[tuple[Windows, str]]:
-    """Yield windows of text for a model to read, and their name: as given, or the text's.
+    """Yield windows of text for a model to read, and a name for them: `corpus` where it is given, else the text's.
 
     Args:
         folder: where the model was read from; the nearest `corpus/` at or above it (five levels) that the model's
@@ -53,7 +53,7 @@ def model_windows(
         windows = own_windows(tokenizer, folder)
     with tempfile.TemporaryDirectory() as temporary:
         if windows is None:
-            length = length or min(usual_length(folder, model.config), LONGEST)
+            length = length or min(usual_length(folder, model.config), MOST_TOKENS)
             part = PYTHON_DOCS // (2 * max(windows_needed, 1) * length)
             source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
             # A copy, unchanged: line breaks must not become a token where the model's vocabulary has none for them.

@@ -10,7 +10,7 @@ from .study_settings import StudyConfig
 
 RESERVE_SHARE = 0.06  # share of the time that is kept for probes and report
 RESERVE_SECONDS = 12.0  # kept beside that share
-OVERHEAD = 1.2  # how much longer a step is with its part of validation and checkpoints
+OVERHEAD = 1.2  # how much longer a step takes with its share of validation and checkpoints
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too
 MOST_TIME_FOR_ANALYSES = 0.35  # share of the time
 FEWEST_STEPS = 20

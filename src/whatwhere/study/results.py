@@ -46,7 +46,7 @@ def save_or_check_settings(config: StrictConfig, run: RunFolder, name: str) -> N
         ValueError: the results are of other settings, or the file is damaged.
     """
     if run.step(RESULTS) is not None:
-        config.settle(run, name)
+        config.merge_with_run(run, name)
         return
     if leftovers := [file for file in run.names() if file != name]:
         run.remove(*leftovers)

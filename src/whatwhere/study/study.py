@@ -24,7 +24,7 @@ from ..run.cluster import Cluster, connect
 from ..run.folder import RunFolder
 from ..run.jobs import Job, run_jobs, show_progress
 from ..run.status import RESULTS, STUDY
-from ..training.budget import shortage_message, steps_to_learn, time_steps
+from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_one_batch, prepare_windows
 from ..training.scheme_settings import SCHEME, scheme_of_job, text_of_scheme
 from .comparisons import compare_models, save_explorer_texts
@@ -48,7 +48,9 @@ from .training_records import text_records
 CONFIG = STUDY
 KIND = "study"
 BUDGET_STEP = "budget"  # the step of the run that turns minutes into steps of the trainings
-ON_CLUSTER = "Workers of a cluster trained models of this study, on one thread each; the machine named gave a command."
+ON_CLUSTER = (
+    "Workers of a cluster trained models of this study, on one thread each; the machine named here only started them."
+)
 
 
 class StudyLog:
@@ -246,7 +248,7 @@ def _seconds_of_steps(study: Study) -> dict[str, float]:
     """Time a step of each model, where and on as many threads as it will be trained."""
     trainings = {name: study.config.pretraining(name, 0, 1) for name in study.config.models}
     threads = threads_while_timed(study.config)
-    jobs = [Job("timing", time_steps, (trainings, study.run.path / "corpus"), threads)]
+    jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]
     context = partial(scheme_of_job, text_of_scheme(study.config.scheme))
     ((_, seconds),) = run_jobs(jobs, 1, study.progress, context=context, cluster=study.cluster)
     return dict(seconds)
@@ -364,7 +366,7 @@ def _log_passes(study: Study, steps: int) -> None:
 
 
 def _log_damage(study: Study, model: ModelOfSeed) -> None:
-    why = study.run.damage_of(model.run_step)
+    why = study.run.reuse_problem(model.run_step)
     if why:
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)

@@ -1,7 +1,7 @@
 """The configuration keys of studies, geometry runs and looks into models: type, range, default and help of each.
 
 Nothing here loads torch: the command line makes its options of these classes. `StudyConfig` and `GeometryConfig` extend
-them with their checks; `HeadsConfig` and `SpectraConfig` have none of their own, so they are whole here.
+them with the checks that need it; `HeadsConfig` and `SpectraConfig` need none and are complete here.
 """
 
 import re
@@ -133,8 +133,8 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         return self
 
     @classmethod
-    def check_names(cls, values: dict[str, Any]) -> None:
-        super().check_names(values)
+    def check_existence(cls, values: dict[str, Any]) -> None:
+        super().check_existence(values)
         if values.get("scheme") is not None:  # which may register presets
             return
         variants = values.get("variants") or {}
@@ -270,15 +270,15 @@ class GeometryKeys(StrictConfig):
 
     @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
     @classmethod
-    def _several(cls, value: Any) -> Any:
+    def _make_list(cls, value: Any) -> Any:
         """Make a list of one value; numbers may come with commas."""
         if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
             return [int(number) for number in value.split(",")]
         return value if isinstance(value, list | tuple) else [value]
 
     @classmethod
-    def check_names(cls, values: dict[str, Any]) -> None:
-        super().check_names(values)
+    def check_existence(cls, values: dict[str, Any]) -> None:
+        super().check_existence(values)
         for spec in values.get("corpora") or ():
             check_corpus(name_and_corpus(spec)[1])
 

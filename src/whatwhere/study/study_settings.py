@@ -1,6 +1,6 @@
 """Settings of a study (models, corpus, budget) and of a geometry run.
 
-Those of a look into heads and of table spectra have no checks of their own and stand in `study_keys`.
+The settings of `heads` and `spectra` need no check that loads torch: they stand in `study_keys`.
 """
 
 import re
@@ -142,7 +142,7 @@ def prefix_training_keys_in_errors() -> Iterator[None]:
     except ValueError as error:
         below = {key.rpartition(".")[2]: key for key in StudyConfig.keys_below()}
         typed = re.sub(r"(--set )(\w+)", lambda m: m[1] + below.get(m[2], m[2]), str(error))
-        if typed == str(error):  # of its own class, as whoever waits for a folder in use asks for it
+        if typed == str(error):  # raised again as it is: a caller may catch its class, such as `InUse`
             raise
         raise ValueError(typed) from None
 

@@ -45,7 +45,7 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
     return statistics.median(times[1:])  # the first warms up
 
 
-def time_steps(trainings: Mapping[str, PretrainConfig], windows: Path, progress: Progress) -> dict[str, float]:
+def time_trainings(trainings: Mapping[str, PretrainConfig], windows: Path, progress: Progress) -> dict[str, float]:
     """Return the seconds of one step of each training on the windows in a folder."""
     seconds = {}
     for number, (name, training) in enumerate(trainings.items()):
@@ -76,7 +76,7 @@ def shortage_message(
     )
 
 
-def budget_steps(config: PretrainConfig, windows: Windows) -> int:
+def steps_of_budget(config: PretrainConfig, windows: Windows) -> int:
     """Return the optimizer steps that the budget buys; minutes are timed here, and stderr says what they buy."""
     config = config.in_steps()
     if config.steps is not None:

@@ -13,7 +13,7 @@ from .checkpoints import (
     drop_unplanned,
     log_spaced_steps,
     newest_checkpoint,
-    pack,
+    optimizer_tensors,
     restore,
     write_checkpoint,
     write_shard,
@@ -116,7 +116,7 @@ class Checkpointer:
             random_states = gather_states(random_states[0], accelerator.device)
         self.logger.flush()
         model = training.model_to_save()
-        packed = pack(training.optimizers)
+        packed = optimizer_tensors(training.optimizers)
         shards = accelerator.num_processes if training.is_sharded else 1
         if shards > 1 and not accelerator.is_main_process:
             write_shard(self.root, step, packed, accelerator.process_index, shards)

@@ -41,7 +41,7 @@ def log_spaced_steps(steps: int) -> set[int]:
     return {0, *(step for step in marks if step <= steps)}
 
 
-def pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
+def optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
     """Return this process's part of the optimizers' states: flat tensors named `optimizer.parameter.entry`."""
     return {
         f"{o}.{parameter}.{name}": local_part(torch.as_tensor(value).detach()).cpu().contiguous()
@@ -51,7 +51,7 @@ def pack(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]
     }
 
 
-def _unpack(optimizers: Iterable[torch.optim.Optimizer], packed: "_TensorFiles") -> None:
+def _load_optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer], packed: "_TensorFiles") -> None:
     for o, optimizer in enumerate(optimizers):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, torch.Tensor]] = {}
@@ -70,8 +70,7 @@ class _TensorFiles:
         self.names = list(self.files[0].keys())
 
     def read(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """Read the rows of a tensor that `like` has in this process; a tensor of another shape, such as a step count,
-        whole."""
+        """Read a tensor: this process's rows where it has the shape of `like`, else (a step count, say) all of it."""
         slices = [file.get_slice(name) for file in self.files] if like.ndim else []
         shapes = [rows.get_shape() for rows in slices]
         if not like.ndim or [sum(s[0] for s in shapes if s), *shapes[0][1:]] != list(like.shape):
@@ -99,7 +98,7 @@ def write_checkpoint(
     """Write `root/step-N`: a transformers folder, the states of optimizers and random generators, `state.json`, hashes.
 
     Args:
-        packed: the optimizers' states, as `pack` returns them.
+        packed: the optimizers' states, as `optimizer_tensors` returns them.
         random_states: by PROCESS.DEVICE.
         state: of the logger.
         shards: processes that hold a shard of the model each; the first calls this, the others `write_shard` before.
@@ -234,7 +233,7 @@ def restore(
     random_states = {name.removeprefix("random."): packed.read(name, torch.empty(())) for name in random_names}
     packed.names = [name for name in packed.names if name not in random_names]
     try:
-        _unpack(optimizers, packed)
+        _load_optimizer_tensors(optimizers, packed)
     except (ValueError, LookupError, SafetensorError) as error:
         raise ValueError(f"{checkpoint.folder} has states of other optimizers ({error}). Delete it.") from None
     return random_states

@@ -45,7 +45,7 @@ def contrastive_loss(one: Tensor, two: Tensor, temperature: float = TEMPERATURE)
     return F.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
 
 
-class Contrastive(nn.Module):
+class ContrastiveEncoder(nn.Module):
     """Encoder whose output is the contrastive loss of a batch that it reads twice, under two draws of dropout."""
 
     def __init__(self, body: Any, pooling: str) -> None:
@@ -80,7 +80,7 @@ class SentenceBatches(Batches):
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 
-def sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, limit: int) -> list[np.ndarray]:
+def collect_sentences(text: Windows | Source, tokenizer: PreTrainedTokenizerFast, limit: int) -> list[np.ndarray]:
     """Return at most `limit` different sentences of SHORTEST tokens or more, cut to LENGTH.
 
     Args:
@@ -153,16 +153,16 @@ def train_contrastive(
         seed: of the dropout and of the order of the sentences. The set of sentences does not depend on it.
 
     Raises:
-        ValueError: as `sentences`; the loss or the gradient is not finite.
+        ValueError: as `collect_sentences`; the loss or the gradient is not finite.
     """
-    rows = sentences(text, tokenizer, steps * SENTENCES)
+    rows = collect_sentences(text, tokenizer, steps * SENTENCES)
     assert isinstance(tokenizer.pad_token_id, int)
     data = SentenceBatches(rows, tokenizer.pad_token_id, seed)
     torch.manual_seed(seed)
     rate = RATE * 768 / body.config.hidden_size
     settings = {"batch_size": SENTENCES, "learning_rate": rate, "weight_decay": 0.0, "warmup_steps": steps // 10}
     settings |= {"schedule": "linear", "minimum_learning_rate_ratio": 0.0, "betas": (0.9, 0.999)}
-    trainer: Any = Trainer(Contrastive(body, pooling), LoopConfig.parse(settings), steps)  # type: ignore[arg-type]
+    trainer: Any = Trainer(ContrastiveEncoder(body, pooling), LoopConfig.parse(settings), steps)  # type: ignore[arg-type]
     losses = []
     began = time.perf_counter()
     for step in range(steps):

@@ -94,8 +94,8 @@ def _tokenizer_request(config: CorpusConfig) -> dict[str, Any]:
 def check_one_batch(windows: Windows, batch_size: int) -> None:
     """Refuse windows that are fewer than one training batch.
 
-    Windows that are enough stay, also where the new run around them is refused later: of a large text they took hours,
-    and the corrected command takes them.
+    Enough windows are kept even if the new run around them is refused later: the windows of a large text take hours to
+    make, and the corrected command uses them.
 
     Raises:
         ValueError: there are too few; the message says how many, and what would give more.

@@ -43,12 +43,12 @@ def step_message(
 
 
 def timing_message(error: NotFinite, step: int, label: str, config: LoopConfig) -> str:
-    """Say which of the steps that are only timed was not finite, and what to change; arguments as of `step_message`."""
+    """Say that a step that was only timed is not finite, and what to change; arguments as for `step_message`."""
     return f"{error} at step {step} of timing {label}. {_rate_hint(config)}."
 
 
 def weights_message(parameters: str, step: int, label: str, config: LoopConfig, checkpoint: Path | None) -> str:
-    """Say which weights a step left that are not finite; arguments as of `step_message`."""
+    """Name the weights that are not finite after a step; arguments as for `step_message`."""
     if step == 0:
         return f"The start weights of {label} are not finite: {parameters}. Use a complete copy, or mend the scheme."
     advice = f"{_rate_hint(config)}; {_checkpoint_hint(checkpoint)}"

@@ -32,7 +32,7 @@ from .loop import Trainer
 from .predictions import class_probabilities, write_predictions
 from .scheme_settings import SchemeConfig
 from .sharding import rows_of_micro_batch
-from .training_folder import begin, finish, finished_summary, open_training, settle_settings
+from .training_folder import begin_training, finish_training, finished_summary, open_training, resume_settings
 from .training_keys import FinetuneKeys
 from .validator import Validator
 
@@ -176,14 +176,14 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
     with open_training(out, KIND) as run:
-        config = settle_settings(config, run, CONFIG)
+        config = resume_settings(config, run, CONFIG)
         _check_start(config, run)
         summary = finished_summary(run)
         return summary or _train(config, run, progress)
 
 
 def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, Any]:
-    """Train with settled settings in an open folder; return the summary."""
+    """Train in an open folder, with settings that agree with its own; return the summary."""
     rows_of_micro_batch(config, process_group_state().num_processes)  # refused before anything is read
     columns = (config.text, config.label, config.text_pair)
     rows = read_labelled(config.data, *columns)
@@ -205,7 +205,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in DATA_FILES}}
     if process_group_state().is_main_process:
         _bind_data(run, facts | {"start": _hashes_of_start(config)})
-        begin(config, run, CONFIG)
+        begin_training(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
             print(f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, max_tokens(model.config))}", file=sys.stderr)
         if progress and (line := _negative_labels(names, rows.labels)):
@@ -226,7 +226,9 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     probabilities = class_probabilities(trainer, dev.in_order(config.batch_size))
     if process_group_state().is_main_process:
         write_predictions(run, dev_rows, names, probabilities)
-    finish(run, trainer.model_to_save(), tokenizer, settings=config.model_dump(), summary=summary, card=classifier_card)
+    finish_training(
+        run, trainer.model_to_save(), tokenizer, settings=config.model_dump(), summary=summary, card=classifier_card
+    )
     trainer.accelerator.wait_for_everyone()
     return summary
 

@@ -98,7 +98,7 @@ class Logger:
         self._line_began += time.perf_counter() - began
 
     def add_loss(self, loss: float) -> None:
-        """Count a step and its loss in nats into the next line."""
+        """Add the loss of a step, in nats, to what the next line averages."""
         self._losses.append(loss)
         self._steps += 1
 

@@ -82,9 +82,9 @@ class Trainer(TrainingState):
             with logger.pause_clock():
                 logger.log(0, validator.validate())
 
-        shown = progress if self.accelerator.is_main_process else False
+        progress_here = progress if self.accelerator.is_main_process else False
         prefetch = contextlib.closing(self._prefetch(batch_of_micro_step, start))
-        with defer_stop(), progress_bar(label, shown, start) as report, prefetch as batches:
+        with defer_stop(), progress_bar(label, progress_here, start) as report, prefetch as batches:
             for step in range(start + 1, self.steps + 1):
                 # Step
                 with logger.count_waiting():
@@ -154,7 +154,7 @@ class Trainer(TrainingState):
 
         Args:
             step: counted from 0; the learning rate depends on it.
-            micro_batches: this process's, as of `micro_batches`.
+            micro_batches: this process's, as `micro_batches` returns them.
 
         Returns:
             The loss in nats, and the norm before clipping.
@@ -192,13 +192,13 @@ class Trainer(TrainingState):
         for i, (micro_batch, count) in enumerate(zip(micro_batches, counts, strict=True)):
             with self._sum_gradients_at_end(is_last=i == len(micro_batches) - 1):
                 with accelerator.autocast():
-                    loss = self.step_module(**micro_batch, **self.options).loss
+                    loss = self.step_module(**micro_batch, **self.model_arguments).loss
                 accelerator.backward(loss * (count * accelerator.num_processes / total))
             loss_sum += loss.detach() * count
         return float(accelerator.reduce(loss_sum, reduction="sum") / total)
 
     def _sum_gradients_at_end(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Return a block in which processes sum their gradients only if it is of the batch's last micro-batch."""
+        """Return a context in which processes sum their gradients, but only for the last micro-batch of a batch."""
         if self.is_sharded:
             cast(FSDPModule, self.step_module).set_requires_gradient_sync(is_last)
         if is_last or self.is_sharded:

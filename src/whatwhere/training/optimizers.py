@@ -23,7 +23,7 @@ from .sharding import rows_of_process
 from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
-CONSTANT = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
+CONSTANT_SHARE = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
 ITERATIONS = 5
 RMS = 0.2  # root mean square of an update of AdamW, in units of its learning rate (Liu et al. 2025)
@@ -121,7 +121,7 @@ def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
     if config.schedule == "cosine":
         shape = 0.5 * (1 + math.cos(math.pi * progress))
     else:
-        shape = min(1.0, (1 - progress) / (1 - CONSTANT if config.schedule == "trapezoid" else 1))
+        shape = min(1.0, (1 - progress) / (1 - CONSTANT_SHARE if config.schedule == "trapezoid" else 1))
     return config.minimum_learning_rate_ratio + (1 - config.minimum_learning_rate_ratio) * shape
 
 
@@ -129,8 +129,9 @@ def expected_table_drift(config: LoopConfig, steps: int) -> float:
     """Return the expected root mean square of AdamW's random walk of the position table over a whole training.
 
     AdamW divides a gradient by its own size, so an entry whose gradient is noise, however small, takes steps of about
-    the learning rate in random directions: rate · √Σ(rate_t / rate)², with the table's own rate. Decay pulls each step
-    back by all later ones. For a table that is a parameter of its own, all of whose rows are read in every step.
+    the learning rate in random directions: rate · √Σ(rate_t / rate)², with the table's own rate. Weight decay shrinks
+    what a step added in every later step. The formula holds for a table that is a parameter of its own and whose rows
+    are all read in every step.
 
     Args:
         steps: of the whole training.

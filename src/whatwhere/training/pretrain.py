@@ -14,13 +14,20 @@ from ..models.explain import costs
 from ..run.files import read_yaml
 from ..run.folder import RunFolder
 from ..run.progress import Progress
-from .budget import budget_steps
+from .budget import steps_of_budget
 from .corpus_settings import check_one_batch, prepare_windows
 from .environment import process_group_state
 from .loop import Trainer
 from .optimizers import expected_table_drift
 from .pretrain_settings import PretrainConfig, curriculum, make_batches
-from .training_folder import begin, finish, finished_summary, has_steps, open_training, settle_settings
+from .training_folder import (
+    begin_training,
+    finish_training,
+    finished_summary,
+    has_steps,
+    open_training,
+    resume_settings,
+)
 from .training_keys import LoopConfig
 from .validator import Validator
 
@@ -55,8 +62,8 @@ def pretrain(
     if CONFIG not in RunFolder.at(out).names():
         config.check()
     with open_training(out, KIND) as run:
-        config = _settle_budget(config, run, is_silent=not progress)
-        config = settle_settings(config, run, CONFIG, changeable=() if windows is None else ("corpus", "tokenizer"))
+        config = _resume_budget(config, run, is_silent=not progress)
+        config = resume_settings(config, run, CONFIG, changeable=() if windows is None else ("corpus", "tokenizer"))
         summary = finished_summary(run)
         return summary or _train(config, run, windows, progress, label)
 
@@ -66,7 +73,7 @@ def pretrain_on_windows(config: PretrainConfig, out: Path, windows: Path, progre
     return pretrain(config, out, windows=Windows(windows), progress=progress)
 
 
-def _settle_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
+def _resume_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
     """Return the settings with their budget in steps.
 
     A budget in minutes stays until the run has saved steps; then its number of steps counts.
@@ -85,7 +92,7 @@ def _settle_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> P
 def _train(
     config: PretrainConfig, run: RunFolder, windows: Windows | None, progress: bool | Progress, label: str | None
 ) -> dict[str, Any]:
-    """Train with settled settings in an open folder; return the summary."""
+    """Train in an open folder, with settings that agree with its own; return the summary."""
     processes = process_group_state()
     if windows is None:
         with processes.main_process_first():
@@ -94,7 +101,7 @@ def _train(
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
     # All processes use the number of steps that the main process timed.
-    steps = int(broadcast(torch.tensor(budget_steps(config, windows), device=processes.device)))
+    steps = int(broadcast(torch.tensor(steps_of_budget(config, windows), device=processes.device)))
     passes = steps * config.batch_size / len(windows["train"])
     if passes > 1 and progress is True and processes.is_main_process:
         print(f"{len(windows['train']):,} training windows, each read {passes:.3g} times", file=sys.stderr)
@@ -102,7 +109,7 @@ def _train(
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
     if processes.is_main_process:
-        begin(config, run, CONFIG)
+        begin_training(config, run, CONFIG)
 
     trainer = Trainer(model, config, steps, run.path)
     facts = trainer.fit(
@@ -121,7 +128,7 @@ def _train(
         "pieces": windows.facts["pieces"],
         "passes": passes,
     }
-    finish(
+    finish_training(
         run,
         trainer.model_to_save(),
         windows.tokenizer(),

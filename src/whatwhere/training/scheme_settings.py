@@ -20,7 +20,7 @@ _trusted_texts: set[str] = set()  # of schemes that the user gave this process
 def trust_scheme(path: Any) -> None:
     """Remember that the user gave this process a scheme, so that it may run a folder's copy of the same text.
 
-    The memory ends with the process, that of a job with the job (`scheme_of_job`).
+    The process remembers it until it ends; a worker forgets it at the end of its job (`scheme_of_job`).
     """
     if isinstance(path, str | Path) and Path(path).is_file():
         _trusted_texts.add(_text_of(Path(path)))
@@ -116,17 +116,17 @@ class SchemeConfig(SchemeKeys):
             saved = self.model_copy(update={"scheme": SCHEME})
         run.write(name, saved.model_dump(mode="json"))
 
-    def settle(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
+    def merge_with_run(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
         """Return the settings with which a command goes on; a scheme is compared by its text.
 
         Raises:
             ValueError: as every configuration, or the scheme differs from the folder's copy.
         """
         self.check_scheme(run.path)
-        return super().settle(run, name, changeable)
+        return super().merge_with_run(run, name, changeable)
 
     def has_same_content(self, key: str, out: Path) -> bool:
-        """Return True for a scheme, whose text `settle` has compared."""
+        """Return True for a scheme, whose text `merge_with_run` has compared."""
         return key == "scheme" and self.scheme is not None and (out / SCHEME).is_file()
 
     @classmethod

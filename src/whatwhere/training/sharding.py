@@ -95,7 +95,7 @@ def make_shard(rows: Tensor, like: Tensor) -> Tensor:
     )
 
 
-def whole_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool) -> PreTrainedModel | None:
+def gather_model(model: PreTrainedModel, kind: type[PreTrainedModel], keep: bool) -> PreTrainedModel | None:
     """Return a copy of a sharded model on the CPU, to be saved, in the processes with `keep`; None in the others.
 
     All processes must call it; they gather one weight at a time. kind: class of the model before it was sharded.

@@ -15,7 +15,7 @@ from ..encoder import EncoderForMaskedLM
 from .environment import bf16_pays, check_trackers, must_join_on_cpu, process_group_state
 from .memory import keep_freed_memory
 from .optimizers import make_optimizers
-from .sharding import check_launcher, rows_of_micro_batch, shard, whole_model
+from .sharding import check_launcher, gather_model, rows_of_micro_batch, shard
 from .training_keys import LoopConfig
 
 Batch = dict[str, Tensor]
@@ -28,7 +28,7 @@ class TrainingState:
 
     Attributes:
         model: the model itself, on the accelerator's device.
-        options: further arguments of the model when it is trained or validated.
+        model_arguments: further arguments of the model when it is trained or validated.
         step_module: the module that a step calls: the model as accelerate prepared it; `model` where it is sharded.
         is_sharded: whether each process keeps one shard of the model (`sharding=full`).
         optimizers: of all its parameters.
@@ -59,7 +59,7 @@ class TrainingState:
         model.to(self.accelerator.device)
         self.model = model
         # A step of our masked-language models projects only the labelled tokens to the vocabulary.
-        self.options = {"targets_only": True} if isinstance(model, EncoderForMaskedLM) else {}
+        self.model_arguments = {"targets_only": True} if isinstance(model, EncoderForMaskedLM) else {}
         self._model_class = type(model)  # sharding gives it another
         self.is_sharded = config.sharding == "full"
         if self.is_sharded:  # not by accelerate, whose plugin takes the optimizers out of our hands
@@ -78,7 +78,7 @@ class TrainingState:
         Of a sharded model it is a copy on the CPU, in the main process alone; the others get None.
         """
         if self.is_sharded:
-            return whole_model(self.model, self._model_class, self.accelerator.is_main_process)
+            return gather_model(self.model, self._model_class, self.accelerator.is_main_process)
         return self.model
 
     def random_states(self) -> dict[str, Tensor]:

@@ -44,7 +44,7 @@ def has_steps(run: RunFolder) -> bool:
     return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
 
 
-def settle_settings(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
+def resume_settings(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
     """Return the settings that a training resumes with, in all its processes.
 
     Settings and scheme bind from the first saved step; a training that failed before begins anew with `config`.
@@ -53,15 +53,15 @@ def settle_settings(config: C, run: RunFolder, name: str, changeable: Iterable[s
         name: of the YAML file. changeable: keys that may differ, beside the `CHANGEABLE_KEYS` ones of the class.
 
     Raises:
-        ValueError: see `StrictConfig.settle`; or the folder holds windows of another tokenizer.
+        ValueError: see `StrictConfig.merge_with_run`; or the folder holds windows of another tokenizer.
     """
     processes = process_group_state()
     if processes.is_main_process and not has_steps(run):
         _begin_anew(config, run, name)
     processes.wait_for_everyone()
-    settled = config.settle(run, name, changeable)  # also what the main process has just written
+    resumed = config.merge_with_run(run, name, changeable)  # also what the main process has just written
     processes.wait_for_everyone()  # before the main process writes again
-    return settled
+    return resumed
 
 
 def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
@@ -73,9 +73,8 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     out = run.path
     if name in run.names():
         run.check(name)
-    if (
-        name in run.names() and (out / "corpus" / "tokenizer").is_dir()
-    ):  # `prepare_windows` compares names, not what they stand for
+    if name in run.names() and (out / "corpus" / "tokenizer").is_dir():
+        # `prepare_windows` compares the names of tokenizers, not what they stand for.
         saved = read_yaml(out / name, "Delete it, or choose another --out.")
         for key in [key for key in _TOKENIZER if isinstance(saved, dict) and key in saved]:
             value = getattr(config, key)
@@ -93,7 +92,7 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     config.save_in(run, name)
 
 
-def begin(config: SchemeConfig, run: RunFolder, name: str) -> None:
+def begin_training(config: SchemeConfig, run: RunFolder, name: str) -> None:
     """Write the settings of a training whose input is good; from now on the run stays, whatever happens."""
     config.save_in(run, name)
     if LOG in run.names():  # listed by a training that had finished and lost its weights: lines are added again
@@ -114,7 +113,7 @@ def finished_summary(run: RunFolder) -> dict[str, Any] | None:
     return summary
 
 
-def finish(
+def finish_training(
     run: RunFolder,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,

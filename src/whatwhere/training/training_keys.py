@@ -1,7 +1,7 @@
 """The configuration keys of trainings: name, type, range, default and help of each, read without loading torch.
 
-The command line makes its options of these classes; the settings that a training uses extend them with their checks.
-`LoopConfig` has none of its own, so it is both.
+The command line makes its options of these classes. The settings that a training uses extend them with the checks that
+need torch; `LoopConfig` needs none, so a training uses it as it stands here.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from ..run.settings import Count, Share, StrictConfig
 
 InnerShare = Annotated[float, Field(gt=0, lt=1)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
-BUDGET = ("steps", "tokens", "minutes")  # keys of a pretraining
+BUDGET = ("steps", "tokens", "minutes")  # keys of which a pretraining takes one
 MODEL = (
     "A model folder: of pretrain, finetune or a study, or any encoder of transformers (safetensors); a Hub name; or "
     "`reference`, the one that comes with the package (a folder of that name here is ./reference)."
@@ -43,8 +43,8 @@ class SchemeKeys(StrictConfig):
         return values
 
     @classmethod
-    def check_names(cls, values: dict[str, Any]) -> None:
-        super().check_names(values)
+    def check_existence(cls, values: dict[str, Any]) -> None:
+        super().check_existence(values)
         if values.get("scheme") is not None:
             check_scheme_file(values["scheme"])
 
@@ -108,8 +108,8 @@ class CorpusKeys(StrictConfig):
     )
 
     @classmethod
-    def check_names(cls, values: dict[str, Any]) -> None:
-        super().check_names(values)
+    def check_existence(cls, values: dict[str, Any]) -> None:
+        super().check_existence(values)
         if values.get("corpus") is not None:
             check_corpus(values["corpus"])
 
@@ -262,8 +262,8 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
         return [f"model.{name}" for name in encoder_fields() if name not in cls.model_fields]
 
     @classmethod
-    def check_names(cls, values: dict[str, Any]) -> None:
-        super().check_names(values)
+    def check_existence(cls, values: dict[str, Any]) -> None:
+        super().check_existence(values)
         if values.get("scheme") is None:  # else the scheme may register it
             check_preset(str(values.get("preset") or "dstg"), str(values.get("size") or "tiny"))
 
@@ -306,8 +306,8 @@ class FinetuneKeys(LoopConfig, SchemeKeys):
         return self
 
     @classmethod
-    def check_names(cls, values: dict[str, Any]) -> None:
-        super().check_names(values)
+    def check_existence(cls, values: dict[str, Any]) -> None:
+        super().check_existence(values)
         if values.get("start") is not None:
             check_model_name(values["start"])
         for key in ("data", "dev"):

@@ -6,19 +6,22 @@ import torch
 
 from .state import Batch, TrainingState
 
-Facts = Callable[[int, int], dict[str, float]]  # (labels predicted right, labels) -> more values of a validation
+MoreValues = Callable[[int, int], dict[str, float]]  # (labels predicted right, labels) -> more values of a validation
 
 
 class Validator:
     """Validation of a training's model on batches that it does not learn from, every `validate_every` steps."""
 
     def __init__(
-        self, training: TrainingState, batches: Callable[[], Iterable[Batch]], facts: Facts = lambda right, labels: {}
+        self,
+        training: TrainingState,
+        batches: Callable[[], Iterable[Batch]],
+        more_values: MoreValues = lambda right, labels: {},
     ) -> None:
-        """batches: the held-out ones, always the same, with `labels` (-100 is none). facts: more values to log."""
+        """batches: the held-out ones, always the same, with `labels` (-100 is none). more_values: what else to log."""
         self.training = training
         self.batches = batches
-        self.facts = facts
+        self.more_values = more_values
 
     def is_due(self, step: int) -> bool:
         """Return whether the model is validated after `step`: every `validate_every`-th and the last one."""
@@ -40,7 +43,7 @@ class Validator:
         for batch in self.batches():
             batch = {key: value.to(accelerator.device) for key, value in batch.items()}
             with accelerator.autocast():
-                output = model(**batch, **self.training.options)
+                output = model(**batch, **self.training.model_arguments)
             targets = batch["labels"][batch["labels"] != -100]
             total += float(output.loss) * len(targets)
             right += int((output.logits.argmax(-1) == targets).sum())
@@ -48,6 +51,6 @@ class Validator:
         return {
             "validation_loss": total / max(labels, 1),
             "validation_accuracy": right / max(labels, 1),
-            **self.facts(right, labels),
+            **self.more_values(right, labels),
             "validation_labels": labels,
         }
