@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,32 +16,44 @@ from cli_runner import environment
 LONGEST = 120  # seconds until something that does not come is an error
 
 
+PRELOAD = ("--preload", "whatwhere.study.model_task")  # options with which the first job need not wait for its imports
+FORKS = {"DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}  # a worker that died is back at once
+
+
 class DaskCluster:
     """A scheduler, whose file is `file`, and its workers; what they print lies beside it."""
 
-    def __init__(self, folder: Path, workers: int, *options: str) -> None:
+    def __init__(self, folder: Path, workers: int, *options: str, **variables: str) -> None:
         self.folder = folder
         self.file = folder / "scheduler.json"
+        self.variables = variables
         self.workers: list[subprocess.Popen[bytes]] = []
-        self.scheduler = self._start("scheduler", "--scheduler-file", str(self.file), "--port", "0")
+        self.numbers = count()  # of the commands that started workers
+        self.scheduler = self._start("scheduler", "--port", "0", log=folder / "scheduler.log")
         wait_for(self.file.is_file)
-        for _ in range(workers):
-            self.add_worker(*options)
-        for worker in range(workers):
-            log = folder / f"worker-{worker}.log"
-            wait_for(lambda log=log: b"Registered to" in log.read_bytes())
+        for log in [self.add_worker(*options) for _ in range(workers)]:
+            wait_for_worker(log)
 
-    def add_worker(self, *options: str) -> None:
-        """Start a worker of one thread."""
-        name = f"worker-{len(self.workers)}"
-        place = ("--scheduler-file", str(self.file), "--local-directory", str(self.folder / name))
+    def add_worker(self, *options: str) -> Path:
+        """Start a worker of one thread; return the file of what it prints."""
+        name = f"worker-{next(self.numbers)}"
         threads = () if "--nthreads" in options else ("--nthreads", "1")
-        preload = ("--preload", "whatwhere.study.model_task")  # so that the first job need not wait for its imports
-        self.workers.append(self._start("worker", *place, *threads, *preload, *options))
+        log = self.folder / f"{name}.log"
+        self.workers.append(
+            self._start("worker", "--local-directory", str(self.folder / name), *threads, *options, log=log)
+        )
+        return log
 
-    def _start(self, kind: str, *options: str) -> "subprocess.Popen[bytes]":
-        number = "" if kind == "scheduler" else f"-{len(self.workers)}"
-        return start_dask(kind, "--no-dashboard", *options, log=self.folder / f"{kind}{number}.log")
+    def _start(self, kind: str, *options: str, log: Path) -> "subprocess.Popen[bytes]":
+        place = ("--no-dashboard", "--scheduler-file", str(self.file))
+        return start_dask(kind, *place, *options, log=log, variables=self.variables)
+
+    def pids(self) -> list[int]:
+        """Processes of the workers."""
+        from distributed import Client
+
+        with Client(scheduler_file=str(self.file), set_as_default=False) as client:
+            return list(client.run(os.getpid).values())
 
     def writer_of(self, folder: Path) -> psutil.Process:
         """The process of the worker that writes to a folder."""
@@ -59,12 +72,14 @@ class DaskCluster:
             end(process)
 
 
-def start_dask(kind: str, *options: str, log: Path) -> "subprocess.Popen[bytes]":
+def start_dask(
+    kind: str, *options: str, log: Path, variables: dict[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
     """Start `dask scheduler` or `dask worker`; a worker finds the jobs of this file."""
     paths = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
     words = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.dask_{kind}", *options]
     with log.open("wb") as file:
-        values = environment() | {"PYTHONPATH": paths}
+        values = environment() | {"PYTHONPATH": paths} | (variables or {})
         return subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT, env=values)
 
 
@@ -76,19 +91,19 @@ def end(process: "subprocess.Popen[bytes]") -> None:
     process.wait(LONGEST)
 
 
+def wait_for_worker(log: Path, workers: int = 1) -> None:
+    """Wait until the scheduler knows the workers of a command, by what they print."""
+    wait_for(lambda: log.read_bytes().count(b"Registered to") >= workers)
+
+
+def processes_of(worker: "subprocess.Popen[bytes]") -> set[int]:
+    """Numbers of a command's process and of all below it."""
+    return {worker.pid} | {child.pid for child in psutil.Process(worker.pid).children(recursive=True)}
+
+
 def wait_for(is_there) -> None:
     """Until a condition holds."""
     end = time.monotonic() + LONGEST
     while not is_there():
         assert time.monotonic() < end, "it did not come"
         time.sleep(0.05)
-
-
-def take_memory(size: int, progress) -> int:
-    """A job that takes more and more memory."""
-    taken = []
-    for done in range(0, size, 10**8):
-        taken.append(b"x" * 10**8)
-        progress(done, size)
-        time.sleep(0.1)
-    return len(taken)
