@@ -16,14 +16,15 @@ import psutil
 import pytest
 import yaml
 from cli_runner import command, environment, sentences, whatwhere
-from cluster_jobs import take_memory
-from dask_cluster import FORKS, PRELOAD, DaskCluster, end, start_dask, wait_for, wait_for_worker
+from cluster_jobs import rest, take_memory
+from dask_cluster import FORKS, PRELOAD, DaskCluster, end, processes_of, start_dask, wait_for, wait_for_worker
 from small_study import TRAINING, VALUES, records
 
 from whatwhere.geometry.counts import Counts
+from whatwhere.run import admission, remote
 from whatwhere.run import cluster as cluster_module
-from whatwhere.run import remote
-from whatwhere.run.cluster import SECONDS_BETWEEN_COUNTS, connect
+from whatwhere.run.calls import SECONDS_BETWEEN_LOOKS
+from whatwhere.run.cluster import connect
 from whatwhere.run.files import read_lines
 from whatwhere.run.jobs import Job, run_jobs
 from whatwhere.run.lock import InUse, lock, writer_of
@@ -115,6 +116,36 @@ def test_address_without_dask_says_what_to_install(monkeypatch, tmp_path):
     assert not out.exists()
 
 
+# ---- with Dask, on workers that load nothing ----
+
+
+@pytest.fixture(scope="module")
+def starting(tmp_path_factory):
+    """The workers of `cluster`, which import while the tests before theirs wait, and the file of what they print."""
+    pytest.importorskip("distributed")
+    with DaskCluster(tmp_path_factory.mktemp("cluster"), 0, **FORKS) as cluster:
+        yield cluster, cluster.add_worker("--nworkers", "2", "--preload-nanny", "warm_forks")
+
+
+@pytest.fixture(scope="module")
+def light(starting, tmp_path_factory):
+    """A scheduler that gives a job up when one worker dies of it, and two workers that start in two seconds."""
+    variables = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0", **FORKS}
+    with DaskCluster(tmp_path_factory.mktemp("light"), 2, "--memory-limit", "700MB", **variables) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def connected(light, tmp_path):
+    """The connection of a command to these workers."""
+    with connect(str(light.file), tmp_path / "out") as connected, lock(tmp_path / "out"):
+        yield connected
+
+
+def ignore_state(*state: object) -> None:
+    pass
+
+
 @contextmanager
 def beside(work: Callable[[], None]) -> Iterator[None]:
     """Do work in a thread beside the block."""
@@ -124,7 +155,35 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
         done.result()
 
 
-# ---- with Dask ----
+@pytest.mark.long
+def test_late_worker_that_is_refused_is_left_out(light, connected, tmp_path, capfd):
+    """A worker of another version that joined in mid-work ended the whole command."""
+    (tmp_path / "other.py").write_text("from whatwhere.run import remote\n\nremote.VERSION = '0.0.1'\n")
+
+    def seconds():
+        yield from [(0.1,)] * 4
+        wait_for_worker(light.add_worker("--no-nanny", "--preload", str(tmp_path / "other.py")))
+        yield from [(0.1,)] * 30
+
+    pids = {pid for pid, *_ in connected.map("rest", rest, seconds())}
+    late = light.workers.pop()
+    assert len(pids) == 2 and not pids & processes_of(late)
+    end(late)
+    said = capfd.readouterr().err
+    assert said.count("runs whatwhere 0.0.1 (code ") == 1 and said.count("Until then it gets no work.") == 1, said
+
+
+@pytest.mark.long
+def test_command_without_a_usable_worker_is_refused(connected, monkeypatch):
+    """The one line of the first worker says how many others are refused."""
+    program, *others = remote.code_versions()
+    monkeypatch.setattr(admission, "code_versions", lambda: ((program[0], "9.9"), *others))
+    with pytest.raises(ValueError, match=r"runs whatwhere .*, this command 9\.9: .* \(1 more\)\.$") as refused:
+        connected.slots()
+    assert "\n" not in str(refused.value)
+
+
+# ---- with Dask, on workers that have their modules ----
 
 
 def test_address_without_a_scheduler_is_one_line(tmp_path, monkeypatch):
@@ -137,14 +196,6 @@ def test_address_without_a_scheduler_is_one_line(tmp_path, monkeypatch):
     assert time.monotonic() - begun < 5
     assert done.returncode == 2 and done.stderr.startswith("whatwhere: No scheduler answers at tcp://127.0.0.1:1 (")
     assert done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
-
-
-@pytest.fixture(scope="module")
-def starting(tmp_path_factory):
-    """The workers of `cluster`, which import while this process works, and the file of what they print."""
-    pytest.importorskip("distributed")
-    with DaskCluster(tmp_path_factory.mktemp("cluster"), 0, **FORKS) as cluster:
-        yield cluster, cluster.add_worker("--nworkers", "2", "--preload-nanny", "warm_forks")
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +359,7 @@ def test_command_without_workers_says_that_it_waits(studied, tmp_path):
         study = started(*arguments, "--out", str(out), "--on", str(cluster.file))
         wait_for((out / "models/dstg/seed-0/checkpoints/step-10").is_dir)
         end(cluster.workers[0])
-        time.sleep(3 * SECONDS_BETWEEN_COUNTS)
+        time.sleep(3 * SECONDS_BETWEEN_LOOKS)
         cluster.add_worker(*PRELOAD)
         _, said = study.communicate(timeout=300)
         assert study.returncode == 0 and f"No worker of {cluster.file} is left: waiting for one" in said, said

@@ -7,33 +7,21 @@ it is trained.
 
 import logging
 import os
-import pickle
-import secrets
 import sys
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext, suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
-from .files import machine_id, write_text
+from .admission import Admission, workers_of
+from .calls import Call, Calls
 from .lock import InUse, writer_of
 from .processes import Context
-from .remote import Requirements, call, code_versions, topic_of, wait_until_idle
+from .remote import wait_until_idle
 from .signals import GRACE, Stopped
 
 SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
-SECONDS_BETWEEN_COUNTS = 5.0  # of workers, which may come and go
-SECONDS_OF_WATCHER = 5.0  # to end: it may be asking the scheduler
-RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
-
-Submit = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]  # as `Call`, to a future result
-Call = tuple[str, Callable[..., Any], tuple[Any, ...]]  # label, function of a module, arguments
 
 
 class Cluster:
@@ -48,9 +36,16 @@ class Cluster:
         self.client = client
         self.address = address
         self.folder = Path(os.path.abspath(folder))
-        self._slots = 1
-        self._until = 0.0
-        self.resources = {"GPU": 1} if any(map(_has_gpu, workers_of(client))) else None
+        self.admission = Admission(client, address, self.folder)
+        self.has_gpus = any(map(_has_gpu, workers_of(client).values()))
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Resources that a call asks for: the mark of a worker that passed the check, and a GPU where workers have one.
+
+        Calls of a mark take turns on a worker.
+        """
+        return {self.admission.mark: 1} | ({"GPU": 1} if self.has_gpus else {})
 
     @property
     def dashboard(self) -> str:
@@ -58,9 +53,13 @@ class Cluster:
         return str(self.client.dashboard_link or "")
 
     def slots(self) -> int:
-        """Return how many jobs run at the same time now, at least 1; more workers may come later."""
-        workers = workers_of(self.client)
-        return max(1, len(workers) if self.resources is None else sum(map(_has_gpu, workers)))
+        """Return how many jobs run at the same time now, at least 1; new workers check themselves first.
+
+        Raises:
+            ValueError: no worker has what this command has.
+        """
+        workers = self.admission.look()
+        return max(1, sum(map(_has_gpu, workers)) if self.has_gpus else len(workers))
 
     def run(
         self, calls: Sequence[Call], show: Callable[..., None], context: Context = nullcontext
@@ -73,18 +72,17 @@ class Cluster:
             context: Picklable function that returns the context in which a worker does a call.
 
         Raises:
-            Exception: whatever a call raises, or as `result`. The others are stopped, trainings with a checkpoint.
+            Exception: whatever a call raises, or as `Calls.result`. The others are stopped, with a checkpoint.
         """
         from distributed import as_completed
 
-        with self.session(show, context) as submit:
-            numbers = {submit(*one): number for number, one in enumerate(calls)}
+        with self.session(show, context) as given:
+            numbers = {given.submit(*one): number for number, one in enumerate(calls)}
             for future in as_completed(list(numbers), loop=self.client.loop):
                 number = numbers.pop(future)
-                label = calls[number][0]
-                result = self.result(future, label)
+                result = given.result(future)
                 del future  # else a worker that dies would have the call done again
-                show(number, label, 0, None, "", "")
+                show(number, calls[number][0], 0, None, "", "")
                 yield number, result
 
     def map(
@@ -95,133 +93,35 @@ class Cluster:
         Arguments are drawn as workers become free: at most two calls a worker are under way.
         """
         waiting: deque[Any] = deque()
-        with self.session(lambda *state: None) as submit:
+        with self.session(lambda *state: None) as given:
             for one in arguments:
-                while waiting and (waiting[0].done() or len(waiting) >= 2 * self._slots_lately()):
-                    yield self.result(waiting.popleft(), label)
-                waiting.append(submit(label, work, one))
+                while waiting and (waiting[0].done() or len(waiting) >= 2 * max(1, self.admission.usable)):
+                    yield given.result(waiting.popleft())
+                waiting.append(given.submit(label, work, one))
             while waiting:
-                yield self.result(waiting.popleft(), label)
-
-    def _slots_lately(self) -> int:
-        """Return `slots` as they were at most some seconds ago."""
-        if (now := time.monotonic()) > self._until:
-            self._slots = self.slots()
-            self._until = now + SECONDS_BETWEEN_COUNTS
-        return self._slots
+                yield given.result(waiting.popleft())
 
     @contextmanager
-    def session(self, show: Callable[..., None], context: Context = nullcontext) -> Iterator[Submit]:
-        """Yield a function that hands a call to the workers and returns its `distributed.Future`.
+    def session(self, show: Callable[..., None], context: Context = nullcontext) -> Iterator[Calls]:
+        """Yield what hands calls to the workers; where the block ends early, calls that run are stopped, with a
+        checkpoint.
 
-        The calls are numbered from 0. Where the block ends early, calls that run are stopped, with a checkpoint.
+        Raises:
+            ValueError: no worker has what this command has.
         """
-        run = secrets.token_hex(4)
-        token = self.folder / f".token.{machine_id()}-{os.getpid()}"
-        write_text(token, run)
-        requirements = Requirements(run, code_versions(), os.getcwd(), str(token))
-        futures: WeakSet[Any] = WeakSet()
-        numbers = count()
-
-        def submit(label: str, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-            number = next(numbers)
-            pickled = pickle.dumps((label, work, args, context))
-            key = f"{label.replace(' ', '-')}-{run}-{number}"
-            options = {"key": key, "pure": False, "resources": self.resources}
-            future = self.client.submit(call, requirements, number, pickled, **options)
-            futures.add(future)
-            return future
-
+        self.admission.look()
+        calls = Calls(self.client, self.address, self.folder, self.admission, self.resources, context)
         try:
-            with self._reports(run, show), self._warnings():
-                yield submit
+            with calls.reports(show), calls.watcher():
+                yield calls
         except BaseException as error:
             if isinstance(error, Stopped):
                 words = "each training writes a checkpoint, and finished work stays"
                 print(f"\nStopping: {words}", file=sys.stderr, flush=True)
-            self._stop(list(futures))
+            with suppress(Exception):  # the scheduler is gone, and its workers stop by themselves
+                calls.cancel()
+                self.wait_until_idle()
             raise
-        finally:
-            token.unlink(missing_ok=True)
-
-    @contextmanager
-    def _reports(self, run: str, show: Callable[..., None]) -> Iterator[None]:
-        """Show the progress that workers report in the block, and name a worker that passes its memory limit."""
-
-        def name_restart(event: tuple[float, dict[str, Any]]) -> None:
-            worker = event[1].get("worker", "")
-            words = f"The worker {worker} passed its memory limit and starts again; its job goes on where it can."
-            print(f"\n{words} Give workers more: dask worker --memory-limit.", file=sys.stderr, flush=True)
-
-        self.client.subscribe_topic(topic_of(run), lambda event: show(*event[1]))
-        self.client.subscribe_topic(RESTARTS, name_restart)
-        try:
-            yield
-        finally:
-            with suppress(Exception):  # the scheduler is gone
-                self.client.unsubscribe_topic(topic_of(run))
-                self.client.unsubscribe_topic(RESTARTS)
-
-    @contextmanager
-    def _warnings(self) -> Iterator[None]:
-        """Print a line in the block when the last worker is gone: calls then wait for another one."""
-        is_over = threading.Event()
-
-        def watch() -> None:
-            was_empty = False
-            while not is_over.wait(SECONDS_BETWEEN_COUNTS):
-                with suppress(Exception):  # the scheduler is gone, which the calls say
-                    is_empty = not workers_of(self.client)
-                    if is_empty and not was_empty:
-                        words = f"No worker of {self.address} is left: waiting for one (dask worker)."
-                        print(f"\n{words}", file=sys.stderr, flush=True)
-                    was_empty = is_empty
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            watcher.join(SECONDS_OF_WATCHER)
-
-    def result(self, future: Any, label: str) -> Any:
-        """Return the result of a call, or raise its error in the words of this package.
-
-        Raises:
-            ValueError: a worker has another version, several threads, or another folder.
-            OSError: workers died again and again, or the scheduler is gone.
-        """
-        from distributed import KilledWorker
-
-        try:
-            return future.result()
-        except CancelledError:
-            raise OSError(
-                f"The scheduler at {self.address} is gone. Finished work and checkpoints stay: start a scheduler and "
-                "workers, and run the same command."
-            ) from None
-        except KilledWorker as error:
-            raise OSError(
-                f"{error.allowed_failures + 1} workers died one after another at {label}, the last at "
-                f"{error.last_worker.address}, perhaps for lack of memory. Give each more (dask worker "
-                "--memory-limit), and run the same command to resume."
-            ) from None
-        except (ModuleNotFoundError, RuntimeError) as error:
-            cause = error.__cause__ or error
-            if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").split(".")[0] != "whatwhere":
-                raise
-            program, installed = code_versions()[0]
-            raise ValueError(
-                f"A worker or the scheduler at {self.address} lacks {program} {installed}. Install it there, and start "
-                "it again."
-            ) from None
-
-    def _stop(self, futures: Sequence[Any]) -> None:
-        """Cancel calls, and wait until their workers have written checkpoints."""
-        with suppress(Exception):  # the scheduler is gone, and its workers stop by themselves
-            self.client.cancel(list(futures), force=True)
-            self.wait_until_idle()
 
     def wait_until_idle(self) -> None:
         """Wait for workers that still do a call in this folder, as for a command that was killed."""
@@ -230,13 +130,6 @@ class Cluster:
 
 def _has_gpu(worker: dict[str, Any]) -> bool:
     return bool(worker["resources"].get("GPU"))
-
-
-def workers_of(client: Any) -> list[dict[str, Any]]:
-    """Ask the scheduler of a `distributed.Client` for its workers, and return what it knows of each."""
-    # Not `scheduler_info`, whose list dask's own look every two seconds empties.
-    identity = client.sync(client.scheduler.identity, n_workers=-1)
-    return list(identity["workers"].values())
 
 
 @contextmanager

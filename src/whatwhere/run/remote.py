@@ -40,8 +40,8 @@ class JobStopped(Exception):
 class Requirements:
     """Versions and folders that a worker has to have in common with the machine of a command.
 
-    run: name of this use of the cluster. versions: `code_versions` there. directory: where the command runs, from
-    which its relative paths count. token: file whose text is `run`, in a shared folder that the command holds.
+    run: name of the command's use of the cluster. versions: `code_versions` there. directory: where the command runs,
+    from which its relative paths count. token: file whose text is `run`, in a shared folder that the command holds.
     """
 
     run: str
@@ -94,9 +94,9 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
             "other. Start it without torchrun or accelerate."
         )
     token = Path(requirements.token)
+    is_shared = os.access(requirements.directory, os.X_OK)
     try:
-        os.chdir(requirements.directory)
-        is_shared = token.read_text() == requirements.run
+        is_shared = token.read_text() == requirements.run and is_shared
         with tempfile.TemporaryFile(dir=token.parent):
             pass
     except OSError:
@@ -113,7 +113,21 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
         )
 
 
-_checked: set[str] = set()  # runs whose requirements this worker has
+async def admit(requirements: Requirements, dask_worker: Any) -> None:
+    """Let the scheduler give this worker calls that ask for `Requirements.run`.
+
+    Raises:
+        ValueError: the worker lacks what the command has (`check_worker`).
+    """
+    await asyncio.to_thread(check_worker, requirements, dask_worker.address, dask_worker.state.nthreads)
+    await dask_worker.set_resources(**{requirements.run: 1})
+    if dask_worker.status.name == "running":
+        # Calls for which there was no worker are given to one that begins to run, not to one that gets a resource.
+        running = dask_worker.status
+        dask_worker.status = type(running).paused
+        dask_worker.status = running
+
+
 _folder_in_work: Path | None = None  # shared folder of the call that this worker does
 
 
@@ -124,11 +138,19 @@ async def wait_until_idle(folder: str, seconds: float) -> None:
         await asyncio.sleep(0.1)
 
 
-def call(requirements: Requirements, number: int, pickled: bytes) -> Any:
+@dataclass(frozen=True)
+class Place:
+    """Place of calls: the topic of their events, the folder that their command holds, and where the command runs."""
+
+    topic: str
+    folder: str
+    directory: str
+
+
+def call(place: Place, number: int, pickled: bytes) -> Any:
     """Do a call on this worker: `pickled` holds its label, function, arguments, and what makes its context.
 
     Raises:
-        ValueError: the worker lacks what the command has (`check_worker`).
         JobStopped: nobody wants the call any more.
         Reschedule: the worker ends, and another one is to go on.
     """
@@ -143,16 +165,13 @@ def call(requirements: Requirements, number: int, pickled: bytes) -> Any:
         nonlocal last
         if (now := time.perf_counter()) - last > SECONDS_BETWEEN_REPORTS:
             last = now
-            worker.log_event(topic_of(requirements.run), (number, label, float(done), float(total), part, note))
+            worker.log_event(place.topic, (number, label, float(done), float(total), part, note))
 
     label = ""
-    _folder_in_work = Path(requirements.token).parent
+    _folder_in_work = Path(place.folder)
     try:
-        if requirements.run not in _checked:
-            check_worker(requirements, worker.address, worker.state.nthreads)
-            _checked.add(requirements.run)
         label, work, args, context = pickle.loads(pickled)
-        os.chdir(requirements.directory)
+        os.chdir(place.directory)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with _watched(worker, key, report) as progress, context():
             return _wait_while_in_use(work, args, progress)
@@ -161,11 +180,6 @@ def call(requirements: Requirements, number: int, pickled: bytes) -> Any:
     finally:
         clear_stop()
         _folder_in_work = None
-
-
-def topic_of(run: str) -> str:
-    """Return the name under which the workers report the progress of a run."""
-    return f"whatwhere-{run}"
 
 
 def _is_wanted(worker: Any, key: str) -> bool:

@@ -1,0 +1,155 @@
+"""Calls that a command has handed to the workers of a Dask cluster: their progress and their results."""
+
+import os
+import pickle
+import secrets
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .admission import Admission
+from .processes import Context
+from .remote import Place, call, code_versions
+
+SECONDS_BETWEEN_LOOKS = 5.0  # for workers, which may come and go
+SECONDS_OF_WATCHER = 5.0  # to end: it may be asking the scheduler
+RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
+WORKERS = "all"  # dask's name of the events of workers that come and go, among others
+
+Call = tuple[str, Callable[..., Any], tuple[Any, ...]]  # label, function of a module, arguments
+
+
+class Calls:
+    """Calls of one use of a cluster, numbered from 0.
+
+    Args:
+        client: `distributed.Client` of the scheduler.
+        address: of the scheduler, for messages.
+        folder: Folder that the workers share with this machine.
+        admission: Workers that may do the calls.
+        resources: that a worker has to have, by name.
+        context: Picklable function that returns the context in which a worker does a call.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        address: str,
+        folder: Path,
+        admission: Admission,
+        resources: dict[str, int],
+        context: Context,
+    ) -> None:
+        self.client = client
+        self.address = address
+        self.admission = admission
+        self.resources = resources
+        self.context = context
+        self.run = secrets.token_hex(4)
+        self.place = Place(f"whatwhere-{self.run}", str(folder), os.getcwd())
+        self._calls: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()  # number and label, by future
+        self._numbers = count()
+        self._may_look = threading.Event()
+
+    def submit(self, label: str, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Hand a call to the workers, and return its `distributed.Future`."""
+        number = next(self._numbers)
+        pickled = pickle.dumps((label, work, args, self.context))
+        key = f"{label.replace(' ', '-')}-{self.run}-{number}"
+        options = {"key": key, "pure": False, "resources": self.resources}
+        future = self.client.submit(call, self.place, number, pickled, **options)
+        self._calls[future] = number, label
+        return future
+
+    def result(self, future: Any) -> Any:
+        """Wait for the result of a call and return it, or raise its error in the words of this package.
+
+        Raises:
+            ValueError: the scheduler lacks this package.
+            OSError: workers died again and again, or the scheduler is gone.
+        """
+        from distributed import KilledWorker
+
+        _, label = self._calls[future]
+        try:
+            return future.result()
+        except CancelledError:
+            raise OSError(
+                f"The scheduler at {self.address} is gone. Finished work and checkpoints stay: start a scheduler and "
+                "workers, and run the same command."
+            ) from None
+        except KilledWorker as error:
+            raise OSError(
+                f"{error.allowed_failures + 1} workers died one after another at {label}, the last at "
+                f"{error.last_worker.address}, perhaps for lack of memory. Give each more (dask worker "
+                "--memory-limit), and run the same command to resume."
+            ) from None
+        except (ModuleNotFoundError, RuntimeError) as error:
+            cause = error.__cause__ or error
+            if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").split(".")[0] != "whatwhere":
+                raise
+            program, installed = code_versions()[0]
+            raise ValueError(
+                f"The scheduler at {self.address} lacks {program} {installed}. Install it there, and start it again."
+            ) from None
+
+    def cancel(self) -> None:
+        """Tell the workers to stop the calls."""
+        self.client.cancel(list(self._calls), force=True)
+
+    @contextmanager
+    def reports(self, show: Callable[..., None]) -> Iterator[None]:
+        """Show the progress that workers report in the block, and name a worker that passes its memory limit."""
+
+        def name_restart(event: tuple[float, dict[str, Any]]) -> None:
+            worker = event[1].get("worker", "")
+            words = f"The worker {worker} passed its memory limit and starts again; its job goes on where it can."
+            print(f"\n{words} Give workers more: dask worker --memory-limit.", file=sys.stderr, flush=True)
+
+        def take_change(event: tuple[float, dict[str, Any]]) -> None:
+            if event[1].get("action") == "add-worker":
+                self._may_look.set()
+
+        topics = {self.place.topic: lambda event: show(*event[1]), RESTARTS: name_restart, WORKERS: take_change}
+        for topic, take in topics.items():
+            self.client.subscribe_topic(topic, take)
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # the scheduler is gone
+                for topic in topics:
+                    self.client.unsubscribe_topic(topic)
+
+    @contextmanager
+    def watcher(self) -> Iterator[None]:
+        """Let workers that come in the block check themselves, and print a line when none is left: calls then wait."""
+        is_over = threading.Event()
+
+        def watch() -> None:
+            was_empty = False
+            while not is_over.is_set():
+                self._may_look.wait(SECONDS_BETWEEN_LOOKS)
+                self._may_look.clear()
+                if is_over.is_set():
+                    return
+                with suppress(Exception):  # the scheduler is gone, which the calls say
+                    is_empty = not self.admission.look(may_raise=False)
+                    if is_empty and not was_empty:
+                        words = f"No worker of {self.address} is left: waiting for one (dask worker)."
+                        print(f"\n{words}", file=sys.stderr, flush=True)
+                    was_empty = is_empty
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            self._may_look.set()
+            watcher.join(SECONDS_OF_WATCHER)
