@@ -16,7 +16,7 @@ import psutil
 import pytest
 import yaml
 from cli_runner import command, environment, sentences, whatwhere
-from cluster_jobs import rest, take_memory
+from cluster_jobs import end_process, rest, take_memory, wait_in
 from dask_cluster import FORKS, PRELOAD, DaskCluster, end, processes_of, start_dask, wait_for, wait_for_worker
 from small_study import TRAINING, VALUES, records
 
@@ -26,7 +26,6 @@ from whatwhere.run import cluster as cluster_module
 from whatwhere.run.calls import SECONDS_BETWEEN_LOOKS
 from whatwhere.run.cluster import connect
 from whatwhere.run.files import read_lines
-from whatwhere.run.jobs import Job, run_jobs
 from whatwhere.run.lock import InUse, lock, writer_of
 from whatwhere.run.progress import ignore_progress
 from whatwhere.study.study_settings import StudyConfig, prefix_training_keys_in_errors
@@ -181,6 +180,40 @@ def test_command_without_a_usable_worker_is_refused(connected, monkeypatch):
     with pytest.raises(ValueError, match=r"runs whatwhere .*, this command 9\.9: .* \(1 more\)\.$") as refused:
         connected.slots()
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.long
+def test_killed_worker_does_not_count_as_failure(light, connected, tmp_path):
+    """A worker that went with its machine made its job a failed one, "perhaps for lack of memory"."""
+    begun = tmp_path / "begun"
+    begun.mkdir()
+
+    def kill_first() -> None:
+        wait_for(lambda: any(begun.iterdir()))
+        (pid,) = [int(path.name) for path in begun.iterdir()]
+        end(next(worker for worker in light.workers if pid in processes_of(worker)))
+
+    with beside(kill_first):
+        ((_, pid),) = connected.run([("wait", wait_in, (str(begun),))], ignore_state)
+    light.workers = [worker for worker in light.workers if worker.poll() is None]
+    assert {path.name for path in begun.iterdir()} > {str(pid)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("work", "argument", "said"),
+    [
+        (take_memory, 10**10, r"\(1 passed its memory limit\), .* more memory \(dask worker --memory-limit\)"),
+        (end_process, signal.SIGSEGV, r"\(1 was killed by signal 11\), .* Look at what it printed"),
+        (end_process, signal.SIGKILL, r"\(1 was killed by signal 9\), .* its machine was short of memory"),
+    ],
+)
+def test_worker_that_dies_of_a_job_is_named(connected, capfd, work, argument, said):
+    """Memory, a crash and a kill were one line, "perhaps for lack of memory"."""
+    with pytest.raises(OSError, match=f"^A worker died at job {said}, and run the same command") as refused:
+        list(connected.run([("job", work, (argument,))], ignore_state))
+    assert "\n" not in str(refused.value)
+    assert ("passed its memory limit and starts again" in capfd.readouterr().err) == (work is take_memory)
 
 
 # ---- with Dask, on workers that have their modules ----
@@ -383,20 +416,6 @@ def test_lost_scheduler_is_one_line(studied, tmp_path):
             assert study.returncode == (2, 0)[number], said
             assert number or ("is gone. Finished work and checkpoints stay" in last and "Traceback" not in said)
     assert records(out) == records(alone)
-
-
-@pytest.mark.slow
-def test_worker_short_of_memory_is_named(tmp_path, capfd):
-    pytest.importorskip("distributed")
-    (tmp_path / "out").mkdir()
-    with (
-        DaskCluster(tmp_path, 1, "--memory-limit", "1GB", *PRELOAD) as cluster,
-        connect(str(cluster.file), tmp_path / "out") as connected,
-        lock(tmp_path / "out"),
-        pytest.raises(OSError, match="workers died one after another at hungry, .* --memory-limit") as refused,
-    ):
-        list(run_jobs([Job("hungry", take_memory, (10**10,))], 1, progress=False, cluster=connected))
-    assert "\n" not in str(refused.value) and "passed its memory limit" in capfd.readouterr().err
 
 
 @pytest.mark.slow

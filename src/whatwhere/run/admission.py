@@ -8,11 +8,20 @@ import os
 import secrets
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .files import machine_id, write_text
 from .remote import Requirements, admit, code_versions
+
+
+@dataclass(frozen=True)
+class Process:
+    """Process of a worker: its `pid`, and the address of the nanny that starts it again; empty where there is none."""
+
+    pid: int
+    nanny: str
 
 
 class Admission:
@@ -30,7 +39,7 @@ class Admission:
         self.folder = folder
         self.mark = f"whatwhere-{secrets.token_hex(4)}"  # the resource of a worker that passed
         self.usable = 0  # workers that had passed at the last look
-        self._has_passed = False  # any worker
+        self.processes: dict[str, Process] = {}  # of every worker that ever passed, by its address
         self._refused: dict[str, str] = {}  # address -> why
         self._lock = threading.Lock()  # the thread that looks for new workers, and the one that hands out calls
 
@@ -55,7 +64,7 @@ class Admission:
             ]
             refused = self._check(new, workers) if new else []
             usable = [worker for worker in workers.values() if self.mark in worker["resources"]]
-            if may_raise and self._refused and not self._has_passed:
+            if may_raise and self._refused and not self.processes:
                 reason, *others = self._refused.values()
                 rest = f" No other worker of {self.address} can be used ({len(others)} more)." if others else ""
                 raise ValueError(reason + rest)
@@ -82,7 +91,7 @@ class Admission:
                 refused.append(address)
             else:
                 workers[address]["resources"][self.mark] = 1
-                self._has_passed = True
+                self.processes[address] = Process(answer, workers[address]["nanny"] or "")
         return refused
 
 

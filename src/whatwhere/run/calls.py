@@ -1,4 +1,4 @@
-"""Calls that a command has handed to the workers of a Dask cluster: their progress and their results."""
+"""Calls that a command has handed to the workers of a Dask cluster: their progress, their results, and their deaths."""
 
 import os
 import pickle
@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .admission import Admission
+from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_call, describe_deaths
 from .processes import Context
 from .remote import Place, call, code_versions
 
@@ -53,6 +54,7 @@ class Calls:
         self.context = context
         self.run = secrets.token_hex(4)
         self.place = Place(f"whatwhere-{self.run}", str(folder), os.getcwd())
+        self.deaths = Deaths(client, admission.processes)
         self._calls: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()  # number and label, by future
         self._numbers = count()
         self._may_look = threading.Event()
@@ -67,37 +69,68 @@ class Calls:
         self._calls[future] = number, label
         return future
 
+    def moves_on(self, future: Any) -> bool:
+        """Let other workers go on with a finished call that Dask gave up, where its workers did not die of it.
+
+        Returns:
+            True where they do: the future waits again.
+        """
+        from distributed import KilledWorker
+
+        if future.status != "error" or not isinstance(error := future.exception(), KilledWorker):
+            return False
+        number, _ = self._calls[future]
+        self.deaths.wait_for(number, error.last_worker.address)
+        causes = self.deaths.causes(number)
+        if deaths_of_call(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
+            return False
+        future.retry()
+        return True
+
     def result(self, future: Any) -> Any:
         """Wait for the result of a call and return it, or raise its error in the words of this package.
 
         Raises:
             ValueError: the scheduler lacks this package.
-            OSError: workers died again and again, or the scheduler is gone.
+            OSError: workers died of the call again and again, or the scheduler is gone.
         """
         from distributed import KilledWorker
 
-        _, label = self._calls[future]
-        try:
-            return future.result()
-        except CancelledError:
-            raise OSError(
-                f"The scheduler at {self.address} is gone. Finished work and checkpoints stay: start a scheduler and "
-                "workers, and run the same command."
-            ) from None
-        except KilledWorker as error:
-            raise OSError(
-                f"{error.allowed_failures + 1} workers died one after another at {label}, the last at "
-                f"{error.last_worker.address}, perhaps for lack of memory. Give each more (dask worker "
-                "--memory-limit), and run the same command to resume."
-            ) from None
-        except (ModuleNotFoundError, RuntimeError) as error:
-            cause = error.__cause__ or error
-            if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").split(".")[0] != "whatwhere":
-                raise
-            program, installed = code_versions()[0]
-            raise ValueError(
-                f"The scheduler at {self.address} lacks {program} {installed}. Install it there, and start it again."
-            ) from None
+        while True:
+            try:
+                return future.result()
+            except CancelledError:
+                raise OSError(
+                    f"The scheduler at {self.address} is gone. Finished work and checkpoints stay: start a scheduler "
+                    "and workers, and run the same command."
+                ) from None
+            except KilledWorker:
+                if not self.moves_on(future):
+                    raise OSError(self._describe_deaths(future)) from None
+            except (ModuleNotFoundError, RuntimeError) as error:
+                cause = error.__cause__ or error
+                if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").split(".")[0] != "whatwhere":
+                    raise
+                program, installed = code_versions()[0]
+                raise ValueError(
+                    f"The scheduler at {self.address} lacks {program} {installed}. Install it there, and start it "
+                    "again."
+                ) from None
+
+    def _describe_deaths(self, future: Any) -> str:
+        """Return the line on a call at which workers died again and again."""
+        number, label = self._calls[future]
+        causes = self.deaths.causes(number)
+        advice = "Look at what it printed"
+        if causes[MEMORY]:
+            advice = "Give each more memory (dask worker --memory-limit)"
+        elif any(cause.endswith("signal 9") for cause in causes):
+            advice = "Look whether its machine was short of memory"
+        workers = "A worker" if causes.total() == 1 else f"{causes.total()} workers, one after another,"
+        return (
+            f"{workers} died at {label} ({describe_deaths(causes)}), the last at {self.deaths.last(number)}. {advice}, "
+            "and run the same command to resume."
+        )
 
     def cancel(self) -> None:
         """Tell the workers to stop the calls."""
@@ -107,16 +140,26 @@ class Calls:
     def reports(self, show: Callable[..., None]) -> Iterator[None]:
         """Show the progress that workers report in the block, and name a worker that passes its memory limit."""
 
+        def take_report(event: tuple[float, Any]) -> None:
+            if len(event[1]) == 2:
+                self.deaths.begin(*event[1])
+            else:
+                show(*event[1])
+
         def name_restart(event: tuple[float, dict[str, Any]]) -> None:
             worker = event[1].get("worker", "")
+            self.deaths.pass_limit(worker)
             words = f"The worker {worker} passed its memory limit and starts again; its job goes on where it can."
             print(f"\n{words} Give workers more: dask worker --memory-limit.", file=sys.stderr, flush=True)
 
         def take_change(event: tuple[float, dict[str, Any]]) -> None:
-            if event[1].get("action") == "add-worker":
+            action = event[1].get("action")
+            if action == "add-worker":
                 self._may_look.set()
+            elif action == "remove-worker" and not event[1]["expected"]:
+                self.deaths.lose(event[1]["worker"])
 
-        topics = {self.place.topic: lambda event: show(*event[1]), RESTARTS: name_restart, WORKERS: take_change}
+        topics = {self.place.topic: take_report, RESTARTS: name_restart, WORKERS: take_change}
         for topic, take in topics.items():
             self.client.subscribe_topic(topic, take)
         try:

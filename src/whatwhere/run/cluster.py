@@ -78,7 +78,11 @@ class Cluster:
 
         with self.session(show, context) as given:
             numbers = {given.submit(*one): number for number, one in enumerate(calls)}
-            for future in as_completed(list(numbers), loop=self.client.loop):
+            completed = as_completed(list(numbers), loop=self.client.loop)
+            for future in completed:
+                if given.moves_on(future):
+                    completed.add(future)
+                    continue
                 number = numbers.pop(future)
                 result = given.result(future)
                 del future  # else a worker that dies would have the call done again

@@ -113,8 +113,8 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
         )
 
 
-async def admit(requirements: Requirements, dask_worker: Any) -> None:
-    """Let the scheduler give this worker calls that ask for `Requirements.run`.
+async def admit(requirements: Requirements, dask_worker: Any) -> int:
+    """Let the scheduler give this worker calls that ask for `Requirements.run`, and return the id of its process.
 
     Raises:
         ValueError: the worker lacks what the command has (`check_worker`).
@@ -126,6 +126,7 @@ async def admit(requirements: Requirements, dask_worker: Any) -> None:
         running = dask_worker.status
         dask_worker.status = type(running).paused
         dask_worker.status = running
+    return os.getpid()
 
 
 _folder_in_work: Path | None = None  # shared folder of the call that this worker does
@@ -169,6 +170,7 @@ def call(place: Place, number: int, pickled: bytes) -> Any:
 
     label = ""
     _folder_in_work = Path(place.folder)
+    worker.log_event(place.topic, (number, worker.address))
     try:
         label, work, args, context = pickle.loads(pickled)
         os.chdir(place.directory)

@@ -1,0 +1,104 @@
+"""Workers that died at calls, and what Dask knows of why: memory, a crash, or a machine or job that is gone."""
+
+import asyncio
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from .admission import Process
+
+SECONDS_TO_ASK = 3.0  # a nanny how its worker ended
+MOST_DEATHS = 100  # at one call, whatever their causes
+MEMORY = "passed its memory limit"
+GONE = "was killed with its machine or job"
+UNKNOWN = "died of something that its nanny does not name"
+_END = re.compile(r"Worker process (\d+) ((?:exited with|was killed by) .*)")
+_LIMIT = re.compile(r"\(pid=(\d+)\) exceeded .* memory budget")
+
+_Worker = tuple[str, Process | None]  # address and process: the next process may have the same address
+
+
+class Deaths:
+    """Workers that died while they did calls, by the number of the call.
+
+    Dask counts a death against every call that the worker was given, and all deaths alike. This counts a death at the
+    call that the worker did, and tells a worker that was killed with its nanny from one that died of the call.
+
+    Args:
+        client: `distributed.Client` of the scheduler.
+        processes: of the workers, by address (`Admission.processes`).
+    """
+
+    def __init__(self, client: Any, processes: Mapping[str, Process]) -> None:
+        self.client = client
+        self.processes = processes
+        self._busy: dict[int, str] = {}  # number of a call -> address of the worker that began it last
+        self._deaths: dict[int, list[_Worker]] = defaultdict(list)  # number of a call -> workers that died at it
+        self._causes: dict[_Worker, str] = {}
+
+    def begin(self, number: int, address: str) -> None:
+        """Remember that a worker begins a call."""
+        self._busy[number] = address
+
+    def pass_limit(self, address: str) -> None:
+        """Remember that a worker passed its memory limit, for which its nanny ends it."""
+        self._causes[address, self.processes.get(address)] = MEMORY
+
+    def lose(self, address: str) -> None:
+        """Remember that a worker is gone that did not retire."""
+        for number, busy in self._busy.items():
+            if busy == address:
+                self._deaths[number].append((address, self.processes.get(address)))
+
+    def wait_for(self, number: int, address: str) -> None:
+        """Wait for the news of a death of which Dask has told: at a call, if the worker did it, else at none."""
+        until = time.monotonic() + SECONDS_TO_ASK
+        while self._busy.get(number) == address and self.last(number) != address and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def last(self, number: int) -> str:
+        """Return the address of the worker that died last at a call; empty where none did."""
+        deaths = self._deaths[number]
+        return deaths[-1][0] if deaths else ""
+
+    def causes(self, number: int) -> Counter[str]:
+        """Ask how each worker ended that died at a call, and return how often each cause occurred."""
+        for worker in self._deaths[number]:
+            if worker not in self._causes:
+                self._causes[worker] = UNKNOWN if worker[1] is None else self._ask_nanny(worker[1])
+        return Counter(self._causes[worker] for worker in self._deaths[number])
+
+    def _ask_nanny(self, process: Process) -> str:
+        """Ask the nanny of a worker how the process of the worker ended."""
+        if not process.nanny:
+            return GONE
+
+        async def ask() -> Any:
+            return await asyncio.wait_for(self.client.rpc(process.nanny).get_logs(), SECONDS_TO_ASK)
+
+        until = time.monotonic() + SECONDS_TO_ASK
+        while True:
+            try:
+                lines = [line for _, line in self.client.sync(ask)]
+            except (OSError, TimeoutError):
+                return GONE
+            if any((limit := _LIMIT.search(line)) and int(limit[1]) == process.pid for line in lines):
+                return MEMORY
+            for line in lines:
+                if (end := _END.search(line)) and int(end[1]) == process.pid:
+                    return end[2]
+            if time.monotonic() > until:
+                return UNKNOWN
+            time.sleep(0.2)
+
+
+def deaths_of_call(causes: Counter[str]) -> int:
+    """Return how many workers died of a call: not those that were killed with their machines or jobs."""
+    return causes.total() - causes[GONE]
+
+
+def describe_deaths(causes: Counter[str]) -> str:
+    """Return the causes of deaths in words, the most frequent first."""
+    return ", ".join(f"{number} {cause}" for cause, number in causes.most_common())
