@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,7 @@ from small_study import TRAINING, VALUES, records
 from whatwhere.geometry.counts import Counts
 from whatwhere.run import admission, remote
 from whatwhere.run import cluster as cluster_module
+from whatwhere.run.admission import workers_of
 from whatwhere.run.calls import SECONDS_BETWEEN_LOOKS
 from whatwhere.run.cluster import connect
 from whatwhere.run.files import read_lines
@@ -214,6 +216,19 @@ def test_worker_that_dies_of_a_job_is_named(connected, capfd, work, argument, sa
         list(connected.run([("job", work, (argument,))], ignore_state))
     assert "\n" not in str(refused.value)
     assert ("passed its memory limit and starts again" in capfd.readouterr().err) == (work is take_memory)
+
+
+@pytest.mark.long
+def test_workers_with_a_gpu_take_turns(light, tmp_path):
+    """Where workers declare GPU=1 they alone get jobs, one at a time each; no GPU is needed to see that."""
+    wait_for_worker(light.add_worker("--no-nanny", "--resources", "GPU=1"))
+    with connect(str(light.file), tmp_path / "out") as connected, lock(tmp_path / "out"):
+        assert connected.slots() == 1 < len(workers_of(connected.client))
+        results = [result for _, result in connected.run([("rest", rest, (0.2,))] * 4, ignore_state)]
+    assert {pid for pid, *_ in results} <= processes_of(light.workers[-1])
+    times = sorted(results, key=lambda result: result[1])
+    assert all(before[2] <= after[1] for before, after in pairwise(times))
+    end(light.workers.pop())
 
 
 # ---- with Dask, on workers that have their modules ----
