@@ -86,6 +86,8 @@ def test_tupe_adds_two_matrices_to_bert():
         ("shape", "sinusoidal", {"position_draws", "draw_shift"}),
         ("cape", "shape", {"position_draws", "draw_shift", "draw_local_shift", "draw_scale"}),
         ("dstg-full-mlm", "dstg", {"mlm_head"}),
+        ("dstg-waves", "dstg", {"table_start"}),
+        ("dstg-waves-frozen", "dstg-waves", {"absolute"}),
     ],
 )
 def test_presets_differ_as_their_papers_do(one, other, fields):
@@ -173,12 +175,13 @@ UNTIED = {"absolute": "learned", "untied": "position"}
         ({"stream_feed_forward": "separate"}, "stream_feed_forward=separate needs a position stream"),
         ({"absolute": "mds"}, "needs table_file"),
         ({"absolute": "learned", "table_file": "x.npy"}, "table_file is for absolute=mds"),
-        ({"absolute": "sinusoidal", "table_start": "sinusoidal"}, "table_start=sinusoidal needs a learned table"),
-        ({"table_start": "half-turn"}, "table_start=half-turn needs a learned table, and this scheme has none"),
+        ({"absolute": "sinusoidal", "table_start": "sinusoidal"}, "sinusoidal needs a learned or fixed table"),
+        ({"table_start": "half-turn"}, "needs a learned or fixed table, and this scheme has none"),
         (
             {"absolute": "learned", "table_width": 1, "table_start": "half-turn"},
             "table_start=half-turn fills two columns, and the table has one",
         ),
+        ({"absolute": "fixed", "table_start": "zeros"}, "tells no positions apart"),
         ({"absolute": "low_rank"}, "absolute=low_rank needs table_rank"),
         ({"absolute": "learned", "table_rank": 4}, "table_rank belongs to absolute=low_rank"),
         ({"absolute": "low_rank", "table_rank": 513}, "table_rank must be at most 512"),

@@ -48,7 +48,8 @@ TERMS = {
     **dict.fromkeys(("ap", "sinusoidal", "low-rank", "fourier", "bert-a"), {"mixed"}),
     **dict.fromkeys(("bert-r", "bert-r/reset"), {"mixed", "relative"}),
     **dict.fromkeys(
-        ("dstg", "dstg/each", "dstg/own-width", "dstg/product", "tupe-free/each"), {"semantic", "absolute", "relative"}
+        ("dstg", "dstg-waves-frozen", "dstg/each", "dstg/own-width", "dstg/product", "tupe-free/each"),
+        {"semantic", "absolute", "relative"},
     ),
     **dict.fromkeys(("bert-ad", "split", "split/per-head"), CROSSED),
     **dict.fromkeys(("split/t5", "bert-ad/rope"), CROSSED | {"relative"}),

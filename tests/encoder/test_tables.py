@@ -24,14 +24,16 @@ from transformers import (
 )
 
 import whatwhere as ww
+from whatwhere.claims.lowdim import FIXED_TABLES
 from whatwhere.encoder import registry
 from whatwhere.models.model_tables import read_table
+from whatwhere.report.schemes import FIXED
 from whatwhere.training.optimizers import make_optimizers
 from whatwhere.training.pretrain_settings import PretrainConfig
 
 ROWS = 32
 USES = {"input": "ap", "stream": "dstg", "untied": "tupe-a"}
-TABLES = ["learned", "sinusoidal", "low_rank", "fourier", "mds"]
+TABLES = ["learned", "fixed", "sinusoidal", "low_rank", "fourier", "mds"]
 
 
 def table_of(case: str = "ap", **fields) -> torch.Tensor:
@@ -261,6 +263,31 @@ def test_a_table_with_rate_zero_stays_as_it_started(tmp_path):
     model(**batch, labels=batch["input_ids"]).loss.backward()
     optimizer.step()
     assert torch.equal(model.position_table(), before)
+
+
+@pytest.mark.parametrize("start", ["half-turn", "sinusoidal", "random", "file"])
+def test_a_fixed_table_is_the_start_alone(start, table_file, tmp_path):
+    """A fixed table is the start of a learned one, without parameters, and a saved model keeps it."""
+    start = table_file if start == "file" else start
+    assert torch.equal(table_of(absolute="fixed", table_start=start), table_of(table_start=start))
+    torch.manual_seed(1)
+    model = ww.Encoder(config("ap", absolute="fixed", table_start=start))
+    assert not list(model.position_embeddings.parameters())
+    model.save_pretrained(tmp_path / "model")
+    if start == table_file:
+        np.save(table_file, np.zeros((2, 2)))
+    assert torch.equal(ww.Encoder.from_pretrained(tmp_path / "model").position_table(), model.position_table())
+    assert torch.equal(read_table(tmp_path / "model"), model.position_table().double())
+
+
+def test_tables_without_parameters_count_as_fixed(table_file):
+    """Pages and claims name the tables that no training changes: those without parameters."""
+    fields = {"mds": {"table_file": table_file}, "low_rank": {"table_rank": 3}}
+    built = {kind: ww.Encoder(config("ap", absolute=kind, **fields.get(kind, {}))) for kind in TABLES}
+    fixed = {kind for kind, model in built.items() if not list(model.position_embeddings.parameters())}
+    assert fixed == set(FIXED)
+    presets = {name for name, fields in registry.PRESETS.items() if fields.get("absolute") in fixed}
+    assert presets == set(FIXED_TABLES)
 
 
 def test_a_learned_table_may_start_from_a_file(table_file):

@@ -21,6 +21,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     },
     "sinusoidal": ("sinusoidal", {"table_scale": 0.5}),  # a scale that float32 holds exactly
     **{name: (name, {}) for name in ("shaw", "deberta", "transformer-xl", "cope", "dape")},
+    "dstg-waves-frozen": ("dstg-waves-frozen", {}),
     **{name: (name, {}) for name in ("tupe-a-tie-cls", "tupe-free", "tupe-product", "split", "low-rank", "fourier")},
     "rope-partial": ("rope-partial", {"rope_theta": 50.0}),  # 4 of 12 columns; another base
     "xpos": ("xpos", {"xpos_scale_base": 8.0}),  # within a few tokens it falls as within hundreds by default

@@ -78,6 +78,10 @@ def table_row(weights: Weights, c, position: float) -> Tensor:
         fixed = sinusoid(c.max_position_embeddings, width)
         scale = c.table_scale or c.position_initializer_range / float((fixed**2).mean()) ** 0.5
         row = scale * waves(position, width)
+    elif c.absolute == "fixed":  # half a turn over all positions in two columns, a tenth as large, held in float32
+        row = torch.zeros(width, dtype=torch.float64)
+        angle = math.pi * position / c.max_position_embeddings
+        row[:2] = torch.tensor([math.cos(angle) / 10, math.sin(angle) / 10]).double()
     elif c.absolute == "low_rank":  # GEOM remark 8: P = A Bᵀ
         row = weights[f"{at}.A"][position] @ weights[f"{at}.B"].T
     elif c.absolute == "fourier":  # LOWDIM section 5

@@ -6,6 +6,7 @@ least `WIDE` components, in a study as in `whatwhere spectra`. A table that is n
 
 from functools import partial
 
+from ..records.gates import CHANGED
 from ..records.metric import UNIT
 from ..records.table import Point, Table, largest
 from .claim import LOST, MOST, Measured, claim
@@ -21,7 +22,8 @@ WIDE = 100  # components from which "under 10 %" says something: of 8, one is mo
 SINUSOIDAL = 0.52  # what ten components hold of the textbook table of the paper's shape
 SHAPE = 512, 128  # positions and width of the paper's sinusoidal row
 
-FIXED_TABLES = ("sinusoidal", "shape", "cape")  # presets whose tables no training made
+# Presets whose tables no training made; a table under another name that training left as it was is one, too.
+FIXED_TABLES = ("sinusoidal", "shape", "cape", "dstg-waves-frozen")
 
 
 def _components(table: Table, model: str) -> int | None:
@@ -31,8 +33,14 @@ def _components(table: Table, model: str) -> int | None:
     return None if count is None or share is None else round(100 * count.value / share.value)
 
 
+def _is_fixed(table: Table, model: str) -> bool:
+    moves = table.rows("table.rms", model, part=CHANGED)
+    return model in FIXED_TABLES or (bool(moves) and not any(r.value for r in moves))
+
+
 def _tables(table: Table) -> list[str]:
-    learned = [m for m in table.models("n50", part=None, step=None) if m not in FIXED_TABLES and entangled(table, m)]
+    models = table.models("n50", part=None, step=None)
+    learned = [m for m in models if not _is_fixed(table, m) and entangled(table, m)]
     return [m for m in learned if (c := _components(table, m)) is None or c >= WIDE]
 
 

@@ -29,7 +29,8 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "initializer": lambda: ("normal", "uniform"),
 }
 
-STARTS = ("random", "half-turn", "sinusoidal", "zeros")  # of a learned table; any other start is a file or folder
+STARTS = ("random", "half-turn", "sinusoidal", "zeros")  # of a table; any other start is a file or folder
+STARTED = ("learned", "fixed")  # tables that begin as `table_start` says
 
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
 _HF_KEYS = frozenset(
@@ -71,7 +72,8 @@ class EncoderConfig(PretrainedConfig):
 
     Tables: `table_width` is the width of the table, if a learned linear map brings it to the model's. `table_rank` is
     the rank of `low_rank`. `table_file` is a .npy file or model folder for `mds`. `table_start` is the start of
-    `learned`: "random", "half-turn", "sinusoidal", "zeros", a .npy file or a model folder. `table_scale` is the factor
+    `learned`, and all that `fixed` ever is: "random", "half-turn", "sinusoidal", "zeros", a .npy file or a model
+    folder. `table_scale` is the factor
     of a fixed table, or of the waves that a learned table starts from. None: scale to the root mean square
     `position_initializer_range`, a half turn by 0.1.
 
@@ -355,8 +357,10 @@ class EncoderConfig(PretrainedConfig):
             yield "absolute=mds needs table_file, a .npy file of shape (positions, width); got none."
         if absolute != "mds" and self.table_file is not None:
             yield f"table_file is for absolute=mds; got absolute={absolute}. A learned table starts from table_start."
-        if absolute != "learned" and (start := self.table_start) != "random":
-            yield f"table_start={start} needs a learned table, and this scheme has none: absolute={absolute}."
+        if absolute not in STARTED and (start := self.table_start) != "random":
+            yield f"table_start={start} needs a learned or fixed table, and this scheme has none: absolute={absolute}."
+        if absolute == "fixed" and self.table_start == "zeros":
+            yield "absolute=fixed with table_start=zeros tells no positions apart. Set absolute=none, or another start."
         if self.table_start == "half-turn" and (self.table_width or self.position_width) < 2:
             yield "table_start=half-turn fills two columns, and the table has one. Set position_size or table_width."
         if self.table_scale is not None:

@@ -45,6 +45,8 @@ _add("conv", "nope", "Chu et al. 2021; wav2vec 2 (Baevski et al. 2020)", input_k
 _add("rp", "nope", "DSTG section 3.3, eq. 1", relative="t5", relative_special="shared")
 _add("dstg", "rp", "DSTG section 3, eq. 1-3", absolute="learned", absolute_special=True, streams=2)
 _add("dstg-full-mlm", "dstg", "DSTG B.2", mlm_head="full")
+_add("dstg-waves", "dstg", "DSTG section 4 (1) and 6: two slow waves", table_start="half-turn")
+_add("dstg-waves-frozen", "dstg-waves", "DSTG section 4 (1) and 6: two slow waves, fixed", absolute="fixed")
 _add("sinusoidal", "nope", "Vaswani et al. 2017, section 3.5", absolute="sinusoidal")
 _add("shape", "sinusoidal", "SHAPE (Kiyono et al. 2021)", position_draws="shape", draw_shift=500.0)
 _cape = {"position_draws": "cape", "draw_shift": 5.0, "draw_local_shift": 0.5, "draw_scale": 1.03}

@@ -139,24 +139,48 @@ class LearnedTable(nn.Module):
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the initial values as the configuration says."""
-        rows, width = self.weight.shape
-        assert config.position_initializer_range is not None
-        if config.table_start == "random":
-            draw_weights(self.weight, config.position_initializer_range, config)
-        elif config.table_start == "zeros":
-            init.zeros_(self.weight)
-        elif config.table_start == "half-turn":
-            size = HALF_TURN_SIZE if config.table_scale is None else config.table_scale
-            init.copy_(self.weight, size * half_turn(rows, width))
-        elif config.table_start == "sinusoidal":
-            waves = sinusoid(rows, width, torch.float64)
-            init.copy_(self.weight, _starting_scale(config, waves) * waves)
-        elif not has_loaded_numbers(self.weight):  # a loaded model needs the file no more
-            init.copy_(self.weight, read_starting_table(config.table_start, rows, width))
+        _start(self.weight, config)
 
     def forward(self) -> Tensor:
         """Return the table, (rows, width)."""
         return self.weight
+
+
+@register_table("fixed")
+class FixedTable(nn.Module):
+    """Table that starts as a learned one does, by `table_start`, and that no training changes."""
+
+    weight: Tensor
+
+    def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.empty(rows, width))
+
+    def initialize(self, config: EncoderConfig) -> None:
+        """Set the values as the configuration says."""
+        _start(self.weight, config)
+
+    def forward(self) -> Tensor:
+        """Return the table, (rows, width)."""
+        return self.weight
+
+
+def _start(weight: Tensor, config: EncoderConfig) -> None:
+    """Set a table (rows, width) to the start that `table_start` names."""
+    rows, width = weight.shape
+    assert config.position_initializer_range is not None
+    if config.table_start == "random":
+        draw_weights(weight, config.position_initializer_range, config)
+    elif config.table_start == "zeros":
+        init.zeros_(weight)
+    elif config.table_start == "half-turn":
+        size = HALF_TURN_SIZE if config.table_scale is None else config.table_scale
+        init.copy_(weight, size * half_turn(rows, width))
+    elif config.table_start == "sinusoidal":
+        waves = sinusoid(rows, width, torch.float64)
+        init.copy_(weight, _starting_scale(config, waves) * waves)
+    elif not has_loaded_numbers(weight):  # a loaded model needs the file no more
+        init.copy_(weight, read_starting_table(config.table_start, rows, width))
 
 
 @register_table("sinusoidal")

@@ -210,7 +210,7 @@ def about(source: str, to: int, points: bool = False) -> About:
     if trained >= to:
         raise ValueError(f"{source} was trained on texts of {trained} tokens, and --to is {to}. Give more.")
     check_original(folder, to)
-    table = methods_known == METHODS and config.get("absolute") != "mds"
+    table = methods_known == METHODS and config.get("absolute") not in ("fixed", "mds")
     methods_without_change = (AS_IT_IS,) if methods_known in ((), SCALINGS) else ()
     methods = (*methods_without_change, *(m for m in methods_known if points or m != "mds"))
     if most >= to:  # with more rows, or a longer training of rotations, than the training had tokens

@@ -29,6 +29,7 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("absolute", "low_rank"): ("lowdim", "geometry"),
     ("absolute", "fourier"): ("lowdim",),
     ("absolute", "mds"): ("geometry",),
+    ("table_start", "half-turn"): ("dstg",),
     ("input_kernel", 9): ("cpvt", "wav2vec2"),
     ("position_draws", "shape"): ("shape",),
     ("position_draws", "cape"): ("cape",),

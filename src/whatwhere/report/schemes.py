@@ -25,6 +25,8 @@ FAMILIES = families.FAMILIES | {"other": "Other schemes"}  # and their headings
 SCHEMES: dict[str, tuple[str, str]] = {
     "dstg": ("streams", "meaning and position in separate streams, and a bias by distance"),
     "dstg-full-mlm": ("streams", "meaning and position in separate streams, words predicted from both"),
+    "dstg-waves": ("streams", "as `dstg`, with positions that start as half a turn of two slow waves and learn"),
+    "dstg-waves-frozen": ("streams", "as `dstg`, with positions that are half a turn of two slow waves, not learned"),
     "split": ("streams", "meaning and position in separate streams that meet in the scores only"),
     "bert-ad": ("untied", "words and positions apart at the input, all four of their products in the scores"),
     "tupe-a-tie-cls": ("untied", "scores of words with words plus scores of positions with positions"),
@@ -67,7 +69,7 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "nope": ("rotated", "no position: the order of the words is invisible"),
     "conv": ("rotated", "no position, but a convolution that adds each word's neighbours at the input"),
 }
-FIXED = ("sinusoidal", "mds")  # tables that no gradient reaches
+FIXED = ("fixed", "sinusoidal", "mds")  # tables that no gradient reaches
 FIELDS = ("absolute", "untied", "relative", "rotation", "reset")  # of a configuration, which make its scheme
 
 
