@@ -83,7 +83,8 @@ class ShawKeys(ContentTerms):
     """Relative keys q_i·a_{j-i}/√d_head, with a learned vector a of each distance up to `relative_max_distance`, the
     same in all heads of a layer (Shaw et al. 2018, eq. 4; TUPE eq. 4).
 
-    Their relative values (eq. 3) are left out: they changed nothing in the paper's table 3.
+    Their relative values (eq. 3) are left out: a sum over keys would need the weights, which fused attention does not
+    give, and they changed nothing in the paper's table 3.
     """
 
     scaled_formulas = {"semantic_to_relative": "q_i·a(j - i)"}
