@@ -7,9 +7,9 @@ from encoder_models import VOCAB
 
 import whatwhere as ww
 
-# One preset for every way that positions enter: rotation, with a decay, convolution, bias of distances, stream, both;
-# untied, crossed, free, joint streams.
-SCHEMES = ["rope", "xpos", "conv", "rp", "dstg", "tupe-r", "bert-ad", "tupe-free", "split"]
+# One preset for every way that positions enter: rotation, with a decay, of segments, convolution, bias of distances,
+# stream, both; untied, crossed, free, joint streams.
+SCHEMES = ["rope", "xpos", "bipe", "conv", "rp", "dstg", "tupe-r", "bert-ad", "tupe-free", "split"]
 
 
 def build(name: str, head: type = ww.Encoder) -> torch.nn.Module:

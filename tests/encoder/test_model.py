@@ -386,6 +386,7 @@ def test_words_may_be_given_as_vectors(name):
     ids = given.pop("input_ids")
     vectors = model.encoder.word_embeddings(ids).detach().requires_grad_()
     apart = model.config.relative_special != "none" or model.config.absolute_special or model.config.reset != "none"
+    apart = apart or model.config.bilevel
     also = {"input_ids": ids} if apart else {}
     logits = model(inputs_embeds=vectors, **also, **given).logits
     torch.testing.assert_close(logits, model(ids, **given).logits, rtol=0, atol=0)
@@ -402,7 +403,8 @@ def test_words_may_be_given_as_vectors(name):
     assert float(gradient[0, 1, 0]) == pytest.approx(float(after - before) / 2e-6, rel=1e-4, abs=1e-7)
     if apart:
         for ask in (model, model.attention_terms):
-            with pytest.raises(ValueError, match=r"treats \[CLS\] and \[SEP\] apart.* or special_tokens_mask beside"):
+            of_specials = r"treats \[CLS\] and \[SEP\] apart.* or special_tokens_mask beside"
+            with pytest.raises(ValueError, match="reads segments.* beside" if model.config.bilevel else of_specials):
                 ask(inputs_embeds=vectors, **given)
 
 

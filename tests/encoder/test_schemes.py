@@ -31,7 +31,7 @@ RELATIVE_ONLY = {
     "dape",
 }  # schemes that know distances and no absolute positions
 WITHOUT_POSITIONS = {"nope"}
-BY_ROW = {"conv"}  # knows neighbours in the row, and no positions
+BY_ROW = {"conv", "bipe", "bipe/alibi"}  # know what stands in the row, and no positions
 few = settings(max_examples=3, derandomize=True)
 
 # DESIGN section 3: `semantic` is `mixed` where positions are added to the words; four terms where words and positions
@@ -45,8 +45,8 @@ TERMS = {
     "transformer-xl": {"semantic", "semantic_to_relative", "relative"},
     "dape": {"semantic", "semantic_to_relative", "relative"},
     **dict.fromkeys(("rp", "rp/each", "alibi", "fire", *FORMULAS), {"semantic", "relative"}),
-    **dict.fromkeys(("ap", "sinusoidal", "low-rank", "fourier", "bert-a"), {"mixed"}),
-    **dict.fromkeys(("bert-r", "bert-r/reset"), {"mixed", "relative"}),
+    **dict.fromkeys(("ap", "sinusoidal", "low-rank", "fourier", "bert-a", "bipe"), {"mixed"}),
+    **dict.fromkeys(("bert-r", "bert-r/reset", "bipe/alibi"), {"mixed", "relative"}),
     **dict.fromkeys(
         ("dstg", "dstg-waves-frozen", "dstg/each", "dstg/own-width", "dstg/product", "tupe-free/each"),
         {"semantic", "absolute", "relative"},

@@ -26,6 +26,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "rope-partial": ("rope-partial", {"rope_theta": 50.0}),  # 4 of 12 columns; another base
     "xpos": ("xpos", {"xpos_scale_base": 8.0}),  # within a few tokens it falls as within hundreds by default
     "conv": ("conv", {"input_kernel": 5}),
+    "bipe": ("bipe", {"segment_end_ids": [SEP, 8, 14]}),
+    "bipe/alibi": ("bipe", {"rotation": "none", "relative": "alibi", "max_position_embeddings": 2}),
     **{name: (name, {}) for name in ("kerple-log", "kerple-power", "sandwich")},
     "fire": ("fire", {"max_position_embeddings": 16}),  # L, 4 at its start, lies within the rows
     "tisa": ("tisa", {"tisa_kernels": 3}),

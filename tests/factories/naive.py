@@ -4,7 +4,7 @@ Nothing of the package is called. Weights come in as a dictionary of tensors und
 `Encoder.named_parameters()`, choices as an `EncoderConfig`. Equations: TUPE (Ke et al. 2021) 3, 5, 7-11 and its
 sections 3.3, 4.3, 5; DSTG 1-3; SPLIT's notes; RoFormer 34; Press et al. 2022; Vaswani et al. 2017; KERPLE (Chi
 et al. 2022); TISA (Wennberg and Henter 2021); Sandwich (Chi et al. 2023); FIRE (Li et al. 2024); DAPE (Zheng et al.
-2024). Vectors are (d,) tensors, lists run over tokens.
+2024); BiPE (He et al. 2024). Vectors are (d,) tensors, lists run over tokens.
 """
 
 import math
@@ -193,13 +193,10 @@ def projections(weights: Weights, c, layer: int, streams: Streams):
 def position_terms(weights: Weights, c, positions: list[int], cls: list[bool]):
     """The position-only values v_ij of TUPE, [h][i][j], before b_{j-i}; [CLS] reset to θ (eq. 9). Also p U_Q and p
     U_K."""
-    n, d = len(positions), c.d_head
+    n, d, heads = len(positions), c.d_head, range(c.num_attention_heads)
     norm = [weights.get("untied.norm.weight"), weights.get("untied.norm.bias")]
     if c.untied == "free":  # TUPE section 5: no product, a parameter each pair
-        v = [
-            [[weights["untied.free"][h, i, j] for j in positions] for i in positions]
-            for h in range(c.num_attention_heads)
-        ]
+        v = [[[weights["untied.free"][h, i, j] for j in positions] for i in positions] for h in heads]
         theta = weights.get("untied.theta")
         queries = keys = None
     else:
@@ -207,10 +204,7 @@ def position_terms(weights: Weights, c, positions: list[int], cls: list[bool]):
         p = [layer_norm(table_row(weights, c, i), *norm, c.norm_eps) for i in positions]
         queries = [heads_of(linear(x, weights, "untied.query"), c) for x in p]
         keys = [heads_of(linear(x, weights, "untied.key"), c) for x in p]
-        v = [
-            [[scale * (queries[i][h] @ keys[j][h]) for j in range(n)] for i in range(n)]
-            for h in range(c.num_attention_heads)
-        ]
+        v = [[[scale * (queries[i][h] @ keys[j][h]) for j in range(n)] for i in range(n)] for h in heads]
         theta = None
         if (
             c.reset != "none"
@@ -514,23 +508,33 @@ def embed(weights: Weights, c, ids: list[int], positions: list[int], visible: li
     return norm(weights, c, "embedding_norm", streams) if c.block == "bert" else streams
 
 
+def segments(c, ids: list[int], visible: list[list[bool]]) -> tuple[list[int], list[int]]:
+    """BiPE: the place of each token behind the last end before it, at most the table's last row, and how many ends."""
+    before = [[j for j in range(i) if visible[i][j]] for i in range(len(ids))]
+    ends = [[j for j in row if ids[j] in (c.segment_end_ids or [c.sep_token_id])] for row in before]
+    places = [sum(j > max(end, default=-1) for j in row) for row, end in zip(before, ends, strict=True)]
+    return [min(place, c.max_position_embeddings - 1) for place in places], [len(end) for end in ends]
+
+
 def encode(weights: Weights, c, ids: list[int], positions: list[int], visible: list[list[bool]]):
     """hidden[l] (n, hidden_size) for l = 0 ... layers, the final state, and the terms of each layer, name -> (h, n,
     n)."""
-    streams = embed(weights, c, ids, positions, visible)
+    rows = positions
+    if c.bilevel:
+        rows, positions = segments(c, ids, visible)
+    streams = embed(weights, c, ids, rows, visible)
     hidden, collected = [whole(streams)], []
     for layer in range(c.num_hidden_layers):
         streams, found = block(weights, c, layer, streams, positions, ids, visible)
         hidden.append(whole(streams))
-        collected.append(
-            {
-                name: torch.stack([torch.stack([torch.stack(row) for row in rows]) for rows in t])
-                for name, t in found.items()
-            }
-        )
+        collected.append({name: torch.stack([stacked(rows) for rows in term]) for name, term in found.items()})
     if c.block == "neobert":
         streams = norm(weights, c, "norm", streams)
     return hidden, whole(streams), collected
+
+
+def stacked(rows: list[list[Tensor]]) -> Tensor:
+    return torch.stack([torch.stack(row) for row in rows])
 
 
 def whole(streams: Streams) -> Tensor:

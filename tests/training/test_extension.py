@@ -215,7 +215,7 @@ def test_vectors_of_a_copy_are_of_longer_texts(kind, tmp_path):
     assert vector_parts(str(tmp_path / "long"))[0].length == 90
 
 
-@pytest.mark.parametrize("preset", ["rope", "xpos", "alibi", "rp", "nope"])
+@pytest.mark.parametrize("preset", ["rope", "xpos", "alibi", "rp", "nope", "bipe"])
 def test_a_scheme_without_a_table_needs_nothing(preset, tmp_path):
     model = ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60))
     model.save_pretrained(tmp_path / "m")
@@ -228,9 +228,19 @@ def test_a_scheme_without_a_table_needs_nothing(preset, tmp_path):
         extend(tmp_path / "m", tmp_path / "long", 500, "nonsense")
     if preset != "rope":  # the message had an empty list of methods
         with pytest.raises(
-            ValueError, match=f"^{preset} has no learned table and no rotation, so cyclic has no use here"
+            ValueError, match=f"^{preset} has no table of positions and no rotation to scale, so cyclic has no use here"
         ):
             extend(tmp_path / "m", tmp_path / "long", 500, "cyclic", window=16)
+
+
+def test_places_in_a_segment_keep_their_table(tmp_path):
+    """A copy of `bipe` with a window of attention has the table as it was, whose rows are places in a segment."""
+    model = ww.EncoderForMaskedLM(ww.preset("bipe", size="tiny", vocab_size=60)).eval()
+    model.save_pretrained(tmp_path / "m")
+    extend(tmp_path / "m", tmp_path / "long", 500, window=499 // 2)
+    again = ww.EncoderForMaskedLM.from_pretrained(tmp_path / "long").eval()
+    ids = torch.randint(5, 60, (1, 240), generator=torch.Generator().manual_seed(0))
+    assert again.config.attention_window == 249 and torch.equal(again(ids).logits, model(ids).logits)
 
 
 @pytest.mark.parametrize("preset", ["sinusoidal", "fourier", "low-rank"])

@@ -13,6 +13,7 @@ from cli_runner import sentences
 
 import whatwhere as ww
 from whatwhere.corpus import Windows
+from whatwhere.corpus.tokenizer import segment_end_ids
 from whatwhere.run.files import append_line, read_lines
 from whatwhere.run.folder import MANIFEST, RunFolder
 from whatwhere.run.verify import verify
@@ -61,6 +62,13 @@ def test_positions_shift_with_join_none_and_never_by_default(corpus_file, tmp_pa
         assert not held_out["position_ids"][:, 0].any()  # only training shifts
     assert len(starts["none"]) > 10
     assert starts["run-on"] == set()  # no window shorter than the table
+
+
+def test_a_training_knows_where_segments_end(corpus_file, windows):
+    """Ends of segments come from the tokenizer of the windows where the configuration names none."""
+    for named, ends in (({}, segment_end_ids(windows.tokenizer())), ({"segment_end_ids": [7]}, [7])):
+        config = config_of(corpus_file, steps=1, preset="bipe", model={"num_hidden_layers": 2, **named})
+        assert config.encoder_config(windows).segment_end_ids == ends
 
 
 def test_schemes_draw_positions_in_training_alone(corpus_file, windows):

@@ -198,7 +198,7 @@ def content_free_terms(model: Any) -> list[str]:
         return names
     name = name_of(model)
     why = f"{name} knows no positions."
-    if config.absolute != "none":
+    if config.absolute != "none" and not config.bilevel:
         why = f"{name} adds its positions to the words. Its first block has a position-position correlation: "
         why += "correlation_records."
     elif config.relative_content != "none":

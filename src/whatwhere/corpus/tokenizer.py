@@ -275,6 +275,21 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
     return ids
 
 
+def segment_end_ids(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Return the ids of the tokens that end a segment, ascending: [SEP], and those of . ! ? … and line breaks alone.
+
+    A vocabulary without such tokens has [SEP] alone, which makes a text one segment. A full stop inside a word or after
+    an abbreviation ends one, too: ids tell no more.
+    """
+    line_breaks = str.maketrans({"Ċ": "\n", "č": "\n", "\r": "\n"})  # Ċ, č: of byte-level vocabularies
+    ends = {special_token_ids(tokenizer)["sep_token_id"]}
+    for token, number in tokenizer.get_vocab().items():
+        text = token.removeprefix("##").removeprefix("\u2581").removeprefix("Ġ").translate(line_breaks)
+        if token.upper() == NEWLINE_TOKEN or (text and not set(text) - set(".!?…\n")):
+            ends.add(number)
+    return sorted(ends)
+
+
 def _without_long_words(text: str, backend: Tokenizer) -> str:
     """Drop words of more than a thousand characters, over which the trainer takes far longer than in proportion.
 

@@ -166,10 +166,10 @@ class AttentionInputs:
         at [SEP]; (1, n) where special tokens stand alike in all examples, so that a bias equal over the batch exists
         once.
     is_cls: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
-    position_ids: (b, n).
-    places: position_ids; one row (1, n) where all examples have the same positions at their tokens, so that terms of
-        positions alone are computed once.
-    distance: key position minus query position, (b, n, n), or (2n - 1,) where positions are consecutive; None if
+    position_ids: (b, n), rows of the position table: positions, or with `bilevel` places in a segment.
+    places: positions, or with `bilevel` numbers of segments; one row (1, n) where all examples have the same at their
+        tokens, so that terms of positions alone are computed once.
+    distance: place of the key minus that of the query, (b, n, n), or (2n - 1,) where positions are consecutive; None if
         unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, rotated_width), or None.

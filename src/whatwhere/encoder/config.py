@@ -48,6 +48,7 @@ _ABOVE_0 = (
     "initializer_range embedding_initializer_range position_initializer_range norm_eps rope_theta xpos_scale_base"
 ).split()
 _TOKENS = "pad_token_id unk_token_id cls_token_id sep_token_id mask_token_id".split()
+_LISTS = {"alibi_slopes": "a list of numbers", "segment_end_ids": "a list of whole numbers"}
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 
 
@@ -85,6 +86,11 @@ class EncoderConfig(PretrainedConfig):
     `draw_shift` to all (Kiyono et al. 2021); "cape" makes position p (p + Δ + ε)·λ, Δ in ± `draw_shift` and log λ in ±
     log `draw_scale` alike for the text, ε in ± `draw_local_shift` for each token, all uniform (Likhomanenko et al.
     2021).
+
+    Segments: with `bilevel` (He et al. 2024) the table has a row for each place inside a segment, places beyond it
+    share the last row, and rotation or bias get numbers of segments in place of positions. A segment ends with a token
+    of `segment_end_ids`, which a training fills from its tokenizer; None: [SEP] alone. Segments stand in the order of
+    the row, and no `position_ids` are read.
 
     Relative positions: `relative` names the bias: `relative_buckets` buckets of T5, logarithmic up to
     `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the
@@ -139,6 +145,8 @@ class EncoderConfig(PretrainedConfig):
     table_start: str = "random"
     table_scale: float | None = None
     input_kernel: int = 0
+    bilevel: bool = False
+    segment_end_ids: list[int] | None = None
     position_draws: str = "none"
     draw_shift: float = 0.0
     draw_local_shift: float = 0.0
@@ -220,9 +228,10 @@ class EncoderConfig(PretrainedConfig):
             kinds = get_args(annotation) or (annotation,)
             if key == "model_type" or (value is None and NoneType in kinds):
                 continue
-            if key == "alibi_slopes":
-                is_valid = isinstance(value, list | tuple) and all(isinstance(x, int | float) for x in value)
-                kinds = ("a list of numbers",)
+            if key in _LISTS:
+                numbers: Any = int | float if key == "alibi_slopes" else int
+                is_valid = isinstance(value, list | tuple) and all(isinstance(x, numbers) for x in value)
+                kinds = (_LISTS[key],)
             else:
                 is_of_kind = isinstance(value, (*kinds, int) if float in kinds else kinds)
                 is_valid = is_of_kind and (bool in kinds or not isinstance(value, bool))
@@ -371,6 +380,7 @@ class EncoderConfig(PretrainedConfig):
                 yield f"table_scale is for {kinds}; got absolute={absolute}."
             if not 0 < self.table_scale < math.inf:
                 yield f"table_scale must be a positive number; got {self.table_scale}."
+        yield from self._wrong_segments()
         yield from self._wrong_draws()
         if absolute == "low_rank" and self.table_rank is None:
             yield "absolute=low_rank needs table_rank, the rank of the table; got none."
@@ -381,6 +391,24 @@ class EncoderConfig(PretrainedConfig):
             yield f"table_rank must be at most {smaller}, the smaller side of the table; got {self.table_rank}."
         if self.table_width is not None and absolute == "none":
             yield f"table_width={self.table_width} needs a position table: set absolute to learned."
+
+    def _wrong_segments(self) -> Iterator[str]:
+        """Yield a sentence for each reason why segments cannot be read as the fields say."""
+        ends = self.segment_end_ids
+        if not self.bilevel:
+            if ends is not None:
+                yield f"segment_end_ids has no use with bilevel=False; got {ends}. Set bilevel=True."
+            return
+        if ends is not None and (not ends or not all(0 <= token < self.vocab_size for token in ends)):
+            yield f"segment_end_ids must be entries of a vocabulary of {self.vocab_size}, at least one; got {ends}."
+        if self.absolute == "none" or (self.rotation == "none" and self.relative == "none"):
+            yield (
+                "bilevel needs a table for places in a segment and a rotation or bias for numbers of segments: set "
+                f"absolute=learned and rotation=rope; got absolute={self.absolute}, rotation={self.rotation}."
+            )
+        for key in ("untied", "relative_content", "position_draws"):
+            if (value := getattr(self, key)) != "none":
+                yield f"bilevel has places in segments and their numbers alone: set {key}=none; got {value}."
 
     def _wrong_draws(self) -> Iterator[str]:
         """Yield a sentence for each reason why positions cannot be drawn as the fields say."""
@@ -461,7 +489,8 @@ class EncoderConfig(PretrainedConfig):
     @property
     def longest(self) -> int | None:
         """Largest number of tokens in an input, or None where no table numbers the positions."""
-        return self.max_position_embeddings if self.absolute != "none" or self.untied == "free" else None
+        numbers_positions = (self.absolute != "none" and not self.bilevel) or self.untied == "free"
+        return self.max_position_embeddings if numbers_positions else None
 
 
 def last_trained_layer(config: Any, part: str = "all") -> int:

@@ -1,7 +1,10 @@
-"""Inputs of the encoder: their checks, the ids that stand for vectors, and masks of pairs."""
+"""Inputs of the encoder: their checks, the ids that stand for vectors, segments, and masks of pairs."""
+
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .config import EncoderConfig
 
@@ -64,6 +67,39 @@ def distances(position_ids: Tensor, is_run: bool) -> Tensor:
     if is_run:
         return torch.arange(1 - n, n, device=position_ids.device)
     return position_ids[:, None, :] - position_ids[:, :, None]
+
+
+def segments(
+    ends: Iterable[int], input_ids: Tensor, attention_mask: Tensor | None, document_ids: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the place of each token in its segment, and the number of the segment, both (b, n) and from 0.
+
+    A segment ends with a token of `ends`, which belongs to it, and where the row's next token is of another document.
+    Padding counts nowhere.
+    """
+    b, n = input_ids.shape
+    tokens = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
+    is_end = torch.zeros_like(input_ids)
+    for token in ends:
+        is_end = is_end + (input_ids == token).long()
+    is_end = is_end * tokens
+    number = is_end.cumsum(-1) - is_end
+    tokens_before = tokens.cumsum(-1) - tokens
+    if document_ids is not None:
+        is_other = (document_ids != _token_before(document_ids)) & (tokens_before > 0)
+        number = number + is_other.long().cumsum(-1)
+    # Each segment's first token writes how many stand before it; what the others write is not read. No cummax: ONNX
+    # has none.
+    is_first = number > _token_before(number)
+    slot = torch.where(is_first, number, 2 * n)  # an end and a new document may both raise the number
+    start = tokens_before.new_zeros(b, 2 * n + 1).scatter(1, slot, tokens_before)
+    return tokens_before - start.gather(1, number), number
+
+
+def _token_before(x: Tensor) -> Tensor:
+    """Return the value of the token before each in rows x (b, n), -1 at the first; an exported graph keeps n free, as
+    no part of it has n - 1 tokens."""
+    return F.pad(x, (1, 0), value=-1)[:, :-1]
 
 
 def allowed_keys(
@@ -153,8 +189,14 @@ def ids_of_vectors(
     A row's first token is [CLS] if it is marked; every other marked token is a [SEP].
 
     Raises:
-        ValueError: the scheme treats [CLS] and [SEP] apart, and nothing says where they are; or a mask of other shape.
+        ValueError: the scheme reads segments, or treats [CLS] and [SEP] apart and nothing says where they are; or a
+            mask of other shape.
     """
+    if config.bilevel:
+        raise ValueError(
+            f"{config.preset or 'This scheme'} reads segments, and vectors do not say where they end. Give input_ids "
+            "beside inputs_embeds."
+        )
     names = [config.cls_token_id, config.sep_token_id]
     regular = next(i for i in range(3) if i not in names)
     shape = inputs_embeds.shape[:2]

@@ -41,6 +41,7 @@ from .inputs import (
     ids_of_vectors,
     open_blind_rows,
     positions_are_consecutive,
+    segments,
     token_positions,
     visible_tokens,
 )
@@ -162,8 +163,10 @@ class Encoder(EncoderPreTrainedModel):
 
     def position_table(self) -> Tensor | None:
         """Return the position table (max_position_embeddings, width) before any norm, or None for a model
-        without one."""
-        return self.position_embeddings() if self.position_embeddings is not None else None
+        without one, also where the table's rows are places in a segment."""
+        if self.position_embeddings is None or self.config.bilevel:
+            return None
+        return self.position_embeddings()
 
     def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         b, n = input_ids.shape
@@ -214,7 +217,16 @@ class Encoder(EncoderPreTrainedModel):
             token_kinds, is_cls = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, is_cls))
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = position_ids is None and attention_mask is None and document_ids is None
-        position_ids = self._positions(input_ids, attention_mask, position_ids)
+        rows = None
+        if config.bilevel:
+            counts_from_zero = False
+            ends = config.segment_end_ids or [config.sep_token_id]
+            documents = document_ids
+            if allowed_mask is not None and documents is None:  # a token that looks at none before it begins one
+                documents = (~allowed_mask[:, 0].tril(-1).any(-1)).long().cumsum(-1)
+            rows, position_ids = segments(ends, input_ids, attention_mask, documents)
+        else:
+            position_ids = self._positions(input_ids, attention_mask, position_ids)
         # With a mask of pairs every token counts: one that no token looks at may itself look at others.
         token_mask = attention_mask if allowed_mask is None else None
         places = position_ids
@@ -229,7 +241,7 @@ class Encoder(EncoderPreTrainedModel):
         if config.relative != "none" or config.relative_content != "none":
             is_run = counts_from_zero or self.assumes_consecutive_positions
             is_run = is_run or (reads_values and positions_are_consecutive(position_ids, token_mask, document_ids))
-            distance = distances(position_ids, is_run)
+            distance = distances(position_ids, is_run and not config.bilevel)  # segments are no run of numbers
             buckets = getattr(BIASES.get(config.relative), "buckets", None)
             distance = distance if buckets is None else buckets(distance, config)
         if self.untied is not None:
@@ -252,7 +264,7 @@ class Encoder(EncoderPreTrainedModel):
         return AttentionInputs(
             token_kinds,
             is_cls,
-            position_ids,
+            position_ids if rows is None else rows.clamp(max=config.max_position_embeddings - 1),
             places,
             distance,
             allowed,
@@ -281,7 +293,9 @@ class Encoder(EncoderPreTrainedModel):
         with_dropout: False leaves dropout out, whatever mode the model is in.
         """
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
-        table = self.position_table() if self.untied is None else None
+        table = None
+        if self.position_embeddings is not None and self.untied is None:
+            table = self.position_embeddings() if self.config.bilevel else self.position_table()
         if table is not None and self.position_embeddings is not None:
             if position_ids.is_floating_point():
                 rows = self.position_embeddings.at(position_ids)
@@ -317,11 +331,12 @@ class Encoder(EncoderPreTrainedModel):
             attention_mask: (b, n), 1 at tokens, 0 at padding; or (b or 1, 1, n or 1, n), queries by keys, 1 or true
                 where a query may look at a key (in floating point 0 there and a large negative number elsewhere).
             position_ids: (b, n), or (n,) or (1, n) for all rows, counted from 0, special tokens included; default: the
-                place among the unpadded tokens. Of a scheme with `position_draws` any real numbers.
+                place among the unpadded tokens. Of a scheme with `position_draws` any real numbers. `bipe` reads none.
             document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
                 limit.
             inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`. Schemes that
-                treat special tokens apart (rp, dstg, most of tupe-*) find them in `input_ids` or `special_tokens_mask`.
+                treat special tokens apart (rp, dstg, most of tupe-*) find them in `input_ids` or `special_tokens_mask`,
+                and one that reads segments (bipe) finds their ends in `input_ids` alone.
             output_hidden_states: also return the num_hidden_layers + 1 hidden states, of which the last is
                 `last_hidden_state` (with `config.tie_last_hidden_states = False`, set on a model: before the final
                 norm). Numbers, counted from the end where negative: None in place of the others.

@@ -58,6 +58,8 @@ def methods_of(config: dict[str, Any]) -> tuple[str, ...]:
         if kind in ("bart", "mbart", "opt"):
             raise ValueError(f"Models of type {kind} keep their positions in a way of their own. Give an encoder.")
         return METHODS
+    if config.get("bilevel"):  # places beyond the table's rows share the last one, and segments are counted on
+        return ()
     table = config["absolute"] != "none"
     if config.get("untied") == "free" or (table and config["rotation"] != "none"):
         what = "a free correlation" if config.get("untied") == "free" else "both a table and a rotation"
@@ -127,9 +129,12 @@ def extend(
         )
     if plain and window is None:
         scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
-        return {"out": None, "reason": f"{scheme} reads texts of any length as it is: it has no table.{scaled}"}
+        as_it_is = f"{scheme} reads texts of any length as it is: it has no table of positions."
+        return {"out": None, "reason": as_it_is + scaled}
     if method is not None and known != names:
-        raise ValueError(f"{scheme} has no learned table and no rotation, so {method} has no use here. Leave it out.")
+        raise ValueError(
+            f"{scheme} has no table of positions and no rotation to scale, so {method} has no use here. Leave it out."
+        )
     if window is not None and not ours:
         raise ValueError(
             f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
@@ -166,6 +171,8 @@ def extend(
     trained = trained_length(folder, config)
     beyond = stated_positions(config) - before  # RoBERTa's counts rows of no position, BART's does not
     changed: dict[str, Any] = {name: length + beyond for name in LENGTHS if name in config}
+    if config.get("bilevel"):  # its rows are places in a segment
+        changed = {}
     if window is not None:
         changed["attention_window"] = window
     if known == SCALINGS and not plain:

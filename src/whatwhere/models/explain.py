@@ -194,7 +194,9 @@ def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
     distances = {"relative": ("r(j - i)", "r(j - i)")}  # of an own class of content terms that does not say how
     if config.position_size:
         return {**distances, "semantic": ("q_sem_i", "k_sem_j"), "absolute": ("q_pos_i", "k_pos_j")}
-    words = ("(R_i q_i)", "(R_j k_j)") if config.rotation != "none" else ("q_i", "k_j")
+    words = ("q_i", "k_j")
+    if config.rotation != "none":
+        words = ("(R_s(i) q_i)", "(R_s(j) k_j)") if config.bilevel else ("(R_i q_i)", "(R_j k_j)")
     return {**distances, "semantic": words, "mixed": words, "absolute": ("(p_i U_Q)", "(p_j U_K)")}
 
 
@@ -224,7 +226,7 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
         elif name in content.unscaled_formulas:
             biases.append(content.unscaled_formulas[name])
         elif name == "relative" and config.relative != "none":
-            bias = f"{config.relative}(j - i)"
+            bias = f"{config.relative}({'s(j) - s(i)' if config.bilevel else 'j - i'})"
             bias += _AT_SPECIAL[config.relative_special]
             biases.append(f"reset[{bias}]" if reset else bias)
         elif name == "absolute" and config.untied == "free":
@@ -236,7 +238,10 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
                 product += "·[i, j not special]"
             products.append(f"reset[{product}]" if name == "absolute" and reset else product)
     line = " + ".join([f"({' + '.join(products)}) / √{round(config.score_scale**-2)}", *biases])
-    notes = ["q, k from words with positions added"] if "mixed" in terms else []
+    added = "places in their segment" if config.bilevel else "positions"
+    notes = [f"q, k from words with {added} added"] if "mixed" in terms else []
+    if config.bilevel:
+        notes.append("s: number of the segment")
     if config.input_kernel:
         notes.append(f"words with a convolution over {config.input_kernel} neighbours added")
     if reset:

@@ -70,8 +70,13 @@ def _table_of_model(folder: Path, words: bool) -> Tensor:
 def has_table(folder: Path) -> bool:
     """Tell whether a model's folder, ours or of transformers, has a position table that `read_table` reads."""
     if is_ours(folder):
-        return own_config(folder).absolute != "none"
+        return _numbers_positions(own_config(folder))
     return _called(named_tensors(folder), _POSITIONS) is not None
+
+
+def _numbers_positions(config: EncoderConfig) -> bool:
+    """Tell if a model of ours has a table whose rows are positions, and not places in a segment."""
+    return config.absolute != "none" and not config.bilevel
 
 
 def table_key(tensors: Iterable[str], ours: bool) -> str | None:
@@ -86,7 +91,7 @@ def _called(tensors: Iterable[str], names: tuple[str, ...]) -> str | None:
 def _own_table(folder: Path, tensors: dict[str, Path]) -> Tensor:
     """Compute the table of a model of ours from its parts, in float64."""
     config = own_config(folder)
-    if config.absolute == "none":
+    if not _numbers_positions(config):
         scheme = config.preset or "unnamed"
         advice = "Try a dstg or ap model."
         raise ValueError(f"No position table in {folder}: its scheme, {scheme}, keeps no position in one. {advice}")

@@ -78,7 +78,8 @@ def _tables_of(folder_or_name: str | Path, words: bool) -> tuple[list[SourceTabl
 
 
 def _tables_of_study(source: str, folders: list[Path], words: bool) -> tuple[list[SourceTable], list[str]]:
-    without = [folder for folder in folders if _config(folder).get("absolute") == "none"]
+    configs = {folder: _config(folder) for folder in folders}  # of `bilevel` the rows are places in a segment
+    without = [folder for folder, c in configs.items() if c.get("absolute") == "none" or c.get("bilevel")]
     missing = list(dict.fromkeys(folder.parent.name for folder in without))
     tables = [table for m in folders if m not in without for table in _tables_of_model(m, str(m), words)]
     if not tables:

@@ -49,6 +49,7 @@ SCHEMES: dict[str, tuple[str, str]] = {
     ),
     "low-rank": ("added", "a learned table of low rank, added to the word"),
     "fourier": ("added", "sines and cosines with learned frequencies, phases and amplitudes, added to the word"),
+    "bipe": ("added", "a learned vector for each place in a sentence, added to the word, and rotation by the sentence"),
     "bert-a": ("added", "a learned vector for each position, added to the word"),
     "bert-r": ("added", "a learned vector for each position, added to the word, and a bias by distance"),
     "rp": ("distance", "a learned bias of attention by distance"),
@@ -245,6 +246,7 @@ def _field(config: Mapping[str, Any], key: str) -> str:
             f"rank {rank}": rank is not None,
             f"from {start}": start not in (None, "random"),
             f"{width} columns mapped": width is not None,
+            "by place in a segment": config.get("bilevel"),
             f"positions drawn as {config.get('position_draws')}": config.get("position_draws") not in (None, "none"),
         },
         "relative": {

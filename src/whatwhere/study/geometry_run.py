@@ -29,9 +29,9 @@ from ..analysis.matrices import condition_records, scores_of_model
 from ..analysis.record_context import RecordContext
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
-from ..models.model_tables import WITHOUT_CLS
+from ..models.model_tables import WITHOUT_CLS, has_table
 from ..models.open import name_and_seed, open_model
-from ..models.own_config import is_ours, own_config
+from ..models.own_config import is_ours
 from ..models.table_sources import load_tables
 from ..records.record import Arrays, Record
 from ..run.cluster import Cluster, connect
@@ -204,7 +204,7 @@ def _check_model(folder: Path) -> None:
         )
     if not is_ours(folder):
         scores_of_model(open_model(folder).model)
-    elif own_config(folder).absolute == "none":
+    elif not has_table(folder):
         raise ValueError(
             f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model."
         )

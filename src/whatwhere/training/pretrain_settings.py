@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from ..corpus import MaskedBatches, Windows
 from ..corpus.batches import PositionDraws, in_pieces
+from ..corpus.tokenizer import segment_end_ids
 from ..encoder import EncoderConfig, preset
 from ..encoder.attention import check_backend
 from ..models.explain import try_scheme
@@ -71,7 +72,8 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         return {key: value for key, value in rates.items() if getattr(self, key) == value}
 
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
-        """Return the model's configuration; vocabulary and special tokens come from `windows`, if given.
+        """Return the model's configuration; vocabulary, special tokens and ends of segments come from `windows`, if
+        given.
 
         Raises:
             ValueError: no such preset, size or field, a tokenizer larger than the vocabulary, or windows longer than
@@ -91,6 +93,9 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
                     "Leave model.vocab_size out, or use the tokenizer of that model."
                 )
         config = preset(self.preset, self.size, **fields)
+        if windows is not None and config.bilevel and config.segment_end_ids is None:
+            fields["segment_end_ids"] = segment_end_ids(windows.tokenizer())
+            config = preset(self.preset, self.size, **fields)
         positions = config.max_position_embeddings
         if self.length > positions and config.longest is None and "max_position_embeddings" not in self.model:
             config = preset(self.preset, self.size, **{**fields, "max_position_embeddings": self.length})
