@@ -59,7 +59,8 @@ RECIPE_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
 # defaults of their size and recipe.
 PRESET_RATES: dict[str, dict[str, dict[str, Any]]] = {
     # T5 tables at ten times the rate: the lowest loss of the tries so far (docs/log.md, 2026-11-25; some are open).
-    "tiny": {"dstg": {"bias_learning_rate_scale": 10.0}, "rp": {"bias_learning_rate_scale": 10.0}},
+    # The waves of `dstg-waves` were searched as "half turn"; its frozen form takes the same rate, for equal terms.
+    "tiny": {name: {"bias_learning_rate_scale": 10.0} for name in ("dstg", "rp", "dstg-waves", "dstg-waves-frozen")},
     "small": {},
 }
 
