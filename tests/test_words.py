@@ -20,7 +20,7 @@ VERBS = set(
     "Find Fine-tune Fit Flatten Forget Format Gather Give Go Guess Hand Handle Hash Hold Inspect Join Judge Keep Lay "
     "Leave Let Limit List Load Log Look Make Map Mark Mask Measure Merge Move Name Normalise Number Open Order Pack "
     "Parse Pass Pool Predict Pretrain Print Probe Put Raise Read Refuse Register Remember Remove Render Replace "
-    "Restore Return Round Run Save Say Scale Score Seed Select Set Shard Share Show Spend Split Stack Start Stop "
+    "Restore Retry Return Round Run Save Say Scale Score Seed Select Set Shard Share Show Spend Split Stack Start Stop "
     "Subtract Sum Take Tell Time Tokenise Train Transform Trust Turn Update Wait Write Yield".split()
 )
 

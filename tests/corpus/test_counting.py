@@ -66,9 +66,9 @@ def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer,
 def test_worker_processes_count_the_same(list_source, documents, tokenizer, monkeypatch, processes):
     monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
-    sent, submit = [], workers.Workers.submit
+    sent, submit = [], workers.ShardWorkers.submit
     monkeypatch.setattr(
-        workers.Workers, "submit", lambda self, work, task: sent.append(work) or submit(self, work, task)
+        workers.ShardWorkers, "submit", lambda self, work, task: sent.append(work) or submit(self, work, task)
     )
     one, two = (count_source(list_source(documents), tokenizer, 9, workers=number, progress=False) for number in (1, 2))
     assert sent

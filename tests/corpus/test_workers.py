@@ -33,9 +33,9 @@ def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer
     monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
     options = {"length": 32, "progress": False, "shard_characters": 3000}
     build_windows(list_source(documents), tokenizer, tmp_path / "one", workers=1, **options)
-    sent, submit = [], workers.Workers.submit
+    sent, submit = [], workers.ShardWorkers.submit
     monkeypatch.setattr(
-        workers.Workers, "submit", lambda self, work, task: sent.append(task[0].number) or submit(self, work, task)
+        workers.ShardWorkers, "submit", lambda self, work, task: sent.append(task[0].number) or submit(self, work, task)
     )
     build_windows(list_source(documents), tokenizer, tmp_path / "two", workers=2, **options)
     assert shard_files(tmp_path / "one") == shard_files(tmp_path / "two")
@@ -50,7 +50,7 @@ def test_a_worker_that_dies_is_done_without(list_source, documents, tokenizer, t
         return future
 
     monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
-    monkeypatch.setattr(workers.Workers, "submit", broken)
+    monkeypatch.setattr(workers.ShardWorkers, "submit", broken)
     w = build_windows(
         list_source(documents), tokenizer, tmp_path / "w", length=32, workers=2, progress=False, shard_characters=3000
     )
@@ -63,7 +63,7 @@ def test_a_worker_that_dies_is_done_without(list_source, documents, tokenizer, t
 )
 def test_workers_start_only_where_much_is_left(tokenizer, tmp_path, read, share, worth):
     tokenizer.save_pretrained(tmp_path)
-    with workers.Workers(tmp_path / "tokenizer.json", 4) as pool:
+    with workers.ShardWorkers(tmp_path / "tokenizer.json", 4) as pool:
         assert pool.children == 3
         assert pool.needs_workers(read, share) is worth
 
@@ -81,7 +81,7 @@ def work_and_wait(tokenizer_file: str, out: str, method: str = "fork") -> None:
     """Work of a parent: a worker writes a shard, then both wait. It has imported everything and run nothing, so that it
     may fork."""
     multiprocessing.get_context = multiprocessing.get_context if method == "spawn" else lambda _: FORK
-    pool = workers.Workers(Path(tokenizer_file), 2)
+    pool = workers.ShardWorkers(Path(tokenizer_file), 2)
     job = ShardJob(out, 0, 16, "run-on", "all", 0.0, 2, 3, "uint16")
     pool.submit(write_shard, (job, [Part("alpha beta", True, 0.5)], "digest")).result()
     (Path(out) / "ready").touch()

@@ -31,7 +31,7 @@ def bound(out: Path, **values) -> Counting:
         if NAME in run.names():
             config = config.merge_with_run(run, NAME)
         config.save_in(run, NAME)
-        run.accept()
+        run.keep()
         return config
 
 

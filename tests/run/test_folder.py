@@ -46,7 +46,7 @@ def test_a_folder_given_as_a_dot_has_a_name(tmp_path, monkeypatch):
     """Records of a study with `--out .` were of a study without a name."""
     monkeypatch.chdir(tmp_path)
     with RunFolder.open(".", "study") as run:
-        run.accept()
+        run.keep()
         assert run.name == tmp_path.name
 
 
@@ -237,7 +237,7 @@ def test_a_manifest_without_a_whole_line_begins_anew(tmp_path, torn):
 def test_an_accepted_run_stays_after_an_error(tmp_path):
     with pytest.raises(ValueError, match="not finite"), RunFolder.open(tmp_path / "run", "study") as run:
         run.write("study.yaml", {"a": 1})
-        run.accept()
+        run.keep()
         raise ValueError("loss is not finite")
     assert RunFolder.at(tmp_path / "run").read("study.yaml") == {"a": 1}
     assert RunFolder.at(tmp_path / "run").log_lines() == []

@@ -20,7 +20,7 @@ from ..run.cluster import Cluster
 from ..run.folder import RunFolder
 from ..run.processes import check_not_in_worker
 from ..run.progress import estimate_total, progress_bar
-from ..run.workers import Workers
+from ..run.workers import ShardWorkers
 from .segments import SPECIAL
 from .shards import (
     JOINS,
@@ -214,7 +214,7 @@ def _builder(
     (run.path / "shards").mkdir(exist_ok=True)
     special = settings["special_token_ids"]
     ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
-    with Workers(run.path_of_run("tokenizer") / "tokenizer.json", workers, cluster) as pool:
+    with ShardWorkers(run.path_of_run("tokenizer") / "tokenizer.json", workers, cluster) as pool:
 
         def build(threshold: float, pieces: str) -> list[dict[str, Any]]:
             def job(number: int) -> Job:
@@ -306,7 +306,7 @@ def _parts(source: Source) -> Iterator[Part]:
 def _build(
     run: RunFolder,
     source: Source,
-    pool: Workers,
+    pool: ShardWorkers,
     job_of: Callable[[int], Job],
     progress: bool,
     size: int,

@@ -28,7 +28,7 @@ from ..run.cluster import Cluster
 from ..run.files import temporary_folder
 from ..run.processes import check_not_in_worker
 from ..run.progress import estimate_total, progress_bar
-from ..run.workers import Workers
+from ..run.workers import ShardWorkers
 from .segments import DOCUMENT, PIECE
 from .shards import SHARD_CHARACTERS, plain
 from .source import Source, numbered_lists
@@ -127,7 +127,7 @@ def count_source(
     with place as folder, progress_bar("counting", progress) as report:
         file = Path(folder) / "tokenizer.json"
         tokenizer.backend_tokenizer.save(str(file))
-        with Workers(file, 1 if phrases else workers, None if phrases else cluster) as pool:
+        with ShardWorkers(file, 1 if phrases else workers, None if phrases else cluster) as pool:
             for matrix, counted, characters in pool.map(count_texts, shards(), lambda: (read, source.share_read())):
                 tally.add_counts(matrix)
                 documents += counted

@@ -44,7 +44,8 @@ class Admission:
         self._lock = threading.Lock()  # the thread that looks for new workers, and the one that hands out calls
 
     def look(self, may_raise: bool = True) -> list[dict[str, Any]]:
-        """Let new workers check themselves, name those that do not pass, and return what is known of the others.
+        """Let new workers check themselves, name those that do not pass, and return what is known of the workers
+        that passed.
 
         Args:
             may_raise: False: where no worker has ever passed, those that do not pass are only named.
@@ -77,7 +78,7 @@ class Admission:
         """Let new workers check themselves, and return the addresses of those that do not pass."""
         token = self.folder / f".token.{machine_id()}-{os.getpid()}"
         requirements = Requirements(self.mark, code_versions(), os.getcwd(), str(token))
-        write_text(token, requirements.run)
+        write_text(token, requirements.mark)
         try:
             answers = self.client.run(admit, requirements, workers=new, on_error="return")
         finally:

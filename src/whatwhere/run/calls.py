@@ -52,8 +52,8 @@ class Calls:
         self.admission = admission
         self.resources = resources
         self.context = context
-        self.run = secrets.token_hex(4)
-        self.place = Place(f"whatwhere-{self.run}", str(folder), os.getcwd())
+        self.token = secrets.token_hex(4)
+        self.place = Place(f"whatwhere-{self.token}", str(folder), os.getcwd())
         self.deaths = Deaths(client, admission.processes)
         self._calls: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()  # number and label, by future
         self._numbers = count()
@@ -63,18 +63,14 @@ class Calls:
         """Hand a call to the workers, and return its `distributed.Future`."""
         number = next(self._numbers)
         pickled = pickle.dumps((label, work, args, self.context))
-        key = f"{label.replace(' ', '-')}-{self.run}-{number}"
+        key = f"{label.replace(' ', '-')}-{self.token}-{number}"
         options = {"key": key, "pure": False, "resources": self.resources}
         future = self.client.submit(call, self.place, number, pickled, **options)
         self._calls[future] = number, label
         return future
 
-    def moves_on(self, future: Any) -> bool:
-        """Let other workers go on with a finished call that Dask gave up, where its workers did not die of it.
-
-        Returns:
-            True where they do: the future waits again.
-        """
+    def retry_if_not_at_fault(self, future: Any) -> bool:
+        """Retry a call that Dask gave up although its workers did not die of it; return whether it was retried."""
         from distributed import KilledWorker
 
         if future.status != "error" or not isinstance(error := future.exception(), KilledWorker):
@@ -105,7 +101,7 @@ class Calls:
                     "and workers, and run the same command."
                 ) from None
             except KilledWorker:
-                if not self.moves_on(future):
+                if not self.retry_if_not_at_fault(future):
                     raise OSError(self._describe_deaths(future)) from None
             except (ModuleNotFoundError, RuntimeError) as error:
                 cause = error.__cause__ or error

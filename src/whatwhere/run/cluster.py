@@ -76,15 +76,15 @@ class Cluster:
         """
         from distributed import as_completed
 
-        with self.session(show, context) as given:
-            numbers = {given.submit(*one): number for number, one in enumerate(calls)}
+        with self.session(show, context) as session:
+            numbers = {session.submit(*one): number for number, one in enumerate(calls)}
             completed = as_completed(list(numbers), loop=self.client.loop)
             for future in completed:
-                if given.moves_on(future):
+                if session.retry_if_not_at_fault(future):
                     completed.add(future)
                     continue
                 number = numbers.pop(future)
-                result = given.result(future)
+                result = session.result(future)
                 del future  # else a worker that dies would have the call done again
                 show(number, calls[number][0], 0, None, "", "")
                 yield number, result
@@ -97,18 +97,17 @@ class Cluster:
         Arguments are drawn as workers become free: at most two calls a worker are under way.
         """
         waiting: deque[Any] = deque()
-        with self.session(lambda *state: None) as given:
+        with self.session(lambda *state: None) as session:
             for one in arguments:
                 while waiting and (waiting[0].done() or len(waiting) >= 2 * max(1, self.admission.usable)):
-                    yield given.result(waiting.popleft())
-                waiting.append(given.submit(label, work, one))
+                    yield session.result(waiting.popleft())
+                waiting.append(session.submit(label, work, one))
             while waiting:
-                yield given.result(waiting.popleft())
+                yield session.result(waiting.popleft())
 
     @contextmanager
     def session(self, show: Callable[..., None], context: Context = nullcontext) -> Iterator[Calls]:
-        """Yield what hands calls to the workers; where the block ends early, calls that run are stopped, with a
-        checkpoint.
+        """Yield the `Calls` of this use; where the block ends early, calls that run are stopped, with a checkpoint.
 
         Raises:
             ValueError: no worker has what this command has.

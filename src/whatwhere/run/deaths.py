@@ -53,7 +53,8 @@ class Deaths:
                 self._deaths[number].append((address, self.processes.get(address)))
 
     def wait_for(self, number: int, address: str) -> None:
-        """Wait for the news of a death of which Dask has told: at a call, if the worker did it, else at none."""
+        """Wait until the scheduler's event of this death has come; return at once if that worker was not doing this
+        call."""
         until = time.monotonic() + SECONDS_TO_ASK
         while self._busy.get(number) == address and self.last(number) != address and time.monotonic() < until:
             time.sleep(0.02)

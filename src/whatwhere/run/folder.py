@@ -55,7 +55,7 @@ class RunFolder:
         self.is_new = False
         self._is_provisional = False  # a new run whose input may still be refused
         self._new_runs_at_open: frozenset[Path] = frozenset()  # what `_new_runs` held when this run was opened
-        self._writer_token = secrets.token_hex(4)  # key "by" of its lines; "": none, of the holder of the whole
+        self._writer_token = secrets.token_hex(4)  # key "by" of its lines; "" for the handle that open or create uses
         self._reset_cache()
 
     def _reset_cache(self) -> None:
@@ -77,7 +77,7 @@ class RunFolder:
         """Open a folder for writing, as the only process, and make it if it is missing.
 
         Temporary files of killed processes are removed. A new run leaves no file if the block raises a ValueError
-        before it calls `accept` or finishes a step: its input was refused. The same holds for runs that this process
+        before it calls `keep` or finishes a step: its input was refused. The same holds for runs that this process
         made inside it meanwhile, unless `keep_run` was called for them.
 
         Args:
@@ -302,7 +302,7 @@ class RunFolder:
 
     def _refuse(self, problems: Iterable[str]) -> None:
         """Raise the first of the problems as a ValueError that says what to do."""
-        for problem in problems:
+        if problem := next(iter(problems), None):
             accept = f"whatwhere verify {shlex.quote(str(self.path))} --accept FILE"
             raise ValueError(f"{problem}. Use a complete copy; if you changed it, record it as it is: {accept}")
 
@@ -341,11 +341,11 @@ class RunFolder:
             files: Names of the files that the step wrote.
             facts: Small results, plain values, that need no file.
         """
-        self.accept()
+        self.keep()
         self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files), "facts": dict(facts or {})})
 
-    def accept(self) -> None:
-        """Mark the input of a new run as good: from here on its files stay, whatever happens."""
+    def keep(self) -> None:
+        """Let the files of this new run stay from now on, also where an input is refused later."""
         self._is_provisional = False
 
     def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
@@ -493,7 +493,10 @@ class RunFolder:
 
 
 def keep_run(path: Path) -> None:
-    """Let a run stay, with those inside it, also where a run around it is refused: the next command can use it."""
+    """Let a run inside a new run stay, as `RunFolder.keep` does the new run: the next command can use it.
+
+    The runs inside it stay, too.
+    """
     path = path.resolve()
     _new_runs.difference_update([run for run in _new_runs if path in (run, *run.parents)])
 

@@ -40,11 +40,12 @@ class JobStopped(Exception):
 class Requirements:
     """Versions and folders that a worker has to have in common with the machine of a command.
 
-    run: name of the command's use of the cluster. versions: `code_versions` there. directory: where the command runs,
-    from which its relative paths count. token: file whose text is `run`, in a shared folder that the command holds.
+    mark: resource that the command gives the workers that pass. versions: `code_versions` there. directory: where the
+    command runs, from which its relative paths count. token: file whose text is `mark`, in a shared folder that the
+    command holds.
     """
 
-    run: str
+    mark: str
     versions: tuple[tuple[str, str], ...]
     directory: str
     token: str
@@ -96,7 +97,7 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
     token = Path(requirements.token)
     is_shared = os.access(requirements.directory, os.X_OK)
     try:
-        is_shared = token.read_text() == requirements.run and is_shared
+        is_shared = token.read_text() == requirements.mark and is_shared
         with tempfile.TemporaryFile(dir=token.parent):
             pass
     except OSError:
@@ -114,13 +115,13 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
 
 
 async def admit(requirements: Requirements, dask_worker: Any) -> int:
-    """Let the scheduler give this worker calls that ask for `Requirements.run`, and return the id of its process.
+    """Let the scheduler give this worker calls that ask for `Requirements.mark`, and return the id of its process.
 
     Raises:
         ValueError: the worker lacks what the command has (`check_worker`).
     """
     await asyncio.to_thread(check_worker, requirements, dask_worker.address, dask_worker.state.nthreads)
-    await dask_worker.set_resources(**{requirements.run: 1})
+    await dask_worker.set_resources(**{requirements.mark: 1})
     if dask_worker.status.name == "running":
         # Calls for which there was no worker are given to one that begins to run, not to one that gets a resource.
         running = dask_worker.status

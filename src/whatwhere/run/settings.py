@@ -210,7 +210,8 @@ class StrictConfig(BaseModel):
     # ---- in the folder of a run ----
 
     def merge_with_run(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings of a run that resumes: the saved ones, with the changeable keys of these.
+        """Return the settings of a run that resumes: the saved ones, with the changeable keys taken from this command's
+        settings.
 
         Call it once something was made with the saved settings, such as a step of a training or a result. What a
         command left that failed before that is replaced by `save_in`. Changeable are `CHANGEABLE_KEYS`, `changeable`,
@@ -231,11 +232,11 @@ class StrictConfig(BaseModel):
             ValueError: a key differs that may not change.
         """
         given = self.given_keys()
-        keys_of_these = {*self.CHANGEABLE_KEYS, *changeable}
+        keys_to_take = {*self.CHANGEABLE_KEYS, *changeable}
         before = saved.model_dump()
         # Keys that the user gave are refused before default ones.
         for key, value in sorted(self.model_dump().items(), key=lambda pair: pair[0] not in given):
-            if key in keys_of_these or _plain(before[key]) == _plain(value):
+            if key in keys_to_take or _plain(before[key]) == _plain(value):
                 continue
             if not self.has_same_content(key, run.path):
                 default = "" if key in given else " (default)"
@@ -245,8 +246,8 @@ class StrictConfig(BaseModel):
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{run.path} was started with {key}={before[key]!r}"
                 raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")
-            keys_of_these.add(key)
-        return saved.model_copy(update={key: getattr(self, key) for key in keys_of_these})
+            keys_to_take.add(key)
+        return saved.model_copy(update={key: getattr(self, key) for key in keys_to_take})
 
     def save_in(self, run: RunFolder, name: str) -> None:
         """Write the settings of a run to a YAML file of its folder."""

@@ -102,8 +102,10 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 @contextmanager
 def defer_stop() -> Iterator[None]:
-    """Let a signal wait for the block, which must look at `stop_signal`; `Stopped` is raised where the block ends
-    first."""
+    """Let a signal wait for the block, which must look at `stop_signal`.
+
+    If a signal came and the block ends without having raised `Stopped`, it is raised then.
+    """
     _may_stop.clear()
     try:
         yield

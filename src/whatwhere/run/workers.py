@@ -23,7 +23,7 @@ SHARD = "shard"  # label of a task on a cluster
 WORTH_WORKERS = 20_000_000  # characters still to be done: a worker process takes seconds to start (it imports torch)
 
 
-class Workers:
+class ShardWorkers:
     """Worker processes, started late and only for a large corpus, or the workers of a cluster.
 
     The process that starts processes works, too, while they are busy; beside a cluster it reads and hands out alone.
@@ -94,7 +94,7 @@ class Workers:
             failed.set_exception(error)
             return failed
 
-    def __enter__(self) -> "Workers":
+    def __enter__(self) -> "ShardWorkers":
         self.parallelism = os.environ.get("TOKENIZERS_PARALLELISM")
         if self.children < 1:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"

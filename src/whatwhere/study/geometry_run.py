@@ -85,7 +85,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             _check_vocabulary(folder, tokenizer)
         if not is_done:  # those of a finished run stay until it is measured anew
             config.save_in(run, CONFIG)
-        run.accept()
+        run.keep()
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
         measured: dict[str, Measured] = {}
         for name, counts in counted.items():

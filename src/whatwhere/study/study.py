@@ -163,7 +163,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
         words = f"{config.match} matched to those of {first_model} by feed-forward widths: {widths}"
         log.log_event("matched", words, match=config.match, widths=widths)
     settings_to_save.model_copy(update={"widths": config.widths}).save_in(run, CONFIG)
-    run.accept()
+    run.keep()
     _log_windows(windows, log)
     if config.inside:
         with show_progress("corpus", log.progress) as report:

@@ -97,7 +97,7 @@ def begin_training(config: SchemeConfig, run: RunFolder, name: str) -> None:
     config.save_in(run, name)
     if LOG in run.names():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)
-    run.accept()
+    run.keep()
 
 
 def finished_summary(run: RunFolder) -> dict[str, Any] | None:
