@@ -155,7 +155,7 @@ class Trial:
         return out / self.file_name(ending)
 
     @property
-    def run_step(self) -> str:
+    def step_name(self) -> str:
         """Step of the run that does this trial."""
         return f"done {self.file_name('')}"
 
@@ -174,7 +174,7 @@ class Trial:
         values[self.file_name()] = dict(facts)
         for name, value in values.items():
             run.write(name, value)
-        run.mark_done(self.run_step, inputs={"model": model_hashes(self.source)}, files=values)
+        run.mark_done(self.step_name, inputs={"model": model_hashes(self.source)}, files=values)
 
     def facts(self, out: Path, *keys: str) -> dict[str, Any]:
         """Return the facts that were written, which have these keys.
@@ -192,7 +192,7 @@ class Trial:
         In a copy without a manifest, return whether its facts are there.
         """
         run = _run_at(out)
-        step = run.step(self.run_step)
+        step = run.step(self.step_name)
         if step is None:
             return run.kind is None and self.file(out).is_file()
         return all(map(run.has, step["files"]))
@@ -204,7 +204,7 @@ class Trial:
             ValueError: a file is not as it was written, or the model is another one now.
         """
         run = _run_at(out)
-        step = run.step(self.run_step)
+        step = run.step(self.step_name)
         if step is None or not self.is_done(out):
             return False
         run.check(*step["files"])

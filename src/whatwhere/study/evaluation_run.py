@@ -86,8 +86,7 @@ def run_evaluation(
 
 
 def _bind_settings(run: RunFolder, config: C, file: str) -> C:
-    """Return the settings that an evaluation resumes with: once a step other than the results is finished, the
-    folder's settings bind.
+    """Return the settings that bind an evaluation: the folder's, once a step other than the results is finished.
 
     Raises:
         ValueError: other settings, or a finished file is not as it was written.

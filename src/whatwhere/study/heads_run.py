@@ -21,7 +21,7 @@ from .explorer_files import MOST_SHOWN, choose_texts, save_texts
 from .machine import machine
 from .measurements import measure
 from .model_windows import model_windows
-from .results import FACTS, command_of, save_or_check_settings, save_results
+from .results import FACTS, bind_settings_of_results, command_of, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -67,7 +67,7 @@ def run_heads(
             settings = {"corpus": corpus, "field": field, "documents": documents, "length": length, "ablate": ablated}
             place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
             settings_now = HeadsConfig.parse({"model": str(place), **settings})
-            save_or_check_settings(settings_now, run, CONFIG)
+            bind_settings_of_results(settings_now, run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, documents, progress, length)
         windows, source = stack.enter_context(opened)
         held_out = windows["held_out"]

@@ -63,7 +63,7 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
     with prefix_training_keys_in_errors():
         label = f"{task.model.name} seed {task.model.seed}"
         summary = pretrain(task.training, folder, windows=windows, progress=progress, label=label)
-    if not RunFolder.at(task.out).is_done(task.model.run_step):  # by a worker that died before it could say so
+    if not RunFolder.at(task.out).is_done(task.model.step_name):  # by a worker that died before it could say so
         progress(0, 1, "looking inside")
         measure_model(task, windows, progress)
     gc.collect()
@@ -107,4 +107,4 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
         "summary": read_json(folder / "training.json"),
         "left_out": measured.left_out,
     }
-    run.mark_done(task.model.run_step, files=files, facts=facts)
+    run.mark_done(task.model.step_name, files=files, facts=facts)

@@ -36,7 +36,7 @@ class ModelOfSeed:
         return f"models/{self.name}/seed-{self.seed}"
 
     @property
-    def run_step(self) -> str:
+    def step_name(self) -> str:
         """Name of the step of the study's folder that trains and measures this model."""
         return f"measured {self}"
 

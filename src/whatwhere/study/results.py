@@ -34,10 +34,12 @@ NOTES = {
 }
 
 
-def save_or_check_settings(config: StrictConfig, run: RunFolder, name: str) -> None:
-    """Write the settings of a run whose results come all at its end, or compare them with those that have results.
+def bind_settings_of_results(config: StrictConfig, run: RunFolder, name: str) -> None:
+    """Compare the settings of a run with the settings that its results were made with; without results, delete its
+    other files and write them.
 
-    Before there are results settings do not bind: files of a stopped process, perhaps of other settings, are removed.
+    It serves runs whose results come all at the end: before that a stopped process may have left files of other
+    settings.
 
     Args:
         name: File of the settings.
@@ -117,7 +119,7 @@ def save_study(
 
 def _entry(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:
     """Return what study.json says of a model."""
-    facts = run.facts(model.run_step)
+    facts = run.facts(model.step_name)
     training = config.pretraining(model.name, model.seed, steps)
     return {
         "name": model.name,

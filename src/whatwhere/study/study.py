@@ -105,7 +105,7 @@ class Study:
 
     def is_measured(self, model: ModelOfSeed) -> bool:
         """Return whether a model is measured, and its arrays and records are as they were written."""
-        return self.run.is_done(model.run_step)
+        return self.run.is_done(model.step_name)
 
 
 def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: str | None = None) -> Path:
@@ -136,7 +136,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     """
     is_resumed = CONFIG in run.names()  # a file that is gone is refused, not written anew
     if is_resumed:
-        config = _resume_settings(run, config)
+        config = _bind_settings(run, config)
     else:
         with prefix_training_keys_in_errors():
             for name in config.models:
@@ -171,8 +171,8 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     return Study(run, config, windows, log, cluster)
 
 
-def _resume_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
-    """Return the settings that a study resumes with.
+def _bind_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
+    """Return the settings that bind a study which resumes.
 
     Raises:
         ValueError: it was started with other settings, has more models or seeds, or a finished file is not as it was
@@ -366,7 +366,7 @@ def _log_passes(study: Study, steps: int) -> None:
 
 
 def _log_damage(study: Study, model: ModelOfSeed) -> None:
-    why = study.run.reuse_problem(model.run_step)
+    why = study.run.reuse_problem(model.step_name)
     if why:
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)

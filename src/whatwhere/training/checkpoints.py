@@ -42,7 +42,8 @@ def log_spaced_steps(steps: int) -> set[int]:
 
 
 def optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, torch.Tensor]:
-    """Return this process's part of the optimizers' states: flat tensors named `optimizer.parameter.entry`."""
+    """Return this process's part of the optimizers' states: a flat dict of tensors named
+    `optimizer.parameter.entry`."""
     return {
         f"{o}.{parameter}.{name}": local_part(torch.as_tensor(value).detach()).cpu().contiguous()
         for o, optimizer in enumerate(optimizers)
@@ -184,7 +185,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     run = RunFolder.at(folder)
     if STATE not in run.names():
         raise ValueError(f"{folder} is not a complete checkpoint: {MANIFEST} is missing or names no {STATE}.")
-    for problem in run.problems():
+    if problem := next(run.problems(), None):
         raise ValueError(f"{problem}.")
     state = read_object(folder / STATE, "step", "seconds", "losses", hint="")
     for key, kind in (("step", int), ("seconds", int | float)):

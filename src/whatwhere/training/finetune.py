@@ -32,7 +32,7 @@ from .loop import Trainer
 from .predictions import class_probabilities, write_predictions
 from .scheme_settings import SchemeConfig
 from .sharding import rows_of_micro_batch
-from .training_folder import begin_training, finish_training, finished_summary, open_training, resume_settings
+from .training_folder import begin_training, bind_settings, finish_training, finished_summary, open_training
 from .training_keys import FinetuneKeys
 from .validator import Validator
 
@@ -176,7 +176,7 @@ def finetune(config: FinetuneConfig, out: str | Path, *, progress: bool = True) 
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
     with open_training(out, KIND) as run:
-        config = resume_settings(config, run, CONFIG)
+        config = bind_settings(config, run, CONFIG)
         _check_start(config, run)
         summary = finished_summary(run)
         return summary or _train(config, run, progress)

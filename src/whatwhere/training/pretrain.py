@@ -22,11 +22,11 @@ from .optimizers import expected_table_drift
 from .pretrain_settings import PretrainConfig, curriculum, make_batches
 from .training_folder import (
     begin_training,
+    bind_settings,
     finish_training,
     finished_summary,
-    has_steps,
+    has_trained_steps,
     open_training,
-    resume_settings,
 )
 from .training_keys import LoopConfig
 from .validator import Validator
@@ -63,7 +63,7 @@ def pretrain(
         config.check()
     with open_training(out, KIND) as run:
         config = _resume_budget(config, run, is_silent=not progress)
-        config = resume_settings(config, run, CONFIG, changeable=() if windows is None else ("corpus", "tokenizer"))
+        config = bind_settings(config, run, CONFIG, changeable=() if windows is None else ("corpus", "tokenizer"))
         summary = finished_summary(run)
         return summary or _train(config, run, windows, progress, label)
 
@@ -79,7 +79,7 @@ def _resume_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> P
     A budget in minutes stays until the run has saved steps; then its number of steps counts.
     """
     config = config.in_steps()
-    if config.minutes is None or CONFIG not in run.names() or not has_steps(run):
+    if config.minutes is None or CONFIG not in run.names() or not has_trained_steps(run):
         return config
     config.check_scheme(run.path)
     steps = PretrainConfig.load_verified(run, CONFIG).steps

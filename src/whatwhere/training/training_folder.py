@@ -39,15 +39,17 @@ def open_training(out: str | Path, kind: str) -> Iterator[RunFolder]:
         yield RunFolder.at(out)
 
 
-def has_steps(run: RunFolder) -> bool:
+def has_trained_steps(run: RunFolder) -> bool:
     """Return whether a checkpoint after step 0, or the finished model, exists."""
     return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
 
 
-def resume_settings(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
-    """Return the settings that a training resumes with, in all its processes.
+def bind_settings(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
+    """Return the settings that bind a training; before its first saved step, delete what it left and write `config`.
 
-    Settings and scheme bind from the first saved step; a training that failed before begins anew with `config`.
+    All its processes call this, for a new training as well. Deleted are the log, checkpoints, batches that were not
+    finite, and listed files but the scheme that `config` names; the corpus stays. From the first saved step on the
+    saved settings and scheme bind.
 
     Args:
         name: of the YAML file. changeable: keys that may differ, beside the `CHANGEABLE_KEYS` ones of the class.
@@ -56,7 +58,7 @@ def resume_settings(config: C, run: RunFolder, name: str, changeable: Iterable[s
         ValueError: see `StrictConfig.merge_with_run`; or the folder holds windows of another tokenizer.
     """
     processes = process_group_state()
-    if processes.is_main_process and not has_steps(run):
+    if processes.is_main_process and not has_trained_steps(run):
         _begin_anew(config, run, name)
     processes.wait_for_everyone()
     resumed = config.merge_with_run(run, name, changeable)  # also what the main process has just written
