@@ -123,7 +123,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LaterKeys:
+class LaterPairs:
     """Queries and keys that replace those of a `Product` at pairs whose key has the larger position (xPos).
 
     q, k: as of `Product`. mask: (b or 1, 1, n, n), True at these pairs.
@@ -144,7 +144,7 @@ class Product:
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
-    later: LaterKeys | None = None
+    later: LaterPairs | None = None
 
     def terms(self, scale: float) -> dict[str, Tensor]:
         """Return each term (b or 1, h, n, n), in score units, by name."""
@@ -167,10 +167,10 @@ class AttentionInputs:
         once.
     is_cls: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
     position_ids: (b, n), rows of the position table: positions, or with `bilevel` places in a segment.
-    places: positions, or with `bilevel` numbers of segments; one row (1, n) where all examples have the same at their
-        tokens, so that terms of positions alone are computed once.
-    distance: place of the key minus that of the query, (b, n, n), or (2n - 1,) where positions are consecutive; None if
-        unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
+    shared_position_ids: positions, or with `bilevel` numbers of segments, (b, n); one row (1, n) where they are known
+        to be the same in all examples, at padding, too, so that terms of positions alone are computed once.
+    distance: number of the key minus that of the query, as in `shared_position_ids`, (b, n, n), or (2n - 1,) where
+        positions are consecutive; None if unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, rotated_width), or None.
     key_rotation: cos and sin for the keys, where they differ from the queries' (xPos), else None. At a pair whose key
@@ -186,7 +186,7 @@ class AttentionInputs:
     token_kinds: Tensor
     is_cls: Tensor
     position_ids: Tensor
-    places: Tensor
+    shared_position_ids: Tensor
     distance: Tensor | None = None
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
@@ -225,7 +225,7 @@ def attend_eagerly(
     return F.dropout(attn, dropout) @ values, attn
 
 
-# Queries, keys (b, h, n, d) and mask of `LaterKeys`, its named parts joined.
+# Queries, keys (b, h, n, d) and mask of `LaterPairs`, its named parts joined.
 JoinedLater = tuple[Tensor, Tensor, Tensor]
 
 
@@ -253,7 +253,7 @@ def attend_by_sdpa(
             q, k, values, bias.base, bias.special_values, bias.token_kinds, allowed, scale, dropout, later
         )
     if later is not None:
-        product = Product({"": q}, {"": k}, LaterKeys({"": later[0]}, {"": later[1]}, later[2]))
+        product = Product({"": q}, {"": k}, LaterPairs({"": later[0]}, {"": later[1]}, later[2]))
         terms = term_scores([product], [] if bias is None else [bias], scale)
         return attend_eagerly(terms, values, allowed, dropout)[0]
     width = values.shape[-1]
@@ -295,10 +295,10 @@ def attend_by_flex(
         is_later = later[2].expand(q.shape[0], -1, -1, -1)
         seen = (~is_later, is_later) if allowed is None else (allowed & ~is_later, allowed & is_later)
         request = AuxRequest(lse=True)
-        before, sums_before = _flex(q, k, values, bias, seen[0], scale, request)
-        behind, sums_behind = _flex(later[0], later[1], values, bias, seen[1], scale, request)
-        share = torch.sigmoid(sums_before.lse - sums_behind.lse)[..., None].to(values.dtype)
-        return share * before + (1 - share) * behind
+        earlier_outputs, earlier_sums = _flex(q, k, values, bias, seen[0], scale, request)
+        later_outputs, later_sums = _flex(later[0], later[1], values, bias, seen[1], scale, request)
+        share = torch.sigmoid(earlier_sums.lse - later_sums.lse)[..., None].to(values.dtype)
+        return share * earlier_outputs + (1 - share) * later_outputs
     return _flex(q, k, values, bias, allowed, scale, None)  # type: ignore[no-any-return]
 
 
@@ -387,15 +387,15 @@ def attend_fused(
 
 
 class StackedLinear(nn.Linear):
-    """Several linear maps of one input in one product; `rows` gives the number of outputs of each, in order.
+    """Several linear maps of one input in one product; `output_sizes` gives the number of outputs of each.
 
     It returns the outputs side by side, as every `nn.Linear`, and its caller splits them: whatever adapts, quantises or
-    replaces a linear layer works on it, and need not know of `rows`.
+    replaces a linear layer works on it, and need not know of `output_sizes`.
     """
 
-    def __init__(self, width: int, rows: tuple[int, ...], bias: bool) -> None:
-        super().__init__(width, sum(rows), bias=bias)
-        self.rows = rows
+    def __init__(self, width: int, output_sizes: tuple[int, ...], bias: bool) -> None:
+        super().__init__(width, sum(output_sizes), bias=bias)
+        self.output_sizes = output_sizes
 
 
 def stream_terms(config: EncoderConfig) -> tuple[str, ...]:
@@ -425,8 +425,9 @@ class Attention(nn.Module):
         self.absolute_special = config.absolute_special
         qk = self.heads * self.d_head
         biased = config.block == "bert"
-        self.rows = [(qk, qk, d) for d in self.sizes]
-        self.qkv = nn.ModuleList(StackedLinear(d, rows, biased) for d, rows in zip(self.sizes, self.rows, strict=True))
+        self.output_sizes = [(qk, qk, d) for d in self.sizes]
+        widths = zip(self.sizes, self.output_sizes, strict=True)
+        self.qkv = nn.ModuleList(StackedLinear(d, output_sizes, biased) for d, output_sizes in widths)
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
         self.content = None
@@ -444,8 +445,9 @@ class Attention(nn.Module):
         later_queries = {}
         later_keys = {}
         values = []
-        for name, x, project, rows in zip(self.term_of_stream, streams, self.qkv, self.rows, strict=True):
-            q, k, v = project(x).split_with_sizes(rows, dim=-1)
+        parts = zip(self.term_of_stream, streams, self.qkv, self.output_sizes, strict=True)
+        for name, x, project, output_sizes in parts:
+            q, k, v = project(x).split_with_sizes(output_sizes, dim=-1)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
             if inputs.key_rotation is not None and inputs.rotation is not None:
                 later_queries[name] = rotate(q, *inputs.key_rotation)
@@ -464,13 +466,13 @@ class Attention(nn.Module):
         content: dict[str, Tensor] = {}
         if self.content is not None:
             assert inputs.distance is not None
-            pairs = PairInputs(inputs.distance, inputs.places, inputs.allowed, inputs.distance_vectors)
+            pairs = PairInputs(inputs.distance, inputs.shared_position_ids, inputs.allowed, inputs.distance_vectors)
             queries["semantic"], content = self.content(queries["semantic"], keys["semantic"], pairs)
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key
             later_queries["absolute"], later_keys["absolute"] = inputs.position_query_key
         if inputs.later_pairs is not None:
-            products = [Product(queries, keys, LaterKeys(later_queries, later_keys, inputs.later_pairs))]
+            products = [Product(queries, keys, LaterPairs(later_queries, later_keys, inputs.later_pairs))]
         elif self.joint or inputs.position_query_key is not None:
             products = [Product(queries, keys)]
         else:

@@ -57,9 +57,10 @@ class FeedForward(nn.Module):
         self.inner = [config.intermediate_size * d // config.hidden_size for d in config.stream_sizes]
         widths = list(zip(config.stream_sizes, self.inner, strict=True))
         inputs = widths if self.separate else [(config.hidden_size, config.intermediate_size)]
-        self.rows = [(inner,) * (1 + self.gated) for _, inner in inputs]
+        self.output_sizes = [(inner,) * (1 + self.gated) for _, inner in inputs]
         widths_in = [d for d, _ in inputs]
-        self.up = nn.ModuleList(StackedLinear(d, rows, biased) for d, rows in zip(widths_in, self.rows, strict=True))
+        widths_up = zip(widths_in, self.output_sizes, strict=True)
+        self.up = nn.ModuleList(StackedLinear(d, output_sizes, biased) for d, output_sizes in widths_up)
         self.down = nn.ModuleList(nn.Linear(inner, d, bias=biased) for d, inner in widths)
 
     def _inner(self, x: Tensor, number: int) -> Tensor:
@@ -67,7 +68,7 @@ class FeedForward(nn.Module):
         x = self.up[number](x)
         if not self.gated:
             return F.gelu(x)
-        gate, up = x.split_with_sizes(self.rows[number], dim=-1)
+        gate, up = x.split_with_sizes(self.output_sizes[number], dim=-1)
         gate = F.silu(gate)
         # Without a gradient the product overwrites the gate: allocating a new block costs more than the product.
         return gate * up if torch.is_grad_enabled() else gate.mul_(up)

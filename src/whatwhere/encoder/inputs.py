@@ -60,11 +60,11 @@ def common_row(position_ids: Tensor) -> Tensor:
     return position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
 
 
-def distances(position_ids: Tensor, is_run: bool) -> Tensor:
+def distances(position_ids: Tensor, is_consecutive: bool) -> Tensor:
     """Return the distances, key position minus query position, of positions (b, n): (b, n, n), or where they are a run
     of consecutive numbers -(n - 1) ... n - 1, (2n - 1,)."""
     n = position_ids.shape[1]
-    if is_run:
+    if is_consecutive:
         return torch.arange(1 - n, n, device=position_ids.device)
     return position_ids[:, None, :] - position_ids[:, :, None]
 

@@ -229,28 +229,30 @@ class Encoder(EncoderPreTrainedModel):
             position_ids = self._positions(input_ids, attention_mask, position_ids)
         # With a mask of pairs every token counts: one that no token looks at may itself look at others.
         token_mask = attention_mask if allowed_mask is None else None
-        places = position_ids
+        shared_position_ids = position_ids
         if counts_from_zero:
-            places = position_ids[:1]
+            shared_position_ids = position_ids[:1]
         elif reads_values and (self.untied is not None or config.relative_content != "none"):
-            places = common_row(position_ids)
+            shared_position_ids = common_row(position_ids)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
         position_query_key = None
         biases: list[Bias] = []
         distance = None
         if config.relative != "none" or config.relative_content != "none":
-            is_run = counts_from_zero or self.assumes_consecutive_positions
-            is_run = is_run or (reads_values and positions_are_consecutive(position_ids, token_mask, document_ids))
-            distance = distances(position_ids, is_run and not config.bilevel)  # segments are no run of numbers
+            is_consecutive = counts_from_zero or self.assumes_consecutive_positions
+            is_consecutive = is_consecutive or (
+                reads_values and positions_are_consecutive(position_ids, token_mask, document_ids)
+            )
+            distance = distances(position_ids, is_consecutive and not config.bilevel)  # segment numbers never are
             buckets = getattr(BIASES.get(config.relative), "buckets", None)
             distance = distance if buckets is None else buckets(distance, config)
         if self.untied is not None:
             table = self.position_table()
             if config.untied == "crossed":
                 assert table is not None
-                position_query_key = self.untied.project(table[places])
+                position_query_key = self.untied.project(table[shared_position_ids])
             else:
-                biases.append(self.untied(table, places, is_cls))
+                biases.append(self.untied(table, shared_position_ids, is_cls))
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, token_kinds, is_cls))
@@ -260,12 +262,12 @@ class Encoder(EncoderPreTrainedModel):
         if config.rotation == "xpos":
             assert cos_sin is not None
             cos_sin, key_cos_sin = decayed_rotations(cos_sin, position_ids, config)
-            later_pairs = places[:, None, None, :] > places[:, None, :, None]
+            later_pairs = shared_position_ids[:, None, None, :] > shared_position_ids[:, None, :, None]
         return AttentionInputs(
             token_kinds,
             is_cls,
             position_ids if rows is None else rows.clamp(max=config.max_position_embeddings - 1),
-            places,
+            shared_position_ids,
             distance,
             allowed,
             rotation=cos_sin,
@@ -414,7 +416,7 @@ class Encoder(EncoderPreTrainedModel):
 
     def _keep(self, streams: Streams, states: list[Tensor]) -> Streams:
         """Add the state (b, n, hidden_size) of the streams to `states`; return streams that are parts of it where
-        gradients are computed, so that it has one."""
+        gradients are computed, so that the state gets a gradient."""
         state = torch.cat(streams, dim=-1) if len(streams) > 1 else streams[0]
         states.append(state)
         return state.split(self.config.stream_sizes, dim=-1) if torch.is_grad_enabled() else streams

@@ -84,10 +84,11 @@ def preset(name: str, size: str = "paper", **fields: Any) -> EncoderConfig:
 
     Args:
         name: one of `PRESETS` (`whatwhere presets` lists them).
-        size: "tiny" (4 layers, 128 = 8 + 120), "small" (6 layers, 256 = 16 + 240) or "paper" (NeoBERT block: 6 layers,
-            768 = 48 + 720; BERT block: 12 layers, 768). The block decides which: `preset("tupe-r", block="neobert")` is
-            as wide as `ap`. It decides the residual, too: "normalized" for every preset in NeoBERT's block, "stream" in
-            BERT's, where the sum is normalised.
+        size: "tiny" (4 layers; dstg: 128 = 8 + 120; one stream: 120; BERT's block: 128), "small" (6 layers; dstg: 256 =
+            16 + 240; one stream: 240; BERT's block: 256) or "paper" (6 layers; dstg: 768 = 48 + 720; one stream: 720;
+            BERT's block: 12 layers, 768). SPLIT's position stream is a head wide. The block decides the width:
+            `preset("tupe-r", block="neobert")` is as wide as `ap`. It decides the residual, too: "normalized" for every
+            preset in NeoBERT's block, "stream" in BERT's, where the sum is normalised.
         **fields: any `EncoderConfig` field, overriding the preset's.
 
     Raises:

@@ -199,7 +199,7 @@ def make_optimizers(
             "Use optimizer=adamw."
         )
     rows_of_parameter = {
-        id(module.weight): list(module.rows) for module in model.modules() if isinstance(module, StackedLinear)
+        id(module.weight): list(module.output_sizes) for module in model.modules() if isinstance(module, StackedLinear)
     }
     hidden["rows"] = [rows_of_parameter.get(id(p), [len(p)]) for p in hidden["params"]]
     return [adamw, Muon([hidden], scale=config.muon_scale, dtype=muon_dtype)]
