@@ -20,9 +20,10 @@ def verify(folder: Path) -> tuple[int, list[str]]:
             continue
         run = RunFolder.at(path.parent)
         count += len(run.names())
-        found = list(run.problems())
-        # A run may be written meanwhile: a second look sees the manifest that goes with the files.
-        problems += [problem for problem in found if problem in set(run.problems())]
+        if first_look := list(run.problems()):
+            # A run may be written meanwhile: a second look sees the manifest that goes with the files.
+            second_look = set(run.problems())
+            problems += [problem for problem in first_look if problem in second_look]
     return count, problems
 
 
