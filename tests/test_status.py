@@ -91,6 +91,20 @@ def test_status_counts_models_and_trials(tmp_path):
     assert run_status(tmp_path / "e")[0]["state"] == "stopped"
 
 
+def test_evaluations_of_all_are_listed(tmp_path):
+    """`evaluate all` had one line without a number of trials, which are in the folders inside."""
+    with RunFolder.open(tmp_path / "a", "all") as run:
+        run.write("all.yaml", {"models": ["a"]})
+        with RunFolder.open(run.path_of_run("squad"), "squad") as inner:
+            inner.write("squad.yaml", {"models": ["a"]})
+            Trial("a", "a", False, "squad", seed=0).write(inner.path, {}, answers={}, spans={})
+        (run.path / "other").mkdir()  # no run
+        found = run_status(run.path)
+    told = [(each["kind"], each["state"], each.get("trials")) for each in found]
+    assert told == [("all", "running", None), ("squad", "stopped", 1)]
+    assert f"{tmp_path / 'a/squad'}: squad, stopped, 1 trials finished" in status_text(found)
+
+
 def test_the_verb_and_a_folder_without_a_run(tmp_path):
     done = whatwhere("status", str(begun(tmp_path / "run")), "--json")
     assert done.returncode == 0 and json.loads(done.stdout)[0]["step"] == 20

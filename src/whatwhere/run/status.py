@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from .files import describe_os_error, read_lines, read_object, read_yaml
-from .folder import LOG, RunFolder
+from .folder import LOG, MANIFEST, RunFolder
 from .lock import writer_of
 
 TRAININGS = ("pretrain.yaml", "finetune.yaml")
 STUDY = "study.yaml"
+ALL = "all"  # kind of the run of `evaluate all`, which has a folder inside for each evaluation
 TRAINED = "trained"  # name of the step that ends a training
 RESULTS = "results"  # name of the step that writes records, claims and facts; the page follows
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
@@ -57,7 +58,8 @@ def has_weights(folder: Path) -> bool:
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:
-    """Return the state of a training, of another run, or of a study and of every training in it.
+    """Return the state of a training or another run, of a study and every training in it, or of `evaluate all` and
+    every evaluation in it.
 
     Each state has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"), and `writer` (process and
     machine, or None). A study also has its numbers of `models` and of those `finished`, an evaluation its number of
@@ -76,7 +78,8 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     if (folder / STUDY).is_file():
         return [_study(run, trainings), *trainings]
     if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
-        return [_run_of_other_kind(run), *trainings]
+        evaluations = list(_evaluations_below(folder)) if run.kind == ALL else []
+        return [_run_of_other_kind(run), *map(_run_of_other_kind, evaluations), *trainings]
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}. Give the --out folder of a run.")
     raise ValueError(
@@ -88,6 +91,14 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
 def _trainings_below(folder: Path) -> Iterator[Path]:
     """Yield the settings files of the trainings in the folder of a study."""
     return (path for name in TRAININGS for path in sorted(folder.glob(f"models/*/seed-*/{name}")))
+
+
+def _evaluations_below(folder: Path) -> Iterator[RunFolder]:
+    """Yield the runs in the folder of `evaluate all`."""
+    for path in sorted(folder.glob(f"*/{MANIFEST}")):
+        run = RunFolder.at(path.parent)
+        if run.kind is not None and (run.path / f"{run.kind}.yaml").is_file():
+            yield run
 
 
 def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from ..run.cluster import Cluster
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
-from ..run.status import RESULTS
+from ..run.status import ALL, RESULTS
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import scheme_of_job, text_of_scheme
 from .machine import machine
@@ -37,7 +37,6 @@ from .results import FACTS, RECORDS, save_results
 
 C = TypeVar("C", bound=EvaluationConfig)
 LINE_WIDTH = 158  # characters of a line
-ALL = "all"
 # Cheapest first: reading states, embedding, reading long texts in many ways, then fine-tuning.
 BENCHMARKS: tuple[Benchmark[Any], ...] = (LINGUISTIC, HOLMES, MTEB, LONG_TEXTS, GLUE, SQUAD)
 
