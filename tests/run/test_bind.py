@@ -58,6 +58,15 @@ def test_the_first_settings_bind(tmp_path):
     assert Counting.load_verified(RunFolder.at(out), NAME).steps == 625
 
 
+def test_the_command_that_resumes_can_be_typed(tmp_path, monkeypatch):
+    """It named a folder or a text with a space in its name without quotes."""
+    monkeypatch.setattr(Counting, "RESUMES_FROM", "{text} --out {out}")
+    bound(tmp_path / "my run", steps=625, text="my text")
+    with pytest.raises(ValueError) as error:
+        bound(tmp_path / "my run", text="my text")
+    assert f"Run it with only `'my text' --out '{tmp_path / 'my run'}'` to resume" in str(error.value)
+
+
 class Nested(StrictConfig):
     model: dict[str, str] = {}
 

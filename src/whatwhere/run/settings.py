@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -242,7 +243,9 @@ class StrictConfig(BaseModel):
                 default = "" if key in given else " (default)"
                 hint = f"Give {key}={before[key]!r} to resume, or choose another `--out`."
                 if self.RESUMES_FROM:
-                    arguments = self.RESUMES_FROM.format(out=run.path, **before)
+                    words = {"out": run.path, **before}
+                    quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
+                    arguments = self.RESUMES_FROM.format(**quoted)
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{run.path} was started with {key}={before[key]!r}"
                 raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")
