@@ -62,6 +62,16 @@ def own_rates(monkeypatch):
     return own
 
 
+def test_a_key_without_a_value_takes_settings(tmp_path):
+    """`model:` with nothing behind it made `--set model.dropout=0.1` an error: model is a single value."""
+    path = tmp_path / "p.yaml"
+    path.write_text("model:\n")
+    assert LoopConfig.merge_values(path, ["model.dropout=0.1"]) == {"model": {"dropout": 0.1}}
+    path.write_text("model: false\n")
+    with pytest.raises(ValueError, match="--set model.dropout: model is a single value"):
+        LoopConfig.merge_values(path, ["model.dropout=0.1"])
+
+
 def test_presets_train_at_their_own_rates(own_rates):
     """A preset trains at the rates of its own unless others are given."""
     plain = PretrainConfig.load(None, preset="ap")

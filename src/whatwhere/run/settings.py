@@ -189,7 +189,9 @@ class StrictConfig(BaseModel):
             target = merged
             *outer, last = key.split(".")
             for part in outer:
-                target = target.setdefault(part, {})
+                if target.get(part) is None:  # also `part:` without a value
+                    target[part] = {}
+                target = target[part]
                 if not isinstance(target, dict):
                     raise ValueError(f"--set {key}: {part} is a single value and has no keys below it.")
             target[last] = value
