@@ -205,3 +205,10 @@ def test_tables_of_unknown_start_have_their_own_floor(tmp_path):
     # A table that nothing moved, with no settings in the folder of its training.
     still = noise_records(noise, RecordContext("ap", 0), noise, saved_table_drift(tmp_path))[2:]
     assert [(r.metric, r.part, r.value) for r in still] == [("table.rms", "change", 0), ("table.floor", "change", 1)]
+
+
+def test_damaged_settings_of_a_training_are_refused(tmp_path):
+    """Settings that are a list gave an AttributeError."""
+    (tmp_path / CONFIG).write_text("- 1\n")
+    with pytest.raises(ValueError, match=r"pretrain.yaml must hold `key: value` lines; got list\."):
+        saved_table_drift(tmp_path)

@@ -11,7 +11,6 @@ from ..corpus import Windows
 from ..encoder import EncoderConfig, EncoderForMaskedLM
 from ..models.card import model_card
 from ..models.explain import costs
-from ..run.files import read_yaml
 from ..run.folder import RunFolder
 from ..run.progress import Progress
 from .budget import steps_of_budget
@@ -172,6 +171,6 @@ def saved_table_drift(folder: str | Path) -> float | None:
     settings = Path(folder) / CONFIG
     if not settings.is_file():
         return None
-    saved = {key: value for key, value in read_yaml(settings).items() if key in LoopConfig.model_fields}
+    saved = {key: value for key, value in LoopConfig.merge_values(settings).items() if key in LoopConfig.model_fields}
     config = LoopConfig.parse(saved, path=settings)
     return None if config.steps is None else expected_table_drift(config, config.steps)
