@@ -19,7 +19,7 @@ from whatwhere.run.folder import RunFolder
 from whatwhere.run.verify import verify
 from whatwhere.study import model_task
 from whatwhere.study.plan import ModelOfSeed
-from whatwhere.study.results import save_results, total_seconds
+from whatwhere.study.results import save_results, save_study, total_seconds
 from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
 
@@ -156,6 +156,34 @@ def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch)
         and "models so far" not in last
     )
     assert [m["name"] for m in began["models"]] == ["dstg"] and len(ended["models"]) == ended["planned"] == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("killed_at", ["study.save_study", "results.write_report"])
+def test_a_page_that_a_kill_cost_is_drawn(arguments, tmp_path, monkeypatch, killed_at):
+    """After a kill between measuring the first model and its page there was none until the last model."""
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*given, **named):
+        raise Killed
+
+    def noted(*given, **named):
+        pages.append((sorted(path.name for path in (out / "models").iterdir()), [str(model) for model in given[4]]))
+        return save_study(*given, **named)
+
+    out = tmp_path / "s"
+    pages = []
+    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["dstg", "rope"]}
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(f"whatwhere.study.{killed_at}", kill)
+        run_study(config, out, progress=False)
+    assert not (out / "report.html").exists()
+    monkeypatch.setattr("whatwhere.study.study.save_study", noted)
+    run_study(config, out, progress=False)
+    assert pages == [(["dstg"], ["dstg/0"]), (["dstg", "rope"], ["dstg/0", "rope/0"])]
 
 
 def _check_what_is_finished(out, config):

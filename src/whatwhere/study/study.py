@@ -269,7 +269,7 @@ def complete(study: Study) -> Path:
             _log_damage(study, model)
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
-    models_on_page = [model for model in models if study.is_measured(model)]  # the page is drawn when others follow
+    models_on_page = _models_on_page(study, models)
     most_threads = at_once * threads_of_one(at_once) if at_once > 1 else 1
     was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
     # A command that trains nothing leaves what the page says of the trainings.
@@ -289,15 +289,22 @@ def complete(study: Study) -> Path:
             notes=[ON_CLUSTER] if was_on_cluster else [],
         )
 
+    def draw_if_due() -> None:
+        """Draw the page of the models that are measured so far, where one is due and others follow."""
+        nonlocal models_on_page
+        measured = [model for model in models if study.is_measured(model)]
+        is_damaged = any(study.run.reuse_problem(model.step_name) for model in models)  # no page is drawn from it
+        if 0 < len(measured) < len(models) and not is_damaged and _needs_page(models, models_on_page, measured):
+            models_on_page = measured
+            save(measured, [])
+
+    draw_if_due()  # a command that was killed between measuring and drawing left none
     context = partial(scheme_of_job, text_of_scheme(config.scheme))
     # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
     with closing(run_jobs(jobs, most_threads, study.progress, context=context, cluster=study.cluster)) as done:
         for job, summary in done:
             _log_trained(study, job.args[0].model, summary)
-            measured = [model for model in models if study.is_measured(model)]
-            if len(measured) < len(models) and _needs_page(models, models_on_page, measured):
-                models_on_page = measured
-                save(measured, [])
+            draw_if_due()
     comparison_records: list[Record] = []
     if config.inside:
         for seed in range(config.seeds):
@@ -319,6 +326,18 @@ def records_without_model(study: Study) -> list[Record]:
     if config.inside:
         records += measure_corpus(study.run, study.windows, name)
     return records
+
+
+def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOfSeed]:
+    """Return the models that the page shows; none where a kill left results without their page."""
+    results = study.run.step(RESULTS)
+    page = study.run.path / "report.html"
+    facts = study.run.path / FACTS
+    if results is None or not page.is_file() or not facts.is_file():
+        return []
+    if page.stat().st_mtime_ns < facts.stat().st_mtime_ns:  # the page follows the facts
+        return []
+    return [model for model in models if str(model) in results["inputs"].get("models", ())]
 
 
 def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], measured: Sequence[ModelOfSeed]) -> bool:
