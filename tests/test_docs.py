@@ -133,6 +133,14 @@ def test_documents_have_at_most_35_000_words():
     assert sum(words(str(page)) for page in pages if "results" not in page.parts) <= 35_000
 
 
+def test_strikes_of_the_table_are_counted():
+    """The text told of 1,717 points, the table of 2,893."""
+    text = (ROOT / "docs/reliability.md").read_text("utf-8")
+    (table,) = re.findall(r"<!-- faults -->(.*?)<!-- end -->", text, flags=re.S)
+    counts = re.findall(r"(?<=\| )\d+(?= \|)", table)
+    assert f" {sum(map(int, counts)):,} strikes " in text
+
+
 @pytest.mark.parametrize("page", ["docs/runs.md", "docs/reliability.md"])
 def test_reference_pages_fit_one_page(page):
     """Beside its tables a page of reference has at most 600 words."""
