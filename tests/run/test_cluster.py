@@ -125,7 +125,7 @@ def starting(tmp_path_factory):
     """The workers of `cluster`, which import while the tests before theirs wait, and the file of what they print."""
     pytest.importorskip("distributed")
     with DaskCluster(tmp_path_factory.mktemp("cluster"), 0, **FORKS) as cluster:
-        yield cluster, cluster.add_worker("--nworkers", "2", "--preload-nanny", "warm_forks")
+        yield cluster, cluster.add_worker("--nworkers", "3", "--preload-nanny", "warm_forks")
 
 
 @pytest.fixture(scope="module")
@@ -263,9 +263,9 @@ def studied(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(starting, studied):
-    """A scheduler and two workers, forked from a process that has imported their modules."""
+    """A scheduler and three workers, forked from a process that has imported their modules."""
     cluster, log = starting
-    wait_for_worker(log, 2)
+    wait_for_worker(log, 3)
     return cluster
 
 
@@ -289,7 +289,7 @@ def test_study_is_the_same_whatever_worker_dies(cluster, studied, tmp_path):
     with beside(kill_worker):
         done = whatwhere(*arguments, "--out", str(out), "--on", str(cluster.file))
     assert done.returncode == 0, done.stderr
-    assert "cluster: workers 2, dashboard" in done.stderr and "all 2 models" in done.stderr
+    assert "cluster: workers 3, dashboard" in done.stderr and "all 2 models" in done.stderr
     assert records(out) == records(alone)
     steps = [line["step"] for line in read_lines(model / "log.jsonl") if "gradient_norm" in line]
     assert steps == sorted(set(steps)) and not list(out.rglob(".token*"))
@@ -421,7 +421,7 @@ def test_lost_scheduler_is_one_line(studied, tmp_path):
     out = tmp_path / "lost"
     for number in range(2):
         (tmp_path / str(number)).mkdir()
-        with DaskCluster(tmp_path / str(number), 2, *PRELOAD) as cluster:
+        with DaskCluster(tmp_path / str(number), 3, *PRELOAD) as cluster:
             study = started(*arguments, "--out", str(out), "--on", str(cluster.file))
             if number == 0:
                 wait_for((out / "models/dstg/seed-0/checkpoints/step-10").is_dir)
