@@ -94,7 +94,9 @@ class Calls:
 
         while True:
             try:
-                return future.result()
+                result = future.result()
+                self.deaths.finish(self._calls[future][0])
+                return result
             except CancelledError:
                 raise OSError(
                     f"The scheduler at {self.address} is gone. Finished work and checkpoints stay: start a scheduler "

@@ -21,6 +21,7 @@ from .processes import Context
 from .remote import wait_until_idle
 from .signals import GRACE, Stopped
 
+MESSAGES_KEPT = 10  # for Dask's developers, with the texts in them; Dask's default is 1,000
 SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
 
 
@@ -158,7 +159,11 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
             raise
         raise ValueError("--on needs Dask: pip install 'whatwhere[cluster]'.") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error of the call
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}):
+    settings = {
+        "distributed.admin.large-graph-warning-threshold": "1GB",
+        "distributed.admin.low-level-log-length": MESSAGES_KEPT,
+    }
+    with dask.config.set(settings):
         try:
             place = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
             client = Client(**place, timeout=SECONDS_TO_CONNECT, set_as_default=False)

@@ -42,6 +42,11 @@ class Deaths:
         """Remember that a worker begins a call."""
         self._busy[number] = address
 
+    def finish(self, number: int) -> None:
+        """Forget a call whose result is there: a text has millions of shards."""
+        self._busy.pop(number, None)
+        self._deaths.pop(number, None)
+
     def pass_limit(self, address: str) -> None:
         """Remember that a worker passed its memory limit, for which its nanny ends it."""
         self._causes[address, self.processes.get(address)] = MEMORY
