@@ -9,7 +9,7 @@ import whatwhere as ww
 from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, TRAINING, Analysis, AnalysisInput, analyses_of
 from whatwhere.analysis.passes import Reader
 from whatwhere.analysis.record_context import RecordContext
-from whatwhere.study.measurements import measure
+from whatwhere.study.measurements import join_measurements, measure, split_analyses
 
 ME = RecordContext("m", 0, "s")
 
@@ -63,6 +63,23 @@ def test_readers_share_one_pass():
         ("corpus.documents", 4.0, "m"),
     ]
     assert list(measured.arrays) == ["counts-m-seed-0"] and measured.left_out == {}
+
+
+def test_groups_of_analyses_join_to_the_whole():
+    """Analyses that workers did apart give the records, in their order, the arrays and the reasons of one `measure`."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 40, "num_hidden_layers": 1, "max_position_embeddings": 24}
+    model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", **sizes)).eval()
+    inputs = AnalysisInput(ME, model, documents(12), ablated=4)
+    (shared, *others), analyses = split_analyses(inputs, analyses_of(INSIDE)), analyses_of(INSIDE)
+    assert len(shared) > 3 and all(len(group) == 1 for group in others) and len(others) > 5
+    whole = measure(inputs, analyses)
+    joined = join_measurements([measure(inputs, group) for group in (shared, *others)], analyses)
+    assert len(whole.records) > 50 and list(map(vars, joined.records)) == list(map(vars, whole.records))
+    assert list(joined.left_out.items()) == list(whole.left_out.items()) and joined.arrays.keys() == whole.arrays.keys()
+    for stem, arrays in whole.arrays.items():
+        for name, values in arrays.items():
+            assert np.array_equal(joined.arrays[stem][name], values, equal_nan=values.dtype.kind == "f"), (stem, name)
 
 
 @pytest.mark.parametrize("way", ["reader", "measure"])

@@ -1,5 +1,6 @@
 """Jobs on the workers of a Dask cluster: the same numbers, whatever dies."""
 
+import json
 import os
 import re
 import signal
@@ -395,6 +396,34 @@ def test_worker_may_die_in_measuring(cluster, studied, tmp_path):
     _, said = study.communicate(timeout=300)
     assert study.returncode == 0, said
     assert len(records(here)) > 500 and records(here) == records(there)
+
+
+@pytest.mark.slow
+def test_heads_are_the_same_whatever_worker_measures(cluster, studied, tmp_path):
+    """Every record and array of `heads` is equal, in the same order, also where a worker dies."""
+    _, alone = studied
+    words = ("heads", str(alone / "models/dstg/seed-0"), "--documents", "20", "--ablate", "8", "--json", "--out")
+    here, there = tmp_path / "here", tmp_path / "there"
+    done = whatwhere(*words, str(here))
+    assert done.returncode == 0, done.stderr
+    spread = started(*words, str(there), "--on", str(cluster.file))
+    wait_for(lambda: writer_of(there) is not None)
+    psutil.Process(cluster.pids()[0]).kill()
+    printed, said = spread.communicate(timeout=300)
+    assert spread.returncode == 0 and "all 9 analyses" in said, said
+    mine, theirs = json.loads(done.stdout), json.loads(printed)
+    assert len(mine["records"]) > 300
+    assert [{**r, "study": ""} for r in mine["records"]] == [{**r, "study": ""} for r in theirs["records"]]
+    assert records(here) == records(there) and mine["left_out"] == theirs["left_out"]
+    arrays = [{path.name: path.read_bytes() for path in (out / "arrays").iterdir()} for out in (here, there)]
+    assert len(arrays[0]) > 2 and arrays[0] == arrays[1]
+
+
+def test_heads_on_workers_need_a_folder(studied):
+    _, alone = studied
+    done = whatwhere("heads", str(alone / "models/dstg/seed-0"), "--on", "tcp://127.0.0.1:1")
+    assert done.returncode == 2 and done.stderr.endswith("Give one by --out, or leave --on out.\n"), done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -167,11 +167,17 @@ def heads(
     ablate: int,
     length: int | None,
     scheme: str | None,
+    on: On = None,
     as_json: Json = False,
 ) -> None:
     """Measure what drives each attention head: its terms by KL (DSTG equation 4), where it looks, what it is worth."""
     check_model(model, scheme, corpus)
+    if on is not None and out is None:
+        raise ValueError(
+            "--on (or WHATWHERE_ON) has no folder that the workers share. Give one by --out, or leave --on out."
+        )
     from ..models.open import open_config, open_model
+    from ..run.cluster import connect
     from ..study.heads_run import heads_text, run_heads
     from ..training.scheme_settings import use_scheme
 
@@ -184,7 +190,9 @@ def heads(
         )
     opened = open_model(model, "masked" if ablate else None, attention="eager")
     reading: dict[str, Any] = {"corpus": corpus, "field": field, "documents": documents, "length": length}
-    result = run_heads(opened.model, opened.tokenizer, opened.folder, **reading, ablated=ablate, scheme=scheme, out=out)
+    reading |= {"ablated": ablate, "scheme": scheme, "out": out}
+    with connect(on, out or Path()) as cluster:
+        result = run_heads(opened.model, opened.tokenizer, opened.folder, **reading, cluster=cluster, model_name=model)
     written = f"\n{report_line(result['report'])}" if result["report"] else ""
     emit(result, as_json, heads_text(result) + written)
 

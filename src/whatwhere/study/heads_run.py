@@ -3,23 +3,28 @@
 import json
 from collections import Counter, defaultdict
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..analysis import INSIDE, AnalysisInput, analyses_of
-from ..analysis.passes import choose_documents
+from ..analysis.passes import Documents, choose_documents
 from ..analysis.record_context import RecordContext
 from ..models.lengths import max_tokens
-from ..models.open import name_and_seed
+from ..models.open import name_and_seed, open_model
 from ..records.gates import NOTHING, labels
 from ..records.record import Record
 from ..records.table import Table
+from ..run.cluster import Cluster
 from ..run.folder import RunFolder
-from ..run.jobs import show_progress
+from ..run.jobs import Job, run_jobs, show_progress
+from ..run.progress import Progress
 from ..run.text_tables import table_lines
+from ..training.scheme_settings import scheme_of_job, text_of_scheme
 from .explorer_files import MOST_SHOWN, choose_texts, save_texts
 from .machine import machine
-from .measurements import measure
+from .measurements import Measurements, join_measurements, measure, split_analyses
 from .model_windows import model_windows
 from .results import FACTS, bind_settings_of_results, command_of, save_results
 from .study_keys import HeadsConfig
@@ -30,6 +35,51 @@ CONFIG = "heads.yaml"
 SHARE_PREFIX = "kl.share."
 ATTENTION_PREFIX = "attention."
 SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
+
+
+@dataclass(frozen=True)
+class HeadsTask:
+    """Description of some analyses of a model, with all that a worker of a cluster needs to do them.
+
+    source: folder or name of the model. analyses: their names. ablated: see `run_heads`.
+    """
+
+    source: str
+    context: RecordContext
+    documents: Documents
+    ablated: int
+    analyses: tuple[str, ...]
+
+
+def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
+    """Open the model of a task and do the analyses that the task names."""
+    model = open_model(task.source, "masked" if task.ablated else None, attention="eager").model
+    chosen = [analysis for analysis in analyses_of(INSIDE) if analysis.name in task.analyses]
+    return measure(_input(model, task.context, task.documents, task.ablated, progress), chosen)
+
+
+def _input(
+    model: Any, context: RecordContext, documents: Documents, ablated: int, progress: Progress | None = None
+) -> AnalysisInput:
+    return AnalysisInput(context, model, documents, ablated=ablated, thorough=True, progress=progress)
+
+
+def _measure_on(
+    cluster: Cluster, source: str, inputs: AnalysisInput, scheme: str | None, progress: bool
+) -> Measurements:
+    """Hand the pass of the documents and each other analysis of a model to the workers of a cluster."""
+    assert inputs.documents is not None
+    jobs = []
+    for group in split_analyses(inputs, analyses_of(INSIDE)):
+        names = tuple(analysis.name for analysis in group)
+        task = HeadsTask(source, inputs.context, inputs.documents, inputs.ablated, names)
+        jobs.append(Job(f"{inputs.context.model} {names[0]}", measure_task, (task,)))
+    context = partial(scheme_of_job, text_of_scheme(scheme))
+    parts = {
+        job.label: part
+        for job, part in run_jobs(jobs, 1, progress, False, "analyses", context=context, cluster=cluster)
+    }
+    return join_measurements([parts[job.label] for job in jobs], analyses_of(INSIDE))
 
 
 def run_heads(
@@ -45,6 +95,8 @@ def run_heads(
     scheme: str | None = None,
     out: Path | None = None,
     progress: bool = True,
+    cluster: Cluster | None = None,
+    model_name: str | None = None,
 ) -> dict[str, Any]:
     """Look inside a model; return what `whatwhere heads --json` prints, and with `out` write records, arrays and
     page.
@@ -55,6 +107,8 @@ def run_heads(
         documents: held-out windows of full length to read. ablated: of those, how many have their loss measured with
             parts taken out.
         scheme: file of the model's own scheme, loaded already; the recorded command names it.
+        cluster: Workers that do the analyses, each of which opens the model; it holds `out`. None: this process.
+        model_name: What workers open the model by, where it is not `folder`.
 
     Raises:
         ValueError: no windows of full length, windows of another tokenizer than the model's, or an `out` that holds
@@ -73,11 +127,12 @@ def run_heads(
         held_out = windows["held_out"]
         chosen = choose_documents(held_out, documents)
         context = RecordContext(name, seed, run.name if run else "")
-        with show_progress(name, progress) as report:
-            measured = measure(
-                AnalysisInput(context, model, chosen, ablated=ablated, thorough=True, progress=report),
-                analyses_of(INSIDE),
-            )
+        inputs = partial(_input, model, context, chosen, ablated)
+        if cluster is not None:
+            measured = _measure_on(cluster, model_name or str(folder), inputs(), scheme, progress)
+        else:
+            with show_progress(name, progress) as report:
+                measured = measure(inputs(report), analyses_of(INSIDE))
         learning = learning_records(tokenizer, folder, context)
         result = {
             "model": str(folder),

@@ -1,8 +1,9 @@
 """Analyses of one model: each where the model has its inputs, many in one pass of the documents."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from ..analysis import Analysis, AnalysisInput
@@ -12,11 +13,17 @@ from ..records.record import Arrays, Record
 
 @dataclass
 class Measurements:
-    """Records, arrays by the stem of their file, and reasons for what could not be measured."""
+    """Records by the name of their analysis, arrays by the stem of their file, and reasons for what could not be
+    measured."""
 
-    records: list[Record] = field(default_factory=list)
+    records_of: dict[str, list[Record]] = field(default_factory=dict)
     arrays: dict[str, Arrays] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def records(self) -> list[Record]:
+        """Records of all analyses, each once: both "position table" and "separation" return the step-0 shares."""
+        return list(dict.fromkeys(chain.from_iterable(self.records_of.values())))
 
     def attempt(self, analysis: Analysis, measure: Callable[[], Any]) -> Any:
         """Return what `measure` returns; None, with the reason in `left_out`, where the model lacks what it
@@ -51,9 +58,25 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
         elif analysis.measure is not None:
             result = measured.attempt(analysis, partial(analysis.measure, analysis_input))
         records, arrays = result if isinstance(result, tuple) else (result or [], {})
-        measured.records += records
+        measured.records_of[analysis.name] = records
         if arrays and analysis.arrays:
             measured.arrays[f"{analysis.arrays}-{analysis_input.context.stem}"] = arrays
-    # Both "position table" and "separation" return the step-0 shares: keep one copy.
-    measured.records = list(dict.fromkeys(measured.records))
     return measured
+
+
+def split_analyses(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> list[tuple[Analysis, ...]]:
+    """Group the analyses that `analysis_input` suffices for: those with a reader share a pass, each other one is
+    alone."""
+    possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
+    readers = tuple(analysis for analysis in possible if analysis.reader is not None)
+    return [*([readers] if readers else []), *((a,) for a in possible if a.reader is None)]
+
+
+def join_measurements(parts: Sequence[Measurements], analyses: Iterable[Analysis]) -> Measurements:
+    """Return what `measure` returns for `analyses`, from the measurements of their groups (`split_analyses`)."""
+    records_of = {name: records for part in parts for name, records in part.records_of.items()}
+    return Measurements(
+        {analysis.name: records_of[analysis.name] for analysis in analyses if analysis.name in records_of},
+        {stem: arrays for part in parts for stem, arrays in part.arrays.items()},
+        {name: reason for part in parts for name, reason in part.left_out.items()},
+    )
