@@ -147,6 +147,17 @@ def test_model_of_an_own_scheme_says_what_it_needs(run):
 
 
 @pytest.mark.long
+def test_verbs_name_the_line_of_a_failing_scheme(run):
+    """`predict` ended in a traceback where the scheme that a person mends fails."""
+    model = run / "s/models/kerple/seed-0"
+    bad = run / "bad.py"
+    bad.write_text(KERPLE.read_text("utf-8").replace("torch.log1p(r2", "self.nothing(r2"), encoding="utf-8")
+    line = one_line(whatwhere("predict", str(model), "--text", "a text", "--scheme", str(bad)))
+    number = next(n for n, text in enumerate(bad.read_text("utf-8").splitlines(), 1) if "self.nothing(r2" in text)
+    assert f"The scheme fails at {bad}, line {number} (AttributeError: " in line
+
+
+@pytest.mark.long
 def test_a_given_scheme_in_yaml_runs(run, corpus_file):
     """A scheme in a YAML runs when it is given."""
     (run / "own.yaml").write_text(

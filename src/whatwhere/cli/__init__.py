@@ -53,13 +53,28 @@ def _run() -> int:
             raise
         line = describe_os_error(error) if isinstance(error, OSError) else str(error)
     except RuntimeError as error:
-        if "by peer" not in str(error) or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        line = _scheme_problem(error)
+        if "by peer" in str(error) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            line = "Another process of the launcher has ended; its own line says why."
+        if not line:
             raise
-        line = "Another process of the launcher has ended; its own line says why."
     except MemoryError as error:
         line = f"There is not enough memory ({error}). Ask for less, or use a machine with more."
+    except Exception as error:
+        line = _scheme_problem(error)
+        if not line:
+            raise
     print(f"whatwhere: {' '.join(line.split())}", file=sys.stderr)
     return 2
+
+
+def _scheme_problem(error: Exception) -> str:
+    """Return the line that refuses a command because a user's scheme fails; empty where the error is none of it."""
+    registry = sys.modules.get("whatwhere.encoder.registry")  # without it no scheme is loaded
+    place = registry.failing_line(error) if registry is not None else ""
+    if not place or os.environ.get("WHATWHERE_DEBUG"):
+        return ""
+    return f"The scheme fails at {place} ({type(error).__name__}: {error}). Mend it; whatwhere explain tries a scheme."
 
 
 def _part() -> None:

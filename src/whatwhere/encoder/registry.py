@@ -7,6 +7,7 @@ A scheme of your own is one Python file that imports from `whatwhere.encoder` an
 import difflib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -202,6 +203,12 @@ def forget_schemes() -> Iterator[None]:
 def is_loaded(text: str) -> bool:
     """Return whether `load_scheme` ran a file of this text, wherever it stood."""
     return any(text == loaded for loaded, _ in _loaded.values())
+
+
+def failing_line(error: BaseException) -> str:
+    """Return the last line of a loaded scheme that an error came through, as "FILE, line N"; empty where none."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) in _loaded]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
 
 
 def scheme_files(config: Any) -> dict[Path, str]:
