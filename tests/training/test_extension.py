@@ -226,11 +226,11 @@ def test_a_scheme_without_a_table_needs_nothing(preset, tmp_path):
         extend(tmp_path / "m", tmp_path / "long", 500, as_written=True)
     with pytest.raises(ValueError, match="There is no method 'nonsense'"):
         extend(tmp_path / "m", tmp_path / "long", 500, "nonsense")
-    if preset != "rope":  # the message had an empty list of methods
-        with pytest.raises(
-            ValueError, match=f"^{preset} has no table of positions and no rotation to scale, so cyclic has no use here"
-        ):
-            extend(tmp_path / "m", tmp_path / "long", 500, "cyclic", window=16)
+    if preset != "rope":  # the message had an empty list of methods, and without a window the method was ignored
+        for window in (16, None):
+            no_use = f"^{preset} has no table and no rotation to continue, so cyclic has no use here"
+            with pytest.raises(ValueError, match=no_use):
+                extend(tmp_path / "m", tmp_path / "long", 500, "cyclic", window=window)
 
 
 def test_places_in_a_segment_keep_their_table(tmp_path):

@@ -97,6 +97,8 @@ def _own(model: Any, body: Any) -> FirstBlock:
         or config.input_kernel
     ):
         why = "has no position table" if table is None else "mixes neighbours into the words"
+        if config.bilevel:
+            why = "has rows for places in a segment, which are none of the text"
         if config.rotation == "xpos":
             why = "lets its scores fall with distance"
         if config.position_size:

@@ -127,14 +127,15 @@ def extend(
             "components, points and as_written are of a learned position table, which this model has not. "
             "Leave them out."
         )
-    if plain and window is None:
-        scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
-        as_it_is = f"{scheme} reads texts of any length as it is: it has no table of positions."
-        return {"out": None, "reason": as_it_is + scaled}
     if method is not None and known != names:
         raise ValueError(
-            f"{scheme} has no table of positions and no rotation to scale, so {method} has no use here. Leave it out."
+            f"{scheme} has no table and no rotation to continue, so {method} has no use here. Leave it out."
         )
+    if plain and window is None:
+        scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
+        kept = "its table counts places in a segment" if config.get("bilevel") else "it has no table of positions"
+        as_it_is = f"{scheme} reads texts of any length as it is: {kept}."
+        return {"out": None, "reason": as_it_is + scaled}
     if window is not None and not ours:
         raise ValueError(
             f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
