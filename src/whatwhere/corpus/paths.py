@@ -36,6 +36,8 @@ def check_table(path: Path) -> None:
     Raises:
         ValueError: there is no such file, or its ending is unknown.
     """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder. Give one labelled table: a {', '.join(LABELLED)} file.")
     if not path.is_file():
         raise ValueError(f"No labelled table {str(path)!r}: no such file. Give a {', '.join(LABELLED)} file.")
     if ending_of(path) not in LABELLED:

@@ -12,7 +12,8 @@ def verify(folder: Path) -> tuple[int, list[str]]:
         ValueError: there is no such folder.
     """
     if not folder.is_dir():
-        raise ValueError(f"There is no folder {folder}. Give the folder of a run or a model.")
+        problem = f"{folder} is no folder" if folder.exists() else f"There is no folder {folder}"
+        raise ValueError(f"{problem}. Give the folder of a run or a model.")
     count = 0
     problems: list[str] = []
     for path in sorted(folder.rglob(MANIFEST)):
