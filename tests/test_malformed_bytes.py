@@ -203,7 +203,7 @@ def folders(tmp_path_factory) -> Path:
     optimizer.step()
     put(base, "run/checkpoints/step-3/state.json", {"step": 3, "seconds": 1.5, "losses": [4.0]})
     save_file(module.state_dict(), base / "run/checkpoints/step-3/model.safetensors")
-    save_file(checkpoints.pack([optimizer]), base / "run/checkpoints/step-3/optimizer.safetensors")
+    save_file(checkpoints.optimizer_tensors([optimizer]), base / "run/checkpoints/step-3/optimizer.safetensors")
     shown = {"title": "t", "tokens": ["a", "b", "c"]}
     entry = {"name": "m", "seed": 0, "texts": [shown], "terms": ["total"], "file": "arrays/explorer-m-seed-0.npz"}
     put(base, "explorer/explorer.json", [entry])

@@ -65,7 +65,7 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
 
 
 def split_analyses(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> list[tuple[Analysis, ...]]:
-    """Group the analyses that `analysis_input` suffices for: those with a reader share a pass, each other one is
+    """Split the analyses that `analysis_input` suffices for: those with a reader share a pass, each other one is
     alone."""
     possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
     readers = tuple(analysis for analysis in possible if analysis.reader is not None)
