@@ -6,6 +6,7 @@ import shlex
 import shutil
 import tomllib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -14,7 +15,9 @@ from cli_runner import settings, whatwhere
 from made_study import make_study
 from run_files import missing, unexplained
 
+from whatwhere.cli.measure import _probe_text
 from whatwhere.encoder import EncoderForMaskedLM
+from whatwhere.records.record import Record
 from whatwhere.run.files import read_object
 from whatwhere.study.heads_run import FACTS, HeadsConfig, _options
 from whatwhere.study.results import command_of
@@ -247,6 +250,16 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     assert empty == "" and heading.split() == ["layer", "part", "token", "segment", "intra"]
     assert [row.split()[:2] for row in rows] == [[str(i), p] for i in range(3) for p in ("all", "position", "semantic")]
     assert re.fullmatch(r"read: 20 windows of 32 tokens, of \d+ documents? of corpus.txt", read)
+
+
+def test_position_below_chance_is_read_nowhere():
+    """An untrained model's R² of -0.03 was called the best of what can be read."""
+    values = {"r2.token": -0.03, "r2.token.chance": 0.01}
+    records = [Record("s", "m", name, value, layer=0, part="all") for name, value in values.items()]
+    records += [Record("s", "m", f"probe.{name}", 5.0) for name in ("documents", "windows", "length")]
+    for value, said in ((-0.03, "is read nowhere: R² is -0.03 at best"), (0.4, "can be read from the state best")):
+        records[0] = replace(records[0], value=value)
+        assert f"A token's position {said}" in _probe_text(records, "a text")
 
 
 def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):

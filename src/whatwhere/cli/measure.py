@@ -80,9 +80,11 @@ def _probe_text(records: list[Any], source: str) -> str:
     def of(record: Any) -> str:
         return "the state" if record.part == "all" else f"the {record.part} stream"
 
+    verdict = f"A token's position can be read from {of(best)} best in layer {best.layer} (R² {best.value:.2f}), from"
+    if best.value <= max(chance, 0.0):
+        verdict = f"A token's position is read nowhere: R² is {best.value:.2f} at best, in layer {best.layer}, and from"
     lines = [
-        f"A token's position can be read from {of(best)} best in layer {best.layer} (R² {best.value:.2f}), from "
-        f"{of(end)} after the last, {last}, with R² {end.value:.2f}; chance reaches {max(chance, 0.0):.2f}.",
+        f"{verdict} {of(end)} after the last, {last}, with R² {end.value:.2f}; chance reaches {max(chance, 0.0):.2f}.",
         "",
     ]
     rows = [["layer", "part", *TARGETS]]

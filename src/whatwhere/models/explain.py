@@ -392,6 +392,8 @@ def as_text(facts: dict[str, Any]) -> str:
     name = facts["preset"] or "an encoder without a preset"
     rows = facts["longest"]
     numbered = "any length; positions are not numbered by a table"
+    if facts["config"].get("bilevel"):
+        numbered = "any length; places of a segment beyond the table's rows share its last one"
     longest = f"{rows} tokens (rows of the table)" if rows else numbered
     read = f"{facts['length']} tokens, {facts['labelled']:.0%} of them predicted"
     attention = f"Attention on this machine ({facts['device']}): {facts['backend']} runs"

@@ -99,7 +99,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         positions = config.max_position_embeddings
         if self.length > positions and config.longest is None and "max_position_embeddings" not in self.model:
             config = preset(self.preset, self.size, **{**fields, "max_position_embeddings": self.length})
-        elif self.length > positions:
+        elif self.length > positions and not config.bilevel:  # whose places beyond the table share its last row
             of_what = "has" if config.longest is None else "has a position table of"
             raise ValueError(
                 f"length={self.length} tokens, but {self.preset} {of_what} {positions} positions. "
