@@ -150,7 +150,7 @@ def test_one_endless_line_of_a_table_is_refused(tmp_path, monkeypatch, kind):
     ("name", "content", "said"),
     cases(
         a_pipe=("t.tsv", None, "no such file"),
-        a_folder=("t.tsv", ..., "no such file"),
+        a_folder=("t.tsv", ..., "is a folder. Give one labelled table"),
         empty_packed=("t.tsv.xz", lzma.compress(b""), "is empty"),
         empty_lines_alone=("t.csv", "\n \n\n", "is empty"),
         junk_packed=("t.csv.zst", b"junk", "damaged"),

@@ -87,7 +87,7 @@ def test_longer_texts_are_read_and_positions_are_not(tmp_path):
     again = ww.EncoderForMaskedLM.from_pretrained(tmp_path)
     assert again.config.segment_end_ids == [SEP, STOP, 14] and torch.equal(again(ids).logits, expected)
     assert not has_table(tmp_path)
-    with pytest.raises(ValueError, match="its scheme, bipe, keeps no position in one"):
+    with pytest.raises(ValueError, match="its scheme, bipe, has rows for places in a segment"):
         read_table(tmp_path)
 
 
