@@ -128,9 +128,11 @@ def test_a_carried_model_gives_the_same_numbers(case, opened):
         expected = models[case](*rows)
         body = models[case].encoder(IDS, attention_mask=MASK).last_hidden_state
     assert torch.equal(found[f"{case}|last_hidden_state"], body)
+    # A score of a choice is a product with one column, whose last bit goes with where its weights lie in memory.
+    near = 1e-6 if "MultipleChoice" in case else 0.0
     for key, value in expected.items():
-        assert torch.equal(found[f"{case}|{key}"], value)
-        assert torch.equal(found[f"{case}|again.{key}"], value)  # saved again by that process
+        torch.testing.assert_close(found[f"{case}|{key}"], value, rtol=near, atol=near)
+        torch.testing.assert_close(found[f"{case}|again.{key}"], value, rtol=near, atol=near)  # saved again there
 
 
 @pytest.mark.long
