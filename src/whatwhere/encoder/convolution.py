@@ -47,15 +47,14 @@ class InputConvolution(nn.Module):
             return x + F.conv1d(seen.mT, taps, self.bias, padding=half, groups=len(taps)).mT
         n = x.shape[1]
         padded = F.pad(seen, (0, 0, half, half))
+        documents = None if document_ids is None else F.pad(document_ids, (half, half), value=-2)  # padding's is -1
+        columns = None if allowed_mask is None else F.pad(allowed_mask[:, 0], (half, half))
         out = x + self.bias
         for tap in range(2 * half + 1):
             neighbour = padded[:, tap : tap + n]
-            if document_ids is not None:
-                documents = F.pad(document_ids, (half, half), value=-2)  # -1 is that of padding
+            if documents is not None and document_ids is not None:
                 neighbour = neighbour * (documents[:, tap : tap + n] == document_ids)[..., None]
-            if allowed_mask is not None:
-                columns = F.pad(allowed_mask[:, 0], (half, half))
-                is_seen = columns.diagonal(tap, dim1=1, dim2=2)[:, :n]
-                neighbour = neighbour * is_seen[..., None]
+            if columns is not None:
+                neighbour = neighbour * columns.diagonal(tap, dim1=1, dim2=2)[..., None]
             out = out + self.weight[:, tap] * neighbour
         return out
