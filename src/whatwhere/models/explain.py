@@ -5,7 +5,6 @@ Costs are read off the model itself, built on torch's meta device (shapes withou
 
 import copy
 import json
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from transformers.initialization import no_init_weights
 from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS, check_backend
 from ..encoder.content import ContentTerms
-from ..encoder.registry import CONTENT_TERMS, scheme_files
+from ..encoder.registry import CONTENT_TERMS, failing_line, scheme_files
 from ..records.families import family_of
 from ..run.errors import one_line
 from ..run.files import write_text
@@ -327,8 +326,7 @@ def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
 
 def _blamed(error: Exception, files: Mapping[Path, str], preset: str) -> str:
     """Describe an error of a user's scheme in one line: the place in its file, and what its parts have to return."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) in files]
-    where = f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else " and ".join(map(str, files))
+    where = failing_line(error) or " and ".join(map(str, files))
     problem = f"{type(error).__name__}: {one_line(error).removesuffix('.')}"
     return (
         f"A step of {preset} fails in the scheme {where}: {problem}. A table's forward() gives (rows, width), a bias's "
