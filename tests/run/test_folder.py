@@ -262,7 +262,10 @@ def test_other_folders_are_refused(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old/hashes.json").write_text("{}")
     (tmp_path / "old/pretrain.yaml").write_text("steps: 3")
-    with pytest.raises(ValueError, match="is a run of an earlier 0.1.0"), RunFolder.open(tmp_path / "old", "pretrain"):
+    with (
+        pytest.raises(ValueError, match="written before version 0.1.0 was final"),
+        RunFolder.open(tmp_path / "old", "pretrain"),
+    ):
         pass
     (tmp_path / "file").write_text("x")
     with (
@@ -270,6 +273,24 @@ def test_other_folders_are_refused(tmp_path):
         RunFolder.open(tmp_path / "file", "study"),
     ):
         pass
+
+
+def test_log_of_another_program_stays(tmp_path):
+    """A folder that held a log.jsonl alone was taken for an empty one, and a refused input deleted the log."""
+    (tmp_path / "log.jsonl").write_text("{}\n")
+    with pytest.raises(ValueError, match="is not empty and holds no study run"), RunFolder.open(tmp_path, "study"):
+        pass
+    assert (tmp_path / "log.jsonl").read_text() == "{}\n"
+
+
+def test_other_format_is_refused(tmp_path):
+    """The format of a manifest was written and never read."""
+    with RunFolder.open(tmp_path, "study"):
+        pass
+    line = (tmp_path / MANIFEST).read_text()
+    (tmp_path / MANIFEST).write_text(line.replace("whatwhere-run-1", "whatwhere-run-2"))
+    with pytest.raises(ValueError, match="has the format 'whatwhere-run-2', this version reads 'whatwhere-run-1'"):
+        assert RunFolder.at(tmp_path).kind
 
 
 def test_temporary_names_of_killed_processes_go(tmp_path):

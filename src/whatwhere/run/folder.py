@@ -4,17 +4,19 @@
 a torn last line, which a killed process may leave, is ignored.
 
 A file is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is
-killed before the rename leaves a hash that the file does not have yet. Therefore the last line of every writer is
-pending: the former hash of its files counts as right, too, until `open` has looked which hash each file has. The
-handle that `open` returns is one writer, whose lines are not signed. Every handle that `at` returns is another writer,
-which signs its lines with a random token.
+killed before the rename leaves a hash that the file does not have yet. Therefore a file that the last line of a writer
+lists may have either hash, the listed or the former one, until the next `open` has looked which it has. Every handle
+that `at` returns is a writer of its own, whose lines have a random token under `by`; lines of `open`'s have none.
+
+A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
+with its `inputs`, `facts` and the names of its files under `of`), and `closed` (no file has two hashes any more) with
+`restored` (the former hashes of files that were not renamed).
 """
 
 import json
 import os
 import secrets
 import shlex
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -166,7 +168,7 @@ class RunFolder:
                 "complete copy, or choose another --out."
             )
         for path in self.path.iterdir():
-            if (path / MANIFEST).is_file() or path.name.startswith(".") or path.name == LOG:
+            if (path / MANIFEST).is_file() or path.name.startswith("."):
                 continue
             # A manifest without a whole line is of a process that was killed as it began.
             if path.name == MANIFEST:
@@ -177,8 +179,9 @@ class RunFolder:
                 continue
             if (self.path / "hashes.json").is_file() or (self.path / f"{kind}.yaml").is_file():
                 raise ValueError(
-                    f"{self.path} has no {MANIFEST}: it is a run of an earlier 0.1.0 or an incomplete copy, which this "
-                    f"version cannot resume. Choose another --out; give a {kind}.yaml of yours by --config."
+                    f"{self.path} has no {MANIFEST}: it was written before version 0.1.0 was final, or is an "
+                    f"incomplete copy, and cannot be resumed. Choose another --out; give a {kind}.yaml of yours by "
+                    "--config."
                 )
             raise ValueError(
                 f"{self.path} is not empty and holds no {kind} run ({MANIFEST} is missing). Choose another --out."
@@ -241,7 +244,7 @@ class RunFolder:
     def files_not_in_manifest(self) -> list[str]:
         """Return the names of the files that the manifest does not list.
 
-        Logs, names that begin with a dot, and runs inside this one are left out.
+        The log, the manifest and README.md of the run, names that begin with a dot, and runs inside are left out.
         """
         self._refresh()
         return [name for name in _files_below(self.path) if name not in self._files]
@@ -257,7 +260,7 @@ class RunFolder:
         for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
             target = self.path / path.name
             if target.is_dir():
-                shutil.rmtree(target)
+                remove_folder(target)
             os.replace(path, target)
         flush_names(self.path)
         return list(hashes)
@@ -353,7 +356,7 @@ class RunFolder:
         return self.step(step) is not None and self.reuse_problem(step, inputs=inputs) is None
 
     def reuse_problem(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
-        """Return why a finished step cannot be reused, or None; also None where it was never finished."""
+        """Return why a finished step cannot be reused; None where it can, or where it was never finished."""
         self._refresh()
         if (known := self._steps.get(step)) is None:
             return None
@@ -368,8 +371,10 @@ class RunFolder:
         """Compare the files of a finished step with their hashes.
 
         Raises:
+            KeyError: the step is not finished.
             ValueError: the first file that is missing or not as it was written.
         """
+        self._refresh()
         self.check(*self._steps[step]["files"])
 
     def finished_steps(self) -> dict[str, dict[str, Any]]:
@@ -456,6 +461,11 @@ class RunFolder:
             for below in [known for known in self._files if known.startswith(f"{name}/")]:
                 del self._files[below]
         if "kind" in line:
+            if (found := line.get("format")) != FORMAT:
+                raise ValueError(
+                    f"{self.path / MANIFEST} has the format {str(found)[:40]!r}, this version reads {FORMAT!r}. Use "
+                    "the version that wrote it, or choose another --out."
+                )
             self._kind = str(line["kind"])
         if "done" in line:
             self._steps[str(line["done"])] = {
