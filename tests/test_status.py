@@ -71,6 +71,8 @@ def test_status_counts_models_and_trials(tmp_path):
     found = run_status(tmp_path / "s")
     assert (found[0]["models"], found[0]["finished"], found[0]["state"]) == (4, 1, "stopped")
     assert {each["state"] for each in found[1:]} == {"finished", "stopped"}
+    with lock(tmp_path / "s"):  # a training that a study had not come to yet was called stopped
+        assert sorted(each["state"] for each in run_status(tmp_path / "s")) == ["finished", "queued", "running"]
     with RunFolder.open(tmp_path / "e", "squad") as run:
         run.write("squad.yaml", {"models": ["a"]})
         Trial("a", "a", False, "squad", seed=0).write(tmp_path / "e", {}, answers={}, spans={})

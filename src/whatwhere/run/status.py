@@ -17,7 +17,7 @@ ALL = "all"  # kind of the run of `evaluate all`, which has a folder inside for 
 TRAINED = "trained"  # name of the step that ends a training
 RESULTS = "results"  # name of the step that writes records, claims and facts; the page follows
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
-_SUMMARY = "training.json"  # in the folder of a finished training
+SUMMARY = "training.json"  # in the folder of a finished training
 _SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")
 _TRIAL_STEP = "done runs/"  # beginning of the names of an evaluation's steps, one for each trial
 MOST_SILENT = 300.0  # seconds without a log line, after which the status of a running training warns the user
@@ -44,7 +44,7 @@ def is_finished(folder: Path) -> bool:
     """Return whether the training in a folder is finished, without comparing hashes."""
     run = RunFolder.at(folder)
     is_trained = run.kind is None or run.step(TRAINED) is not None
-    return is_trained and (folder / _SUMMARY).is_file() and has_weights(folder)
+    return is_trained and (folder / SUMMARY).is_file() and has_weights(folder)
 
 
 def has_weights(folder: Path) -> bool:
@@ -61,11 +61,12 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     """Return the state of a training or another run, of a study and every training in it, or of `evaluate all` and
     every evaluation in it.
 
-    Each state has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"), and `writer` (process and
-    machine, or None). A study also has its numbers of `models` and of those `finished`, an evaluation its number of
-    finished `trials`. A training has step, steps, loss and validation_loss in nats, validation_step, tokens_per_second,
-    seconds_left, waiting (share of the time that it waited for batches), memory_peak_bytes, silent (seconds since its
-    log grew), checkpoint (the newest step), and `trouble`, sentences on problems that the user should look at.
+    Each state has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"; "queued" of a training that a
+    running study will go on with), and `writer` (process and machine, or None). A study also has its numbers of
+    `models` and of those `finished`, an evaluation its number of finished `trials`. A training has step, steps, loss
+    and validation_loss in nats, validation_step, tokens_per_second, seconds_left, waiting (share of the time that it
+    waited for batches), memory_peak_bytes, silent (seconds since its log grew), checkpoint (the newest step), and
+    `trouble`, sentences on problems that the user should look at.
 
     Raises:
         ValueError: there is no run in the folder.
@@ -76,7 +77,11 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     run = RunFolder.at(folder)
     trainings = [_training(path.parent, path.name) for path in _trainings_below(folder)]
     if (folder / STUDY).is_file():
-        return [_study(run, trainings), *trainings]
+        study = _study(run, trainings)
+        for training in trainings:
+            if study["state"] == "running" and training["state"] == "stopped":
+                training["state"] = "queued"
+        return [study, *trainings]
     if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
         evaluations = list(_evaluations_below(folder)) if run.kind == ALL else []
         return [_run_of_other_kind(run), *map(_run_of_other_kind, evaluations), *trainings]
@@ -186,7 +191,7 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
     if step and steps and tokens and speed and math.isfinite(speed):
         status["seconds_left"] = (steps - step) * tokens / step / speed
     if is_done:
-        status["seconds"] = read_object(folder / "training.json").get("seconds")
+        status["seconds"] = read_object(folder / SUMMARY).get("seconds")
     return status | {"trouble": list(_trouble(status, folder))}
 
 

@@ -14,13 +14,12 @@ from ..models.lengths import max_tokens
 from ..models.sentence import write_sentence_transformer
 from ..run.files import flush, read_json, read_yaml, temporary_folder, write_json, write_text
 from ..run.folder import LOG, RunFolder
-from ..run.status import TRAINED, has_weights
+from ..run.status import SUMMARY, TRAINED, has_weights
 from .checkpoints import CHECKPOINTS, WEIGHTS
 from .environment import process_group_state
 from .model_folder import save_model
 from .scheme_settings import SCHEME, SchemeConfig
 
-SUMMARY = "training.json"
 C = TypeVar("C", bound=SchemeConfig)
 _TOKENIZER = ("tokenizer", "vocab_size", "newline_token")  # keys of the tokenizer that windows were made with
 
