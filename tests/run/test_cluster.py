@@ -63,7 +63,7 @@ def test_worker_with_another_program_is_named(requirements):
     """Both versions stand in the line, of this package and of those that decide numbers."""
     for place, (program, version) in enumerate(requirements.versions):
         versions = [*requirements.versions[:place], (program, "0.0.1"), *requirements.versions[place + 1 :]]
-        assert f"runs {program} {version}, this command 0.0.1" in refusal(
+        assert f"has {program} {version}, this command has {program} 0.0.1" in refusal(
             replace(requirements, versions=tuple(versions))
         )
 
@@ -180,7 +180,7 @@ def test_command_without_a_usable_worker_is_refused(connected, monkeypatch):
     """The one line of the first worker says how many others are refused."""
     program, *others = remote.code_versions()
     monkeypatch.setattr(admission, "code_versions", lambda: ((program[0], "9.9"), *others))
-    with pytest.raises(ValueError, match=r"runs whatwhere .*, this command 9\.9: .* \(1 more\)\.$") as refused:
+    with pytest.raises(ValueError, match=r"this command has whatwhere 9\.9: .* \(1 more\)\.$") as refused:
         connected.slots()
     assert "\n" not in str(refused.value)
 

@@ -53,7 +53,7 @@ class Deaths:
 
     def lose(self, address: str) -> None:
         """Remember that a worker is gone that did not retire."""
-        for number, busy in self._busy.items():
+        for number, busy in list(self._busy.items()):  # Dask's thread calls this, another one `finish`
             if busy == address:
                 self._deaths[number].append((address, self.processes.get(address)))
 

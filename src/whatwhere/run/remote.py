@@ -65,7 +65,7 @@ def _version_of(program: str) -> str:
     try:
         return version(program)
     except PackageNotFoundError:
-        return "nowhere"
+        return "(not installed)"
 
 
 def check_worker(requirements: Requirements, name: str, threads: int) -> None:
@@ -81,8 +81,8 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
     for (program, wanted), (_, found) in zip(requirements.versions, code_versions(), strict=True):
         if wanted != found:
             raise ValueError(
-                f"The worker {name} runs {program} {found}, this command {wanted}: results would differ. Install the "
-                "same there, and start the worker again."
+                f"The worker {name} has {program} {found}, this command has {program} {wanted}: results "
+                "would differ. Install the same there, and start the worker again."
             )
     if threads > 1:
         raise ValueError(
