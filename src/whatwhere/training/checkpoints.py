@@ -110,7 +110,7 @@ def write_checkpoint(
     final = root / f"step-{step}"
     try:
         with RunFolder.create(final, KIND) as folder:
-            save_model(model, folder)
+            save_model(model, folder, one_file=True)
             states = {**packed} | {f"random.{name}": state for name, state in random_states.items()}
             save_file(states, folder / (OPTIMIZER if shards == 1 else _shard_file(0, shards)))
             for rank in range(1, shards):
@@ -199,7 +199,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
 def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:
     """Return the newest checkpoint that a training can resume from, or None, and what is wrong with each newer one."""
     broken: list[str] = []
-    for folder in sorted(root.glob("step-*"), key=_step, reverse=True):
+    for folder in reversed(all_checkpoints(root)):
         try:
             checkpoint = open_checkpoint(folder)
             if checkpoint.has_optimizers:

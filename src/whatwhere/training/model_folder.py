@@ -31,19 +31,26 @@ def write_metadata(path: Path, metadata: Mapping[str, str]) -> None:
 
 
 def save_model(
-    model: PreTrainedModel, folder: Path, code: bool = False, metadata: Mapping[str, str] | None = None
+    model: PreTrainedModel,
+    folder: Path,
+    code: bool = False,
+    metadata: Mapping[str, str] | None = None,
+    one_file: bool = False,
 ) -> None:
     """Write a model into a folder that transformers opens.
 
     Args:
         code: with the code that opens it where this package is not installed.
         metadata: texts for the head of every weights file.
+        one_file: also weights of more than 50 GB, which transformers divides.
 
     Raises:
         OSError: the disk is full or not writable.
     """
     try:
         options: dict[str, Any] = {"code": code} if isinstance(model.config, EncoderConfig) else {}
+        if one_file:
+            options["max_shard_size"] = 10**18
         model.save_pretrained(folder, **options)
         for path in folder.glob("*.safetensors") if metadata else ():
             write_metadata(path, metadata or {})
