@@ -7,10 +7,11 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 import whatwhere as ww
-from whatwhere.corpus import train_tokenizer
+from whatwhere.corpus import build_windows, open_source, train_tokenizer
 from whatwhere.corpus.tokenizer import segment_end_ids, unit_tokenizer
 from whatwhere.encoder.inputs import segments
 from whatwhere.models.model_tables import has_table, read_table
+from whatwhere.training.pretrain import lacks_segment_ends
 
 STOP = 8  # the id of a full stop in what follows
 WORDS = torch.tensor([[5, 6, 7, 9, 10, 11, 12], [13, 14, 15, 16, 17, 18, 19]])
@@ -136,3 +137,15 @@ def test_ends_are_told_by_the_tokenizer():
         tokenizer_object=backend, **{f"{name}_token": piece for name, piece in names.items()}
     )
     assert ends(tokenizer) == {"</s>", "Ċ", "ĊĊ", "č", ".", "...", "Ġ.", "?!"}
+
+
+@pytest.mark.parametrize(("words", "lacks"), [("one two three", True), ("one two. three", False)])
+def test_text_without_segment_ends_is_noticed(words, lacks, tmp_path):
+    """On text without punctuation `bipe` trained as a learned table, and nothing said so."""
+    (tmp_path / "text.txt").write_text(f"{words}\n" * 200, encoding="utf-8")
+    source = open_source(str(tmp_path / "text.txt"))
+    tokenizer = train_tokenizer(source, vocab_size=60)
+    windows = build_windows(source, tokenizer, tmp_path / "windows", length=8, progress=False)
+    ends = segment_end_ids(tokenizer)
+    assert lacks_segment_ends(ww.preset("bipe", vocab_size=60, segment_end_ids=ends), windows) == lacks
+    assert not lacks_segment_ends(ww.preset("ap", vocab_size=60), windows)

@@ -104,6 +104,9 @@ def _train(
     passes = steps * config.batch_size / len(windows["train"])
     if passes > 1 and progress is True and processes.is_main_process:
         print(f"{len(windows['train']):,} training windows, each read {passes:.3g} times", file=sys.stderr)
+    if progress and processes.is_main_process and lacks_segment_ends(model_config, windows):
+        words = "No token of the text ends a segment, as . ! ? … or a line break would"
+        print(f"{words}: {config.preset} reads each text as one segment", file=sys.stderr)
     config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
@@ -138,6 +141,12 @@ def _train(
     )
     processes.wait_for_everyone()
     return summary
+
+
+def lacks_segment_ends(config: EncoderConfig, windows: Windows) -> bool:
+    """Return whether a model that counts segments is to read a text in which nothing but [SEP] ends one."""
+    ends = [token for token in config.segment_end_ids or () if token != config.sep_token_id]
+    return config.bilevel and not windows.unigrams()[ends].any()
 
 
 def _make_validator(
