@@ -121,7 +121,8 @@ def test_wrong_input_is_one_line(case, ours, theirs, tmp_path):
     elif case == "nowhere":
         assert "it is no folder" in refused(tmp_path / "none", *out)
     elif case == "folder":
-        assert "is a folder. Give the name of the page" in refused(theirs, "--out", tmp_path)
+        for page in (tmp_path, f"{tmp_path}/new/"):
+            assert f"--out is the file of the page, for example {page}" in refused(theirs, "--out", page)
     elif case == "damaged":
         (folder / "config.json").write_text(config)
         (folder / "model.safetensors").write_bytes(b"\0" * 20)

@@ -53,7 +53,7 @@ def test_every_kind_of_table_gives_the_same_rows(name, data, tmp_path):
     ("name", "text", "message"),
     [
         ("a.txt", "x", "unknown ending"),
-        ("a.tsv", "sentence\tlabels\na\t1\n", "line 2: no column 'label'. Columns there: sentence, labels"),
+        ("a.tsv", "sentence\tlabels\na\t1\n", "line 2: no column 'label'. Give one of those there: sentence, labels"),
         ("a.tsv", "sentence\tlabel\na\t1\tmore\n", "line 2: 3 fields, but the first line names 2"),
         ("a.tsv", "sentence\tlabel\na\t \n", "line 2: the label ' ' is neither a word nor a whole number"),
         ("a.jsonl", '{"sentence": "a", "label": 0.5}\n', "line 1: the label 0.5 is neither"),

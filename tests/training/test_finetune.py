@@ -224,7 +224,7 @@ def test_few_positions_limit_the_length(tables, tmp_path):
         ({"model": {"hidden_size": 64}}, "do not fit model.hidden_size=64"),
         ({"model": {"dropuot": 0.1}}, "EncoderConfig has no field 'dropuot'"),
         ({"batch_size": 200}, "has 120 rows, less than one batch of 200"),
-        ({"label": "labels"}, "no column 'labels'. Columns there: sentence, label"),
+        ({"label": "labels"}, "no column 'labels'. Give one of those there: sentence, label"),
     ],
 )
 def test_wrong_settings_are_one_line_errors(values, message, encoder, tables, tmp_path):

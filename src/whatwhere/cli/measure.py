@@ -221,6 +221,8 @@ def attention(
         truncate: Cut texts that are longer than the model reads.
     """
     check_utf8(text or (), "--text")
+    if out.is_dir() or not out.suffix:
+        raise ValueError(f"--out is the file of the page, for example {out / 'attention.html'}; got {out}.")
     texts = _texts(text or [], file or [])
     check_model(model, scheme)
     from ..analysis.record_context import RecordContext
@@ -234,8 +236,6 @@ def attention(
 
     made_up = [repeated_text()] if repeat or not texts else []
     texts += made_up
-    if out.is_dir():
-        raise ValueError(f"{out} is a folder. Give the name of the page: --out {out / 'attention.html'}.")
     check_writable(out)
     use_scheme(scheme)
     opened = open_model(model, attention="eager")

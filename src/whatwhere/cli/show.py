@@ -217,6 +217,8 @@ def _facts_of(context: typer.Context, what: str, settings: list[str] | None) -> 
     if path.suffix in (".yaml", ".yml"):
         _one_encoder(context, path)
         config = configured(context, PretrainConfig, path, settings)
+    elif path.suffix == ".py" and path.is_file():
+        raise ValueError(f"{what} is a scheme. Give a preset that it registers: explain NAME --scheme {what}.")
     elif path.is_file():
         raise ValueError(
             f"{what} is no configuration: its name does not end in .yaml. Give a preset, a YAML file or a model's "

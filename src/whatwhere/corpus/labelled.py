@@ -42,8 +42,7 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
         row = {name: value_of(cells, name) for name in (text, label, text_pair) if name and has_value(cells, name)}
         if missing := [name for name in (text, label, text_pair) if name and name not in row]:
             raise ValueError(
-                f"{place}: no column {missing[0]!r}. Columns there: {some_names(names_inside(cells))}. Choose with "
-                "--text, --text-pair, --label."
+                f"{place}: no column {missing[0]!r}. Give one of those there: {some_names(names_inside(cells))}."
             )
         if label and (not isinstance(row[label], str | int) or not str(row[label]).strip()):
             raise ValueError(
@@ -51,7 +50,7 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
             )
         for name, values in columns:
             if not isinstance(row[name], str):
-                raise ValueError(f"{place}: {name!r} holds {type(row[name]).__name__}, not text. Choose with --text.")
+                raise ValueError(f"{place}: {name!r} holds {type(row[name]).__name__}, not text. Give another column.")
             values.append(row[name])
         if label:
             data.labels.append(str(row[label]).strip())

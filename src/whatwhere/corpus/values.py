@@ -40,7 +40,8 @@ def _of_lines(path: Path, chunks: Iterator[str]) -> Iterator[tuple[str, Any]]:
                 yield place, _mended(json.loads(line), line)
             except ValueError as error:
                 advice = _HOW if first else "Mend the line."
-                raise ValueError(f"{place}: not JSON ({error}). {advice}") from error
+                reason = error.msg if isinstance(error, json.JSONDecodeError) else error  # its places are of the line
+                raise ValueError(f"{place}: not JSON ({reason}). {advice}") from error
             except RecursionError as error:
                 raise _too_deep(place) from error
             first = False

@@ -151,8 +151,8 @@ def load_scheme(path: str | Path) -> Path:
     """Run a file that registers a scheme of your own; a second call with the same file changes nothing.
 
     Raises:
-        ValueError: no such file, no Python, one that fails or registers a name that is taken, or one that has changed
-            since it was loaded.
+        ValueError: no such file, no Python, one that fails, registers nothing or a name that is taken, or one that has
+            changed since it was loaded.
     """
     path = Path(path).resolve()
     if path.suffix != ".py" or not path.is_file():
@@ -182,6 +182,8 @@ def load_scheme(path: str | Path) -> Path:
         raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
     finally:
         sys.modules.pop(spec.name, None)
+    if registries == snapshots:
+        raise ValueError(f"The scheme {path} registers nothing: no part, no preset. See examples/kerple.py for one.")
     added = {(field, name) for field, names in PARTS.items() for name in names.keys() - before[field]}
     _loaded[path] = (text, added)
     return path
