@@ -13,7 +13,7 @@ from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.corpus.counting import count_source
 from whatwhere.geometry import corrected_hellinger, hellinger, positional_distributions
 from whatwhere.records.record import write_records
-from whatwhere.study.training_records import finetune_records
+from whatwhere.study.finetune_run import finetune_records
 
 pretraining, pretrained, scratch, sst2, out = sys.argv[1:]
 counts = count_source(open_source(sst2, field="sentence"), load_tokenizer(pretraining), 127, workers=1)
