@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,80 +28,10 @@ from whatwhere.run.admission import workers_of
 from whatwhere.run.calls import SECONDS_BETWEEN_LOOKS
 from whatwhere.run.cluster import connect
 from whatwhere.run.files import read_lines
-from whatwhere.run.lock import InUse, lock, writer_of
-from whatwhere.run.progress import ignore_progress
-from whatwhere.study.study_settings import StudyConfig, prefix_training_keys_in_errors
+from whatwhere.run.lock import lock, writer_of
+from whatwhere.study.study_settings import StudyConfig
 
-# ---- without Dask: what a worker checks, and what a command says first ----
-
-
-@pytest.fixture
-def requirements(tmp_path):
-    """Terms that this process meets: the same programs, a token that it sees, a folder whose lock it sees held."""
-    token = tmp_path / "held/.token"
-    with lock(token.parent):
-        token.write_text("run")
-        yield remote.Requirements("run", remote.code_versions(), os.getcwd(), str(token))
-        token.unlink(missing_ok=True)
-
-
-def refusal(requirements, threads=1):
-    """The line of a worker that refuses requirements."""
-    with pytest.raises(ValueError) as refused:
-        remote.check_worker(requirements, "tcp://w:1", threads)
-    assert "tcp://w:1" in str(refused.value) and "\n" not in str(refused.value)
-    return str(refused.value)
-
-
-def test_worker_like_the_command_is_accepted(requirements):
-    remote.check_worker(requirements, "tcp://w:1", 1)
-    assert sorted(os.listdir(Path(requirements.token).parent)) == [".lock", ".token", ".writer"]
-
-
-def test_worker_with_another_program_is_named(requirements):
-    """Both versions stand in the line, of this package and of those that decide numbers."""
-    for place, (program, version) in enumerate(requirements.versions):
-        versions = [*requirements.versions[:place], (program, "0.0.1"), *requirements.versions[place + 1 :]]
-        assert f"has {program} {version}, this command has {program} 0.0.1" in refusal(
-            replace(requirements, versions=tuple(versions))
-        )
-
-
-def test_worker_of_several_threads_is_refused(requirements):
-    assert "2 jobs at once" in refusal(requirements, threads=2)
-
-
-def test_worker_of_a_launcher_is_refused(requirements, monkeypatch):
-    """Independent trainings would have joined one process group."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "started by a launcher" in refusal(requirements)
-
-
-def test_folder_in_use_keeps_its_class_in_a_study():
-    """A training that moved to another worker did not wait for its last writer: the error had become a plain one."""
-    with pytest.raises(InUse), prefix_training_keys_in_errors():
-        raise InUse(Path("m"), "7 on a")
-    waits = iter([InUse(Path("m"), "7 on a"), None])
-
-    def work(progress):
-        with prefix_training_keys_in_errors():
-            if (error := next(waits)) is not None:
-                raise error
-        return "done"
-
-    assert remote._wait_while_in_use(work, (), ignore_progress) == "done"
-
-
-def test_worker_without_the_shared_folder_is_named(requirements, tmp_path):
-    assert f"may not write {tmp_path / 'held'}" in refusal(replace(requirements, mark="another run's token"))
-    assert "/gone" in refusal(replace(requirements, directory="/gone"))
-    Path(requirements.token).unlink()
-    assert f"does not see or may not write {tmp_path / 'held'}" in refusal(requirements)
-
-
-def test_worker_that_sees_no_locks_is_named(requirements, tmp_path):
-    (tmp_path / ".token").write_text("run")
-    assert "passes no locks on" in refusal(replace(requirements, token=str(tmp_path / ".token")))
+# ---- without a cluster ----
 
 
 def test_jobs_stay_here_without_an_address(tmp_path):
@@ -157,10 +86,17 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
         done.result()
 
 
+OTHER_VERSION = """
+from whatwhere.run import remote
+program, *others = remote.code_versions()
+remote.code_versions = lambda: ((program[0], "0.0.1"), *others)
+"""
+
+
 @pytest.mark.long
 def test_late_worker_that_is_refused_is_left_out(light, connected, tmp_path, capfd):
     """A worker of another version that joined in mid-work ended the whole command."""
-    (tmp_path / "other.py").write_text("from whatwhere.run import remote\n\nremote.VERSION = '0.0.1'\n")
+    (tmp_path / "other.py").write_text(OTHER_VERSION)
 
     def seconds():
         yield from [(0.1,)] * 4
@@ -172,7 +108,7 @@ def test_late_worker_that_is_refused_is_left_out(light, connected, tmp_path, cap
     assert len(pids) == 2 and not pids & processes_of(late)
     end(late)
     said = capfd.readouterr().err
-    assert said.count("runs whatwhere 0.0.1 (code ") == 1 and said.count("Until then it gets no work.") == 1, said
+    assert said.count("has whatwhere 0.0.1,") == 1 and said.count("Until then it gets no work.") == 1, said
 
 
 @pytest.mark.long
@@ -230,6 +166,53 @@ def test_workers_with_a_gpu_take_turns(light, tmp_path):
     times = sorted(results, key=lambda result: result[1])
     assert all(before[2] <= after[1] for before, after in pairwise(times))
     end(light.workers.pop())
+
+
+@pytest.mark.long
+def test_refused_worker_with_a_gpu_stops_nobody(light, connected, tmp_path, capfd):
+    """Every job asked for a GPU where one worker had declared it, though that worker was refused: nothing began."""
+    (tmp_path / "other.py").write_text(OTHER_VERSION)
+    wait_for_worker(light.add_worker("--no-nanny", "--resources", "GPU=1", "--preload", str(tmp_path / "other.py")))
+    refused = light.workers.pop()
+    assert connected.slots() == len(workers_of(connected.client)) - 1
+    ((_, (pid, *_)),) = connected.run([("rest", rest, (0.1,))], ignore_state)
+    assert pid not in processes_of(refused)
+    end(refused)
+    assert capfd.readouterr().err.count("has whatwhere 0.0.1,") == 1
+
+
+@pytest.mark.long
+def test_wait_for_paused_workers_is_told(connected):
+    """Dask gives nothing to workers that hold 80 % of their memory, and the command said nothing for ever."""
+
+    def pause(dask_worker) -> None:
+        dask_worker.status = type(dask_worker.status).paused
+
+    def resume(dask_worker) -> None:
+        dask_worker.status = type(dask_worker.status).running
+
+    with connected.session(ignore_state) as calls:
+        assert calls.why_they_wait() == ""
+        connected.client.run(pause)
+        wait_for(lambda: "Dask gives it no job. Give workers more" in calls.why_they_wait())
+        connected.client.run(resume)
+        wait_for(lambda: calls.why_they_wait() == "")
+
+
+@pytest.mark.long
+def test_scheduler_lost_between_two_uses_is_one_line(tmp_path):
+    """Where nothing ran as the scheduler went, the next use of it was a traceback of Dask's."""
+    pytest.importorskip("distributed")
+    (tmp_path / "out").mkdir()
+    with DaskCluster(tmp_path, 1, "--no-nanny") as cluster:
+        with connect(str(cluster.file), tmp_path / "out") as connected, lock(tmp_path / "out"):
+            assert connected.slots() == 1
+            end(cluster.scheduler)
+            wait_for(lambda: connected.client.status != "running")
+            with pytest.raises(OSError, match="^The scheduler at .* is gone. Finished work and checkpoints stay"):
+                connected.slots()
+            with pytest.raises(OSError, match="^The scheduler at .* is gone"):
+                list(connected.map("rest", rest, [(0.1,)]))
 
 
 # ---- with Dask, on workers that have their modules ----
@@ -422,7 +405,9 @@ def test_heads_are_the_same_whatever_worker_measures(cluster, studied, tmp_path)
 def test_heads_on_workers_need_a_folder(studied):
     _, alone = studied
     done = whatwhere("heads", str(alone / "models/dstg/seed-0"), "--on", "tcp://127.0.0.1:1")
-    assert done.returncode == 2 and done.stderr.endswith("Give one by --out, or leave --on out.\n"), done.stderr
+    assert done.returncode == 2 and done.stderr.endswith("Give one by --out, or leave --on and WHATWHERE_ON out.\n"), (
+        done.stderr
+    )
     assert done.stderr.count("\n") == 1
 
 

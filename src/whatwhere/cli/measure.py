@@ -176,7 +176,8 @@ def heads(
     check_model(model, scheme, corpus)
     if on is not None and out is None:
         raise ValueError(
-            "--on (or WHATWHERE_ON) has no folder that the workers share. Give one by --out, or leave --on out."
+            "--on (or WHATWHERE_ON) has no folder that the workers share. Give one by --out, or leave --on and "
+            "WHATWHERE_ON out."
         )
     from ..models.open import open_config, open_model
     from ..run.cluster import connect

@@ -4,10 +4,13 @@ Each worker checks itself once for a command. One that passes gets a resource th
 so that the scheduler gives no call to another one, which may work for other commands.
 """
 
+import asyncio
 import os
 import secrets
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,11 @@ from typing import Any
 from .files import machine_id, write_text
 from .remote import Requirements, admit, code_versions
 
+SECONDS_TO_ANSWER = 30.0  # of a worker that is to check itself
+
 
 @dataclass(frozen=True)
-class Process:
+class WorkerProcess:
     """Process of a worker: its `pid`, and the address of the nanny that starts it again; empty where there is none."""
 
     pid: int
@@ -38,22 +43,26 @@ class Admission:
         self.address = address
         self.folder = folder
         self.mark = f"whatwhere-{secrets.token_hex(4)}"  # the resource of a worker that passed
-        self.usable = 0  # workers that had passed at the last look
-        self.processes: dict[str, Process] = {}  # of every worker that ever passed, by its address
+        self.usable = 0  # workers that calls could be given to at the last look
+        self.needs_gpu: bool | None = None  # whether calls ask for a GPU: of the first workers that pass one has it
+        self.processes: dict[str, WorkerProcess] = {}  # of every worker that ever passed, by its address
+        self._processors: set[str] = set()  # names of those of the workers that passed
+        self._silent: set[str] = set()  # addresses of workers that did not answer, and were named
         self._refused: dict[str, str] = {}  # address -> why
         self._lock = threading.Lock()  # the thread that looks for new workers, and the one that hands out calls
 
-    def look(self, may_raise: bool = True) -> list[dict[str, Any]]:
+    def check_new_workers(self, may_raise: bool = True) -> list[dict[str, Any]]:
         """Let new workers check themselves, name those that do not pass, and return what is known of the workers
-        that passed.
+        that calls can be given to: they passed, and have a GPU where calls ask for one.
 
         Args:
             may_raise: False: where no worker has ever passed, those that do not pass are only named.
 
         Raises:
             ValueError: there are workers, and none has ever passed.
+            OSError: the scheduler is gone.
         """
-        with self._lock:
+        with self._lock, lost_scheduler(self.client, self.address):
             workers = workers_of(self.client)
             self._refused = {address: why for address, why in self._refused.items() if address in workers}
             new = [
@@ -64,7 +73,10 @@ class Admission:
                 and not worker["status"].startswith("clos")
             ]
             refused = self._check(new, workers) if new else []
-            usable = [worker for worker in workers.values() if self.mark in worker["resources"]]
+            passed = [worker for worker in workers.values() if self.mark in worker["resources"]]
+            if self.needs_gpu is None and passed:
+                self.needs_gpu = any(map(_has_gpu, passed))
+            usable = [worker for worker in passed if _has_gpu(worker) or not self.needs_gpu]
             if may_raise and self._refused and not self.processes:
                 reason, *others = self._refused.values()
                 rest = f" No other worker of {self.address} can be used ({len(others)} more)." if others else ""
@@ -78,22 +90,70 @@ class Admission:
         """Let new workers check themselves, and return the addresses of those that do not pass."""
         token = self.folder / f".token.{machine_id()}-{os.getpid()}"
         requirements = Requirements(self.mark, code_versions(), os.getcwd(), str(token))
+
+        async def ask(address: str) -> Any:
+            answer = self.client.run(admit, requirements, workers=[address], on_error="return")
+            return (await asyncio.wait_for(answer, SECONDS_TO_ANSWER)).get(address)
+
+        async def ask_all() -> list[Any]:
+            return await asyncio.gather(*map(ask, new), return_exceptions=True)
+
         write_text(token, requirements.mark)
         try:
-            answers = self.client.run(admit, requirements, workers=new, on_error="return")
+            answers = dict(zip(new, self.client.sync(ask_all), strict=True))
         finally:
             token.unlink(missing_ok=True)
         refused = []
         for address, answer in answers.items():
-            if isinstance(answer, OSError):  # it is gone, or asked again at the next look
-                continue
-            if isinstance(answer, Exception):
+            if answer is None or isinstance(answer, OSError):  # it is gone, or asked again the next time
+                self._name_silent(address, answer)
+            elif isinstance(answer, Exception):
                 self._refused[address] = _reason(address, answer)
                 refused.append(address)
             else:
+                pid, processor = answer
                 workers[address]["resources"][self.mark] = 1
-                self.processes[address] = Process(answer, workers[address]["nanny"] or "")
+                self.processes[address] = WorkerProcess(pid, workers[address]["nanny"] or "")
+                self._compare_processors(processor)
         return refused
+
+    def _name_silent(self, address: str, answer: OSError | None) -> None:
+        """Print a line on a worker that does not answer, once."""
+        if isinstance(answer, TimeoutError) and address not in self._silent:
+            self._silent.add(address)
+            print(
+                f"\nThe worker {address} does not answer: it gets no work until it does.", file=sys.stderr, flush=True
+            )
+
+    def _compare_processors(self, processor: str) -> None:
+        """Print a line where workers have processors of two kinds, which may differ in the last bits of a result."""
+        if self._processors and processor not in self._processors:
+            kinds = ", ".join(sorted({*self._processors, processor}))
+            words = "The last bits of a result may depend on the worker that computes it"
+            print(f"\nWorkers have processors of several kinds ({kinds}). {words}.", file=sys.stderr, flush=True)
+        self._processors.add(processor)
+
+
+def _has_gpu(worker: dict[str, Any]) -> bool:
+    return bool(worker["resources"].get("GPU"))
+
+
+@contextmanager
+def lost_scheduler(client: Any, address: str) -> Iterator[None]:
+    """Raise one line in place of whatever Dask raises in the block where the scheduler is gone.
+
+    Raises:
+        OSError: the scheduler is gone.
+    """
+    try:
+        yield
+    except Exception as error:
+        if client.status == "running" or isinstance(error, ValueError):
+            raise
+        raise OSError(
+            f"The scheduler at {address} is gone. Finished work and checkpoints stay: start a scheduler and workers, "
+            "and run the same command."
+        ) from None
 
 
 def _reason(address: str, error: Exception) -> str:

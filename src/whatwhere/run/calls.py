@@ -6,14 +6,13 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .admission import Admission
+from .admission import Admission, lost_scheduler
 from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_call, describe_deaths
 from .processes import Context
 from .remote import Place, call, code_versions
@@ -65,7 +64,8 @@ class Calls:
         pickled = pickle.dumps((label, work, args, self.context))
         key = f"{label.replace(' ', '-')}-{self.token}-{number}"
         options = {"key": key, "pure": False, "resources": self.resources}
-        future = self.client.submit(call, self.place, number, pickled, **options)
+        with lost_scheduler(self.client, self.address):
+            future = self.client.submit(call, self.place, number, pickled, **options)
         self._calls[future] = number, label
         return future
 
@@ -80,7 +80,8 @@ class Calls:
         causes = self.deaths.causes(number)
         if deaths_of_call(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
             return False
-        future.retry()
+        with lost_scheduler(self.client, self.address):
+            future.retry()
         return True
 
     def result(self, future: Any) -> Any:
@@ -94,14 +95,10 @@ class Calls:
 
         while True:
             try:
-                result = future.result()
+                with lost_scheduler(self.client, self.address):
+                    result = future.result()
                 self.deaths.finish(self._calls[future][0])
                 return result
-            except CancelledError:
-                raise OSError(
-                    f"The scheduler at {self.address} is gone. Finished work and checkpoints stay: start a scheduler "
-                    "and workers, and run the same command."
-                ) from None
             except KilledWorker:
                 if not self.retry_if_not_at_fault(future):
                     raise OSError(self._describe_deaths(future)) from None
@@ -146,7 +143,8 @@ class Calls:
 
         def name_restart(event: tuple[float, dict[str, Any]]) -> None:
             worker = event[1].get("worker", "")
-            self.deaths.pass_limit(worker)
+            if not self.deaths.pass_limit(worker):  # it works for another command
+                return
             words = f"The worker {worker} passed its memory limit and starts again; its job goes on where it can."
             print(f"\n{words} Give workers more: dask worker --memory-limit.", file=sys.stderr, flush=True)
 
@@ -169,22 +167,22 @@ class Calls:
 
     @contextmanager
     def watcher(self) -> Iterator[None]:
-        """Let workers that come in the block check themselves, and print a line when none is left: calls then wait."""
+        """Let workers that come in the block check themselves, and print a line when calls wait: no worker is left, or
+        each is paused as it holds too much memory."""
         is_over = threading.Event()
 
         def watch() -> None:
-            was_empty = False
+            before = ""
             while not is_over.is_set():
                 self._may_look.wait(SECONDS_BETWEEN_LOOKS)
                 self._may_look.clear()
                 if is_over.is_set():
                     return
                 with suppress(Exception):  # the scheduler is gone, which the calls say
-                    is_empty = not self.admission.look(may_raise=False)
-                    if is_empty and not was_empty:
-                        words = f"No worker of {self.address} is left: waiting for one (dask worker)."
-                        print(f"\n{words}", file=sys.stderr, flush=True)
-                    was_empty = is_empty
+                    why = self.why_they_wait()
+                    if why and why != before:
+                        print(f"\n{why}", file=sys.stderr, flush=True)
+                    before = why
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -194,3 +192,14 @@ class Calls:
             is_over.set()
             self._may_look.set()
             watcher.join(SECONDS_OF_WATCHER)
+
+    def why_they_wait(self) -> str:
+        """Return the line on calls that wait, as no worker can do one now; empty where one can."""
+        usable = self.admission.check_new_workers(may_raise=False)
+        if not usable:
+            which = "No worker with a GPU" if self.admission.needs_gpu else "No worker"
+            return f"{which} of {self.address} is left: waiting for one (dask worker)."
+        if all(worker["status"] == "paused" for worker in usable):
+            advice = "Give workers more: dask worker --memory-limit"
+            return f"Each worker of {self.address} holds most of its memory, and Dask gives it no job. {advice}."
+        return ""

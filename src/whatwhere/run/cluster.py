@@ -8,13 +8,14 @@ it is trained.
 import logging
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from .admission import Admission, workers_of
+from .admission import Admission, lost_scheduler, workers_of
 from .calls import Call, Calls
 from .lock import InUse, writer_of
 from .processes import Context
@@ -22,6 +23,7 @@ from .remote import wait_until_idle
 from .signals import GRACE, Stopped
 
 MESSAGES_KEPT = 10  # for Dask's developers, with the texts in them; Dask's default is 1,000
+SECONDS_OF_SILENCE = 5.0  # until a line says what the command waits for
 SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
 
 
@@ -38,7 +40,6 @@ class Cluster:
         self.address = address
         self.folder = Path(os.path.abspath(folder))
         self.admission = Admission(client, address, self.folder)
-        self.has_gpus = any(map(_has_gpu, workers_of(client).values()))
 
     @property
     def resources(self) -> dict[str, int]:
@@ -46,7 +47,7 @@ class Cluster:
 
         Calls of a mark take turns on a worker.
         """
-        return {self.admission.mark: 1} | ({"GPU": 1} if self.has_gpus else {})
+        return {self.admission.mark: 1} | ({"GPU": 1} if self.admission.needs_gpu else {})
 
     @property
     def dashboard(self) -> str:
@@ -59,8 +60,7 @@ class Cluster:
         Raises:
             ValueError: no worker has what this command has.
         """
-        workers = self.admission.look()
-        return max(1, sum(map(_has_gpu, workers)) if self.has_gpus else len(workers))
+        return max(1, len(self.admission.check_new_workers()))
 
     def run(
         self, calls: Sequence[Call], show: Callable[..., None], context: Context = nullcontext
@@ -113,15 +113,14 @@ class Cluster:
         Raises:
             ValueError: no worker has what this command has.
         """
-        self.admission.look()
+        self.admission.check_new_workers()
         calls = Calls(self.client, self.address, self.folder, self.admission, self.resources, context)
         try:
             with calls.reports(show), calls.watcher():
                 yield calls
         except BaseException as error:
             if isinstance(error, Stopped):
-                words = "each training writes a checkpoint, and finished work stays"
-                print(f"\nStopping: {words}", file=sys.stderr, flush=True)
+                print("\nStopping: trainings write checkpoints, and finished work stays", file=sys.stderr, flush=True)
             with suppress(Exception):  # the scheduler is gone, and its workers stop by themselves
                 calls.cancel()
                 self.wait_until_idle()
@@ -129,11 +128,18 @@ class Cluster:
 
     def wait_until_idle(self) -> None:
         """Wait for workers that still do a call in this folder, as for a command that was killed."""
-        self.client.run(wait_until_idle, str(self.folder), GRACE, on_error="ignore")
 
+        async def wait() -> None:
+            await self.client.run(wait_until_idle, str(self.folder), GRACE, on_error="ignore")
 
-def _has_gpu(worker: dict[str, Any]) -> bool:
-    return bool(worker["resources"].get("GPU"))
+        words = "Workers still do a job in this folder: waiting until they have stopped"
+        notice = threading.Timer(SECONDS_OF_SILENCE, lambda: print(words, file=sys.stderr, flush=True))
+        notice.start()
+        try:
+            with suppress(TimeoutError), lost_scheduler(self.client, self.address):
+                self.client.sync(wait, callback_timeout=GRACE + SECONDS_OF_SILENCE)
+        finally:
+            notice.cancel()
 
 
 @contextmanager
@@ -167,13 +173,13 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
         try:
             place = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
             client = Client(**place, timeout=SECONDS_TO_CONNECT, set_as_default=False)
-        except (OSError, ValueError, ImportError) as error:
+        except (OSError, ValueError, ImportError, AssertionError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(f"No scheduler answers at {address} ({reason}). Start one: dask scheduler.") from None
         with client:
             if (writer := writer_of(folder)) is not None:
                 raise InUse(folder, writer)
-            if not workers_of(client):
+            if not any(worker["status"] == "running" for worker in workers_of(client).values()):
                 print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)
             client.wait_for_workers(1)
             cluster = Cluster(client, address, folder)

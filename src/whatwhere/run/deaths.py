@@ -7,17 +7,17 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from .admission import Process
+from .admission import WorkerProcess
 
 SECONDS_TO_ASK = 3.0  # a nanny how its worker ended
-MOST_DEATHS = 100  # at one call, whatever their causes
+MOST_DEATHS = 20  # at one call, whatever their causes
 MEMORY = "passed its memory limit"
-GONE = "was killed with its machine or job"
+GONE = "went with its machine or job, or has a nanny that cannot be asked"
 UNKNOWN = "died of something that its nanny does not name"
 _END = re.compile(r"Worker process (\d+) ((?:exited with|was killed by) .*)")
 _LIMIT = re.compile(r"\(pid=(\d+)\) exceeded .* memory budget")
 
-_Worker = tuple[str, Process | None]  # address and process: the next process may have the same address
+_Worker = tuple[str, WorkerProcess | None]  # address and process: the next process may have the same address
 
 
 class Deaths:
@@ -31,7 +31,7 @@ class Deaths:
         processes: of the workers, by address (`Admission.processes`).
     """
 
-    def __init__(self, client: Any, processes: Mapping[str, Process]) -> None:
+    def __init__(self, client: Any, processes: Mapping[str, WorkerProcess]) -> None:
         self.client = client
         self.processes = processes
         self._busy: dict[int, str] = {}  # number of a call -> address of the worker that began it last
@@ -47,9 +47,11 @@ class Deaths:
         self._busy.pop(number, None)
         self._deaths.pop(number, None)
 
-    def pass_limit(self, address: str) -> None:
-        """Remember that a worker passed its memory limit, for which its nanny ends it."""
+    def pass_limit(self, address: str) -> bool:
+        """Remember that a worker passed its memory limit, for which its nanny ends it; return whether it does one of
+        these calls."""
         self._causes[address, self.processes.get(address)] = MEMORY
+        return address in list(self._busy.values())
 
     def lose(self, address: str) -> None:
         """Remember that a worker is gone that did not retire."""
@@ -76,7 +78,7 @@ class Deaths:
                 self._causes[worker] = UNKNOWN if worker[1] is None else self._ask_nanny(worker[1])
         return Counter(self._causes[worker] for worker in self._deaths[number])
 
-    def _ask_nanny(self, process: Process) -> str:
+    def _ask_nanny(self, process: WorkerProcess) -> str:
         """Ask the nanny of a worker how the process of the worker ended."""
         if not process.nanny:
             return GONE
@@ -88,7 +90,7 @@ class Deaths:
         while True:
             try:
                 lines = [line for _, line in self.client.sync(ask)]
-            except (OSError, TimeoutError):
+            except (OSError, TimeoutError):  # or it is behind a firewall, or too busy: therefore MOST_DEATHS
                 return GONE
             if any((limit := _LIMIT.search(line)) and int(limit[1]) == process.pid for line in lines):
                 return MEMORY

@@ -7,6 +7,7 @@ fixes, not on what else runs.
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -140,8 +141,12 @@ def limit_threads(threads: int | None) -> Iterator[None]:
 
 @contextmanager
 def _on_one_thread(context: Context) -> Iterator[None]:
-    with context(), limit_threads(1):
-        yield
+    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    try:
+        with context(), limit_threads(1):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(is_deterministic)  # as the next command's call expects
 
 
 @contextmanager
@@ -149,7 +154,7 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     """Yield a function that moves the bar of a job.
 
     Each running job has a bar on stderr, and all `jobs` one above them, with the time left. A total of None ends a job,
-    one of 0 is unknown. Where the block ends well, the bars are shown as complete.
+    one of 0 is unknown. Where the block ends well, the bars are shown as complete. Threads may call it.
     """
     if not progress:
         yield lambda *state: None
@@ -158,19 +163,28 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     with make_bars(speed_estimate_period=600) as display:
         running: dict[int, tuple[str, Any]] = {}
         shares: dict[int, float] = {}  # number of a job -> share of it that is finished
+        ended: set[int] = set()  # numbers of jobs, of which a report may still come
+        one_at_a_time = threading.Lock()
         bar_of_all = display.add_task(f"all {jobs} {kind}", total=jobs, note="") if jobs > 1 else None
 
-        def show(number: int, label: str, done: int, total: int | None, stage: str, note: str) -> None:
-            if number in running and (running[number][0] != stage or total is None):
+        def show(number: int, label: str, done: int, total: int | None, part: str, note: str) -> None:
+            with one_at_a_time:
+                if number not in ended:
+                    move(number, label, done, total, part, note)
+
+        def move(number: int, label: str, done: int, total: int | None, part: str, note: str) -> None:
+            if total is None:
+                ended.add(number)
+            if number in running and (running[number][0] != part or total is None):
                 display.remove_task(running.pop(number)[1])  # a new part has a bar and a clock of its own
             if total is not None:
                 if number not in running:
-                    running[number] = stage, display.add_task(f"{label}: {stage}", total=total or None, note="")
+                    running[number] = part, display.add_task(f"{label}: {part}", total=total or None, note="")
                 display.update(running[number][1], completed=done, note=note)
             if bar_of_all is not None:
                 # Work before a training counts nothing, work after it as a whole training.
                 share_trained = float(number in shares)
-                if total and stage in TRAINING_PARTS:
+                if total and part in TRAINING_PARTS:
                     share_trained = done / total
                 share = 1.0 if total is None else TRAINING_SHARE * share_trained
                 if share:

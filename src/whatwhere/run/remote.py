@@ -4,15 +4,18 @@ The scheduler imports this module as well, so that it imports nothing that takes
 """
 
 import asyncio
+import gc
 import hashlib
 import os
 import pickle
 import platform
+import re
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -21,10 +24,12 @@ from typing import Any
 
 from ..version import VERSION
 from .lock import InUse, is_free
+from .memory import trim_heap
 from .progress import Progress
-from .signals import GRACE, Stopped, clear_stop, request_stop, stop_in_thread
+from .signals import Stopped, clear_stop, request_stop, stop_in_thread
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at whether a call is still wanted
+SECONDS_IN_USE = 900.0  # that a call waits for the last writer of its folder, whose step may take minutes
 SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
 _PACKAGE = Path(__file__).parents[1]
 # Programs that decide numbers; those of an extra may be absent on both sides.
@@ -66,6 +71,9 @@ def _version_of(program: str) -> str:
         return version(program)
     except PackageNotFoundError:
         return "(not installed)"
+
+
+code_versions()  # as they are now: the files may change while this process runs
 
 
 def check_worker(requirements: Requirements, name: str, threads: int) -> None:
@@ -114,8 +122,17 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
         )
 
 
-async def admit(requirements: Requirements, dask_worker: Any) -> int:
-    """Let the scheduler give this worker calls that ask for `Requirements.mark`, and return the id of its process.
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    with suppress(OSError):
+        if found := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE):
+            return found[1].strip()
+    return platform.processor() or platform.machine()
+
+
+async def admit(requirements: Requirements, dask_worker: Any) -> tuple[int, str]:
+    """Let the scheduler give this worker calls that ask for `Requirements.mark`, and return the id of its process and
+    its processor's name.
 
     Raises:
         ValueError: the worker lacks what the command has (`check_worker`).
@@ -127,7 +144,7 @@ async def admit(requirements: Requirements, dask_worker: Any) -> int:
         running = dask_worker.status
         dask_worker.status = type(running).paused
         dask_worker.status = running
-    return os.getpid()
+    return os.getpid(), processor()
 
 
 _folder_in_work: Path | None = None  # shared folder of the call that this worker does
@@ -178,11 +195,17 @@ def call(place: Place, number: int, pickled: bytes) -> Any:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with _watched(worker, key, report) as progress, context():
             return _wait_while_in_use(work, args, progress)
-    except Stopped:
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)  # they hold the model
+        if not isinstance(error, Stopped):
+            raise
         raise (Reschedule() if _is_wanted(worker, key) else JobStopped(label)) from None
     finally:
         clear_stop()
         _folder_in_work = None
+        # Dask gives no more calls to a worker that holds 80 % of its memory.
+        gc.collect()
+        trim_heap()
 
 
 def _is_wanted(worker: Any, key: str) -> bool:
@@ -223,7 +246,7 @@ def _watched(worker: Any, key: str, report: Progress) -> Iterator[Progress]:
 
 def _wait_while_in_use(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
     """Do a call; wait where it is still being done for a command or by a worker that has ended."""
-    until = time.monotonic() + GRACE
+    until = time.monotonic() + SECONDS_IN_USE
     while True:
         try:
             return work(*args, progress)

@@ -1,9 +1,7 @@
 """Facts of this machine and what works on it, for `whatwhere doctor` and a study's provenance."""
 
 import platform
-import re
 import shutil
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import torch
 from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
 from ..run.processes import cores
+from ..run.remote import processor
 from ..run.thread_waiting import wait_policy
 from ..training.environment import bf16_pays
 
@@ -41,17 +40,10 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _cpu_name() -> str:
-    with suppress(OSError):
-        if match := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE):
-            return match[1].strip()
-    return platform.processor() or platform.machine()
-
-
 def machine() -> dict[str, Any]:
     """Return processor, cores that this process may use, memory in bytes, and accelerator name or None."""
     return {
-        "cpu": _cpu_name(),
+        "cpu": processor(),
         "cores": cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

@@ -1,6 +1,5 @@
 """Training and measuring of one model of a study by one process, from a task that names all that it needs."""
 
-import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from ..models.open import open_model
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.progress import Progress
-from ..training.memory import trim_heap
 from ..training.pretrain import pretrain
 from ..training.pretrain_settings import PretrainConfig
 from ..training.scheme_settings import use_scheme
@@ -66,8 +64,6 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
     if not RunFolder.at(task.out).is_done(task.model.step_name):  # by a worker that died before it could say so
         progress(0, 1, "looking inside")
         measure_model(task, windows, progress)
-    gc.collect()
-    trim_heap()  # a worker of a cluster goes on with other jobs
     return summary
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ..run.files import append_line, flush_file, write_arrays, write_text
+from ..run.memory import peak_memory, reset_peak_memory
 from ..run.status import LOG, step_lines
 from .divergence import batch_arrays
-from .memory import peak_memory, reset_peak_memory
 from .optimizers import learning_rate_factor
 from .state import Batch, TrainingState
 

@@ -16,13 +16,13 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from ..models.tensors import gather_whole, not_finite
+from ..run.memory import TRIM_EVERY, trim_heap
 from ..run.progress import Progress, progress_bar
 from ..run.signals import Stopped, defer_stop
 from .checkpointer import Checkpointer
 from .divergence import NotFinite, step_message
 from .environment import warn_of_single_process
 from .logger import Logger
-from .memory import TRIM_EVERY, trim_heap
 from .optimizers import learning_rate_factor
 from .state import Batch, BatchFunction, TrainingState
 from .stop import StopAgreement

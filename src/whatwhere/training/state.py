@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..encoder import EncoderForMaskedLM
+from ..run.memory import keep_freed_memory
 from .environment import bf16_pays, check_trackers, must_join_on_cpu, process_group_state
-from .memory import keep_freed_memory
 from .optimizers import make_optimizers
 from .sharding import check_launcher, gather_model, rows_of_micro_batch, shard
 from .training_keys import LoopConfig

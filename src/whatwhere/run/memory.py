@@ -1,13 +1,15 @@
-"""Memory of a training's process: what glibc's allocator keeps, and the peak in use."""
+"""Memory of a process: what glibc's allocator keeps, and the peak in use."""
 
 import contextlib
 import ctypes
 import resource
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-TRIM_EVERY = 50  # steps after which free memory goes back to the system; which takes 1 % of their time
+TRIM_EVERY = 50  # training steps after which free memory goes back to the system: this takes 1 % of their time
 _M_TRIM_THRESHOLD = -1  # glibc's malloc.h
 _M_MMAP_THRESHOLD = -3
 
@@ -38,18 +40,22 @@ def trim_heap() -> None:
 
 def reset_peak_memory() -> None:
     """Start measuring the peak anew, so that a model of a study does not inherit an earlier model's peak."""
+    import torch
+
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     with contextlib.suppress(OSError):  # Linux: 5 resets the high-water mark of the resident memory
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
-def peak_memory(device: torch.device) -> int:
+def peak_memory(device: "torch.device") -> int:
     """Return the most bytes in use since `reset_peak_memory`: on a CUDA device, else resident in this process.
 
     Where the system cannot reset the resident peak, it is the peak of the process's life.
     """
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.max_memory_allocated()
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
