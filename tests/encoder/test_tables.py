@@ -280,6 +280,16 @@ def test_a_fixed_table_is_the_start_alone(start, table_file, tmp_path):
     assert torch.equal(read_table(tmp_path / "model"), model.position_table().double())
 
 
+@pytest.mark.parametrize("start", ["half-turn", "sinusoidal"])
+def test_a_fixed_table_is_right_from_the_beginning(start):
+    """Where a client leaves out the drawing of weights, as transformers' common tests do, the buffer was empty."""
+    settings = config("ap", absolute="fixed", table_start=start)
+    table = registry.TABLES["fixed"](settings, 9, 4)
+    before = table().clone()
+    table.initialize(settings)
+    assert before.any() and torch.equal(table(), before)
+
+
 def test_tables_without_parameters_count_as_fixed(table_file):
     """Pages and claims name the tables that no training changes: those without parameters."""
     fields = {"mds": {"table_file": table_file}, "low_rank": {"table_rank": 3}}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from .config import STARTS, EncoderConfig
+from .config import TABLE_STARTS, EncoderConfig
 from .registry import TABLES, register_table, table_of_folder
 
 
@@ -97,7 +97,7 @@ def read_starting_table(source: str, rows: int, width: int) -> Tensor:
     if not path.exists():
         raise ValueError(
             f"No position table at {source}. Give a .npy file of shape (positions, width) or the folder of a model; of "
-            f"table_start also a name: {', '.join(STARTS)}."
+            f"table_start also a name: {', '.join(TABLE_STARTS)}."
         )
     table = table_of_folder(path) if path.is_dir() else read_array(path)
     if table.shape[1] != width:
@@ -154,7 +154,9 @@ class FixedTable(nn.Module):
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
         super().__init__()
-        self.register_buffer("weight", torch.empty(rows, width))
+        self.register_buffer("weight", torch.zeros(rows, width))
+        if not self.weight.is_meta and config.table_start in ("half-turn", "sinusoidal"):
+            _start(self.weight, config)  # a buffer is right before weights are drawn
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the values as the configuration says."""
