@@ -240,11 +240,11 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     done = whatwhere("spectra", str(trained), "--words", "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("positions") and "\nwords" in done.stdout and (out / "report.html").is_file()
-    done = whatwhere("probe", str(trained), "--corpus", str(trained / "corpus"), "--documents", "20", "--json")
+    done = whatwhere("probe", str(trained), "--corpus", str(trained / "corpus"), "--windows", "20", "--json")
     assert done.returncode == 0, done.stderr
     found = {(r["metric"], r["part"], r["layer"]) for r in json.loads(done.stdout)["records"]}
     assert {("r2.token", part, 2) for part in ("all", "position", "semantic")} <= found
-    done = whatwhere("probe", str(trained), "--documents", "20", "--splits", "2")  # finds its windows by itself
+    done = whatwhere("probe", str(trained), "--windows", "20", "--splits", "2")  # finds its windows by itself
     sentence, empty, heading, *rows, read = done.stdout.splitlines()
     assert re.match(r"A token's position can be read from the .* best in layer \d \(R² -?\d\.\d\d\), from ", sentence)
     assert empty == "" and heading.split() == ["layer", "part", "token", "segment", "intra"]
@@ -300,13 +300,13 @@ def test_undertrained_models_are_announced_first(trained, tmp_path):
     """Heads and attention say first that a model has not learned."""
     wanted = "dstg has not learned more than how often each token occurs: its validation loss is "
     out = tmp_path / "heads"
-    done = whatwhere("heads", str(trained), "--documents", "10", "--out", str(out))
+    done = whatwhere("heads", str(trained), "--windows", "10", "--out", str(out))
     assert done.stdout.startswith(wanted), (done.stdout, done.stderr)
     found = re.match(r".* is ([\d.]+) nats, such a guess has ([\d.]+)\. What follows is how it began", done.stdout)
     assert float(found[1]) > float(found[2]) - 0.1
     # It named the model without its path, and forgot every option.
     command = read_object(out / FACTS)["command"]
-    assert shlex.split(command)[1:] == ["heads", str(trained), "--documents", "10", "--out", "NEW-FOLDER"]
+    assert shlex.split(command)[1:] == ["heads", str(trained), "--windows", "10", "--out", "NEW-FOLDER"]
     given = HeadsConfig(model="m", corpus="my text.txt", length=64, ablate=3)
     assert command_of("heads", "my model", *_options(given), scheme="a scheme.py") == (
         "whatwhere heads 'my model' --corpus 'my text.txt' --length 64 --ablate 3 --scheme 'a scheme.py' "

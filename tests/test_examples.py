@@ -15,7 +15,7 @@ from whatwhere.training.scheme_settings import use_scheme
 
 KERPLE = Path(__file__).parents[1] / "examples/kerple.py"
 STUDY = (
-    *("length=32", "vocab_size=300", "workers=1", "probe_documents=20", "held_out=0.2", "minutes=null", "steps=6"),
+    *("length=32", "vocab_size=300", "workers=1", "probe_windows=20", "held_out=0.2", "minutes=null", "steps=6"),
     *(
         "training.batch_size=8",
         "training.precision=fp32",
@@ -139,7 +139,7 @@ def test_model_of_an_own_scheme_says_what_it_needs(run):
     assert "got 'kerple'" in line and f"--scheme {model / 'own_scheme.py'}" in line
     assert "got 'kerple'" in one_line(whatwhere("explain", str(model)))
     carried = ("--scheme", str(model / "own_scheme.py"), "--json")  # the copy runs where whatwhere is installed, too
-    done = whatwhere("probe", str(model), "--corpus", str(corpus), "--documents", "20", *carried)
+    done = whatwhere("probe", str(model), "--corpus", str(corpus), "--windows", "20", *carried)
     assert done.returncode == 0 and json.loads(done.stdout)["records"], done.stderr
     done = whatwhere("explain", str(model), *carried)
     assert done.returncode == 0 and "kerple(j - i)" in json.loads(done.stdout)["formula"], done.stderr

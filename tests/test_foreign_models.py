@@ -41,7 +41,7 @@ def refused(*arguments):
 @pytest.mark.parametrize("kind", KINDS)
 def test_verbs_use_the_models_own_tokenizer(kind, place, tmp_path):
     """Heads probe and attention read text by the models own tokenizer."""
-    model, corpus = place / kind, ("--corpus", place / "my-texts", "--documents", "10")
+    model, corpus = place / kind, ("--corpus", place / "my-texts", "--windows", "10")
     found = done("heads", model, *corpus, "--out", tmp_path / "heads")
     looks = [r for r in found["records"] if r["metric"] == "attention.previous"]
     assert found["windows"] == 10 and found["tokens"] == 32 and {r["layer"] for r in looks} == {1, 2}
@@ -80,7 +80,7 @@ def test_ids_of_another_tokenizer_are_refused_in_one_line(place, tmp_path):
     windows = tmp_path / "windows"
     build_windows(open_source(place / "my-texts"), tokenizers[1], windows, length=32, progress=False)
     for verb in ("heads", "probe"):
-        line = refused(verb, place / "bert", "--corpus", windows, "--documents", "10")
+        line = refused(verb, place / "bert", "--corpus", windows, "--windows", "10")
         assert f"The windows in {windows} were made by another tokenizer" in line and line.endswith("--corpus FILE.")
     geometry = ("geometry", "--corpus", place / "my-texts", "--out", tmp_path / "out", *QUICK)
     assert "with another vocabulary than that of" in refused(*geometry, "--model", place / "bert", "--tokenizer", other)

@@ -181,8 +181,8 @@ def test_model_code_runs_only_when_named(model, tmp_path):
     read = ("--corpus", str(text), "--length", "16")
     for verb, *words in (
         ("predict", "--text", "The [MASK] of it."),
-        ("heads", *read, "--documents", "10", "--out", str(out)),
-        ("probe", *read, "--documents", "30"),
+        ("heads", *read, "--windows", "10", "--out", str(out)),
+        ("probe", *read, "--windows", "30"),
         ("evaluate", "linguistic", "--tasks", "blimp", "--data", data, "--out", str(tmp_path / "judged")),
     ):
         task = [words.pop(0)] if verb == "evaluate" else []

@@ -44,9 +44,17 @@ BLOCK = re.compile(
 # Fewer steps, layers, texts and words than a user has.
 SHORT = [
     *("document=blank-line", "length=64", "training.model.num_hidden_layers=2", "training.batch_size=16"),
-    *("probe_documents=10", "ablation_documents=8", "texts=1", "probe_splits=2"),
+    *("probe_windows=10", "ablation_windows=8", "texts=1", "probe_splits=2"),
 ]
-FEWER = {"--steps": "8", "--seeds": "1", "--documents": "10", "--ablate": "8", "--to": "160", "--pooling": "mean"}
+FEWER = {
+    "--steps": "8",
+    "--seeds": "1",
+    "--documents": "10",
+    "--windows": "10",
+    "--ablate": "8",
+    "--to": "160",
+    "--pooling": "mean",
+}
 # mkdocs in a process that reaches nobody.
 OFFLINE = """
 import runpy, sys
@@ -97,7 +105,7 @@ def shortened(words: list[str]) -> list[str]:
         also("--steps", "4")
     if verb == "evaluate" and rest[0] == "length":
         also("--methods", "cyclic")
-        also("--documents", "10")
+        also("--windows", "10")
     elif verb == "evaluate" and rest[0] == "mteb":
         also("--tasks", "STSBenchmark-local,MR-local")
         also("--steps", "2")
@@ -149,7 +157,7 @@ def furnish(folder: Path) -> None:
     vocabulary.write_text("\n".join([*words, *(f"##{letter}" for letter in words[5:-1])]) + "\n")
     small = {key: value for key, value in TINY.items() if key in ("batch_size", "model")}
     study = {"models": ["dstg", "rope"], "corpus": "my-texts", "document": "blank-line", "inside": False}
-    study |= {"steps": 2, "length": 32, "probe_documents": 10, "probe_splits": 2, "ablation_documents": 8, "texts": 1}
+    study |= {"steps": 2, "length": 32, "probe_windows": 10, "probe_splits": 2, "ablation_windows": 8, "texts": 1}
     (folder / "study.yaml").write_text(yaml.safe_dump(study | {"training": small}))
     (folder / "paper.yaml").write_text(yaml.safe_dump(paper() | TINY | {"held_out": 0.2}))
 

@@ -132,13 +132,13 @@ def test_verbs_take_its_name_and_need_nothing_else(run, corpus, tmp_path, monkey
     status, out, _ = run("explain", "reference", "--json")
     assert status == 0 and json.loads(out)["config"]["position_size"] == 8
     # python-docs, the default text, takes seconds: a small file stands for it.
-    status, out, err = run("heads", "reference", "--corpus", corpus, "--documents", "10", "--json")
+    status, out, err = run("heads", "reference", "--corpus", corpus, "--windows", "10", "--json")
     found = json.loads(out)
     assert status == 0 and found["corpus"] == str(corpus) and found["windows"] == 10, err
     assert {r["model"] for r in found["records"]} == {"reference"} and any(
         r["metric"] == "kl.absolute" for r in found["records"]
     )
-    status, out, err = run("probe", "reference", "--corpus", corpus, "--documents", "10", "--splits", "2")
+    status, out, err = run("probe", "reference", "--corpus", corpus, "--windows", "10", "--splits", "2")
     assert status == 0 and "\n    4  position " in out and "read: 10 windows of 128 tokens, of " in out, err
     assert out.rstrip().endswith(f" of {corpus}")
 

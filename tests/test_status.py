@@ -82,13 +82,13 @@ def test_status_counts_models_and_trials(tmp_path):
     # With results it was finished, whatever was left out or asked for since.
     with RunFolder.open(tmp_path / "e", "squad") as run:
         settings = run.hash_of("squad.yaml")
-        run.mark_done("results", inputs={"left": 0, "settings": settings})
+        run.mark_done("results", inputs={"unfinished": 0, "settings": settings})
     assert run_status(tmp_path / "e")[0]["state"] == "finished"
     with RunFolder.open(tmp_path / "e", "squad") as run:
-        run.mark_done("results", inputs={"left": 2, "settings": settings})
+        run.mark_done("results", inputs={"unfinished": 2, "settings": settings})
     assert run_status(tmp_path / "e")[0]["state"] == "stopped"
     with RunFolder.open(tmp_path / "e", "squad") as run:
-        run.mark_done("results", inputs={"left": 0, "settings": settings})
+        run.mark_done("results", inputs={"unfinished": 0, "settings": settings})
         run.write("squad.yaml", {"models": ["a", "b"]})
     assert run_status(tmp_path / "e")[0]["state"] == "stopped"
 
@@ -97,7 +97,7 @@ def test_evaluations_of_all_are_listed(tmp_path):
     """`evaluate all` had one line without a number of trials, which are in the folders inside."""
     with RunFolder.open(tmp_path / "a", "all") as run:
         run.write("all.yaml", {"models": ["a"]})
-        with RunFolder.open(run.path_of_run("squad"), "squad") as inner:
+        with RunFolder.open(run.inner_path("squad"), "squad") as inner:
             inner.write("squad.yaml", {"models": ["a"]})
             Trial("a", "a", False, "squad", seed=0).write(inner.path, {}, answers={}, spans={})
         (run.path / "other").mkdir()  # no run

@@ -96,7 +96,7 @@ def test_probes_read_each_stream_and_beat_their_controls(data, tmp_path, monkeyp
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "out"
     done = run_evaluation(LINGUISTIC, config(data, untrained=True, layers="all", code=True), out, progress=False)
-    assert (done["done"], done["left"]) == (4, 0)
+    assert (done["done"], done["unfinished"]) == (4, 0)
     records = read_records(out / "records.parquet")
     of = {(r.metric, r.part, r.step, r.layer): r for r in records}
     for task in ("pos", "tense"):

@@ -172,9 +172,9 @@ def works(folder: Path) -> list[Work]:
     encoder = str(training.place(folder))
     tuning = ["finetune", encoder, f"--data={table}", f"--dev={table}", "--length=32", "--steps=12"]
     tuning += ["--set=checkpoint_every=4", "--set=batch_size=8", "--set=log_every=4"]
-    studied = ["study", "--models=dstg,ap", *corpus, "--steps=4", "--set=workers=1", "--set=probe_documents=40"]
+    studied = ["study", "--models=dstg,ap", *corpus, "--steps=4", "--set=workers=1", "--set=probe_windows=40"]
     studied += ["--set=training={batch_size: 8, model: {num_hidden_layers: 1}}", "--set=texts=1"]
-    studied += ["--set=ablation_documents=8", "--set=join=run-on", "--set=held_out=0.3", out]
+    studied += ["--set=ablation_windows=8", "--set=join=run-on", "--set=held_out=0.3", out]
     study = Work("study", studied, PAGED, every=60, files=10)
     counted = ["geometry", corpus[0], corpus[2], "--positions=16", "--dims=2,4", "--set=min_support=20"]
     counted += ["--no-intervals", "--no-smacof", out]
@@ -185,7 +185,7 @@ def works(folder: Path) -> list[Work]:
         study,
         Work("windows", ["windows", *corpus, "--set=workers=1", out], every=6),
         Work("finetune", [*tuning, out], every=6),
-        Work("heads", ["heads", encoder, *corpus[:1], "--documents=10", "--ablate=4", out], every=4),
+        Work("heads", ["heads", encoder, *corpus[:1], "--windows=10", "--ablate=4", out], every=4),
         Work("processes", studied, PAGED, every=250, files=20, cores=0),
         Work("report", ["report", "OUT", "--out=OUT/report.html"], before=study.place(folder), files=10),
         Work("geometry", counted, every=4),

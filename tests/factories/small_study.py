@@ -10,10 +10,10 @@ VALUES = {
     "length": 32,
     "vocab_size": 300,
     "workers": 1,
-    "probe_documents": 20,
+    "probe_windows": 20,
     "probe_splits": 2,
     "held_out": 0.2,
-    "ablation_documents": 8,
+    "ablation_windows": 8,
     "texts": 1,
 }
 TRAINING = {

@@ -88,7 +88,7 @@ def test_attention_is_that_of_the_model(minilm, theirs, tmp_path):
 def test_heads_look_where_loops_say(minilm, theirs, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(sentences(150), encoding="utf-8")
-    found = done("heads", minilm, "--corpus", text, "--documents", "10", "--length", "32")
+    found = done("heads", minilm, "--corpus", text, "--windows", "10", "--length", "32")
     model = open_model(minilm, attention="eager")
     with model_windows(model.model, model.tokenizer, minilm, str(text), "text", 10, False, 32) as (windows, _):
         documents = choose_documents(windows["held_out"], 10)
@@ -252,7 +252,7 @@ def test_probed_states_are_those_of_the_model(minilm, theirs):
 def in_float32(monkeypatch):
     """Trainings in this process and in float32, whatever this machine is faster with."""
     monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
-    monkeypatch.setattr("whatwhere.training.state.bf16_pays", lambda device: False)
+    monkeypatch.setattr("whatwhere.training.setup.bf16_pays", lambda device: False)
 
 
 def test_linguistic_is_a_probe_of_hidden_states(minilm, data, tmp_path):

@@ -385,7 +385,7 @@ def test_worker_may_die_in_measuring(cluster, studied, tmp_path):
 def test_heads_are_the_same_whatever_worker_measures(cluster, studied, tmp_path):
     """Every record and array of `heads` is equal, in the same order, also where a worker dies."""
     _, alone = studied
-    words = ("heads", str(alone / "models/dstg/seed-0"), "--documents", "20", "--ablate", "8", "--json", "--out")
+    words = ("heads", str(alone / "models/dstg/seed-0"), "--windows", "20", "--ablate", "8", "--json", "--out")
     here, there = tmp_path / "here", tmp_path / "there"
     done = whatwhere(*words, str(here))
     assert done.returncode == 0, done.stderr

@@ -71,7 +71,7 @@ def test_finished_work_stays_when_work_is_added(data, tmp_path, monkeypatch):
     counted = replace(GLUE, work=lambda *given: done.append(given[1]) or fine_tune(*given))
     out = tmp_path / "out"
     first = run_evaluation(counted, config(data), out, progress=False)
-    assert (first["done"], first["left"], len(done)) == (1, 0, 1)
+    assert (first["done"], first["unfinished"], len(done)) == (1, 0, 1)
     run_evaluation(counted, config(data), out, progress=False)
     assert len(done) == 1
     more = run_evaluation(counted, config(data, tasks=["sst-2", "rte"], seeds=2, untrained=True), out, progress=False)
@@ -179,10 +179,10 @@ def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch)
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "out"
     found = run_evaluation(GLUE, config(data, seeds=4, length=64, minutes=1e-9), out, progress=False)
-    assert (found["done"], found["left"]) == (0, 4)
-    assert "left out for lack of time" in evaluation_text(GLUE, found)
+    assert (found["done"], found["unfinished"]) == (0, 4)
+    assert "not done for lack of time" in evaluation_text(GLUE, found)
     # Settings under which nothing was finished bind nobody.
-    assert run_evaluation(GLUE, config(data, seeds=3), out, progress=False)["left"] == 0
+    assert run_evaluation(GLUE, config(data, seeds=3), out, progress=False)["unfinished"] == 0
     assert (
         GlueConfig.load_unverified(out / "glue.yaml").length,
         GlueConfig.load_unverified(out / "glue.yaml").seeds,
@@ -364,11 +364,11 @@ def test_all_benchmarks_share_a_budget(data, tmp_path, monkeypatch):
     first = whatwhere(*words, "--minutes", "1e-9", "--json")
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
-    assert (found["done"], found["left"], list(found["benchmarks"])) == (0, 4, ["length", "glue"])
+    assert (found["done"], found["unfinished"], list(found["benchmarks"])) == (0, 4, ["length", "glue"])
     assert run_status(out)[0]["state"] == "stopped"  # "finished", with four trials left
     steps = RunFolder.at(out).finished_steps()  # "length" and "glue" were among them, as if they were finished
     assert {"tried length", "tried glue"} <= steps.keys() and not {"length", "glue"} & steps.keys()
-    assert RunFolder.at(out).facts("tried glue") == {"done": 0, "left": found["benchmarks"]["glue"]["left"]}
+    assert RunFolder.at(out).facts("tried glue") == {"done": 0, "left": found["benchmarks"]["glue"]["unfinished"]}
     lacking = "\n".join(found["left_out"])
     assert all(
         f"{name}: " in lacking for name in ("linguistic pos", "holmes", "mteb MR-local", "squad squad", "glue cola")

@@ -52,7 +52,7 @@ def test_a_tokenizer_without_line_breaks_stays_as_it_is(bert, text):
     # A token [NL] more than the vocabulary has would be no word of the model: every such folder was refused.
     model, tokenizer = opened(bert)
     assert len(tokenizer) == model.config.vocab_size and "[NL]" not in tokenizer.get_vocab()
-    found = run_heads(model, tokenizer, bert, corpus=str(text), documents=10, progress=False)
+    found = run_heads(model, tokenizer, bert, corpus=str(text), windows=10, progress=False)
     assert found["windows"] == 10 and found["tokens"] == 32 and found["records"]
     _, source, manifest = windows_of(bert, str(text))
     assert source == str(text) and manifest["vocab_size"] == len(tokenizer) and not manifest["newline_token"]
@@ -108,7 +108,7 @@ def test_python_docs_parts_cover_all_packages(monkeypatch):
 def test_a_length_makes_new_windows(bert, text, tmp_path):
     """A length makes windows anew and one that the model cannot read is refused."""
     model, tokenizer = opened(bert)
-    found = run_heads(model, tokenizer, bert, corpus=str(text), documents=10, length=16, progress=False)
+    found = run_heads(model, tokenizer, bert, corpus=str(text), windows=10, length=16, progress=False)
     assert found["tokens"] == 16
     with pytest.raises(ValueError, match="The model reads at most 32 tokens. Give --length 32 or less; got 64"):
         run_heads(model, tokenizer, bert, corpus=str(text), length=64, progress=False)
@@ -123,13 +123,13 @@ def test_a_stopped_look_takes_other_settings(bert, text, tmp_path, monkeypatch):
     look = partial(run_heads, model, tokenizer, bert, corpus=str(text), out=tmp_path / "look", progress=False)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(heads_run, "save_results", Mock(side_effect=KeyboardInterrupt))
-        look(documents=10)
+        look(windows=10)
     RunFolder.at(tmp_path / "look").write("arrays/left.npz", {"a": np.zeros(3)})  # of an analysis that is not asked for
-    assert look(documents=11)["windows"] == 11
-    assert HeadsConfig.load(tmp_path / "look/heads.yaml").documents == 11
+    assert look(windows=11)["windows"] == 11
+    assert HeadsConfig.load(tmp_path / "look/heads.yaml").windows == 11
     assert not (tmp_path / "look/arrays/left.npz").exists()
-    with pytest.raises(ValueError, match="was started with documents=11, this command has documents=10"):
-        look(documents=10)
+    with pytest.raises(ValueError, match="was started with windows=11, this command has windows=10"):
+        look(windows=10)
 
 
 @pytest.mark.parametrize("preset", ["ap", "rope"])

@@ -236,7 +236,7 @@ class _Batch:
         self.labels, self.order, self.regular = rows_on(device, rows, labels, order, documents.regular)
         self.attention_inputs = self.encoder.attention_inputs(*inputs)
         embedded = self.encoder.embed(
-            inputs[0], self.attention_inputs.position_ids, attention_mask=inputs[1], document_ids=inputs[3]
+            inputs[0], self.attention_inputs.table_rows, attention_mask=inputs[1], document_ids=inputs[3]
         )
         self.inputs: list[Streams] = [embedded]
         self.pairs: Tensor | None = None  # (b, 1, n, n): who looks at whom, where not everywhere

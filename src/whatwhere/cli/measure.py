@@ -27,13 +27,13 @@ from .options import (
 )
 
 
-@verb(options={HeadsConfig: "corpus field documents length", SchemeKeys: "scheme"})
+@verb(options={HeadsConfig: "corpus field windows length", SchemeKeys: "scheme"})
 def probe(
     model: AnyModel,
     *,
     corpus: str | None,
     field: str,
-    documents: int,
+    windows: int,
     length: int | None,
     scheme: str | None,
     splits: int = 5,
@@ -55,11 +55,9 @@ def probe(
     opened = open_model(model, attention="eager")
     encoder = opened.model
     folder = opened.folder
-    opened_windows = model_windows(encoder, opened.tokenizer, folder, corpus, field, documents, length=length)
-    with opened_windows as (windows, source):
-        records = probe_records(
-            encoder, windows["held_out"], RecordContext(folder.name), documents=documents, splits=splits
-        )
+    opened_windows = model_windows(encoder, opened.tokenizer, folder, corpus, field, windows, length=length)
+    with opened_windows as (sets, source):
+        records = probe_records(encoder, sets["held_out"], RecordContext(folder.name), documents=windows, splits=splits)
     rows = [r for r in records if r.index is None]
     emit({"model": model, "corpus": source, "records": [vars(r) for r in rows]}, as_json, _probe_text(rows, source))
 
@@ -158,14 +156,14 @@ def geometry(
     emit(result, as_json, "\n".join([*sentences, report_line(result["report"])]))
 
 
-@verb(options={HeadsConfig: "corpus field documents ablate length", SchemeKeys: "scheme"})
+@verb(options={HeadsConfig: "corpus field windows ablate length", SchemeKeys: "scheme"})
 def heads(
     model: AnyModel,
     out: PageFolder = None,
     *,
     corpus: str | None,
     field: str,
-    documents: int,
+    windows: int,
     ablate: int,
     length: int | None,
     scheme: str | None,
@@ -192,7 +190,7 @@ def heads(
             "pretrain."
         )
     opened = open_model(model, "masked" if ablate else None, attention="eager")
-    reading: dict[str, Any] = {"corpus": corpus, "field": field, "documents": documents, "length": length}
+    reading: dict[str, Any] = {"corpus": corpus, "field": field, "windows": windows, "length": length}
     reading |= {"ablated": ablate, "scheme": scheme, "out": out}
     with connect(on, out or Path()) as cluster:
         result = run_heads(opened.model, opened.tokenizer, opened.folder, **reading, cluster=cluster, model_name=model)

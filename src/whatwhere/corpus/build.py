@@ -193,7 +193,7 @@ def _begin(
     """Write the settings and the tokenizer of windows, unless an earlier call did."""
     if SETTINGS not in run.names():
         run.write(SETTINGS, {**settings, REQUEST: request})
-    folder = run.path_of_run("tokenizer")
+    folder = run.inner_path("tokenizer")
     if not folder.is_dir():
         with RunFolder.create(folder, "tokenizer") as new:
             tokenizer.save_pretrained(new)
@@ -214,7 +214,7 @@ def _builder(
     (run.path / "shards").mkdir(exist_ok=True)
     special = settings["special_token_ids"]
     ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
-    with ShardWorkers(run.path_of_run("tokenizer") / "tokenizer.json", workers, cluster) as pool:
+    with ShardWorkers(run.inner_path("tokenizer") / "tokenizer.json", workers, cluster) as pool:
 
         def build(threshold: float, pieces: str) -> list[dict[str, Any]]:
             def job(number: int) -> Job:

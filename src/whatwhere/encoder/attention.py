@@ -166,11 +166,12 @@ class AttentionInputs:
         at [SEP]; (1, n) where special tokens stand alike in all examples, so that a bias equal over the batch exists
         once.
     is_cls: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
-    position_ids: (b, n), rows of the position table: positions, or with `bilevel` places in a segment.
-    shared_position_ids: positions, or with `bilevel` numbers of segments, (b, n); one row (1, n) where they are known
-        to be the same in all examples, at padding, too, so that terms of positions alone are computed once.
-    distance: number of the key minus that of the query, as in `shared_position_ids`, (b, n, n), or (2n - 1,) where
-        positions are consecutive; None if unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
+    table_rows: (b, n), rows of the position table: positions, or with `bilevel` places in a segment.
+    positions: what distances, rotations and biases count, (b, n): positions, or with `bilevel` numbers of segments; one
+        row (1, n) where they are known to be the same in all examples, at padding, too, so that terms of positions
+        alone are computed once.
+    distance: number of the key minus that of the query, (b, n, n), or (2n - 1,) where positions are consecutive; None
+        if unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, rotated_width), or None.
     key_rotation: cos and sin for the keys, where they differ from the queries' (xPos), else None. At a pair whose key
@@ -185,8 +186,8 @@ class AttentionInputs:
 
     token_kinds: Tensor
     is_cls: Tensor
-    position_ids: Tensor
-    shared_position_ids: Tensor
+    table_rows: Tensor
+    positions: Tensor
     distance: Tensor | None = None
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
@@ -466,7 +467,7 @@ class Attention(nn.Module):
         content: dict[str, Tensor] = {}
         if self.content is not None:
             assert inputs.distance is not None
-            pairs = PairInputs(inputs.distance, inputs.shared_position_ids, inputs.allowed, inputs.distance_vectors)
+            pairs = PairInputs(inputs.distance, inputs.positions, inputs.allowed, inputs.distance_vectors)
             queries["semantic"], content = self.content(queries["semantic"], keys["semantic"], pairs)
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key

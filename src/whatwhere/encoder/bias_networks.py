@@ -68,7 +68,7 @@ class FireBias(ContentTerms):
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the queries unchanged, and the term `relative` (1 or b, h, n, n)."""
-        places = pairs.places.to(torch.promote_types(self.c.dtype, torch.float32))
+        places = pairs.positions.to(torch.promote_types(self.c.dtype, torch.float32))
         distance = (places[:, None, :] - places[:, :, None]).abs()
         farther = torch.maximum(places[:, None, :], places[:, :, None])
         with without_autocast(q.device):

@@ -104,7 +104,7 @@ def _part(scratch: Tensor, *shape: int) -> Tensor:
     return scratch[: math.prod(shape)].view(shape)
 
 
-class _Weights:
+class _TiledWeights:
     """Attention weights tile by tile, in memory allocated once: fresh pages cost more than the arithmetic."""
 
     def __init__(self, q: Tensor, k: Tensor, inputs: _WeightInputs) -> None:
@@ -315,7 +315,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, inputs: _WeightInputs, saved_weight
     q = q.contiguous()
     k = k.contiguous()
     v = v.to(q.dtype).contiguous()
-    work = _Weights(q, k, inputs)
+    work = _TiledWeights(q, k, inputs)
     out = torch.empty_like(v)
     for group in work.groups():
         shared = work.shared_bias(group[0])
@@ -348,7 +348,7 @@ class _BiasedAttention(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, *tensors, saved_weights = ctx.saved_tensors
         inputs = _WeightInputs(*tensors, *ctx.numbers)
-        work = _Weights(q, k, inputs)
+        work = _TiledWeights(q, k, inputs)
         n = work.n
         dtype = work.dtype
         d_out = gradients[0].contiguous()
@@ -362,11 +362,11 @@ class _BiasedAttention(torch.autograd.Function):
             d_later_q = torch.empty_like(q)
             d_later_k = torch.zeros_like(k, dtype=dtype) if is_split else torch.empty_like(k)
         is_needed = dict(zip(("q", "k", "v", *_WeightInputs._fields), ctx.needs_input_grad, strict=True))
-        d_base = d_values = None
+        d_base = d_special_values = None
         if inputs.base is not None and is_needed["base"]:
             d_base = torch.zeros_like(inputs.base, dtype=dtype)
         if inputs.special_values is not None and is_needed["special_values"]:
-            d_values = torch.zeros_like(inputs.special_values, dtype=dtype)
+            d_special_values = torch.zeros_like(inputs.special_values, dtype=dtype)
         sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
         # Queries that may look nowhere: their weights are uniform for any scores.
         blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
@@ -398,7 +398,7 @@ class _BiasedAttention(torch.autograd.Function):
                 d_scores = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, dtype, grad_input=d_p)
                 if blind_queries is not None:
                     d_scores *= ~tile.of_mask(blind_queries)
-                of_product = d_scores
+                d_product = d_scores
                 if later_mask is not None and work.later_q is not None and work.later_k is not None:
                     assert d_later_q is not None and d_later_k is not None
                     is_later = tile.of_mask(later_mask)
@@ -407,14 +407,14 @@ class _BiasedAttention(torch.autograd.Function):
                     )
                     torch.bmm(low_d_later, tile.of_keys(work.later_k), out=tile.of_queries(d_later_q))
                     _store(tile.of_keys(d_later_k), low_d_later, tile.of_queries(work.later_q), add=is_split)
-                    of_product = torch.mul(d_scores, ~is_later, out=_part(work.later_scores, *d_scores.shape))
-                low_d_scores = work.to_low_precision(of_product)
+                    d_product = torch.mul(d_scores, ~is_later, out=_part(work.later_scores, *d_scores.shape))
+                low_d_scores = work.to_low_precision(d_product)
                 torch.bmm(low_d_scores, tile.of_keys(k), out=tile.of_queries(d_q))
                 _store(tile.of_keys(d_k), low_d_scores, tile.of_queries(q), add=is_split)
-                if (d_base is not None or d_values is not None) and len(work.special_tokens[0]):
+                if (d_base is not None or d_special_values is not None) and len(work.special_tokens[0]):
                     d_special = work.pop_special_gradient(d_scores, tile)
-                    if d_values is not None:
-                        d_values[:, :, tile.heads] += d_special
+                    if d_special_values is not None:
+                        d_special_values[:, :, tile.heads] += d_special
                 if total is not None:
                     total += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
                 elif d_base is not None:
@@ -427,7 +427,7 @@ class _BiasedAttention(torch.autograd.Function):
             d_later_q = d_later_q.mul_(work.scale)
             d_later_k = d_later_k.mul_(work.scale).to(k.dtype)
         of_inputs: dict[str, Tensor | None] = dict.fromkeys(_WeightInputs._fields)
-        of_inputs |= {"base": d_base, "special_values": d_values, "later_q": d_later_q, "later_k": d_later_k}
+        of_inputs |= {"base": d_base, "special_values": d_special_values, "later_q": d_later_q, "later_k": d_later_k}
         return d_q, d_k.to(k.dtype), d_v.to(v.dtype), *of_inputs.values()
 
 

@@ -29,8 +29,8 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "initializer": lambda: ("normal", "uniform"),
 }
 
-STARTS = ("random", "half-turn", "sinusoidal", "zeros")  # of a table; any other start is a file or folder
-STARTED = ("learned", "fixed")  # tables that begin as `table_start` says
+TABLE_STARTS = ("random", "half-turn", "sinusoidal", "zeros")  # of a table; any other start is a file or folder
+TABLES_WITH_A_START = ("learned", "fixed")  # tables that begin as `table_start` says
 
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
 _HF_KEYS = frozenset(
@@ -74,12 +74,11 @@ class EncoderConfig(PretrainedConfig):
     Tables: `table_width` is the width of the table, if a learned linear map brings it to the model's. `table_rank` is
     the rank of `low_rank`. `table_file` is a .npy file or model folder for `mds`. `table_start` is the start of
     `learned`, and all that `fixed` ever is: "random", "half-turn", "sinusoidal", "zeros", a .npy file or a model
-    folder. `table_scale` is the factor
-    of a fixed table, or of the waves that a learned table starts from. None: scale to the root mean square
-    `position_initializer_range`, a half turn by 0.1.
+    folder. `table_scale` is the factor of a fixed table, or of the waves that a learned table starts from. None: scale
+    to the root mean square `position_initializer_range`, a half turn by 0.1.
 
-    `input_kernel` is the odd number k of taps of a depthwise convolution over the embedded words, added to them; it
-    reads neighbours in the row and no positions (`InputConvolution`). 0: none.
+    `input_kernel` is the odd number k of taps of a depthwise convolution over what enters the first block, words with
+    their table rows if any, added to it; it reads neighbours in the row (`InputConvolution`). 0: none.
 
     Draws: `position_draws` changes the positions of each text at random, in pretraining alone. It needs a table by a
     formula (sinusoidal, fourier), which has a vector for every real number. "shape" adds a whole number from 0 to
@@ -366,7 +365,7 @@ class EncoderConfig(PretrainedConfig):
             yield "absolute=mds needs table_file, a .npy file of shape (positions, width); got none."
         if absolute != "mds" and self.table_file is not None:
             yield f"table_file is for absolute=mds; got absolute={absolute}. A learned table starts from table_start."
-        if absolute not in STARTED and (start := self.table_start) != "random":
+        if absolute not in TABLES_WITH_A_START and (start := self.table_start) != "random":
             yield f"table_start={start} needs a learned or fixed table, and this scheme has none: absolute={absolute}."
         if absolute == "fixed" and self.table_start == "zeros":
             yield "absolute=fixed with table_start=zeros tells no positions apart. Set absolute=none, or another start."

@@ -25,11 +25,11 @@ class PairInputs:
 
     distance: key position minus query position, (b, n, n), or (2n - 1,) for -(n - 1) ... n - 1. allowed: (b, 1, 1 or n,
     n), True where a query may look at a key, or None for everywhere. vectors: (rows, width), the vectors of distances
-    that all layers share, or None. places: positions of the tokens, (b or 1, n).
+    that all layers share, or None. positions: those of the tokens, (b or 1, n).
     """
 
     distance: Tensor
-    places: Tensor
+    positions: Tensor
     allowed: Tensor | None = None
     vectors: Tensor | None = None
 

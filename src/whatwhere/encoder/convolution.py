@@ -1,4 +1,4 @@
-"""Convolution at the input: neighbours tell the order, and no position enters (Chu et al. 2021; wav2vec 2)."""
+"""Convolution at the input: neighbours tell the order, without a position (Chu et al. 2021; wav2vec 2)."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from .config import EncoderConfig
 
 
 class InputConvolution(nn.Module):
-    """Depthwise convolution over the embedded words of a text, added to them.
+    """Depthwise convolution over what enters the first block, words with their table rows if any, added to it.
 
     y_i = x_i + c + Σ_o w_o ⊙ x_{i+o} with vectors c and w_o of the width of x, o from -(k - 1)/2 to (k - 1)/2,
     k = `input_kernel` (the positional encoding generator of Chu et al. 2021, with one axis in place of two). Neighbours

@@ -16,7 +16,7 @@ def can_read(tensor: Tensor) -> bool:
     return not torch.compiler.is_compiling() and tensor.device.type != "meta"
 
 
-def can_read_at_once(tensor: Tensor) -> bool:
+def can_read_without_sync(tensor: Tensor) -> bool:
     """Return whether the values of a tensor can be read without waiting for an accelerator's queue."""
     return not torch.compiler.is_compiling() and tensor.device.type == "cpu"
 
@@ -122,7 +122,7 @@ def allowed_keys(
     if (
         allowed is None
         and attention_mask is not None
-        and not (can_read_at_once(attention_mask) and bool(attention_mask.all()))
+        and not (can_read_without_sync(attention_mask) and bool(attention_mask.all()))
     ):
         tokens = attention_mask.bool()
         tokens = tokens | ~tokens.any(-1, keepdim=True)  # a row of padding alone sees all: backends agree
@@ -161,7 +161,7 @@ def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
             f"{tuple(mask.shape)}.{advice}"
         )
     allowed = mask == 0 if mask.is_floating_point() else mask.bool()
-    if can_read_at_once(mask) and mask.is_floating_point() and bool(((mask > _NEVER) & ~allowed).any()):
+    if can_read_without_sync(mask) and mask.is_floating_point() and bool(((mask > _NEVER) & ~allowed).any()):
         raise ValueError(
             "A mask of pairs in floating point is added to the scores: 0 where a query may look, a large negative "
             "number elsewhere. Give true and false to say the same."
@@ -249,7 +249,7 @@ def check_inputs(config: EncoderConfig, input_ids: Tensor, *inputs: Tensor | Non
             )
     if not input_ids.shape[1]:
         raise ValueError(f"input_ids must hold at least one token a row; got shape {tuple(input_ids.shape)}.")
-    if not can_read_at_once(input_ids) or not input_ids.numel():
+    if not can_read_without_sync(input_ids) or not input_ids.numel():
         return
     if int(input_ids.min()) < 0:
         raise ValueError(f"Token ids count from 0; got {int(input_ids.min())}.")

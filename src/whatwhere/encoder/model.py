@@ -33,7 +33,7 @@ from .inputs import (
     allowed_keys,
     allowed_pairs,
     can_read,
-    can_read_at_once,
+    can_read_without_sync,
     check_inputs,
     check_vectors,
     common_row,
@@ -178,7 +178,7 @@ class Encoder(EncoderPreTrainedModel):
                 position_ids = token_positions(attention_mask, rows)
         if rows is not None and not position_ids.is_floating_point():  # a formula has every real position
             # On an accelerator reading the maximum would stall the queue: only the length is checked there.
-            reads_values = can_read_at_once(position_ids) and position_ids.numel()
+            reads_values = can_read_without_sync(position_ids) and position_ids.numel()
             longest = int(position_ids.max()) + 1 if reads_values else n
             if reads_values and (lowest := int(position_ids.min())) < 0:
                 raise ValueError(
@@ -229,11 +229,11 @@ class Encoder(EncoderPreTrainedModel):
             position_ids = self._positions(input_ids, attention_mask, position_ids)
         # With a mask of pairs every token counts: one that no token looks at may itself look at others.
         token_mask = attention_mask if allowed_mask is None else None
-        shared_position_ids = position_ids
+        positions = position_ids
         if counts_from_zero:
-            shared_position_ids = position_ids[:1]
+            positions = position_ids[:1]
         elif reads_values and (self.untied is not None or config.relative_content != "none"):
-            shared_position_ids = common_row(position_ids)
+            positions = common_row(position_ids)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
         position_query_key = None
         biases: list[Bias] = []
@@ -250,9 +250,9 @@ class Encoder(EncoderPreTrainedModel):
             table = self.position_table()
             if config.untied == "crossed":
                 assert table is not None
-                position_query_key = self.untied.project(table[shared_position_ids])
+                position_query_key = self.untied.project(table[positions])
             else:
-                biases.append(self.untied(table, shared_position_ids, is_cls))
+                biases.append(self.untied(table, positions, is_cls))
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, token_kinds, is_cls))
@@ -262,12 +262,12 @@ class Encoder(EncoderPreTrainedModel):
         if config.rotation == "xpos":
             assert cos_sin is not None
             cos_sin, key_cos_sin = decayed_rotations(cos_sin, position_ids, config)
-            later_pairs = shared_position_ids[:, None, None, :] > shared_position_ids[:, None, :, None]
+            later_pairs = positions[:, None, None, :] > positions[:, None, :, None]
         return AttentionInputs(
             token_kinds,
             is_cls,
             position_ids if rows is None else rows.clamp(max=config.max_position_embeddings - 1),
-            shared_position_ids,
+            positions,
             distance,
             allowed,
             rotation=cos_sin,
@@ -393,7 +393,7 @@ class Encoder(EncoderPreTrainedModel):
             inputs = replace(inputs, with_dropout=False)
         check_backend(backend, input_ids.device, training, config.dropout if self.training and with_dropout else 0.0)
         masks = (attention_mask, document_ids, allowed_mask)
-        streams = self.embed(input_ids, inputs.position_ids, inputs_embeds, with_dropout, *masks)
+        streams = self.embed(input_ids, inputs.table_rows, inputs_embeds, with_dropout, *masks)
         keeps_states = output_block_states or _asks_for_states(output_hidden_states)
         states: list[Tensor] = []
         attentions = []

@@ -190,7 +190,7 @@ def load_scheme(path: str | Path) -> Path:
 
 
 @contextmanager
-def forget_schemes() -> Iterator[None]:
+def schemes_of_block() -> Iterator[None]:
     """Forget, after the block, every scheme that was loaded in it, as the next piece of work may bring another."""
     registries: list[dict[Any, Any]] = [*PARTS.values(), PRESETS, SOURCES, _loaded]
     snapshots = [dict(names) for names in registries]

@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from ..encoder import EncoderConfig
-from ..encoder.config import STARTS
+from ..encoder.config import TABLE_STARTS
 from ..encoder.registry import register_folder_reader
 from ..encoder.tables import PositionTable, check_table, read_array, read_starting_table
 from ..run.files import read_object
@@ -113,7 +113,7 @@ def check_table_files(config: EncoderConfig) -> None:
     Raises:
         ValueError: a file is missing, is no table, or does not fit.
     """
-    start = None if config.table_start in STARTS else config.table_start
+    start = None if config.table_start in TABLE_STARTS else config.table_start
     width = config.table_width or config.position_width
     for source in (config.table_file, start):
         if source is not None:

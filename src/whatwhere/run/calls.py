@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from .admission import Admission, lost_scheduler
 from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_call, describe_deaths
 from .processes import Context
-from .remote import Place, call, code_versions
+from .remote import CallSite, call, code_versions
 
 SECONDS_BETWEEN_LOOKS = 5.0  # for workers, which may come and go
 SECONDS_OF_WATCHER = 5.0  # to end: it may be asking the scheduler
@@ -52,7 +52,7 @@ class Calls:
         self.resources = resources
         self.context = context
         self.token = secrets.token_hex(4)
-        self.place = Place(f"whatwhere-{self.token}", str(folder), os.getcwd())
+        self.place = CallSite(f"whatwhere-{self.token}", str(folder), os.getcwd())
         self.deaths = Deaths(client, admission.processes)
         self._calls: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()  # number and label, by future
         self._numbers = count()
@@ -69,7 +69,7 @@ class Calls:
         self._calls[future] = number, label
         return future
 
-    def retry_if_not_at_fault(self, future: Any) -> bool:
+    def retry_unless_call_kills_workers(self, future: Any) -> bool:
         """Retry a call that Dask gave up although its workers did not die of it; return whether it was retried."""
         from distributed import KilledWorker
 
@@ -100,7 +100,7 @@ class Calls:
                 self.deaths.finish(self._calls[future][0])
                 return result
             except KilledWorker:
-                if not self.retry_if_not_at_fault(future):
+                if not self.retry_unless_call_kills_workers(future):
                     raise OSError(self._describe_deaths(future)) from None
             except (ModuleNotFoundError, RuntimeError) as error:
                 cause = error.__cause__ or error

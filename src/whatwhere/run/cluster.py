@@ -81,7 +81,7 @@ class Cluster:
             numbers = {session.submit(*one): number for number, one in enumerate(calls)}
             completed = as_completed(list(numbers), loop=self.client.loop)
             for future in completed:
-                if session.retry_if_not_at_fault(future):
+                if session.retry_unless_call_kills_workers(future):
                     completed.add(future)
                     continue
                 number = numbers.pop(future)

@@ -141,7 +141,7 @@ class RunFolder:
         run._refresh()
         return run
 
-    def path_of_run(self, name: str) -> Path:
+    def inner_path(self, name: str) -> Path:
         """Return the path of a run inside this one, which has a manifest of its own."""
         return self.path / name
 

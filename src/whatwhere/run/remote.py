@@ -158,15 +158,15 @@ async def wait_until_idle(folder: str, seconds: float) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Place of calls: the topic of their events, the folder that their command holds, and where the command runs."""
+class CallSite:
+    """CallSite of calls: the topic of their events, the folder that their command holds, and where the command runs."""
 
     topic: str
     folder: str
     directory: str
 
 
-def call(place: Place, number: int, pickled: bytes) -> Any:
+def call(place: CallSite, number: int, pickled: bytes) -> Any:
     """Do a call on this worker: `pickled` holds its label, function, arguments, and what makes its context.
 
     Raises:

@@ -13,7 +13,7 @@ from .lock import writer_of
 
 TRAININGS = ("pretrain.yaml", "finetune.yaml")
 STUDY = "study.yaml"
-ALL = "all"  # kind of the run of `evaluate all`, which has a folder inside for each evaluation
+EVALUATE_ALL = "all"  # kind of the run of `evaluate all`, which has a folder inside for each evaluation
 TRAINED = "trained"  # name of the step that ends a training
 RESULTS = "results"  # name of the step that writes records, claims and facts; the page follows
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
@@ -83,7 +83,7 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
                 training["state"] = "queued"
         return [study, *trainings]
     if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
-        evaluations = list(_evaluations_below(folder)) if run.kind == ALL else []
+        evaluations = list(_evaluations_below(folder)) if run.kind == EVALUATE_ALL else []
         return [_run_of_other_kind(run), *map(_run_of_other_kind, evaluations), *trainings]
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}. Give the --out folder of a run.")
@@ -128,11 +128,11 @@ def _run_of_other_kind(run: RunFolder) -> dict[str, Any]:
 
 
 def _has_all_results(run: RunFolder) -> bool:
-    """Return whether the results are of the settings that the folder has now, with no trial left out."""
+    """Return whether the results are of the settings that the folder has now, with no trial unfinished."""
     if (results := run.step(RESULTS)) is None:
         return False
     inputs = results["inputs"]
-    return not inputs.get("left") and inputs.get("settings") == run.hash_of(f"{run.kind}.yaml")
+    return not inputs.get("unfinished") and inputs.get("settings") == run.hash_of(f"{run.kind}.yaml")
 
 
 def _state_of_run(run: RunFolder, kind: str, is_finished: bool) -> dict[str, Any]:

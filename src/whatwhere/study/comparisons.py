@@ -24,7 +24,7 @@ MAX_EXPLORER_BYTES = 12_000_000  # all maps together, before compression
 
 def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any]:
     """Return the trained models of a seed by name."""
-    folders = {name: run.path_of_run(ModelOfSeed(name, seed).folder) for name in config.models}
+    folders = {name: run.inner_path(ModelOfSeed(name, seed).folder) for name in config.models}
     return {name: open_model(folder, "masked").model for name, folder in folders.items()}
 
 
@@ -45,7 +45,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
             measured = regression_records(
                 reference,
                 models,
-                choose_documents(windows["held_out"], config.probe_documents),
+                choose_documents(windows["held_out"], config.probe_windows),
                 study=run.name,
                 reference=REGRESSED_ONTO,
                 seed=seed,

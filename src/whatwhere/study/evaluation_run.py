@@ -29,7 +29,7 @@ from ..run.cluster import Cluster
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
-from ..run.status import ALL, RESULTS
+from ..run.status import EVALUATE_ALL, RESULTS
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import scheme_of_job, text_of_scheme
 from .machine import machine
@@ -59,7 +59,7 @@ def run_evaluation(
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
     with RunFolder.open(out, benchmark.name) as run:
-        config = _bind_settings(run, config, benchmark.file)
+        config = _settings_to_resume_with(run, config, benchmark.file)
         if not is_checked:
             benchmark.check(config)
         trials = benchmark.trials(config)
@@ -75,16 +75,16 @@ def run_evaluation(
             ]
             for _ in run_jobs(jobs, at_once, progress, False, "trials", context, cluster):
                 pass
-        count_left = sum(not trial.is_done(out) for trial in trials)
+        unfinished = sum(not trial.is_done(out) for trial in trials)
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
-        notes = [*benchmark.notes(config, out), *([_leftover_note(count_left)] if count_left else [])]
+        notes = [*benchmark.notes(config, out), *([_unfinished_note(unfinished)] if unfinished else [])]
         data = config.data_name() or benchmark.name
-        report = _write_results(run, config, records, benchmark.title, data, notes, count_left)
-    result = {"out": str(out), "done": len(trials) - count_left, "left": count_left}
+        report = _write_results(run, config, records, benchmark.title, data, notes, unfinished)
+    result = {"out": str(out), "done": len(trials) - unfinished, "unfinished": unfinished}
     return {**result, "records": [vars(r) for r in records], "notes": notes, "report": report}
 
 
-def _bind_settings(run: RunFolder, config: C, file: str) -> C:
+def _settings_to_resume_with(run: RunFolder, config: C, file: str) -> C:
     """Return the settings that bind an evaluation: the folder's, once a step other than the results is finished.
 
     Raises:
@@ -124,8 +124,8 @@ def _threads_of_trials(trials: Sequence[Trial]) -> dict[int, int | None]:
     return threads
 
 
-def _leftover_note(trials: int) -> str:
-    return f"{trials} trials were left out for lack of time. Run the same command to do them."
+def _unfinished_note(trials: int) -> str:
+    return f"{trials} trials are not done for lack of time. Run the same command to do them."
 
 
 def _rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:
@@ -153,11 +153,11 @@ def _write_results(
     title: str,
     data: str,
     notes: Sequence[str],
-    count_left: int = 0,
+    unfinished: int = 0,
 ) -> str:
     """Write the results of some models on some data; return the path of the page.
 
-    count_left: trials that are not done yet, which `whatwhere status` reads.
+    unfinished: trials that are not done yet, which `whatwhere status` reads.
     """
     configs = {name: model_folder(model) / "config.json" for name, model in config.models_by_name().items()}
     facts = {
@@ -170,7 +170,7 @@ def _write_results(
         "machine": machine(),
         "notes": list(notes),
     }
-    return str(save_results(run, records, FACTS, facts, evaluate(records), {"left": count_left}))
+    return str(save_results(run, records, FACTS, facts, evaluate(records), {"unfinished": unfinished}))
 
 
 def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str:
@@ -253,13 +253,13 @@ def run_all(
     Raises:
         ValueError: `out` holds something else, or no task's data are there.
     """
-    with RunFolder.open(out, ALL) as run:
-        config = _bind_settings(run, config, f"{ALL}.yaml")
+    with RunFolder.open(out, EVALUATE_ALL) as run:
+        config = _settings_to_resume_with(run, config, f"{EVALUATE_ALL}.yaml")
         choices, reasons = _choose_benchmarks(config)
         if not choices:
             names = ", ".join(benchmark.name for benchmark in BENCHMARKS)
             raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {reasons[0]}")
-        config.save_in(run, f"{ALL}.yaml")
+        config.save_in(run, f"{EVALUATE_ALL}.yaml")
         run.keep()
         began = time.perf_counter()
         results: dict[str, dict[str, Any]] = {}
@@ -268,10 +268,10 @@ def run_all(
         for benchmark, settings in choices:
             if config.minutes is not None:
                 settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
-            folder = run.path_of_run(benchmark.name)
+            folder = run.inner_path(benchmark.name)
             result = run_evaluation(benchmark, settings, folder, progress, is_checked=True, cluster=cluster)
             results[benchmark.name] = result
-            run.mark_done(f"tried {benchmark.name}", facts={key: result[key] for key in ("done", "left")})
+            run.mark_done(f"tried {benchmark.name}", facts={key: result[key] for key in ("done", "unfinished")})
             inner = RunFolder.at(folder)
             records += [replace(record, study=run.name) for record in inner.read(RECORDS)]
             if result["done"]:  # a benchmark without a finished trial gets only the line below
@@ -279,9 +279,9 @@ def run_all(
         started = [name for name, result in results.items() if result["done"]]
         notes += [f"Not begun for lack of time: {name}." for name in results if name not in started]
         notes += [f"Left out: {reason}" for reason in reasons]
-        counts = {key: sum(result[key] for result in results.values()) for key in ("done", "left")}
+        counts = {key: sum(result[key] for result in results.values()) for key in ("done", "unfinished")}
         title = "What the encoders are good for"
-        report = _write_results(run, config, records, title, ", ".join(started), notes, counts["left"])
+        report = _write_results(run, config, records, title, ", ".join(started), notes, counts["unfinished"])
     return {"out": str(out), **counts, "left_out": reasons, "benchmarks": results, "report": report}
 
 
@@ -322,9 +322,9 @@ def all_text(result: Mapping[str, Any]) -> str:
         if any(Record(**r).metric == by_name[name].score for r in result_of_benchmark["records"])
     ]
     lines_left = [
-        f"{name}: {result_of_benchmark['left']} trials left out for lack of time"
+        f"{name}: {result_of_benchmark['unfinished']} trials not done for lack of time"
         for name, result_of_benchmark in result["benchmarks"].items()
     ]
-    parts += ["\n".join(line for line in lines_left if ": 0 trials" not in line)] if result["left"] else []
+    parts += ["\n".join(line for line in lines_left if ": 0 trials" not in line)] if result["unfinished"] else []
     parts += ["\n".join(f"left out: {reason}" for reason in result["left_out"])] if result["left_out"] else []
     return "\n\n".join([*parts, f"The report of all is {result['report']}: open it in a browser."])

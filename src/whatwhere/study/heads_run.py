@@ -26,7 +26,7 @@ from .explorer_files import MOST_SHOWN, choose_texts, save_texts
 from .machine import machine
 from .measurements import Measurements, join_measurements, measure, split_analyses
 from .model_windows import model_windows
-from .results import FACTS, bind_settings_of_results, command_of, save_results
+from .results import FACTS, command_of, compare_settings_or_begin_anew, save_results
 from .study_keys import HeadsConfig
 from .training_records import learning_records, undertrained_message
 
@@ -89,7 +89,7 @@ def run_heads(
     *,
     corpus: str | None = None,
     field: str = "text",
-    documents: int = 500,
+    windows: int = 500,
     length: int | None = None,
     ablated: int = 0,
     scheme: str | None = None,
@@ -104,8 +104,8 @@ def run_heads(
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
         folder: where the model was read from. corpus, field, length: see `model_windows`.
-        documents: held-out windows of full length to read. ablated: of those, how many have their loss measured with
-            parts taken out.
+        windows: how many held-out windows of full length to read. ablated: of those, how many have their loss measured
+            with parts taken out.
         scheme: file of the model's own scheme, loaded already; the recorded command names it.
         cluster: Workers that do the analyses, each of which opens the model; it holds `out`. None: this process.
         model_name: What workers open the model by, where it is not `folder`.
@@ -118,14 +118,14 @@ def run_heads(
     with ExitStack() as stack:
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
-            settings = {"corpus": corpus, "field": field, "documents": documents, "length": length, "ablate": ablated}
+            settings = {"corpus": corpus, "field": field, "windows": windows, "length": length, "ablate": ablated}
             place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
             settings_now = HeadsConfig.parse({"model": str(place), **settings})
-            bind_settings_of_results(settings_now, run, CONFIG)
-        opened = model_windows(model, tokenizer, folder, corpus, field, documents, progress, length)
-        windows, source = stack.enter_context(opened)
-        held_out = windows["held_out"]
-        chosen = choose_documents(held_out, documents)
+            compare_settings_or_begin_anew(settings_now, run, CONFIG)
+        opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
+        sets, source = stack.enter_context(opened)
+        held_out = sets["held_out"]
+        chosen = choose_documents(held_out, windows)
         context = RecordContext(name, seed, run.name if run else "")
         inputs = partial(_input, model, context, chosen, ablated)
         if cluster is not None:

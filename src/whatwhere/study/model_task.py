@@ -30,16 +30,16 @@ class ModelTask:
     """Description of one model of a study, with all that a process needs to train and measure it.
 
     out: Folder of the study, which has its windows already. training: Settings of the training, with seed and steps.
-    probe_documents, ablation_documents: Held-out windows that are probed, and those whose loss is measured. inside:
+    probe_windows, ablation_windows: Held-out windows that are probed, and those whose loss is measured. inside:
     Run every analysis; False: probes and position tables.
     """
 
     out: Path
     model: ModelOfSeed
     training: PretrainConfig
-    probe_documents: int
+    probe_windows: int
     probe_splits: int
-    ablation_documents: int
+    ablation_windows: int
     inside: bool
 
 
@@ -70,7 +70,7 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
 def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None:
     """Measure a trained model, and write its records and arrays as one step of the study."""
     run = RunFolder.at(task.out)
-    folder = run.path_of_run(task.model.folder)
+    folder = run.inner_path(task.model.folder)
     context = RecordContext(task.model.name, task.model.seed, task.out.resolve().name)
     beginning = folder / "checkpoints" / "step-0"
     untrained = open_model(beginning, "masked").model if beginning.is_dir() else None
@@ -78,15 +78,15 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     analysis_input = AnalysisInput(
         context,
         open_model(folder, "masked").model,
-        documents=None if held_out is None else choose_documents(held_out, task.probe_documents),
+        documents=None if held_out is None else choose_documents(held_out, task.probe_windows),
         held_out=held_out,
         untrained=untrained,
         run=folder if (folder / "checkpoints").is_dir() else None,
         corpus=corpus_distances(run) if task.inside else None,
-        probed=task.probe_documents,
+        probed=task.probe_windows,
         splits=task.probe_splits,
         components=COMPONENTS if task.inside else (),
-        ablated=task.ablation_documents,
+        ablated=task.ablation_windows,
         progress=progress,
     )
     measured = measure(analysis_input, ANALYSES if task.inside else analyses_of(PLAIN))

@@ -111,7 +111,7 @@ def budget_of_minutes(
     step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
     analysis_steps = 0.0
     if config.inside:
-        analysis_steps = STEPS_PER_PROBED * config.probe_documents + STEPS_PER_ABLATED * config.ablation_documents
+        analysis_steps = STEPS_PER_PROBED * config.probe_windows + STEPS_PER_ABLATED * config.ablation_windows
     total = config.minutes * 60
     fixed = RESERVE_SECONDS + spent
     seconds_left = total * (1 - RESERVE_SHARE) - fixed

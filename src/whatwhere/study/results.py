@@ -34,9 +34,8 @@ NOTES = {
 }
 
 
-def bind_settings_of_results(config: StrictConfig, run: RunFolder, name: str) -> None:
-    """Compare the settings of a run with the settings that its results were made with; without results, delete its
-    other files and write them.
+def compare_settings_or_begin_anew(config: StrictConfig, run: RunFolder, name: str) -> None:
+    """Compare the settings of a run with those of its results; without results, delete all other files and write them.
 
     It serves runs whose results come all at the end: before that a stopped process may have left files of other
     settings.

@@ -97,9 +97,9 @@ class Study:
             out=self.run.path,
             model=model,
             training=config.pretraining(model.name, model.seed, steps),
-            probe_documents=config.probe_documents,
+            probe_windows=config.probe_windows,
             probe_splits=config.probe_splits,
-            ablation_documents=config.ablation_documents,
+            ablation_windows=config.ablation_windows,
             inside=config.inside,
         )
 
@@ -136,21 +136,20 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     """
     is_resumed = CONFIG in run.names()  # a file that is gone is refused, not written anew
     if is_resumed:
-        config = _bind_settings(run, config)
+        config = _settings_to_resume_with(run, config)
     else:
         with prefix_training_keys_in_errors():
             for name in config.models:
                 config.pretraining(name, 0, 1).check()
         open_source(config.corpus, config.field, config.document)  # a missing text is refused before a file is written
         config.save_in(run, CONFIG)
-    # Saved again below, with matched widths, once no model is refused. It names the user's scheme, which is copied.
-    settings_to_save = config
+    settings_to_save = config  # as given: below, `config` names the folder's copy of the scheme, and matched widths
     if config.scheme is not None:
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
     for words in config.comparison_notes():
-        log.log_event("terms", words, terms=words)
+        log.log_event("unequal terms", words, terms=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     with prefix_training_keys_in_errors():
         check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
@@ -171,7 +170,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     return Study(run, config, windows, log, cluster)
 
 
-def _bind_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
+def _settings_to_resume_with(run: RunFolder, config: StudyConfig) -> StudyConfig:
     """Return the settings that bind a study which resumes.
 
     Raises:
@@ -322,7 +321,7 @@ def records_without_model(study: Study) -> list[Record]:
     records = text_records(study.windows, name)
     if can_probe(study.windows):
         held_out = study.windows["held_out"]
-        records += ceiling_records(held_out, study=name, documents=config.probe_documents, splits=config.probe_splits)
+        records += ceiling_records(held_out, study=name, documents=config.probe_windows, splits=config.probe_splits)
     if config.inside:
         records += measure_corpus(study.run, study.windows, name)
     return records

@@ -16,7 +16,7 @@ from ..models.preset_table import check_preset
 from ..run.settings import StrictConfig
 from ..training.training_keys import MODEL, CorpusKeys, PretrainKeys, SchemeKeys
 
-ALL = "all"
+ALL_PRESETS = "all"
 # Keys of a training that a study decides itself, and what to give instead.
 CHOSEN_BY_STUDY = {"preset": "give models", "seed": "give seeds, their number", "tokens": "give steps or minutes"}
 _NAMED = re.compile(r"([^=/:]+)=(.+)")  # NAME=SPEC, no slash or colon in the name
@@ -71,7 +71,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         json_schema_extra={"default": "one a core, or one if trainings are short"},
     )
     training: dict[str, Any] = Field({}, description="PretrainConfig keys for every model.")
-    probe_documents: int = Field(
+    probe_windows: int = Field(
         500,
         ge=10,
         description="Held-out windows that are probed and looked into.",
@@ -83,7 +83,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         description="Heads, attention, sentences, ablations, controls, the corpus too; False: probes and position "
         "tables.",
     )
-    ablation_documents: int = Field(
+    ablation_windows: int = Field(
         32,
         ge=8,
         description="Held-out windows whose loss is measured under ablations.",
@@ -139,7 +139,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
             return
         variants = values.get("variants") or {}
         for name in values.get("models") or ():
-            if name != ALL and name not in variants:
+            if name != ALL_PRESETS and name not in variants:
                 check_preset(str(name), str(values.get("size") or "tiny"))
 
 
@@ -154,7 +154,7 @@ class HeadsConfig(StrictConfig):
         json_schema_extra={"default": "the windows of the model's own run, else a part of python-docs"},
     )
     field: str = Field("text", description=CorpusKeys.model_fields["field"].description)
-    documents: int = Field(500, ge=10, description="Held-out windows of full length to read; DSTG takes 500.")
+    windows: int = Field(500, ge=10, description="Held-out windows of full length to read; DSTG takes 500.")
     length: int | None = Field(
         None,
         ge=8,

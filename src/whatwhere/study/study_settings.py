@@ -17,7 +17,7 @@ from ..training.corpus_settings import CorpusConfig
 from ..training.pretrain_settings import PretrainConfig
 from ..training.recipes import defaults_of, recipe_of
 from ..training.scheme_settings import SchemeConfig
-from .study_keys import ALL, CHOSEN_BY_STUDY, GeometryKeys, StudyKeys, name_and_corpus
+from .study_keys import ALL_PRESETS, CHOSEN_BY_STUDY, GeometryKeys, StudyKeys, name_and_corpus
 
 
 class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
@@ -33,8 +33,8 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         size = values.get("size", "tiny")
         models = values.get("models") or ["dstg"]
         variants = values.get("variants")
-        if isinstance(models, list) and ALL in models:
-            at = models.index(ALL)
+        if isinstance(models, list) and ALL_PRESETS in models:
+            at = models.index(ALL_PRESETS)
             models = [*models[:at], *(name for name in PRESETS if name not in models), *models[at + 1 :]]
             values["models"] = models
         if not values.get("recipe"):
@@ -51,7 +51,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         """Return the values of keys that are left out, by recipe and size."""
         values = {key: value for key, value in defaults_of(recipe, size).items() if key in cls.model_fields}
         if size == "tiny":  # minutes, not hours: half of the paper's documents leave time to train
-            values |= {"probe_documents": 250, "ablation_documents": 16}
+            values |= {"probe_windows": 250, "ablation_windows": 16}
         return values
 
     def given_keys(self) -> set[str]:

@@ -16,12 +16,12 @@ from .checkpoints import (
     optimizer_tensors,
     restore,
     write_checkpoint,
-    write_shard,
+    write_optimizer_part,
 )
 from .divergence import weights_message
 from .logger import Logger
+from .setup import TrainingSetup
 from .sharding import gather_states
-from .state import TrainingState
 
 
 class Checkpointer:
@@ -33,7 +33,7 @@ class Checkpointer:
     states of the optimizers.
     """
 
-    def __init__(self, out: Path, training: TrainingState, logger: Logger, label: str) -> None:
+    def __init__(self, out: Path, training: TrainingSetup, logger: Logger, label: str) -> None:
         """Note the planned steps; no file changes. label: what messages call the training."""
         config = training.config
         self.root = out / CHECKPOINTS
@@ -119,7 +119,7 @@ class Checkpointer:
         packed = optimizer_tensors(training.optimizers)
         shards = accelerator.num_processes if training.is_sharded else 1
         if shards > 1 and not accelerator.is_main_process:
-            write_shard(self.root, step, packed, accelerator.process_index, shards)
+            write_optimizer_part(self.root, step, packed, accelerator.process_index, shards)
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             flat = {f"{rank}.{name}": s for rank, states in enumerate(random_states) for name, s in states.items()}

@@ -102,7 +102,8 @@ def write_checkpoint(
         packed: the optimizers' states, as `optimizer_tensors` returns them.
         random_states: by PROCESS.DEVICE.
         state: of the logger.
-        shards: processes that hold a shard of the model each; the first calls this, the others `write_shard` before.
+        shards: processes that hold a shard of the model each; the first calls this, after `write_optimizer_part` of the
+            others.
 
     Raises:
         OSError: the disk is full or not writable.
@@ -123,7 +124,7 @@ def write_checkpoint(
     return final
 
 
-def write_shard(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank: int, shards: int) -> None:
+def write_optimizer_part(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank: int, shards: int) -> None:
     """Write the optimizers' states of one process of several for the first one, which writes the checkpoint.
 
     Raises:

@@ -16,7 +16,7 @@ from ..run.memory import peak_memory, reset_peak_memory
 from ..run.status import LOG, step_lines
 from .divergence import batch_arrays
 from .optimizers import learning_rate_factor
-from .state import Batch, TrainingState
+from .setup import Batch, TrainingSetup
 
 
 class Logger:
@@ -28,7 +28,7 @@ class Logger:
         history: all lines up to now, those before a resume included.
     """
 
-    def __init__(self, out: Path, training: TrainingState, tokens_per_step: int) -> None:
+    def __init__(self, out: Path, training: TrainingSetup, tokens_per_step: int) -> None:
         """Start the clock and the measurement of memory; no file changes before `open`."""
         self.out = out
         self.path = out / LOG

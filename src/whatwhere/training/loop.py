@@ -24,12 +24,12 @@ from .divergence import NotFinite, step_message
 from .environment import warn_of_single_process
 from .logger import Logger
 from .optimizers import learning_rate_factor
-from .state import Batch, BatchFunction, TrainingState
+from .setup import Batch, BatchFunction, TrainingSetup
 from .stop import StopAgreement
 from .validator import Validator
 
 
-class Trainer(TrainingState):
+class Trainer(TrainingSetup):
     """Training with its model and optimizers, the optimizer step, and the loop over all steps."""
 
     def fit(

@@ -20,12 +20,12 @@ from .loop import Trainer
 from .optimizers import expected_table_drift
 from .pretrain_settings import PretrainConfig, curriculum, make_batches
 from .training_folder import (
-    begin_training,
-    bind_settings,
+    accept_input,
     finish_training,
     finished_summary,
     has_trained_steps,
     open_training,
+    resume_or_begin_anew,
 )
 from .training_keys import LoopConfig
 from .validator import Validator
@@ -62,7 +62,8 @@ def pretrain(
         config.check()
     with open_training(out, KIND) as run:
         config = _resume_budget(config, run, is_silent=not progress)
-        config = bind_settings(config, run, CONFIG, changeable=() if windows is None else ("corpus", "tokenizer"))
+        changeable = () if windows is None else ("corpus", "tokenizer")
+        config = resume_or_begin_anew(config, run, CONFIG, changeable)
         summary = finished_summary(run)
         return summary or _train(config, run, windows, progress, label)
 
@@ -111,7 +112,7 @@ def _train(
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
     if processes.is_main_process:
-        begin_training(config, run, CONFIG)
+        accept_input(config, run, CONFIG)
 
     trainer = Trainer(model, config, steps, run.path)
     facts = trainer.fit(

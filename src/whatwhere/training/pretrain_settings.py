@@ -17,8 +17,8 @@ from .corpus_settings import CorpusConfig
 from .environment import check_trackers, process_group_state
 from .recipes import PRESET_RATES, defaults_of, recipe_of
 from .scheme_settings import SchemeConfig
+from .setup import Batch, BatchFunction
 from .sharding import check_launcher, rows_of_micro_batch
-from .state import Batch, BatchFunction
 from .training_keys import BUDGET, PretrainKeys
 
 

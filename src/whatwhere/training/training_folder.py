@@ -43,11 +43,11 @@ def has_trained_steps(run: RunFolder) -> bool:
     return any(run.path.glob(f"{CHECKPOINTS}/step-[1-9]*")) or any(run.path.glob("*.safetensors"))
 
 
-def bind_settings(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
-    """Return the settings that bind a training; before its first saved step, delete what it left and write `config`.
+def resume_or_begin_anew(config: C, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> C:
+    """Return the settings that a training goes on with; one that has saved no step is begun anew, with `config`.
 
-    All its processes call this, for a new training as well. Deleted are the log, checkpoints, batches that were not
-    finite, and listed files but the scheme that `config` names; the corpus stays. From the first saved step on the
+    All its processes call this. What is begun anew loses what it may have left: the log, checkpoints, batches that were
+    not finite, and listed files but the scheme that `config` names; the corpus stays. From the first saved step on the
     saved settings and scheme bind.
 
     Args:
@@ -93,8 +93,9 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     config.save_in(run, name)
 
 
-def begin_training(config: SchemeConfig, run: RunFolder, name: str) -> None:
-    """Write the settings of a training whose input is good; from now on the run stays, whatever happens."""
+def accept_input(config: SchemeConfig, run: RunFolder, name: str) -> None:
+    """Write the settings of a training, with its number of steps: its input is good, and the run stays whatever
+    happens."""
     config.save_in(run, name)
     if LOG in run.names():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)

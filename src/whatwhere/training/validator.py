@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from .state import Batch, TrainingState
+from .setup import Batch, TrainingSetup
 
 MoreValues = Callable[[int, int], dict[str, float]]  # (labels predicted right, labels) -> more values of a validation
 
@@ -14,7 +14,7 @@ class Validator:
 
     def __init__(
         self,
-        training: TrainingState,
+        training: TrainingSetup,
         batches: Callable[[], Iterable[Batch]],
         more_values: MoreValues = lambda right, labels: {},
     ) -> None:

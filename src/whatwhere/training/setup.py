@@ -23,7 +23,7 @@ Batch = dict[str, Tensor]
 BatchFunction = Callable[[int, int, int, int], Batch]
 
 
-class TrainingState:
+class TrainingSetup:
     """Model, optimizers and accelerator of one training.
 
     Attributes:
