@@ -34,7 +34,7 @@ def test_study_moves_from_job_to_job(tmp_path):
     for printed, here in (
         ("cores=8, processes=8", "cores=1, processes=1"),
         ('memory="32GB", walltime="01:00:00"', 'memory="2GB", walltime="00:05:00"'),
-        ('"50m"', '"20s"'),
+        ('"50m"', '"40s"'),
         ('"5m"', '"5s"'),
         ("minimum_jobs=4, maximum_jobs=4", "minimum_jobs=2, maximum_jobs=2"),
     ):
