@@ -88,15 +88,15 @@ def test_variants_get_their_presets_recipe(own_rates):
     """A saved training says the rates that it had, so that a recipe found later does not change it."""
     own = {"models": ["rp", "mine", "ap"], "variants": {"mine": {"preset": "rp", "model": {"dropout": 0.1}}}}
     study = StudyConfig.parse(own)
-    rates = {m: study.pretraining(m, 0, 1).bias_learning_rate_scale for m in study.models}
+    rates = {m: study.pretraining(m).bias_learning_rate_scale for m in study.models}
     assert rates == {"rp": 3.0, "mine": 3.0, "ap": 1.0}
     said = study.comparison_notes()
     recipe = "bias_learning_rate_scale=3.0, matrix_learning_rate_scale=1.5"
     assert said[:2] == [f"rp trains by the recipe of rp: {recipe}", f"mine trains by the recipe of rp: {recipe}"]
     assert "dropout (`mine` 0.1, others 0)" in said[2] and "rates" in said[2] and len(said) == 3
     for_all = StudyConfig.parse({**own, "training": {"bias_learning_rate_scale": 5}})
-    assert {for_all.pretraining(m, 0, 1).bias_learning_rate_scale for m in study.models} == {5.0}
-    saved = study.pretraining("rp", 0, 1).model_dump()
+    assert {for_all.pretraining(m).bias_learning_rate_scale for m in study.models} == {5.0}
+    saved = study.pretraining("rp").model_dump()
     PRESET_RATES["tiny"]["rp"] = {"bias_learning_rate_scale": 9.0}
     assert PretrainConfig.parse(saved).bias_learning_rate_scale == 3.0
 
@@ -112,8 +112,8 @@ def test_preset_rates_name_real_presets_and_keys():
 
 def test_schemes_without_a_table_read_any_length():
     """A rotation was refused for a position table that it does not have, after its text had been read."""
-    assert PretrainConfig.load(None, ["length=256"], preset="rope").check().max_position_embeddings == 256
-    assert PretrainConfig.load(None, ["length=64"], preset="rope").check().max_position_embeddings == 128
+    assert PretrainConfig.load(None, ["length=256"], preset="rope").encoder_config().max_position_embeddings == 256
+    assert PretrainConfig.load(None, ["length=64"], preset="rope").encoder_config().max_position_embeddings == 128
     for preset, words in (("dstg", "has a position table of 128"), ("rope", "has 128")):
         config = PretrainConfig.load(None, ["length=256", "model.max_position_embeddings=128"], preset=preset)
         with pytest.raises(ValueError, match=f"length=256 tokens, but {preset} {words} positions. Use --length 128"):
@@ -269,7 +269,8 @@ def test_a_foreign_yaml_runs_no_code(tmp_path):
     # `explain`, `study --out` and `pretrain --out` ran scheme.py beside a YAML, unasked and unsaid.
     folder, ran = tmp_path / "dl", tmp_path / "ran"
     folder.mkdir()
-    (folder / "scheme.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    registers = "from whatwhere.encoder import register_preset\nregister_preset('named', 'dstg', 'own')\n"
+    (folder / "scheme.py").write_text(f"open({str(ran)!r}, 'w').close()\n{registers}")
     (folder / "pretrain.yaml").write_text("preset: dstg\nsteps: 1\nscheme: scheme.py\n")
     (folder / "study.yaml").write_text("models: [dstg]\nsteps: 1\nscheme: scheme.py\n")
     for words in (
@@ -365,6 +366,4 @@ def test_default_corpus_documents_are_kept_apart():
     assert PretrainConfig.parse({"steps": 1}).join == "none"
     assert PretrainConfig.parse({"steps": 1, "join": "run-on"}).join == "run-on"
     assert PretrainConfig.parse({"steps": 1, "corpus": "my-texts"}).join == "run-on"
-    assert (
-        StudyConfig.parse({"steps": 1}).join == StudyConfig.parse({"steps": 1}).pretraining("ap", 0, 1).join == "none"
-    )
+    assert StudyConfig.parse({"steps": 1}).join == StudyConfig.parse({"steps": 1}).pretraining("ap").join == "none"

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from .admission import Admission, lost_scheduler
 from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_call, describe_deaths
-from .processes import Context
+from .processes import MakeContext
 from .remote import CallSite, call, code_versions
 
 SECONDS_BETWEEN_LOOKS = 5.0  # for workers, which may come and go
@@ -34,7 +34,7 @@ class Calls:
         folder: Folder that the workers share with this machine.
         admission: Workers that may do the calls.
         resources: that a worker has to have, by name.
-        context: Picklable function that returns the context in which a worker does a call.
+        make_context: Picklable function that returns the context in which a worker does a call.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class Calls:
         folder: Path,
         admission: Admission,
         resources: dict[str, int],
-        context: Context,
+        make_context: MakeContext,
     ) -> None:
         self.client = client
         self.address = address
         self.admission = admission
         self.resources = resources
-        self.context = context
+        self.make_context = make_context
         self.token = secrets.token_hex(4)
         self.place = CallSite(f"whatwhere-{self.token}", str(folder), os.getcwd())
         self.deaths = Deaths(client, admission.processes)
@@ -61,7 +61,7 @@ class Calls:
     def submit(self, label: str, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Hand a call to the workers, and return its `distributed.Future`."""
         number = next(self._numbers)
-        pickled = pickle.dumps((label, work, args, self.context))
+        pickled = pickle.dumps((label, work, args, self.make_context))
         key = f"{label.replace(' ', '-')}-{self.token}-{number}"
         options = {"key": key, "pure": False, "resources": self.resources}
         with lost_scheduler(self.client, self.address):

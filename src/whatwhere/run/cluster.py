@@ -18,7 +18,7 @@ from typing import Any
 from .admission import Admission, lost_scheduler, workers_of
 from .calls import Call, Calls
 from .lock import InUse, writer_of
-from .processes import Context
+from .processes import MakeContext
 from .remote import wait_until_idle
 from .signals import GRACE, Stopped
 
@@ -63,21 +63,21 @@ class Cluster:
         return max(1, len(self.admission.check_new_workers()))
 
     def run(
-        self, calls: Sequence[Call], show: Callable[..., None], context: Context = nullcontext
+        self, calls: Sequence[Call], show: Callable[..., None], make_context: MakeContext = nullcontext
     ) -> Iterator[tuple[int, Any]]:
         """Do calls on the workers, and yield the number of each with its result when it finishes.
 
         Args:
             calls: A function gets a `Progress` after its arguments.
             show: Function that gets the number and label of a call, done, total, part and note.
-            context: Picklable function that returns the context in which a worker does a call.
+            make_context: Picklable function that returns the context in which a worker does a call.
 
         Raises:
             Exception: whatever a call raises, or as `Calls.result`. The others are stopped, with a checkpoint.
         """
         from distributed import as_completed
 
-        with self.session(show, context) as session:
+        with self.session(show, make_context) as session:
             numbers = {session.submit(*one): number for number, one in enumerate(calls)}
             completed = as_completed(list(numbers), loop=self.client.loop)
             for future in completed:
@@ -107,14 +107,14 @@ class Cluster:
                 yield session.result(waiting.popleft())
 
     @contextmanager
-    def session(self, show: Callable[..., None], context: Context = nullcontext) -> Iterator[Calls]:
+    def session(self, show: Callable[..., None], make_context: MakeContext = nullcontext) -> Iterator[Calls]:
         """Yield the `Calls` of this use; where the block ends early, calls that run are stopped, with a checkpoint.
 
         Raises:
             ValueError: no worker has what this command has.
         """
         self.admission.check_new_workers()
-        calls = Calls(self.client, self.address, self.folder, self.admission, self.resources, context)
+        calls = Calls(self.client, self.address, self.folder, self.admission, self.resources, make_context)
         try:
             with calls.reports(show), calls.watcher():
                 yield calls

@@ -21,7 +21,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from .cluster import Cluster
-from .processes import Context, Processes, Show, check_not_in_worker, cores, progress_of
+from .processes import MakeContext, Processes, Show, check_not_in_worker, cores, progress_of
 from .progress import Progress, make_bars
 from .signals import Stopped
 
@@ -64,7 +64,7 @@ def run_jobs(
     progress: bool,
     process_per_job: bool = True,
     name: str = "models",
-    context: Context = nullcontext,
+    make_context: MakeContext = nullcontext,
     cluster: Cluster | None = None,
 ) -> Generator[tuple[Job, Any], None, None]:
     """Run jobs in processes, on `most_threads` threads in all, and yield each job with its result when it finishes.
@@ -75,7 +75,7 @@ def run_jobs(
         process_per_job: Start a process for each job, as the heap of a training stays large and a second one would grow
             on top of it. False: short jobs share their processes, which take some seconds to start.
         name: Name of the jobs on the screen.
-        context: Picklable function that returns the context in which each job runs.
+        make_context: Picklable function that returns the context in which each job runs.
         cluster: Workers that do the jobs, on one thread each, in place of processes of this machine.
 
     Raises:
@@ -85,13 +85,13 @@ def run_jobs(
     if cluster is not None:
         calls = [(job.label, job.work, job.args) for job in jobs]
         with _display(progress, len(jobs), name) as show:
-            for number, result in cluster.run(calls, show, partial(_on_one_thread, context)):
+            for number, result in cluster.run(calls, show, partial(_on_one_thread, make_context)):
                 yield jobs[number], result
         return
     if len(jobs) < 2 or most_threads < 2:
         with _display(progress, len(jobs), name) as show:
             for number, job in enumerate(jobs):
-                with context(), limit_threads(job.threads):
+                with make_context(), limit_threads(job.threads):
                     result = job.work(*job.args, progress_of(show, number, job.label))
                 show(number, job.label, 0, None, "", "")
                 yield job, result
@@ -104,7 +104,7 @@ def run_jobs(
             with Processes(size, threads, 1 if process_per_job else None, show) as processes:
                 try:
                     waiting = {
-                        processes.submit(job.work, job.args, number, job.label, context): job
+                        processes.submit(job.work, job.args, number, job.label, make_context): job
                         for number, job in numbered
                     }
                     while waiting:
@@ -140,10 +140,10 @@ def limit_threads(threads: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def _on_one_thread(context: Context) -> Iterator[None]:
+def _on_one_thread(make_context: MakeContext) -> Iterator[None]:
     is_deterministic = torch.are_deterministic_algorithms_enabled()
     try:
-        with context(), limit_threads(1):
+        with make_context(), limit_threads(1):
             yield
     finally:
         torch.use_deterministic_algorithms(is_deterministic)  # as the next command's call expects

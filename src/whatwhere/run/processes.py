@@ -19,7 +19,7 @@ from .signals import end_process, hold_signals_while_spawning
 
 SECONDS_BETWEEN_REPORTS = 0.2  # of one process's progress
 _THREADS_OF_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-Context = Callable[[], AbstractContextManager[object]]
+MakeContext = Callable[[], AbstractContextManager[object]]
 Show = Callable[[int, str, int, int | None, str, str], None]  # (number and label of a call, done, total, part, note)
 
 
@@ -68,16 +68,16 @@ class Processes:
         args: tuple[Any, ...],
         number: int = 0,
         label: str = "",
-        context: Context = nullcontext,
+        make_context: MakeContext = nullcontext,
     ) -> Future[Any]:
-        """Hand a call to a process; `work` gets a `Progress` after its arguments, and runs in the context of `context`.
+        """Hand a call to a process; `work` gets a `Progress` after its arguments, in the context of `make_context`.
 
         Raises:
             BrokenProcessPool: a process was killed before.
             Stopped: a signal came while a process started.
         """
         with hold_signals_while_spawning():
-            return self._pool.submit(_call, number, label, work, args, context)
+            return self._pool.submit(_call, number, label, work, args, make_context)
 
     def stop(self) -> None:
         """Tell the processes to end, trainings after a checkpoint; the end of the block waits for that."""
@@ -133,7 +133,7 @@ def _leave_at_stop(stop_receiver: Connection) -> None:
     end_process(signal.SIGTERM)
 
 
-def _call(number: int, label: str, work: Callable[..., Any], args: tuple[Any, ...], context: Context) -> Any:
+def _call(number: int, label: str, work: Callable[..., Any], args: tuple[Any, ...], make_context: MakeContext) -> Any:
     last = 0.0
 
     def put(*state: Any) -> None:
@@ -142,7 +142,7 @@ def _call(number: int, label: str, work: Callable[..., Any], args: tuple[Any, ..
             last = now
             _states.put(state)
 
-    with context():
+    with make_context():
         result = work(*args, progress_of(put, number, label))
     if _states is not None:
         _states.put((number, label, 0, None, "", ""))

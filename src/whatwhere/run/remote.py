@@ -190,10 +190,10 @@ def call(place: CallSite, number: int, pickled: bytes) -> Any:
     _folder_in_work = Path(place.folder)
     worker.log_event(place.topic, (number, worker.address))
     try:
-        label, work, args, context = pickle.loads(pickled)
+        label, work, args, make_context = pickle.loads(pickled)
         os.chdir(place.directory)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        with _watched(worker, key, report) as progress, context():
+        with _watched(worker, key, report) as progress, make_context():
             return _wait_while_in_use(work, args, progress)
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # they hold the model

@@ -68,12 +68,12 @@ def run_evaluation(
         run.keep()
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.slots()
-        context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
+        make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
         for round_of_trials in _rounds(todo, config.minutes, at_once):
             jobs = [
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
             ]
-            for _ in run_jobs(jobs, at_once, progress, False, "trials", context, cluster):
+            for _ in run_jobs(jobs, at_once, progress, False, "trials", make_context, cluster):
                 pass
         unfinished = sum(not trial.is_done(out) for trial in trials)
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]

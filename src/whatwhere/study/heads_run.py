@@ -74,10 +74,10 @@ def _measure_on(
         names = tuple(analysis.name for analysis in group)
         task = HeadsTask(source, inputs.context, inputs.documents, inputs.ablated, names)
         jobs.append(Job(f"{inputs.context.model} {names[0]}", measure_task, (task,)))
-    context = partial(scheme_of_job, text_of_scheme(scheme))
+    make_context = partial(scheme_of_job, text_of_scheme(scheme))
     parts = {
         job.label: part
-        for job, part in run_jobs(jobs, 1, progress, False, "analyses", context=context, cluster=cluster)
+        for job, part in run_jobs(jobs, 1, progress, False, "analyses", make_context=make_context, cluster=cluster)
     }
     return join_measurements([parts[job.label] for job in jobs], analyses_of(INSIDE))
 

@@ -70,7 +70,7 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
     """
     if config.at_once is not None:
         return config.at_once
-    training = config.pretraining(config.models[0], 0, 1)
+    training = config.pretraining(config.models[0])
     if steps is not None and steps * training.batch_size * training.length < WORTH_PROCESSES:
         return 1
     return parallel_jobs()
@@ -129,7 +129,7 @@ def matched_widths(config: StudyConfig, windows: Windows) -> dict[str, int]:
         ValueError: a model has no such width.
     """
     assert config.match is not None
-    trainings = {name: config.pretraining(name, 0, 1) for name in config.models}
+    trainings = {name: config.pretraining(name) for name in config.models}
     encoders = {name: training.encoder_config(windows) for name, training in trainings.items()}
     first, *others = config.models
     labelled = trainings[first].mask_rate

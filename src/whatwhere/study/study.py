@@ -140,7 +140,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     else:
         with prefix_training_keys_in_errors():
             for name in config.models:
-                config.pretraining(name, 0, 1).check()
+                config.pretraining(name).check()
         open_source(config.corpus, config.field, config.document)  # a missing text is refused before a file is written
         config.save_in(run, CONFIG)
     settings_to_save = config  # as given: below, `config` names the folder's copy of the scheme, and matched widths
@@ -152,9 +152,9 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
         log.log_event("unequal terms", words, terms=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     with prefix_training_keys_in_errors():
-        check_one_batch(windows, config.pretraining(config.models[0], 0, 1).batch_size)
+        check_one_batch(windows, config.pretraining(config.models[0]).batch_size)
         for name in config.models:
-            config.pretraining(name, 0, 1).encoder_config(windows)  # refuses a vocabulary below the tokenizer's
+            config.pretraining(name).encoder_config(windows)  # refuses a vocabulary below the tokenizer's
     if config.match is not None and not set(config.models[1:]) <= set(config.widths):
         widths = {**matched_widths(config, windows), **config.widths}
         config = config.model_copy(update={"widths": widths})
@@ -182,7 +182,7 @@ def _settings_to_resume_with(run: RunFolder, config: StudyConfig) -> StudyConfig
     _refuse_removals(run, saved, config)
     for name in config.models:
         if name not in saved.models:
-            config.pretraining(name, 0, 1).check()
+            config.pretraining(name).check()
     _check_finished(run, models=len(models_of(saved)))
     extended = {
         "models": [*saved.models, *(name for name in config.models if name not in saved.models)],
@@ -233,7 +233,7 @@ def steps_of(study: Study) -> int:
         study.run.mark_done(BUDGET_STEP, inputs={"minutes": config.minutes}, facts=facts)
         times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
         study.log.log_event(BUDGET_STEP, steps=budget.steps, **times)
-        training = config.pretraining(config.models[0], 0, 1)
+        training = config.pretraining(config.models[0])
         steps_needed = steps_to_learn(training)
         if steps_needed > budget.steps:
             minutes = config.minutes or 0.0
@@ -245,11 +245,11 @@ def steps_of(study: Study) -> int:
 
 def _seconds_of_steps(study: Study) -> dict[str, float]:
     """Time a step of each model, where and on as many threads as it will be trained."""
-    trainings = {name: study.config.pretraining(name, 0, 1) for name in study.config.models}
+    trainings = {name: study.config.pretraining(name) for name in study.config.models}
     threads = threads_while_timed(study.config)
     jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]
-    context = partial(scheme_of_job, text_of_scheme(study.config.scheme))
-    ((_, seconds),) = run_jobs(jobs, 1, study.progress, context=context, cluster=study.cluster)
+    make_context = partial(scheme_of_job, text_of_scheme(study.config.scheme))
+    ((_, seconds),) = run_jobs(jobs, 1, study.progress, make_context=make_context, cluster=study.cluster)
     return dict(seconds)
 
 
@@ -298,9 +298,10 @@ def complete(study: Study) -> Path:
             save(measured, [])
 
     draw_if_due()  # a command that was killed between measuring and drawing left none
-    context = partial(scheme_of_job, text_of_scheme(config.scheme))
+    make_context = partial(scheme_of_job, text_of_scheme(config.scheme))
     # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
-    with closing(run_jobs(jobs, most_threads, study.progress, context=context, cluster=study.cluster)) as done:
+    results = run_jobs(jobs, most_threads, study.progress, make_context=make_context, cluster=study.cluster)
+    with closing(results) as done:
         for job, summary in done:
             _log_trained(study, job.args[0].model, summary)
             draw_if_due()

@@ -116,8 +116,10 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         """Return the preset of a model, which may be a variant."""
         return str(self.variants[model]["preset"]) if model in self.variants else model
 
-    def pretraining(self, model: str, seed: int, steps: int) -> PretrainConfig:
+    def pretraining(self, model: str, seed: int = 0, steps: int = 1) -> PretrainConfig:
         """Return the configuration of one training: the study's keys, over them `training`, over these the variant's.
+
+        The defaults serve callers that need neither seed nor steps.
 
         Raises:
             ValueError: `training` or the variant sets a key of the study, or the training refuses a value.

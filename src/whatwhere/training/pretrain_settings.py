@@ -112,8 +112,8 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
             )
         return config
 
-    def check(self) -> EncoderConfig:
-        """Refuse settings that cannot work, before any text is read, and return the model's configuration.
+    def check(self) -> None:
+        """Refuse settings that cannot work, before any text is read.
 
         Raises:
             ValueError: says whether it is the encoder, a file that it starts from, a tracker, the launcher, the parts
@@ -127,7 +127,6 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         check_backend(self.backend, device, training=True, dropout=config.dropout)
         try_scheme(config, self.length)
-        return config
 
 
 def make_batches(config: PretrainConfig, windows: Windows, split: str, model: EncoderConfig) -> MaskedBatches:
