@@ -120,7 +120,11 @@ class Cluster:
                 yield calls
         except BaseException as error:
             if isinstance(error, Stopped):
-                print("\nStopping: trainings write checkpoints, and finished work stays", file=sys.stderr, flush=True)
+                print(
+                    "\nStopping: each training writes a checkpoint, and finished work stays",
+                    file=sys.stderr,
+                    flush=True,
+                )
             with suppress(Exception):  # the scheduler is gone, and its workers stop by themselves
                 calls.cancel()
                 self.wait_until_idle()
