@@ -105,7 +105,8 @@ def _losses_of(run: Run) -> dict[str, Point]:
 def _sample(loss: Point) -> str:
     """Return what the losses of the table are means over."""
     if loss.columns == "documents":
-        return f"Loss: nats, mean over the same {loss.at.shape[1]} held-out documents, differences paired."
+        which = f"the same {loss.at.shape[1]} held-out documents that fill a window"
+        return f"Loss: nats, mean over {which}, differences paired. That of the training counts shorter ones, too."
     return "Loss: nats, all held-out masked tokens."
 
 
