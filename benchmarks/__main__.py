@@ -30,7 +30,8 @@ from typing import Any  # noqa: E402
 
 import psutil  # noqa: E402
 import torch  # noqa: E402
-from whatwhere.training.memory import keep_freed_memory  # noqa: E402
+
+from whatwhere.run.memory import keep_freed_memory  # noqa: E402
 
 from .attention import attention, positional  # noqa: E402
 from .busy import busy  # noqa: E402

@@ -9,10 +9,10 @@ from multiprocessing import get_context
 from typing import Any
 
 import torch
-from whatwhere.training.memory import keep_freed_memory
 
 import whatwhere as ww
 from whatwhere.encoder import PRESETS, EncoderConfig
+from whatwhere.run.memory import keep_freed_memory
 
 from .models import PRECISION, VOCAB, masked_batch, ours, parameters, theirs, training_step
 from .timing import Results, Settings, alternate, clock, figure, row

@@ -91,7 +91,10 @@ def test_flipped_bits_of_models_are_noticed(tmp_path):
     for name in ("model.safetensors", "config.json", "tokenizer.json"):
         whole = (model / name).read_bytes()
         (model / name).write_bytes(flipped(whole, draw))
-        for words in (["spectra", str(model)], ["attention", str(model), "--text", "a", "--out", str(tmp_path / "p")]):
+        for words in (
+            ["spectra", str(model)],
+            ["attention", str(model), "--text", "a", "--out", str(tmp_path / "p.html")],
+        ):
             done = whatwhere(*words)
             assert done.returncode == 2 and f"{name} is not as it was written" in done.stderr, (words, done.stderr)
         (model / name).write_bytes(whole)

@@ -105,7 +105,7 @@ def shortened(words: list[str]) -> list[str]:
         also("--steps", "4")
     if verb == "evaluate" and rest[0] == "length":
         also("--methods", "cyclic")
-        also("--windows", "10")
+        also("--documents", "10")
     elif verb == "evaluate" and rest[0] == "mteb":
         also("--tasks", "STSBenchmark-local,MR-local")
         also("--steps", "2")

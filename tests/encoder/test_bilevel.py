@@ -11,7 +11,7 @@ from whatwhere.corpus import build_windows, open_source, train_tokenizer
 from whatwhere.corpus.tokenizer import segment_end_ids, unit_tokenizer
 from whatwhere.encoder.inputs import segments
 from whatwhere.models.model_tables import has_table, read_table
-from whatwhere.training.pretrain import lacks_segment_ends
+from whatwhere.training.pretrain import segments_message
 
 STOP = 8  # the id of a full stop in what follows
 WORDS = torch.tensor([[5, 6, 7, 9, 10, 11, 12], [13, 14, 15, 16, 17, 18, 19]])
@@ -147,5 +147,6 @@ def test_text_without_segment_ends_is_noticed(words, lacks, tmp_path):
     tokenizer = train_tokenizer(source, vocab_size=60)
     windows = build_windows(source, tokenizer, tmp_path / "windows", length=8, progress=False)
     ends = segment_end_ids(tokenizer)
-    assert lacks_segment_ends(ww.preset("bipe", vocab_size=60, segment_end_ids=ends), windows) == lacks
-    assert not lacks_segment_ends(ww.preset("ap", vocab_size=60), windows)
+    told = segments_message("mine", ww.preset("bipe", vocab_size=60, segment_end_ids=ends), windows)
+    assert ("mine reads each text as one" in told) == lacks
+    assert segments_message("ap", ww.preset("ap", vocab_size=60), windows) == ""

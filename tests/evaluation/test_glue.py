@@ -113,7 +113,7 @@ def test_what_is_missing_is_named_with_the_way_out(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"RTE has no dev.tsv \(nor .xz, .gz, .zst\). Bring GLUE's release there"):
         task_texts(TASKS["rte"], release(tmp_path, "rte", "0\ta\tb\t0", "1\tc\td\t1"))
     (tmp_path / "RTE/dev.tsv").write_text("index\tsentence1\tlabel\n0\ta\t1\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="has no column 'sentence2'. Columns there: index, sentence1, label"):
+    with pytest.raises(ValueError, match="has no column 'sentence2'. Its columns: index, sentence1, label"):
         read_task(TASKS["rte"], tmp_path, "dev")
 
     def refuse(*_, **__):

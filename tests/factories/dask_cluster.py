@@ -13,7 +13,7 @@ from typing import Self
 import psutil
 from cli_runner import environment
 
-LONGEST = 120  # seconds until something that does not come is an error
+LONGEST = 300  # seconds until something that does not come is an error
 
 
 PRELOAD = ("--preload", "whatwhere.study.model_task")  # options with which the first job need not wait for its imports

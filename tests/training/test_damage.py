@@ -114,4 +114,4 @@ def test_a_training_of_the_version_before_is_refused(tmp_path):
     (tmp_path / "hashes.json").write_text("{}")
     done = whatwhere("pretrain", "--out", str(tmp_path))
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert "has no manifest.jsonl: it is a run of an earlier 0.1.0 or an incomplete copy" in done.stderr
+    assert "has no manifest.jsonl: it was written before version 0.1.0 was final" in done.stderr

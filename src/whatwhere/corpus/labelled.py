@@ -98,7 +98,7 @@ def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -
     if any(isinstance(column, str) for column in columns):
         places = {name.lstrip("\ufeff").strip(): i for i, name in enumerate(next(rows)[1])}
         if missing := [name for name in columns if name not in places]:
-            raise ValueError(f"{path} has no column {missing[0]!r}. Columns there: {some_names([*places])}.")
+            raise ValueError(f"{path} has no column {missing[0]!r}. Its columns: {some_names([*places])}.")
     at = [places[column] if isinstance(column, str) else column for column in columns]
     wide = max(at) + 1
     for number, row in rows:

@@ -1,4 +1,4 @@
-"""Terms of the attention scores that a small network computes: FIRE from two places, DAPE from a score and a bias.
+"""Terms of the attention scores that a small network computes: FIRE from two positions, DAPE from a score and a bias.
 
 Both are causal in their papers; here keys after the query have the same terms as those before it.
 """
@@ -68,9 +68,9 @@ class FireBias(ContentTerms):
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the queries unchanged, and the term `relative` (1 or b, h, n, n)."""
-        places = pairs.positions.to(torch.promote_types(self.c.dtype, torch.float32))
-        distance = (places[:, None, :] - places[:, :, None]).abs()
-        farther = torch.maximum(places[:, None, :], places[:, :, None])
+        positions = pairs.positions.to(torch.promote_types(self.c.dtype, torch.float32))
+        distance = (positions[:, None, :] - positions[:, :, None]).abs()
+        farther = torch.maximum(positions[:, None, :], positions[:, :, None])
         with without_autocast(q.device):
             least = (self.stretch * self.threshold).abs()
             share = torch.log1p(self.c.abs() * distance) / torch.log1p(self.c.abs() * torch.maximum(farther, least))

@@ -35,7 +35,7 @@ class PairInputs:
 
 
 class ContentTerms(nn.Module):
-    """Base class of terms that read pairs of tokens: their words, distance and places.
+    """Base class of terms that read pairs of tokens: their words, distance and positions.
 
     products: how many products of the score share its scale: 1/√(products · d_head).
     scaled_formulas: formula of each term before it is scaled, for `whatwhere explain`.

@@ -10,6 +10,7 @@ import secrets
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from .files import machine_id, write_text
 from .remote import Requirements, admit, code_versions
 
 SECONDS_TO_ANSWER = 30.0  # of a worker that is to check itself
+SECONDS_FOR_SILENT = 2.0  # the same, of one that did not answer before
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Admission:
             new = [
                 address
                 for address, worker in workers.items()
-                if self.mark not in worker["resources"]
+                if (self.mark not in worker["resources"] or address not in self.processes)
                 and address not in self._refused
                 and not worker["status"].startswith("clos")
             ]
@@ -93,10 +95,14 @@ class Admission:
 
         async def ask(address: str) -> Any:
             answer = self.client.run(admit, requirements, workers=[address], on_error="return")
-            return (await asyncio.wait_for(answer, SECONDS_TO_ANSWER)).get(address)
+            try:
+                seconds = SECONDS_FOR_SILENT if address in self._silent else SECONDS_TO_ANSWER
+                return (await asyncio.wait_for(answer, seconds)).get(address)
+            except TimeoutError as error:
+                return error
 
         async def ask_all() -> list[Any]:
-            return await asyncio.gather(*map(ask, new), return_exceptions=True)
+            return await asyncio.gather(*map(ask, new))
 
         write_text(token, requirements.mark)
         try:
@@ -111,6 +117,7 @@ class Admission:
                 self._refused[address] = _reason(address, answer)
                 refused.append(address)
             else:
+                self._silent.discard(address)
                 pid, processor = answer
                 workers[address]["resources"][self.mark] = 1
                 self.processes[address] = WorkerProcess(pid, workers[address]["nanny"] or "")
@@ -145,10 +152,14 @@ def lost_scheduler(client: Any, address: str) -> Iterator[None]:
     Raises:
         OSError: the scheduler is gone.
     """
+    from distributed.comm import CommClosedError
+
     try:
         yield
     except Exception as error:
-        if client.status == "running" or isinstance(error, ValueError):
+        # Where the scheduler comes back, its client is running again, and has cancelled what it was asked before.
+        is_lost = client.status != "running" or isinstance(error, CancelledError | CommClosedError)
+        if not is_lost or isinstance(error, ValueError):
             raise
         raise OSError(
             f"The scheduler at {address} is gone. Finished work and checkpoints stay: start a scheduler and workers, "
@@ -173,4 +184,5 @@ def _reason(address: str, error: Exception) -> str:
 def workers_of(client: Any) -> dict[str, dict[str, Any]]:
     """Ask the scheduler of a `distributed.Client` for its workers, and return what it knows of each, by address."""
     # Not `scheduler_info`, whose list dask's own look every two seconds empties.
-    return dict(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
+    workers = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+    return {address: {"address": address, **worker} for address, worker in workers.items()}

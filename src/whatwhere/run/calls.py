@@ -18,7 +18,7 @@ from .processes import MakeContext
 from .remote import CallSite, call, code_versions
 
 SECONDS_BETWEEN_LOOKS = 5.0  # for workers, which may come and go
-SECONDS_OF_WATCHER = 5.0  # to end: it may be asking the scheduler
+SECONDS_OF_WATCHER = 5.0  # to end: it may be asking workers
 RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
 WORKERS = "all"  # dask's name of the events of workers that come and go, among others
 
@@ -52,7 +52,7 @@ class Calls:
         self.resources = resources
         self.make_context = make_context
         self.token = secrets.token_hex(4)
-        self.place = CallSite(f"whatwhere-{self.token}", str(folder), os.getcwd())
+        self.site = CallSite(f"whatwhere-{self.token}", str(folder), os.getcwd())
         self.deaths = Deaths(client, admission.processes)
         self._calls: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()  # number and label, by future
         self._numbers = count()
@@ -65,7 +65,7 @@ class Calls:
         key = f"{label.replace(' ', '-')}-{self.token}-{number}"
         options = {"key": key, "pure": False, "resources": self.resources}
         with lost_scheduler(self.client, self.address):
-            future = self.client.submit(call, self.place, number, pickled, **options)
+            future = self.client.submit(call, self.site, number, pickled, **options)
         self._calls[future] = number, label
         return future
 
@@ -155,7 +155,7 @@ class Calls:
             elif action == "remove-worker" and not event[1]["expected"]:
                 self.deaths.lose(event[1]["worker"])
 
-        topics = {self.place.topic: take_report, RESTARTS: name_restart, WORKERS: take_change}
+        topics = {self.site.topic: take_report, RESTARTS: name_restart, WORKERS: take_change}
         for topic, take in topics.items():
             self.client.subscribe_topic(topic, take)
         try:
@@ -167,8 +167,7 @@ class Calls:
 
     @contextmanager
     def watcher(self) -> Iterator[None]:
-        """Let workers that come in the block check themselves, and print a line when calls wait: no worker is left, or
-        each is paused as it holds too much memory."""
+        """Let workers that come in the block check themselves, and print why calls wait where they do."""
         is_over = threading.Event()
 
         def watch() -> None:
@@ -199,7 +198,7 @@ class Calls:
         if not usable:
             which = "No worker with a GPU" if self.admission.needs_gpu else "No worker"
             return f"{which} of {self.address} is left: waiting for one (dask worker)."
-        if all(worker["status"] == "paused" for worker in usable):
+        if all(worker["status"] == "paused" and not self.deaths.is_doing_one(worker) for worker in usable):
             advice = "Give workers more: dask worker --memory-limit"
             return f"Each worker of {self.address} holds most of its memory, and Dask gives it no job. {advice}."
         return ""

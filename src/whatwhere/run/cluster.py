@@ -136,7 +136,7 @@ class Cluster:
         async def wait() -> None:
             await self.client.run(wait_until_idle, str(self.folder), GRACE, on_error="ignore")
 
-        words = "Workers still do a job in this folder: waiting until they have stopped"
+        words = "Waiting for workers that may still do a job in this folder"
         notice = threading.Timer(SECONDS_OF_SILENCE, lambda: print(words, file=sys.stderr, flush=True))
         notice.start()
         try:
@@ -183,9 +183,10 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
         with client:
             if (writer := writer_of(folder)) is not None:
                 raise InUse(folder, writer)
-            if not any(worker["status"] == "running" for worker in workers_of(client).values()):
-                print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)
-            client.wait_for_workers(1)
+            with lost_scheduler(client, address):
+                if not any(worker["status"] == "running" for worker in workers_of(client).values()):
+                    print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)
+                client.wait_for_workers(1)
             cluster = Cluster(client, address, folder)
             cluster.wait_until_idle()
             yield cluster

@@ -12,7 +12,7 @@ from .admission import WorkerProcess
 SECONDS_TO_ASK = 3.0  # a nanny how its worker ended
 MOST_DEATHS = 20  # at one call, whatever their causes
 MEMORY = "passed its memory limit"
-GONE = "went with its machine or job, or has a nanny that cannot be asked"
+GONE = "lost with the machine or job, or a nanny that cannot be asked"
 UNKNOWN = "died of something that its nanny does not name"
 _END = re.compile(r"Worker process (\d+) ((?:exited with|was killed by) .*)")
 _LIMIT = re.compile(r"\(pid=(\d+)\) exceeded .* memory budget")
@@ -53,6 +53,10 @@ class Deaths:
         self._causes[address, self.processes.get(address)] = MEMORY
         return address in list(self._busy.values())
 
+    def is_doing_one(self, worker: Mapping[str, Any]) -> bool:
+        """Return whether a worker that `workers_of` describes does one of these calls, as far as it was heard."""
+        return worker["address"] in list(self._busy.values())
+
     def lose(self, address: str) -> None:
         """Remember that a worker is gone that did not retire."""
         for number, busy in list(self._busy.items()):  # Dask's thread calls this, another one `finish`
@@ -90,7 +94,11 @@ class Deaths:
         while True:
             try:
                 lines = [line for _, line in self.client.sync(ask)]
-            except (OSError, TimeoutError):  # or it is behind a firewall, or too busy: therefore MOST_DEATHS
+            except (
+                OSError,
+                TimeoutError,
+                RuntimeError,
+            ):  # or behind a firewall, or too busy: hence MOST_DEATHS
                 return GONE
             if any((limit := _LIMIT.search(line)) and int(limit[1]) == process.pid for line in lines):
                 return MEMORY

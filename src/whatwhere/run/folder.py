@@ -430,7 +430,6 @@ class RunFolder:
                 self._reset_cache()
             file.seek(self._applied_bytes)
             text = file.read()
-        self._state = state
         for row in text.splitlines(keepends=True):
             line: Any = None
             with suppress(ValueError):  # of a line that a crash cut off
@@ -441,6 +440,7 @@ class RunFolder:
                 break
             self._applied_bytes += len(row)
             self._last_applied_line = row
+        self._state = state
 
     def _apply(self, line: Mapping[str, Any]) -> None:
         """Apply one line of the manifest."""

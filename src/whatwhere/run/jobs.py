@@ -142,11 +142,12 @@ def limit_threads(threads: int | None) -> Iterator[None]:
 @contextmanager
 def _on_one_thread(make_context: MakeContext) -> Iterator[None]:
     is_deterministic = torch.are_deterministic_algorithms_enabled()
+    warns_only = torch.is_deterministic_algorithms_warn_only_enabled()
     try:
         with make_context(), limit_threads(1):
             yield
     finally:
-        torch.use_deterministic_algorithms(is_deterministic)  # as the next command's call expects
+        torch.use_deterministic_algorithms(is_deterministic, warn_only=warns_only)  # as the next command's call expects
 
 
 @contextmanager
@@ -159,7 +160,7 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     if not progress:
         yield lambda *state: None
         return
-    # Seconds that the time left is judged by: long, as the stages behind the bar of all jobs differ in speed.
+    # Seconds that the time left is judged by: long, as the parts behind the bar of all jobs differ in speed.
     with make_bars(speed_estimate_period=600) as display:
         running: dict[int, tuple[str, Any]] = {}
         shares: dict[int, float] = {}  # number of a job -> share of it that is finished
@@ -192,8 +193,9 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
                 display.update(bar_of_all, completed=sum(shares.values(), 0.0))
 
         yield show
-        for task in [task for _, task in running.values()] + ([] if bar_of_all is None else [bar_of_all]):
-            display.update(task, completed=next(t.total for t in display.tasks if t.id == task))
+        with one_at_a_time:
+            for task in [task for _, task in running.values()] + ([] if bar_of_all is None else [bar_of_all]):
+                display.update(task, completed=next(t.total for t in display.tasks if t.id == task))
 
 
 @contextmanager

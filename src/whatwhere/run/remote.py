@@ -29,6 +29,7 @@ from .progress import Progress
 from .signals import Stopped, clear_stop, request_stop, stop_in_thread
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at whether a call is still wanted
+SECONDS_OF_LONG_CALL = 5.0  # one that takes more may have held a model
 SECONDS_IN_USE = 900.0  # that a call waits for the last writer of its folder, whose step may take minutes
 SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
 _PACKAGE = Path(__file__).parents[1]
@@ -159,14 +160,14 @@ async def wait_until_idle(folder: str, seconds: float) -> None:
 
 @dataclass(frozen=True)
 class CallSite:
-    """CallSite of calls: the topic of their events, the folder that their command holds, and where the command runs."""
+    """Where calls belong: topic of their events, folder that their command holds, directory where it runs."""
 
     topic: str
     folder: str
     directory: str
 
 
-def call(place: CallSite, number: int, pickled: bytes) -> Any:
+def call(site: CallSite, number: int, pickled: bytes) -> Any:
     """Do a call on this worker: `pickled` holds its label, function, arguments, and what makes its context.
 
     Raises:
@@ -184,14 +185,15 @@ def call(place: CallSite, number: int, pickled: bytes) -> Any:
         nonlocal last
         if (now := time.perf_counter()) - last > SECONDS_BETWEEN_REPORTS:
             last = now
-            worker.log_event(place.topic, (number, label, float(done), float(total), part, note))
+            worker.log_event(site.topic, (number, label, float(done), float(total), part, note))
 
     label = ""
-    _folder_in_work = Path(place.folder)
-    worker.log_event(place.topic, (number, worker.address))
+    began = time.monotonic()
+    _folder_in_work = Path(site.folder)
+    worker.log_event(site.topic, (number, worker.address))
     try:
         label, work, args, make_context = pickle.loads(pickled)
-        os.chdir(place.directory)
+        os.chdir(site.directory)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with _watched(worker, key, report) as progress, make_context():
             return _wait_while_in_use(work, args, progress)
@@ -203,9 +205,9 @@ def call(place: CallSite, number: int, pickled: bytes) -> Any:
     finally:
         clear_stop()
         _folder_in_work = None
-        # Dask gives no more calls to a worker that holds 80 % of its memory.
-        gc.collect()
-        trim_heap()
+        if time.monotonic() - began > SECONDS_OF_LONG_CALL:
+            gc.collect()  # Dask gives no more calls to a worker that holds 80 % of its memory
+            trim_heap()
 
 
 def _is_wanted(worker: Any, key: str) -> bool:

@@ -44,7 +44,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_words(keys: Iterable[Any], path: str | Path | None) -> None:
-    """Refuse a key that is no text, which YAML allows."""
+    """Refuse a key that is no word, which YAML allows."""
     if misfits := [key for key in keys if not isinstance(key, str)]:
         raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(misfits[0])[:60]!r}.")
 

@@ -321,10 +321,10 @@ def all_text(result: Mapping[str, Any]) -> str:
         for name, result_of_benchmark in result["benchmarks"].items()
         if any(Record(**r).metric == by_name[name].score for r in result_of_benchmark["records"])
     ]
-    lines_left = [
+    lines_unfinished = [
         f"{name}: {result_of_benchmark['unfinished']} trials not done for lack of time"
         for name, result_of_benchmark in result["benchmarks"].items()
     ]
-    parts += ["\n".join(line for line in lines_left if ": 0 trials" not in line)] if result["unfinished"] else []
+    parts += ["\n".join(line for line in lines_unfinished if ": 0 trials" not in line)] if result["unfinished"] else []
     parts += ["\n".join(f"left out: {reason}" for reason in result["left_out"])] if result["left_out"] else []
     return "\n\n".join([*parts, f"The report of all is {result['report']}: open it in a browser."])

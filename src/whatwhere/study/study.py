@@ -26,6 +26,7 @@ from ..run.jobs import Job, run_jobs, show_progress
 from ..run.status import RESULTS, STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_one_batch, prepare_windows
+from ..training.pretrain import segments_message
 from ..training.scheme_settings import SCHEME, scheme_of_job, text_of_scheme
 from .comparisons import compare_models, save_explorer_texts
 from .corpus_step import measure_corpus
@@ -154,7 +155,9 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     with prefix_training_keys_in_errors():
         check_one_batch(windows, config.pretraining(config.models[0]).batch_size)
         for name in config.models:
-            config.pretraining(name).encoder_config(windows)  # refuses a vocabulary below the tokenizer's
+            encoder = config.pretraining(name).encoder_config(windows)  # refuses a vocabulary below the tokenizer's
+            if words := segments_message(name, encoder, windows):
+                log.log_event("no segments", words, model=name)
     if config.match is not None and not set(config.models[1:]) <= set(config.widths):
         widths = {**matched_widths(config, windows), **config.widths}
         config = config.model_copy(update={"widths": widths})

@@ -105,9 +105,9 @@ def _train(
     passes = steps * config.batch_size / len(windows["train"])
     if passes > 1 and progress is True and processes.is_main_process:
         print(f"{len(windows['train']):,} training windows, each read {passes:.3g} times", file=sys.stderr)
-    if progress and processes.is_main_process and lacks_segment_ends(model_config, windows):
-        words = "No token of the text ends a segment, as . ! ? … or a line break would"
-        print(f"{words}: {config.preset} reads each text as one segment", file=sys.stderr)
+    segments = segments_message(config.preset, model_config, windows)
+    if segments and progress is True and processes.is_main_process:
+        print(segments, file=sys.stderr)
     config = config.model_copy(update={"steps": steps, "tokens": None, "minutes": None})
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
@@ -144,10 +144,12 @@ def _train(
     return summary
 
 
-def lacks_segment_ends(config: EncoderConfig, windows: Windows) -> bool:
-    """Return whether a model that counts segments is to read a text in which nothing but [SEP] ends one."""
+def segments_message(name: str, config: EncoderConfig, windows: Windows) -> str:
+    """Return a sentence on a model that counts segments, where nothing but [SEP] ends one in the text; else ""."""
     ends = [token for token in config.segment_end_ids or () if token != config.sep_token_id]
-    return config.bilevel and not windows.unigrams()[ends].any()
+    if not config.bilevel or windows.unigrams()[ends].any():
+        return ""
+    return f"No token of the text ends a segment, as . ! ? … or a line break would: {name} reads each text as one"
 
 
 def _make_validator(
