@@ -253,8 +253,11 @@ def _rank(study: ReferenceStudy, kind: str) -> tuple[bool, bool, float, str]:
 def _closest(model: str, config: Mapping[str, Any], study: ReferenceStudy) -> str | None:
     """Return the reference's model of the same scheme and depth that differs least: in its start, its residual, the
     number of other settings, its name."""
+    # A field that is younger than the study is "none" there.
     candidates = [
-        name for name, other in study.models.items() if all(config.get(key) == other.get(key) for key in SCHEME)
+        name
+        for name, other in study.models.items()
+        if all(config.get(key, "none") == other.get(key, "none") for key in SCHEME)
     ]
 
     def distance(name: str) -> tuple[bool, bool, int, bool]:
