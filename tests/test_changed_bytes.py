@@ -118,7 +118,8 @@ def test_changed_settings_of_an_unfinished_run_are_noticed(tmp_path):
         path.write_text(path.read_text().replace(whole, other, 1))
         done = whatwhere(*words, "--out", str(path.parent))
         assert done.returncode == 2 and done.stderr == (
-            f"whatwhere: {path} is not as it was written (hash mismatch). Use a complete copy; if you changed it, "
+            f"whatwhere: {path} is not as it was written (hash mismatch). Use a complete copy, or delete it and give "
+            "the command again that wrote it; if you changed it, "
             f"record it as it is: whatwhere verify {path.parent} --accept FILE\n"
         )
 

@@ -215,7 +215,7 @@ def test_broken_scheme_ends_with_status_2(tmp_path):
         "study", "--scheme", str(tmp_path / "typo.py"), "--models", "mine,ap", "--out", str(tmp_path / "s")
     )
     assert "EncoderConfig has no field 'relativ'. Did you mean relative" in one_line(done)
-    assert "it is no Python file that exists" in one_line(whatwhere("presets", "--scheme", str(tmp_path / "none.py")))
+    assert "is no Python file that exists" in one_line(whatwhere("presets", "--scheme", str(tmp_path / "none.py")))
 
 
 def test_explain_tries_a_custom_scheme(tmp_path):

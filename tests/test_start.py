@@ -59,7 +59,7 @@ MISTAKES = {
     "pretrain --out o --steps 3 --minutes 1": "Give one budget of steps, tokens, minutes; got steps and minutes.",
     "pretrain --out o --config no.yaml": "There is no file no.yaml.",
     "pretrain --out o --corpus no.txt": "No corpus 'no.txt': no such file or folder.",
-    "pretrain --out o --scheme no.py": "The scheme no.py: it is no Python file that exists.",
+    "pretrain --out o --scheme no.py": "The scheme no.py is no Python file that exists.",
     "windows --out o --corpus no.txt": "No corpus 'no.txt': no such file or folder.",
     "study --out o --models dstg,dsgt": "Unknown preset 'dsgt'. Did you mean dstg?",
     "study --out o --set batch_size=8": "batch_size is a key of the trainings: give training.batch_size,",

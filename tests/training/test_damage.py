@@ -90,7 +90,8 @@ def test_a_changed_setting_of_an_unfinished_training_is_named(tmp_path):
         path.write_text(whole.replace(line, f"{key}: {other}\n", 1))
         done = whatwhere(*words, "--out", str(out))
         assert done.returncode == 2 and done.stderr == (
-            f"whatwhere: {path} is not as it was written (hash mismatch). Use a complete copy; if you changed it, "
+            f"whatwhere: {path} is not as it was written (hash mismatch). Use a complete copy, or delete it and give "
+            "the command again that wrote it; if you changed it, "
             f"record it as it is: whatwhere verify {path.parent} --accept FILE\n"
         )
 

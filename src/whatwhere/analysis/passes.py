@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,12 @@ class Documents:
         return replace(self, **arrays, targets={name: cut(values) for name, values in self.targets.items()})
 
 
+@cache
+def _warn_of_fewer(windows: int, length: int) -> None:
+    """Log, once, that there are fewer windows than analyses ask for."""
+    _log.warning("Analyses read %d windows of %d tokens: the held-out part has no more.", windows, length)
+
+
 def choose_documents(window_set: Any, documents: int = 500) -> Documents:
     """Choose at most `documents` windows of the set's maximum length, evenly spaced over the set, in its order.
 
@@ -109,8 +115,7 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             "join=run-on."
         )
     if len(full) < documents:
-        warning = "Probes use %d windows of %d tokens, not %d: the held-out part has no more."
-        _log.warning(warning, len(full), longest, documents)
+        _warn_of_fewer(len(full), longest)
     else:
         full = full[np.arange(documents) * len(full) // documents]
     windows = [window_set[int(i)] for i in full]

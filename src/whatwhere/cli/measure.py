@@ -49,6 +49,7 @@ def probe(
     from ..analysis.record_context import RecordContext
     from ..models.open import open_model
     from ..study.model_windows import model_windows
+    from ..study.training_records import learning_records, undertrained_message
     from ..training.scheme_settings import use_scheme
 
     use_scheme(scheme)
@@ -59,7 +60,10 @@ def probe(
     with opened_windows as (sets, source):
         records = probe_records(encoder, sets["held_out"], RecordContext(folder.name), documents=windows, splits=splits)
     rows = [r for r in records if r.index is None]
-    emit({"model": model, "corpus": source, "records": [vars(r) for r in rows]}, as_json, _probe_text(rows, source))
+    learning = learning_records(opened.tokenizer, folder, RecordContext(folder.name))
+    unlearned = undertrained_message(learning, folder.name)
+    facts = {"model": model, "corpus": source, "undertrained": unlearned or None, "records": [vars(r) for r in rows]}
+    emit(facts, as_json, f"{unlearned}\n\n".lstrip() + _probe_text(rows, source))
 
 
 def _probe_text(records: list[Any], source: str) -> str:
@@ -79,6 +83,8 @@ def _probe_text(records: list[Any], source: str) -> str:
         return "the state" if record.part == "all" else f"the {record.part} stream"
 
     verdict = f"A token's position can be read from {of(best)} best in layer {best.layer} (R² {best.value:.2f}), from"
+    if best is end:
+        verdict = "A token's position can be read best from"
     if best.value <= max(chance, 0.0):
         verdict = f"A token's position is read nowhere: R² is {best.value:.2f} at best, in layer {best.layer}, and from"
     lines = [

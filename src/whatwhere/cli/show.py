@@ -253,7 +253,7 @@ def status(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> Non
     """Show how far a run is, while it goes on: steps, loss, speed, time left, who writes, and what is wrong.
 
     Args:
-        run: Folder of pretrain, finetune, study or evaluate.
+        run: Folder of study, pretrain, finetune, evaluate, heads, geometry or spectra.
     """
     from ..run.status import run_status, status_text
 

@@ -87,7 +87,8 @@ def load_tokenizer(spec: str | Path) -> PreTrainedTokenizerFast:
         except Exception as error:  # the library of tokenizers raises no class of its own
             if path.is_dir() and (problem := without_file(path)):
                 raise ValueError(problem) from None
-            raise ValueError(f"No tokenizer {name!r}: {first_line(error)} {_GIVE_A_TOKENIZER}") from error
+            reason = first_line(error).rstrip(".")
+            raise ValueError(f"No tokenizer {name!r}: {reason}. {_GIVE_A_TOKENIZER}") from error
     check_tokenizer(tokenizer, name)
     return tokenizer  # type: ignore[no-any-return]
 

@@ -1,5 +1,7 @@
 """Token distributions of positions, and Hellinger and Euclidean distances of rows (GEOM sections 2 and 5.1)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +35,15 @@ class TooLittleText(ValueError):
 
     def __str__(self) -> str:
         return f"{self.problem} {self.advice}"
+
+
+@contextmanager
+def name_text_in_errors(name: str) -> Iterator[None]:
+    """Name a text in the `TooLittleText` of the block."""
+    try:
+        yield
+    except TooLittleText as error:
+        raise TooLittleText(f"{name}: {error.problem}", error.advice) from None
 
 
 @dataclass(frozen=True, eq=False)

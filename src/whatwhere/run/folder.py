@@ -307,7 +307,10 @@ class RunFolder:
         """Raise the first of the problems as a ValueError that says what to do."""
         if problem := next(iter(problems), None):
             accept = f"whatwhere verify {shlex.quote(str(self.path))} --accept FILE"
-            raise ValueError(f"{problem}. Use a complete copy; if you changed it, record it as it is: {accept}")
+            raise ValueError(
+                f"{problem}. Use a complete copy, or delete it and give the command again that wrote it; if you "
+                f"changed it, record it as it is: {accept}"
+            )
 
     def problems(self, names: Iterable[str] | None = None) -> Iterator[str]:
         """Yield a sentence for each listed file that is missing or not as it was written."""

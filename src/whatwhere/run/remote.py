@@ -160,7 +160,7 @@ async def wait_until_idle(folder: str, seconds: float) -> None:
 
 @dataclass(frozen=True)
 class CallSite:
-    """Where calls belong: topic of their events, folder that their command holds, directory where it runs."""
+    """Surroundings of calls: topic of their events, folder that their command holds, directory where it runs."""
 
     topic: str
     folder: str

@@ -29,6 +29,7 @@ from ..analysis.matrices import condition_records, scores_of_model
 from ..analysis.record_context import RecordContext
 from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
+from ..geometry.distances import name_text_in_errors
 from ..models.model_tables import WITHOUT_CLS, has_table
 from ..models.open import name_and_seed, open_model
 from ..models.own_config import is_ours
@@ -87,9 +88,12 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             config.save_in(run, CONFIG)
         run.keep()
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
+        for name, counts in counted.items() if not plan.paper else ():  # refused before any is measured
+            with name_text_in_errors(name):
+                positional_distributions(counts.total(), min_support=config.min_support)
         measured: dict[str, Measured] = {}
         for name, counts in counted.items():
-            with show_progress(name, progress) as progress_of_corpus:
+            with show_progress(name, progress) as progress_of_corpus, name_text_in_errors(name):
                 measured[name] = counts, corpus_geometry(counts, plan, progress_of_corpus)
         of_models = _model_records(model_folders.values(), config, run.name, *next(iter(measured.values())))
         config.save_in(run, CONFIG)

@@ -162,7 +162,8 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
         widths = {**matched_widths(config, windows), **config.widths}
         config = config.model_copy(update={"widths": widths})
         first_model = config.models[0]
-        words = f"{config.match} matched to those of {first_model} by feed-forward widths: {widths}"
+        in_words = ", ".join(f"{name} {width}" for name, width in widths.items())
+        words = f"{config.match} matched to those of {first_model} by feed-forward widths: {in_words}"
         log.log_event("matched", words, match=config.match, widths=widths)
     settings_to_save.model_copy(update={"widths": config.widths}).save_in(run, CONFIG)
     run.keep()

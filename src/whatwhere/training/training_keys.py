@@ -57,7 +57,7 @@ def check_scheme_file(path: str | Path) -> None:
     """
     file = Path(path)
     if file.suffix != ".py" or not file.is_file():
-        raise ValueError(f"The scheme {path}: it is no Python file that exists. See examples/kerple.py for one.")
+        raise ValueError(f"The scheme {path} is no Python file that exists. See examples/kerple.py for one.")
 
 
 class CorpusKeys(StrictConfig):
