@@ -16,6 +16,7 @@ from pydantic import ValidationInfo, field_validator
 from scipy.stats import rankdata
 
 from ..analysis.record_context import RecordContext
+from ..encoder.registry import suggest_name
 from ..models.open import model_hashes, name_and_seed
 from ..records.record import Arrays, Record
 from ..run.files import read_object
@@ -273,7 +274,8 @@ def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None
         ValueError: the first such name, with those that are known.
     """
     if strange := [name for name in names if name not in known]:
-        raise ValueError(f"no {what} {strange[0]!r}. Known: {', '.join(known)}")
+        hint = suggest_name(strange[0], [*known])
+        raise ValueError(f"no {what} {strange[0]!r}.{hint} Known: {', '.join(known)}")
 
 
 def model_names(models: Sequence[str]) -> dict[str, str]:
