@@ -144,9 +144,12 @@ def test_a_killed_run_goes_on_without_redoing_shards(list_source, documents, tok
 
 def test_a_finished_folder_is_opened_as_it_is(list_source, documents, tokenizer, tmp_path):
     build_windows(list_source(documents), tokenizer, tmp_path / "w", length=32, progress=False)
+    for name in (".lock", ".writer"):  # of a process that was killed as it let go of them, and stayed for good
+        (tmp_path / "w" / name).touch()
     source = list_source(documents)
     again = build_windows(source, tokenizer, tmp_path / "w", length=32, progress=False)
     assert source.read == 0 and len(again["train"]) > 10
+    assert not [path.name for path in (tmp_path / "w").iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize(

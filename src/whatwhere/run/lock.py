@@ -79,6 +79,13 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
                 raise
 
 
+def tidy(folder: Path) -> None:
+    """Remove what a process left that was killed as it let go of a folder; the lock of a living one stays."""
+    if (folder / LOCK).is_file():
+        with suppress(InUse, OSError), lock(folder):  # OSError: this user may not write here
+            pass
+
+
 _locked_folders: set[Path] = set()  # folders that this process holds
 
 
