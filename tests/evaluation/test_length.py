@@ -524,7 +524,7 @@ def test_only_what_has_a_table_can_train_one(tmp_path):
     ("words", "said"),
     [
         (["--to", "100"], "was trained on texts of 128 tokens, and --to is 100. Give more."),
-        (["--methods", "spline"], "no method 'spline'. Known: as-it-is"),
+        (["--methods", "polynomial"], "no method 'polynomial'. Known: as-it-is"),
         (["--adapt", "head"], "no part to adapt 'head'. Known: none, network, table, all"),
         (["--documents", "40"], "40 are asked for. Give longer texts, or fewer --documents"),
         (["--methods", "mds"], "mds needs the points of a corpus with longer texts: --points FILE.npy"),

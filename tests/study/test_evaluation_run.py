@@ -408,7 +408,7 @@ def test_a_study_stands_for_its_first_seed(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--tasks", "rte,nli"], "no task 'nli'. Did you mean qnli or mnli? Known: rte, mrpc"),
+        (["--tasks", "rte,nli"], "no task 'nli'. Did you mean wnli or qnli? Known: rte, mrpc"),
         (["--recipe", "bert"], "no recipe 'bert'. Known: dstg, tupe, short"),
         (["--data", "nowhere"], "data: there is no such folder. Give the one that holds the data; got 'nowhere'"),
         (["--data", "."], "Bring GLUE's release there"),
