@@ -63,7 +63,8 @@ def probe(
     learning = learning_records(opened.tokenizer, folder, RecordContext(folder.name))
     unlearned = undertrained_message(learning, folder.name)
     facts = {"model": model, "corpus": source, "undertrained": unlearned or None, "records": [vars(r) for r in rows]}
-    emit(facts, as_json, f"{unlearned}\n\n".lstrip() + _probe_text(rows, source))
+    warning = [unlearned, ""] if unlearned else []
+    emit(facts, as_json, "\n".join([*warning, _probe_text(rows, source)]))
 
 
 def _probe_text(records: list[Any], source: str) -> str:
