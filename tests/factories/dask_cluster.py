@@ -45,7 +45,8 @@ class DaskCluster:
         return log
 
     def _start(self, kind: str, *options: str, log: Path) -> "subprocess.Popen[bytes]":
-        place = ("--no-dashboard", "--scheduler-file", str(self.file))
+        page = ("--dashboard-address", ":0") if kind == "scheduler" else ("--no-dashboard",)
+        place = (*page, "--scheduler-file", str(self.file))
         return start_dask(kind, *place, *options, log=log, variables=self.variables)
 
     def pids(self) -> list[int]:

@@ -273,7 +273,8 @@ def test_study_is_the_same_whatever_worker_dies(cluster, studied, tmp_path):
     with beside(kill_worker):
         done = whatwhere(*arguments, "--out", str(out), "--on", str(cluster.file))
     assert done.returncode == 0, done.stderr
-    assert "cluster: workers 3, dashboard" in done.stderr and "all 2 models" in done.stderr
+    assert done.stderr.startswith("What each worker does: http://")
+    assert "cluster: workers 3" in done.stderr and "all 2 models" in done.stderr
     assert records(out) == records(alone)
     steps = [line["step"] for line in read_lines(model / "log.jsonl") if "gradient_norm" in line]
     assert steps == sorted(set(steps)) and not list(out.rglob(".token*"))

@@ -49,11 +49,6 @@ class Cluster:
         """
         return {self.admission.mark: 1} | ({"GPU": 1} if self.admission.needs_gpu else {})
 
-    @property
-    def dashboard(self) -> str:
-        """Address of the page that shows what each worker does."""
-        return str(self.client.dashboard_link or "")
-
     def slots(self) -> int:
         """Return how many jobs run at the same time now, at least 1; new workers check themselves first.
 
@@ -148,7 +143,8 @@ class Cluster:
 
 @contextmanager
 def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
-    """Connect to the scheduler of a cluster and wait for its first worker; None yields None.
+    """Connect to the scheduler of a cluster, name the page that shows what each worker does, and wait for the first
+    worker; None yields None.
 
     Args:
         address: For example tcp://10.0.0.1:8786, or the path of a scheduler file.
@@ -183,6 +179,8 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
         with client:
             if (writer := writer_of(folder)) is not None:
                 raise InUse(folder, writer)
+            if client.dashboard_link:
+                print(f"What each worker does: {client.dashboard_link}", file=sys.stderr, flush=True)
             with lost_scheduler(client, address):
                 if not any(worker["status"] == "running" for worker in workers_of(client).values()):
                     print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)

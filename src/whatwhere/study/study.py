@@ -124,7 +124,7 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         log = StudyLog(out, progress)  # its clock begins when there is a worker
         if cluster is not None:
-            log.log_event("cluster", workers=cluster.slots(), dashboard=cluster.dashboard)
+            log.log_event("cluster", workers=cluster.slots())
         return complete(prepare(run, config, log, cluster))
 
 
