@@ -71,7 +71,7 @@ def sentence(records: Sequence[Record], models: Sequence[str]) -> str:
     for model in models:
         values = [v for _, v, _, _ in points_of(records, "r2.token", model, None)]
         said.append(f"{max(values):.2f} and {values[-1]:.2f} in {model}")
-    return f"R² of position at its best layer and after the last block: {'; '.join(said)}"
+    return f"R² of position, best layer and last block: {'; '.join(said)}"
 
 
 def picture(records: Sequence[Record]) -> str:
