@@ -105,8 +105,12 @@ baseline and stays there (TUPE, figure 5), of each seed by itself. A model that 
 )
 
 
-def _checkpoints(run: str | Path) -> list[tuple[int, Path]]:
-    """Return (step, folder) of every checkpoint of a training."""
+def checkpoints_of(run: str | Path) -> list[tuple[int, Path]]:
+    """Return (step, folder) of every checkpoint of a training.
+
+    Raises:
+        ValueError: no checkpoints there.
+    """
     folders = list(all_checkpoints(Path(run) / CHECKPOINTS))
     if not folders:
         raise ValueError(
@@ -123,7 +127,7 @@ def checkpoint_tables(run: str | Path) -> Iterator[tuple[int, np.ndarray]]:
     Raises:
         ValueError: no checkpoints there, or a model without a position table.
     """
-    for step, folder in _checkpoints(run):
+    for step, folder in checkpoints_of(run):
         yield step, read_table(folder).numpy()
 
 
@@ -295,7 +299,7 @@ def local_records(run: str | Path, documents: Documents, context: RecordContext)
         ValueError: the folder has no checkpoints.
     """
     records: list[Record] = []
-    for step, folder in _checkpoints(run):
+    for step, folder in checkpoints_of(run):
         model = open_model(folder, "masked").model
         reader = NeighbourWeights()
         read(model, documents, [reader])

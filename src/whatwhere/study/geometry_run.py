@@ -6,7 +6,7 @@ Counts are kept, so that a second run with other questions does not count the te
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from itertools import combinations, zip_longest
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..analysis.corpus_geometry import (
-    CorpusDistances,
     Geometry,
     Plan,
     best_rank,
@@ -24,15 +23,12 @@ from ..analysis.corpus_geometry import (
     scatter,
     stands_out,
 )
-from ..analysis.course import separation_records
-from ..analysis.matrices import condition_records, scores_of_model
 from ..analysis.record_context import RecordContext
-from ..corpus import Source, build_tokenizer, count_source, load_tokenizer, tokenizer_hash
+from ..corpus import Source, build_tokenizer, count_source, tokenizer_hash
 from ..geometry import Counts, hellinger, jackknife, mds_table, positional_distributions
 from ..geometry.distances import name_text_in_errors
-from ..models.model_tables import WITHOUT_CLS, has_table
-from ..models.open import name_and_seed, open_model
-from ..models.own_config import is_ours
+from ..models.model_tables import WITHOUT_CLS
+from ..models.open import name_and_seed
 from ..models.table_sources import load_tables
 from ..records.record import Arrays, Record
 from ..run.cluster import Cluster, connect
@@ -42,6 +38,7 @@ from ..run.jobs import show_progress
 from ..run.reference import model_source
 from ..run.status import RESULTS
 from .machine import machine
+from .models_beside_corpora import check_model, check_model_names, check_vocabulary, model_records, model_summary
 from .results import command_of, save_results
 from .study_settings import GeometryConfig
 
@@ -74,16 +71,16 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     plan = _plan(config)
     encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
     model_folders = {source: Path(model_source(source)) for source in config.models}
-    _check_model_names(config.models, model_folders)
+    check_model_names(config.models, model_folders)
     for folder in model_folders.values():
-        _check_model(folder)
+        check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         is_done = run.step(RESULTS) is not None
         if is_done:
             config = config.merge_with_run(run, CONFIG)
         tokenizer = _tokenizer(config, sources)
         for folder in model_folders.values():
-            _check_vocabulary(folder, tokenizer)
+            check_vocabulary(folder, tokenizer)
         if not is_done:  # those of a finished run stay until it is measured anew
             config.save_in(run, CONFIG)
         run.keep()
@@ -95,7 +92,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         for name, counts in counted.items():
             with show_progress(name, progress) as progress_of_corpus, name_text_in_errors(name):
                 measured[name] = counts, corpus_geometry(counts, plan, progress_of_corpus)
-        of_models = _model_records(model_folders.values(), config, run.name, *next(iter(measured.values())))
+        of_models = model_records(model_folders.values(), config, run.name, *next(iter(measured.values())))
         config.save_in(run, CONFIG)
         corpora = [_save_corpus(run, config, name, *of_corpus, encodings) for name, of_corpus in measured.items()]
         records = [
@@ -106,7 +103,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         records += _records_between(run.name, measured, config.intervals and config.protocol == "default")
         records += of_models
         models = [
-            {"name": name, "seed": seed, "folder": source, "summary": _model_summary(records, name, seed)}
+            {"name": name, "seed": seed, "folder": source, "summary": model_summary(records, name, seed)}
             for source, folder in model_folders.items()
             for name, seed in [name_and_seed(folder)]
         ]
@@ -187,41 +184,9 @@ def _check_names(names: Iterable[str]) -> None:
             )
 
 
-def _check_model_names(sources: Iterable[str], folders: Mapping[str, Path]) -> None:
-    """Refuse two models of one name and seed, whose records could not be told apart."""
-    by_name = dict[tuple[str, int | None], str]()
-    for source in sources:
-        if (other := by_name.setdefault(name_and_seed(folders[source]), source)) != source:
-            raise ValueError(f"The models {other!r} and {source!r} have one name. Rename the folder of one of them.")
-
-
 def _counts_file(corpus: str) -> str:
     """Return the name of the file that keeps the counts of a corpus."""
     return f"counts/{_stem(corpus)}.npz"
-
-
-def _check_model(folder: Path) -> None:
-    """Refuse early a folder without a model, without a position table, or with matrices of an unknown architecture."""
-    if not (folder / "config.json").is_file():
-        raise ValueError(
-            f"No finished model at {folder}: config.json is missing. Give the folder of a pretraining or fine-tuning."
-        )
-    if not is_ours(folder):
-        scores_of_model(open_model(folder).model)
-    elif not has_table(folder):
-        raise ValueError(
-            f"{folder} has no position table: its scheme keeps no position in the input. Give an ap or dstg model."
-        )
-
-
-def _check_vocabulary(folder: Path, tokenizer: Any) -> None:
-    """Refuse a model whose token ids mean other words than the counted ones; a model without a tokenizer passes."""
-    saved = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
-    if saved and load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
-        raise ValueError(
-            f"The corpora would be counted with another vocabulary than that of {folder}, so their ids are other words "
-            "than the model's. Leave --tokenizer out, and measure models of different vocabularies one by one."
-        )
 
 
 def _plan(config: GeometryConfig) -> Plan:
@@ -377,39 +342,6 @@ def _half_interval(counts: Counts, positions: np.ndarray, reference: Any) -> np.
     return np.asarray((interval.high - interval.low) / 2)
 
 
-def _model_records(
-    folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, geometry: Geometry
-) -> list[Record]:
-    """Return each model's table separation at every checkpoint, against the first corpus, and conditions H1 and H3."""
-    records: list[Record] = []
-    distributions = geometry.distributions
-    corpus = CorpusDistances(
-        geometry.dist, distributions.positions, geometry.corrected.distances if geometry.corrected else None
-    )
-    halves = _random_halves(counts, distributions.positions, config) if config.models else []
-    for folder in folders:
-        name, seed = name_and_seed(folder)
-        context = RecordContext(name, seed, study)
-        if (folder / "checkpoints").is_dir():
-            records += separation_records(folder, context, corpus=corpus)
-        scores = scores_of_model(open_model(folder).model)
-        records += condition_records(scores, distributions.p, context, halves=halves)
-    return records
-
-
-def _random_halves(counts: Counts, positions: np.ndarray, config: GeometryConfig) -> list[tuple[Any, Any]]:
-    """Return the distributions of two random halves of the documents at the positions, for each split."""
-    rng = np.random.default_rng(config.seed)
-    filled = np.flatnonzero(counts.documents)
-    halves = []
-    for _ in range(config.splits):
-        order = rng.permutation(filled)
-        parts = [counts.of(half.tolist())[positions] for half in np.array_split(order, 2)]
-        if all(part.sum(axis=1).all() for part in parts):
-            halves.append(tuple(positional_distributions(part, min_support=0).p for part in parts))
-    return halves
-
-
 def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
     """Return what the figures of a corpus are drawn from, by name."""
     distributions = geometry.distributions
@@ -472,27 +404,6 @@ def _summary(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] |
         words.append(
             "No table made of these distances fits other documents better than a random one, so none is written."
         )
-    return words
-
-
-def _model_summary(records: Sequence[Record], name: str, seed: int | None) -> list[str]:
-    """Return sentences on one model: how far apart its table's rows are over training, and GEOM's H1 and H3."""
-    of_model = [r for r in records if (r.model, r.seed) == (name, seed)]
-    words = []
-    separation = [r for r in of_model if r.metric == "separation" and r.part == "corpus"]
-    if separations := sorted((r.step, r.value) for r in separation if r.step is not None):
-        (first_step, start) = separations[0]
-        (last_step, end) = separations[-1]
-        nearest = "The nearest two rows of its position table are"
-        words.append(f"{nearest} {start:.3g} apart at step {first_step}, {end:.3g} at step {last_step}.")
-    subjects = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
-    for metric, subject in subjects.items():
-        least = [r.value for r in of_model if r.metric == metric]
-        floor = {(r.layer, r.head, r.part): r.value for r in of_model if r.metric == f"{metric}.floor"}
-        below = [r for r in of_model if r.metric == metric and r.value < floor.get((r.layer, r.head, r.part), 0.0)]
-        share = f"{len(below)} of {len(least)}"
-        tail = f"; below what two halves of the documents differ by at one position in {share}" if floor else ""
-        words += [f"Smallest distance of {subject}: {min(least):.3g}{tail}."] if least else []
     return words
 
 

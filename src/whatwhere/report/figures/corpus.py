@@ -297,22 +297,25 @@ def hypotheses(run: Run) -> Table | None:
     rows = []
     for model in dict.fromkeys(run.table.models("h1") + run.table.models("h3")):
         h1 = [run.table.point(f"h1{what}", model) for what in ("", ".floor", ".median")]
+        before = run.table.point("h1", model, step=0)
         if h1[0]:
-            rows.append(row(model, "H1", None, Cell(""), *(p and p.value for p in h1)))
+            rows.append(row(model, "H1", None, Cell(""), *(p and p.value for p in (*h1, before))))
         for part in run.table.distinct("part", "h3", model):
             distances, *others = (
                 run.table.points(f"h3{what}", model, by=("layer", "head"), part=part)
                 for what in ("", ".floor", ".median")
             )
+            others.append(run.table.points("h3", model, by=("layer", "head"), part=part, step=0))
             for layer in sorted({at for at, _ in distances}):
                 at = min((place for place in distances if place[0] == layer), key=lambda place: distances[place].value)
                 rest = [of[at].value if at in of else None for of in others]
                 rows.append(row(model, "H3", part.replace("^T", "ᵀ"), layer, distances[at].value, *rest))
     caption = (
         "Distances of positions in a model: mean embeddings (H1), and M or Mᵀ times them in the head where the "
-        "smallest is smallest (H3; the condition names M, the proof of the theorem uses Mᵀ)"
+        "smallest is smallest (H3; the condition names M, the proof of the theorem uses Mᵀ), and the same place at the "
+        "first checkpoint"
     )
-    columns = ["Model", "Condition", "Matrix", "Layer", "Smallest", "Between halves", "Median"]
+    columns = ["Model", "Condition", "Matrix", "Layer", "Smallest", "Between halves", "Median", "Smallest at step 0"]
     return Table.of("hypotheses", caption, columns, rows) if rows else None
 
 

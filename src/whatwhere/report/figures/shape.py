@@ -48,6 +48,7 @@ CORRECTED = ".corrected"
 ROWS = ("corpus", "used", None)
 STEPS = {
     ("separation", None): "smallest distance of two positions",
+    ("h1", None): "smallest distance of two mean words (H1)",
     ("separation.quantile", 50): "distances of all pairs: median, band 5 to 95\u202f%",
     ("violations", None): "triples out of order",
     ("stress.optimal", None): "stress at the best scale",
