@@ -305,6 +305,13 @@ def test_four_heads_cannot_have_five_patterns():
     assert verdict("tupe-five-patterns", patterns(5))["verdict"] == "holds here"
 
 
+def test_seed_of_weights_drawn_anew_is_none_of_training():
+    """A published encoder has no seed; that of its untrained copy was taken for it, and no claim found its records."""
+    published = [one("bert", "n50", 5.0, seed=None, n=512), one("bert", "n50.count", 30.0, seed=None)]
+    drawn = probes([0.3], "all", "bert", step=0)
+    assert verdict("lowdim-few-dimensions", published + drawn)["verdict"] == "holds here"
+
+
 def test_pairs_of_untrained_tables_do_not_count():
     """A pair of an untrained table is not that of the trained one."""
     table = [one("ap", "n50", 4.0, n=512), one("ap", "change", 5.0, step=9)]

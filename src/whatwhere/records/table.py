@@ -418,11 +418,12 @@ class Table:
 
     @cached_property
     def seeds(self) -> dict[str, set[int | None]]:
-        """Seeds of the records of every model."""
+        """Seeds of the records of every model; those of weights drawn anew (step 0) where it has no others."""
         seeds: dict[str, set[int | None]] = {}
+        drawn: dict[str, set[int | None]] = {}
         for r in self.records:
-            seeds.setdefault(r.model, set()).add(r.seed)
-        return seeds
+            (drawn if r.step == 0 else seeds).setdefault(r.model, set()).add(r.seed)
+        return drawn | seeds
 
     @property
     def metrics(self) -> list[str]:
