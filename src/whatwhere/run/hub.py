@@ -1,7 +1,8 @@
 """Files on the Hugging Face Hub: whether the Hub may be asked, whether it answers, where a model and its files are."""
 
+import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import huggingface_hub
@@ -70,6 +71,36 @@ def file_of(source: str, name: str) -> Path | None:
         raise OSError(f"the Hub cannot be reached: {error}") from None
     except EntryNotFoundError:
         return None
+
+
+def revision_of(model: str | Path) -> str | None:
+    """Return the commit of a model that was downloaded from the Hub, or is now; None for a folder.
+
+    Raises:
+        OSError: the Hub does not answer.
+    """
+    source = model_source(model)
+    file = None if Path(source).is_dir() or not _HUB_NAME.fullmatch(source) else file_of(source, "config.json")
+    return None if file is None else file.parent.name
+
+
+def revisions_of(models: Iterable[str]) -> dict[str, str]:
+    """Return the commit of each model that is named by the Hub and not by a folder."""
+    return {model: revision for model in models if (revision := revision_of(model)) is not None}
+
+
+def check_revisions(wanted: Mapping[str, str]) -> None:
+    """Refuse, on a worker, models whose commits here are not those that its command has, by name.
+
+    Raises:
+        ValueError: names the worker's machine, the model and both commits.
+    """
+    for model, revision in wanted.items():
+        if (found := revision_of(model)) != revision:
+            raise ValueError(
+                f"{model} is at the revision {found} on {platform.node()}, at {revision} where the command runs: "
+                "results would differ. Download it again on both, or give a folder that all machines see."
+            )
 
 
 def fetch_model(model: str | Path, allowed: Sequence[str] = MODEL_FILES, ignored: Sequence[str] = ()) -> Path:
