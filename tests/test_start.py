@@ -9,6 +9,13 @@ import pytest
 from cli_runner import environment
 
 import whatwhere as ww
+from whatwhere.evaluation import glue, linguistic, squad, word_states
+from whatwhere.evaluation.evaluation_keys import GlueKeys, HolmesKeys, LinguisticKeys, MtebKeys, SquadKeys
+from whatwhere.geometry.extrapolation import METHODS
+from whatwhere.length.extension import ADAPTED
+from whatwhere.length.length_keys import LengthKeys
+from whatwhere.length.longer_texts import AS_IT_IS, PLAIN
+from whatwhere.models import sentence
 from whatwhere.models.preset_table import check_preset, encoder_fields
 from whatwhere.study.study_settings import GeometryConfig, StudyConfig
 from whatwhere.training.corpus_settings import CorpusConfig
@@ -78,6 +85,11 @@ MISTAKES = {
     "heads ./no": "No model at ./no: it is no folder.",
     "probe reference --corpus no.txt": "No corpus 'no.txt': no such file or folder.",
     "evaluate glue ./no --out o": "No model at ./no: it is no folder.",
+    "evaluate glue reference --out o --tasks rte,nli": "--tasks: no task 'nli'. Did you mean wnli or qnli? Known: rte,",
+    "evaluate squad reference --out o --recipe tupe": "--recipe: no recipe 'tupe'. Known: dstg, short.",
+    "evaluate mteb reference --out o --pooling max": "--pooling: no pooling 'max'. Known: mean, cls, semantic,",
+    "evaluate length reference --out o --methods poly": "--methods: no method 'poly'. Known: as-it-is, formula,",
+    "evaluate length reference --out o --corpus no.txt": "No corpus 'no.txt': no such file or folder.",
     "extrapolate ./no --out o --length 300": "No model at ./no: it is no folder.",
     "explain dsgt": "Unknown preset 'dsgt'. Did you mean dstg?",
 }
@@ -113,6 +125,24 @@ def test_early_and_late_refusals_of_presets_agree(name, size):
     with pytest.raises(ValueError) as late:
         ww.preset(name, size)
     assert str(early.value) == str(late.value)
+
+
+def test_names_checked_early_are_those_of_the_tasks():
+    """Tasks, recipes, poolings and methods are known by name before the modules that have them are loaded."""
+    known = {
+        GlueKeys: {"tasks": glue.TASKS, "recipe": glue.RECIPES},
+        SquadKeys: {"tasks": squad.TASKS, "recipe": squad.RECIPES},
+        LinguisticKeys: {"tasks": (linguistic.BLIMP, *linguistic.TASKS), "pooling": word_states.POOLINGS},
+        HolmesKeys: {"pooling": word_states.POOLINGS},
+        MtebKeys: {"pooling": sentence.POOLINGS},
+        LengthKeys: {
+            "methods": (AS_IT_IS, "formula", *METHODS, "ntk", "yarn"),
+            "adapt": (PLAIN, *ADAPTED),
+        },
+    }
+    for keys, of_keys in known.items():
+        for key, names in of_keys.items():
+            assert list(keys.KNOWN[key][1]) == list(names), (keys, key)
 
 
 def test_encoder_fields_are_those_of_its_class():

@@ -5,9 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from ..evaluation.evaluation_keys import AllKeys, GlueKeys, HolmesKeys, LinguisticKeys, MtebKeys, SquadKeys
+from ..evaluation.evaluation_keys import (
+    AllKeys,
+    EvaluationKeys,
+    GlueKeys,
+    HolmesKeys,
+    LinguisticKeys,
+    MtebKeys,
+    SquadKeys,
+)
 from ..length.length_keys import LengthKeys
-from .options import Json, On, app, check_model, configured, emit, verb
+from .options import Json, On, app, check_early, check_model, configured, emit, verb
 
 evaluate = typer.Typer(
     help="What encoders are good for: tasks of GLUE, answers in a text, grammar, vectors of texts.",
@@ -18,8 +26,9 @@ Models = Annotated[list[str], typer.Argument(metavar="MODEL...")]
 Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]
 
 
-def _check_models(context: typer.Context) -> None:
-    """Refuse a model or scheme whose path does not exist, before torch is loaded."""
+def _check_early(context: typer.Context, keys: type[EvaluationKeys]) -> None:
+    """Refuse a wrong value, or a model, scheme or text whose path does not exist, before torch is loaded."""
+    check_early(context, keys)
     for model in context.params["models"]:
         check_model(model, context.params["scheme"])
 
@@ -63,7 +72,7 @@ def glue(context: typer.Context, models: Models, out: Out, *, on: On = None, as_
 
     OUT holds records.parquet, a page, and every fine-tuning with its evaluations and predictions under runs/.
     """
-    _check_models(context)
+    _check_early(context, GlueKeys)
     from ..evaluation.glue import GLUE
 
     _run(context, GLUE)
@@ -81,7 +90,7 @@ def squad(context: typer.Context, models: Models, out: Out, *, on: On = None, as
 
     OUT holds records.parquet, a page, and every fine-tuning with its evaluations and answers under runs/.
     """
-    _check_models(context)
+    _check_early(context, SquadKeys)
     from ..evaluation.squad import SQUAD
 
     _run(context, SQUAD)
@@ -97,7 +106,7 @@ def linguistic(context: typer.Context, models: Models, out: Out, *, on: On = Non
 
     OUT holds records.parquet (by task; of BLiMP also by paradigm and field) and a page.
     """
-    _check_models(context)
+    _check_early(context, LinguisticKeys)
     from ..evaluation.linguistic import LINGUISTIC
 
     _run(context, LINGUISTIC)
@@ -112,7 +121,7 @@ def holmes(context: typer.Context, models: Models, out: Out, *, on: On = None, a
 
     OUT holds records.parquet (by data set, phenomenon and field) and a page.
     """
-    _check_models(context)
+    _check_early(context, HolmesKeys)
     from ..evaluation.holmes import HOLMES
 
     _run(context, HOLMES)
@@ -130,7 +139,7 @@ def length(context: typer.Context, models: Models, out: Out, *, on: On = None, a
     study all seeds are read. What a model does not have, such as a way or a window, is left out, and said. A call on a
     folder that is there goes on with all its models, ways, windows and parts to adapt beside those named now.
     """
-    _check_models(context)
+    _check_early(context, LengthKeys)
     from ..length.longer_texts import LONG_TEXTS
 
     _run(context, LONG_TEXTS, seeds=True)
@@ -142,7 +151,7 @@ def everything(context: typer.Context, models: Models, out: Out, *, on: On = Non
 
     OUT holds records.parquet and a page of all, and a folder for each family of tasks.
     """
-    _check_models(context)
+    _check_early(context, AllKeys)
     from ..evaluation.benchmark import EvaluationConfig
     from ..run.cluster import connect
     from ..study.evaluation_run import all_text, run_all
@@ -162,7 +171,7 @@ def mteb(context: typer.Context, models: Models, out: Out, *, on: On = None, as_
     OUT holds records.parquet, a page, each result in mteb's own format under runs/, and models after SimCSE under
     models/.
     """
-    _check_models(context)
+    _check_early(context, MtebKeys)
     from ..evaluation.mteb import MTEB
 
     _run(context, MTEB)

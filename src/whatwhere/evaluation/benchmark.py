@@ -4,7 +4,7 @@ A `Benchmark` describes a group of tasks; `study.evaluation_run` runs its trials
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,6 @@ from pydantic import ValidationInfo, field_validator
 from scipy.stats import rankdata
 
 from ..analysis.record_context import RecordContext
-from ..encoder.registry import suggest_name
 from ..models.open import model_hashes, name_and_seed
 from ..records.record import Arrays, Record
 from ..run.files import read_object
@@ -265,17 +264,6 @@ class Benchmark(Generic[C]):
     def file(self) -> str:
         """Return the name of the settings file in a run's folder."""
         return f"{self.name}.yaml"
-
-
-def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Refuse names that nobody knows.
-
-    Raises:
-        ValueError: the first such name, with those that are known.
-    """
-    if strange := [name for name in names if name not in known]:
-        hint = suggest_name(strange[0], [*known])
-        raise ValueError(f"no {what} {strange[0]!r}.{hint} Known: {', '.join(known)}")
 
 
 def model_names(models: Sequence[str]) -> dict[str, str]:

@@ -3,11 +3,19 @@
 Nothing here loads torch: the command line makes its options of these classes.
 """
 
-from pydantic import Field, PositiveFloat
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, ClassVar
 
+from pydantic import Field, PositiveFloat, ValidationInfo, field_validator
+
+from ..corpus.paths import check_corpus
+from ..run.errors import suggest_name
 from ..training.training_keys import CorpusKeys, SchemeKeys
 
 GLUE_TASKS = ("rte", "mrpc", "cola", "sts-b", "sst-2", "qnli", "qqp", "mnli")  # without wnli, as all report GLUE
+_OF_TREES = ("pos", "deprel", "arc", "depth", "constituents", "length", "tense", "subject-number", "object-number")
+_OF_CHANGES = ("bigram-shift", "coordination", "sentence-order", "next-sentence", "readability", "acceptability")
+_OF_PROBES = {"layers": ("choice of layers", ("last", "all")), "pooling": ("pooling", ("mean", "first", "last"))}
 ENGLISH = "MTEB(eng, v2)"
 _PATH = "<path>"
 _ALL = {"default": "all"}
@@ -16,8 +24,24 @@ _LAYERS = "Hidden states that probes read: last or all."
 _POOLING = "Tokens of a place that are averaged: mean (all), first or last."
 
 
+def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse names that nobody knows.
+
+    Raises:
+        ValueError: the first such name, with those that are known.
+    """
+    if strange := [name for name in names if name not in known]:
+        hint = suggest_name(strange[0], [*known])
+        raise ValueError(f"no {what} {strange[0]!r}.{hint} Known: {', '.join(known)}")
+
+
 class EvaluationKeys(SchemeKeys):
-    """The keys that all evaluations share."""
+    """The keys that all evaluations share.
+
+    KNOWN: for a key that names things, what they are called and their names.
+    """
+
+    KNOWN: ClassVar[Mapping[str, tuple[str, Collection[str]]]] = {}
 
     models: list[str] = Field(
         description="Model folders of ours or of transformers, studies (their first seeds; of `length` all), Hub "
@@ -33,6 +57,20 @@ class EvaluationKeys(SchemeKeys):
         description="Minutes: begin nothing that would end later, judged by the pieces of its task so far (the first "
         "of each is begun whatever it takes); the same command goes on.",
     )
+
+    @field_validator("*")
+    @classmethod
+    def _check_known(cls, value: Any, about: ValidationInfo) -> Any:
+        if (key := str(about.field_name)) in cls.KNOWN:
+            what, known = cls.KNOWN[key]
+            check_known(what, [value] if isinstance(value, str) else value, known)
+        return value
+
+    @classmethod
+    def check_existence(cls, values: dict[str, Any]) -> None:
+        super().check_existence(values)
+        if values.get("corpus") is not None:
+            check_corpus(values["corpus"])
 
 
 class AllKeys(EvaluationKeys):
@@ -71,6 +109,8 @@ class GridKeys(EvaluationKeys):
 class GlueKeys(GridKeys):
     """The keys of fine-tunings on GLUE."""
 
+    KNOWN = {"tasks": ("task", (*GLUE_TASKS, "wnli")), "recipe": ("recipe", ("dstg", "tupe", "short"))}
+
     tasks: list[str] = Field(
         default_factory=lambda: list(GLUE_TASKS),
         description="Tasks, with commas.",
@@ -92,6 +132,8 @@ class GlueKeys(GridKeys):
 
 class SquadKeys(GridKeys):
     """The keys of fine-tunings on questions."""
+
+    KNOWN = {"tasks": ("task", ("squad", "squad-2", "restaurants")), "recipe": ("recipe", ("dstg", "short"))}
 
     tasks: list[str] = Field(
         default_factory=lambda: ["squad"],
@@ -125,6 +167,8 @@ class SquadKeys(GridKeys):
 
 class LinguisticKeys(EvaluationKeys):
     """The keys of BLiMP and of linguistic probes."""
+
+    KNOWN = {"tasks": ("task", ("blimp", *_OF_TREES, *_OF_CHANGES)), **_OF_PROBES}
 
     data: str | None = Field(
         None,
@@ -160,6 +204,8 @@ class LinguisticKeys(EvaluationKeys):
 class HolmesKeys(EvaluationKeys):
     """The keys of Holmes."""
 
+    KNOWN = _OF_PROBES
+
     data: str = Field(
         description="Folder of Holmes' or Flash-Holmes' data sets, a folder with samples.csv each, or that holds it.",
         json_schema_extra={"metavar": _PATH},
@@ -185,6 +231,8 @@ class HolmesKeys(EvaluationKeys):
 
 class MtebKeys(EvaluationKeys):
     """The keys of sentence-vector tasks."""
+
+    KNOWN = {"pooling": ("pooling", ("mean", "cls", "semantic", "position"))}
 
     data: str | None = Field(
         None,

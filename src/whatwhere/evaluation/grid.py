@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import model_validator
 
 from ..records.record import Record
 from ..run.reference import model_source
 from ..training.checkpoints import checkpoint_folder
 from .agreement import Score
-from .benchmark import EvaluationConfig, Trial, check_known, each_model
+from .benchmark import EvaluationConfig, Trial, each_model
 from .evaluation_keys import GridKeys
 from .tuning import Recipe, Setting, halves
 
@@ -24,12 +23,6 @@ class GridConfig(GridKeys, EvaluationConfig):
     CHANGEABLE_KEYS = ("tasks", "seeds", "checkpoints")
     TASKS: ClassVar[Mapping[str, Any]]
     RECIPES: ClassVar[Mapping[str, Recipe]]
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        check_known("task", self.tasks, self.TASKS)
-        check_known("recipe", [self.recipe], self.RECIPES)
-        return self
 
     @property
     def how_many_seeds(self) -> int:

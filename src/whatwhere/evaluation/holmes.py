@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import model_validator
 
 from ..analysis.record_context import RecordContext
 from ..corpus.labelled import MOST_LABELS
@@ -25,12 +24,11 @@ from ..run.files import read_yaml
 from ..run.progress import Progress
 from ..training.scheme_settings import use_scheme
 from .agreement import macro_f1, pearson
-from .benchmark import Benchmark, EvaluationConfig, Trial, check_known, differences, each_model
+from .benchmark import Benchmark, EvaluationConfig, Trial, differences, each_model
 from .evaluation_keys import HolmesKeys
 from .examples import SPLITS, Examples
 from .probe_fits import OF_HOLMES
 from .probing import probe_rows
-from .word_states import LAYERS, POOLINGS
 
 SAMPLES = "samples.csv"
 WHOLE = ("SENTENCE", "SENTENCE_PAIR_BI")  # each input is a text, read alone
@@ -186,12 +184,6 @@ class HolmesConfig(HolmesKeys, EvaluationConfig):
 
     CHANGEABLE_KEYS = ("tasks",)
     EMPTY_IS_ALL = ("tasks",)
-
-    @model_validator(mode="after")
-    def _known(self) -> "HolmesConfig":
-        check_known("choice of layers", [self.layers], LAYERS)
-        check_known("pooling", [self.pooling], POOLINGS)
-        return self
 
 
 def read_phenomena(path: Path) -> dict[str, tuple[str, str]]:

@@ -18,13 +18,12 @@ from ..run.progress import Progress, ignore_progress
 from ..training.scheme_settings import use_scheme
 from . import paragraphs, ud
 from .agreement import METRICS, macro_f1, pearson
-from .benchmark import Benchmark, EvaluationConfig, Trial, check_known, differences, each_model
+from .benchmark import Benchmark, EvaluationConfig, Trial, differences, each_model
 from .blimp import Acceptability, blimp_records, paradigm_mean, paradigm_numbers, read_blimp, right
 from .evaluation_keys import LinguisticKeys
 from .examples import SPLITS, Examples, Task, numbered
 from .probe_fits import PLAIN, codelength, commonest_by, control_labels
 from .probing import probe_rows
-from .word_states import LAYERS, POOLINGS
 
 BLIMP = "blimp"
 ROWS = 10_000  # of training and test of a task, where nothing else is said, and a quarter of development
@@ -38,9 +37,6 @@ class LinguisticConfig(LinguisticKeys, EvaluationConfig):
 
     @model_validator(mode="after")
     def _check(self) -> "LinguisticConfig":
-        check_known("task", self.tasks, (BLIMP, *TASKS))
-        check_known("choice of layers", [self.layers], LAYERS)
-        check_known("pooling", [self.pooling], POOLINGS)
         if self.data is None and (of_files := [name for name in self.tasks if not there(name, None)]):
             raise ValueError(
                 f"{of_files[0]} is read from files: give the folder that holds ud-ewt/ or wikipedia-en/, --data FOLDER"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic import ValidationInfo, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from ..corpus import Source, Windows, open_source
 from ..corpus.python_docs import PythonDocs
@@ -31,7 +31,6 @@ from .benchmark import (
     EvaluationConfig,
     Trial,
     bounded,
-    check_known,
     differences,
     each_model,
     paired,
@@ -59,9 +58,7 @@ class MtebConfig(MtebKeys, EvaluationConfig):
 
     @field_validator("pooling", "tasks")
     @classmethod
-    def _known(cls, names: list[str], about: ValidationInfo) -> list[str]:
-        if about.field_name == "pooling":
-            check_known("pooling", names, POOLINGS)
+    def _each_once(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
 
     def continue_from(self, saved: Self) -> Self:

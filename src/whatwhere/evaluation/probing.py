@@ -18,7 +18,7 @@ from .word_states import layers_of, parts_of, row_states
 class ProbeChoice(typing.Protocol):
     """Settings of an evaluation that say how many probes there are, and what they read.
 
-    seeds: of each probe. layers, pooling: keys of `word_states.LAYERS` and `word_states.POOLINGS`.
+    seeds: of each probe. layers: last or all. pooling: a key of `word_states.POOLINGS`.
     """
 
     seeds: int

@@ -15,7 +15,6 @@ from ..models.sentence import trained_states
 from ..run.progress import Progress, ignore_progress
 
 BATCH_TOKENS = 8192  # of a forward pass, padding included
-LAYERS = ("last", "all")
 POOLINGS = {"mean": slice(None), "first": slice(0, 1), "last": slice(-1, None)}  # which tokens of a slot are averaged
 
 

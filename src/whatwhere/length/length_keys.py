@@ -6,9 +6,18 @@ from ..evaluation.evaluation_keys import EvaluationKeys
 from ..run.settings import StrictConfig
 from ..training.training_keys import CorpusKeys
 
+# Ways to read on: as it is, in the words of a formula, by a method of a table, by one of rotations.
+CHOICES = (
+    *("as-it-is", "formula"),
+    *("sinusoidal", "fourier", "cyclic", "learned", "decay", "rotation", "linear", "nearest", "mds"),
+    *("ntk", "yarn"),
+)
+
 
 class LengthKeys(EvaluationKeys):
     """The keys of reading texts longer than those of the training."""
+
+    KNOWN = {"methods": ("method", CHOICES), "adapt": ("part to adapt", ("none", "network", "table", "all"))}
 
     corpus: str = Field(
         "python-docs", description="Text with long documents, as for `study`, which no model was trained on."

@@ -17,7 +17,7 @@ from ..analysis.record_context import RecordContext, document_mean
 from ..corpus import open_source
 from ..corpus.tokenizer import open_tokenizer, save_tokenizer
 from ..encoder import EncoderConfig
-from ..evaluation.benchmark import Benchmark, EvaluationConfig, Trial, check_known, model_names
+from ..evaluation.benchmark import Benchmark, EvaluationConfig, Trial, model_names
 from ..geometry.extrapolation import METHODS
 from ..models.card import corpus_name
 from ..models.lengths import EXTENSION, LENGTHS, configured_length, trained_length
@@ -59,7 +59,6 @@ from .measures import (
 
 AS_IT_IS = "as-it-is"  # a model that needs nothing; texts read in pieces as long as trained
 PIECES = "in-pieces"
-CHOICES = (AS_IT_IS, "formula", *METHODS, "ntk", "yarn")
 PLAIN = "none"  # no training
 BOOKS = "books-pd"  # in a folder of the data of all evaluations
 BUCKETS = 16  # of positions
@@ -71,8 +70,8 @@ KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record t
 class ExtrapolationMethod:
     """Method by which a model reads texts longer than those of its training.
 
-    method: one of CHOICES, or PIECES. window: tokens on each side that a token looks at, 0 for all. adapt: parameters
-    trained on longer texts afterwards: "none", "network" (of `learned`), "table" or "all".
+    method: one of `length_keys.CHOICES`, or PIECES. window: tokens on each side that a token looks at, 0 for all.
+    adapt: parameters trained on longer texts afterwards: "none", "network" (of `learned`), "table" or "all".
     """
 
     method: str
@@ -93,8 +92,6 @@ class LengthConfig(LengthKeys, EvaluationConfig):
 
     @model_validator(mode="after")
     def _check(self) -> "LengthConfig":
-        check_known("method", self.methods, CHOICES)
-        check_known("part to adapt", self.adapt, (PLAIN, *ADAPTED))
         if "mds" in self.methods and self.points is None:
             raise ValueError("mds needs the points of a corpus with longer texts: --points FILE.npy, of geometry")
         if self.points is not None and (rows := len(read_table(self.points))) < self.to:

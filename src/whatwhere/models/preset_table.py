@@ -4,12 +4,12 @@
 """
 
 import ast
-import difflib
 import json
 from pathlib import Path
 from typing import Any
 
 from ..records.families import FAMILIES
+from ..run.errors import suggest_name
 from ..run.text_tables import table_lines
 
 KEPT = Path(__file__).with_name("presets.jsonl")
@@ -33,16 +33,10 @@ def check_preset(name: str, size: str) -> None:
     sizes = list(dict.fromkeys(row["size"] for row in rows))
     if name not in names:
         all_names = f"All names: {', '.join(names)}"
-        hint = _near(name, names)
+        hint = suggest_name(name, names)
         raise ValueError(f"Unknown preset {name[:60]!r}.{hint} {all_names}. Load your own with --scheme FILE.")
     if size not in sizes:
-        raise ValueError(f"Unknown size {size[:60]!r}.{_near(size, sizes)} Sizes: {', '.join(sizes)}.")
-
-
-def _near(name: str, names: list[str]) -> str:
-    """Return the hint of `encoder.registry.suggest_name`, which cannot be imported without torch."""
-    close = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
-    return f" Did you mean {' or '.join(close)}?" if close else ""
+        raise ValueError(f"Unknown size {size[:60]!r}.{suggest_name(size, sizes)} Sizes: {', '.join(sizes)}.")
 
 
 def encoder_fields() -> list[str]:

@@ -1,6 +1,5 @@
 """Runs in a notebook: records as a DataFrame, and every figure of the page as one plotly figure."""
 
-import difflib
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..records.record import read_records
-from ..run.errors import as_list
+from ..run.errors import as_list, suggest_name
 from .compare import comparison_page, open_runs
 from .figure import Figure, Panel
 from .loaded_run import kind_of, load_run
@@ -82,8 +81,7 @@ def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "p
         raise ValueError(f"width must be at least {_NARROW} pixels; got {width}.")
     known = {figure.id: figure for figure in _figures(run)}
     if name not in known:
-        close = difflib.get_close_matches(str(name), known, n=2)
-        near = f" Did you mean {' or '.join(close)}?" if close else ""
+        near = suggest_name(name, known)
         hint = "All names: whatwhere.figures(run)." if known else "It has none: nothing was measured."
         raise ValueError(f"{', '.join(map(str, _folders(run)))} has no figure {name!r}.{near} {hint}")
     return composed(known[name], theme, width)

@@ -1,5 +1,6 @@
 """Errors in plain words: a wrong setting or argument, a text that is not UTF-8, a model that does not open."""
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -94,3 +95,12 @@ def name_model_in_errors(model: str) -> Iterator[None]:
         raise (error if model in str(error) else ValueError(f"{model} does not load ({one_line(error)}).")) from None
     except (SafetensorError, RuntimeError, OSError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{model} does not load ({one_line(error)}). Use a complete copy.") from None
+
+
+def suggest_name(name: str, names: Iterable[str]) -> str:
+    """Return " Did you mean X or Y?" for a misspelt name, or "" if no name of `names` is close.
+
+    `encoder.registry` has the same, as it imports nothing of ours.
+    """
+    close = difflib.get_close_matches(str(name), list(names), n=2, cutoff=0.6)
+    return f" Did you mean {' or '.join(close)}?" if close else ""

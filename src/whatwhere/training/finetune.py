@@ -20,11 +20,11 @@ from ..corpus.labelled_batches import LabelledBatches
 from ..corpus.tokenizer import check_tokenizer
 from ..encoder import EncoderConfig
 from ..encoder.attention import check_backend
-from ..encoder.registry import suggest_name
 from ..models.card import classifier_card, rows_cut
 from ..models.lengths import max_tokens
 from ..models.open import OpenModel, WeightsMisfit, model_hashes, open_config, open_model
 from ..records.intervals import share_interval
+from ..run.errors import suggest_name
 from ..run.files import read_object, sha256
 from ..run.folder import RunFolder
 from .environment import process_group_state
