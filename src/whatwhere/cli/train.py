@@ -11,6 +11,7 @@ import typer
 from ..length.length_keys import CopyConfig
 from ..records.terms import unequal
 from ..run.files import read_json, read_object
+from ..run.status import SUMMARY, is_finished
 from ..study.study_keys import StudyKeys
 from ..training.training_keys import CorpusKeys, FinetuneKeys, PretrainKeys
 from .options import (
@@ -59,8 +60,6 @@ def _settings_file(
 
 def _finished(out: Path) -> str:
     """Return the sentence on a training that an earlier call has finished, "" for any other."""
-    from ..run.status import is_finished
-
     return " It was finished before; nothing was trained." if is_finished(out) else ""
 
 
@@ -73,7 +72,7 @@ def _ask(model: Path, scheme: str | None) -> str:
 
 def _best(models: Iterable[Path]) -> Path:
     """Return the trained model with the lowest validation loss; the first if no model has one."""
-    losses = {model: read_object(model / "training.json").get("validation_loss") for model in models}
+    losses = {model: read_object(model / SUMMARY).get("validation_loss") for model in models}
     known: dict[Path, float] = {model: math.inf if loss is None else loss for model, loss in losses.items()}
     return min(known, key=lambda model: known[model])
 
@@ -101,7 +100,7 @@ def study(
     file = _settings_file(context, StudyConfig, out, CONFIG, config)
     resolved = configured(context, StudyConfig, file, settings)
     report = run_study(resolved, out, on=on)
-    best = _best(sorted(path.parent for path in out.glob("models/*/seed-*/training.json")))
+    best = _best(sorted(path.parent for path in out.glob(f"models/*/seed-*/{SUMMARY}")))
     difference = unequal(read_object(out / "study.json", "models")["models"])
     text = report_line(report) + (f" {difference}" if difference else "") + _ask(best, resolved.scheme)
     emit({"out": str(out), "report": str(report), "terms": difference}, as_json, text)

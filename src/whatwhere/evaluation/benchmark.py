@@ -22,6 +22,7 @@ from ..run.files import read_object
 from ..run.folder import RunFolder
 from ..run.progress import Progress
 from ..run.settings import plain_path
+from ..run.status import TRIALS
 from ..training.scheme_settings import SchemeConfig
 from .evaluation_keys import EvaluationKeys
 
@@ -148,7 +149,7 @@ class Trial:
         seed = "" if self.seed is None else f"seed-{self.seed}"
         words = ("" if self.setting is None else self.setting.name, seed, self._state)
         stem = "-".join(filter(None, words)) or "all"
-        return f"runs/{self.name.replace('/', '_')}/{self.part}/{stem}{ending}"
+        return f"{TRIALS}/{self.name.replace('/', '_')}/{self.part}/{stem}{ending}"
 
     def file(self, out: Path, ending: str = ".json") -> Path:
         """Return the path of one of its files in the run at `out`."""

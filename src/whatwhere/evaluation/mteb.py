@@ -23,6 +23,7 @@ from ..models.sentence import OF_STREAMS, POOLINGS, TextVectors
 from ..records.record import Record
 from ..run.files import read_json, read_object
 from ..run.progress import Progress, ignore_progress
+from ..run.status import SUMMARY
 from ..training.contrastive import DROPOUT, SENTENCES, save_encoder, train_contrastive, zero_dropout_settings
 from ..training.scheme_settings import use_scheme
 from .benchmark import (
@@ -258,7 +259,7 @@ def _tune(config: MtebConfig, out: Path, trial: Trial, progress: Progress) -> No
     for name in switched:  # it was for the training alone
         setattr(body.config, name, 0.0)
     save_encoder(body, tokenizer, _tuned_folder(out, trial), {**facts, "dropout_switched_on": switched})
-    trial.write(out, read_object(_tuned_folder(out, trial) / "training.json"))
+    trial.write(out, read_object(_tuned_folder(out, trial) / SUMMARY))
 
 
 def run_task(out: str, trial: Trial, progress: Progress) -> None:

@@ -19,7 +19,7 @@ RESULTS = "results"  # name of the step that writes records, claims and facts; t
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
 SUMMARY = "training.json"  # in the folder of a finished training
 _SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")
-_TRIAL_STEP = "done runs/"  # beginning of the names of an evaluation's steps, one for each trial
+TRIALS = "runs"  # folder of an evaluation's trials; their steps are called by their files there
 MOST_SILENT = 300.0  # seconds without a log line, after which the status of a running training warns the user
 
 
@@ -122,8 +122,8 @@ def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _run_of_other_kind(run: RunFolder) -> dict[str, Any]:
     facts = _state_of_run(run, str(run.kind), _has_all_results(run))
-    if (run.path / "runs").is_dir():
-        facts["trials"] = sum(step.startswith(_TRIAL_STEP) for step in run.finished_steps())
+    if (run.path / TRIALS).is_dir():
+        facts["trials"] = sum(step.startswith(f"done {TRIALS}/") for step in run.finished_steps())
     return facts
 
 
@@ -131,8 +131,8 @@ def _has_all_results(run: RunFolder) -> bool:
     """Return whether the results are of the settings that the folder has now, with no trial unfinished."""
     if (results := run.step(RESULTS)) is None:
         return False
-    inputs = results["inputs"]
-    return not inputs.get("unfinished") and inputs.get("settings") == run.hash_of(f"{run.kind}.yaml")
+    is_current = results["inputs"].get("settings") == run.hash_of(f"{run.kind}.yaml")
+    return is_current and not results["facts"].get("unfinished")
 
 
 def _state_of_run(run: RunFolder, kind: str, is_finished: bool) -> dict[str, Any]:

@@ -159,10 +159,7 @@ def _write_results(
     notes: Sequence[str],
     unfinished: int = 0,
 ) -> str:
-    """Write the results of some models on some data; return the path of the page.
-
-    unfinished: trials that are not done yet, which `whatwhere status` reads.
-    """
+    """Write the results of some models on some data, with `unfinished` trials to come; return the path of the page."""
     configs = {name: model_folder(model) / "config.json" for name, model in config.models_by_name().items()}
     facts = {
         "title": title,
@@ -174,7 +171,7 @@ def _write_results(
         "machine": machine(),
         "notes": list(notes),
     }
-    return str(save_results(run, records, FACTS, facts, evaluate(records), {"unfinished": unfinished}))
+    return str(save_results(run, records, FACTS, facts, evaluate(records), unfinished=unfinished))
 
 
 def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str:

@@ -10,9 +10,9 @@ from ..models.model_tables import has_table
 from ..records.record import Record
 from ..run.files import read_json
 from ..run.folder import RunFolder
+from ..run.status import SUMMARY
 from ..training.environment import process_group_state
 from ..training.finetune import CONFIG, KIND, FinetuneConfig, finetune
-from ..training.training_folder import SUMMARY
 from .results import RECORDS
 from .training_records import training_records
 

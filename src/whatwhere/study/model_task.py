@@ -12,6 +12,7 @@ from ..models.open import open_model
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.progress import Progress
+from ..run.status import SUMMARY
 from ..training.pretrain import pretrain
 from ..training.pretrain_settings import PretrainConfig
 from ..training.scheme_settings import use_scheme
@@ -100,7 +101,7 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     run.write(files[-1], training_records(folder, context) + measured.records)
     facts = {
         "config": read_json(folder / "config.json"),
-        "summary": read_json(folder / "training.json"),
+        "summary": read_json(folder / SUMMARY),
         "left_out": measured.left_out,
     }
     run.mark_done(task.model.step_name, files=files, facts=facts)

@@ -61,6 +61,7 @@ def save_results(
     facts: Mapping[str, Any],
     claims: Sequence[Mapping[str, Any]] | None = None,
     inputs: Mapping[str, Any] | None = None,
+    unfinished: int = 0,
 ) -> Path:
     """Write records, claims and facts as one step of a run, then draw its page; return the page's path.
 
@@ -68,6 +69,7 @@ def save_results(
         name: File of the facts, to which the versions of packages are added.
         claims: Verdicts on the records; None where a run has none.
         inputs: What the results are made from.
+        unfinished: Pieces of work that are not done yet, which `whatwhere status` reads.
     """
     run.write(RECORDS, list(records))
     files = [RECORDS]
@@ -78,7 +80,7 @@ def save_results(
     files.append(name)
     settings = f"{run.kind}.yaml"
     current = {"settings": run.hash_of(settings)} if settings in run.names() else {}
-    run.mark_done(RESULTS, inputs={**(inputs or {}), **current}, files=files)
+    run.mark_done(RESULTS, inputs={**(inputs or {}), **current}, files=files, facts={"unfinished": unfinished})
     return write_report(run.path)
 
 

@@ -22,6 +22,7 @@ from ..models.sentence import pooled, write_sentence_transformer
 from ..run.files import write_json
 from ..run.folder import RunFolder
 from ..run.progress import Progress
+from ..run.status import SUMMARY
 from .divergence import NotFinite
 from .loop import Trainer
 from .training_keys import LoopConfig
@@ -191,4 +192,4 @@ def save_encoder(body: Any, tokenizer: PreTrainedTokenizerFast, out: Path, facts
         body.save_pretrained(folder)
         save_tokenizer(tokenizer, folder)
         write_sentence_transformer(folder, facts["pooling"])
-        write_json(folder / "training.json", facts)
+        write_json(folder / SUMMARY, facts)
