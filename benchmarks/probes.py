@@ -107,7 +107,7 @@ def probes(settings: Settings) -> Results:
         records: list[Record] = []
         seconds = clock(
             lambda model=model, window_set=window_set, count=count, records=records: records.extend(
-                probe_records(model, window_set, RecordContext("m"), documents=count, splits=SPLITS)
+                probe_records(model, window_set, RecordContext("m"), windows=count, splits=SPLITS)
             )
         )
         ours = figure("whatwhere", [seconds])

@@ -119,7 +119,7 @@ def look(made: Path, windows: Windows) -> dict[str, Any]:
     """R² of position by layer in each stream, and the share of two components in the table, of the model as it is
     stored."""
     stored = AutoModelForMaskedLM.from_pretrained(made).eval()
-    records = probe_records(stored, windows["held_out"], RecordContext("reference"), documents=WINDOWS)
+    records = probe_records(stored, windows["held_out"], RecordContext("reference"), windows=WINDOWS)
     mean = [r for r in select(records, metric="r2.token") if r.index is None]
     layers = range(stored.config.num_hidden_layers + 1)
     r2 = {

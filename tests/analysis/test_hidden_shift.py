@@ -25,7 +25,7 @@ def held_out():
 
 @pytest.mark.parametrize("name", ["nope", "rp", "rope", "alibi"])
 def test_relative_positions_are_not_moved(name, held_out):
-    records = shift_records(build(name), held_out, RecordContext(name, 0, "s"), documents=10)
+    records = shift_records(build(name), held_out, RecordContext(name, 0, "s"), windows=10)
     assert {r.part for r in records} == {"all"}
     assert max(r.value for r in records) < 1e-12
 
@@ -33,7 +33,7 @@ def test_relative_positions_are_not_moved(name, held_out):
 @pytest.mark.parametrize("name", ["dstg", "split"])
 def test_shift_leaves_the_semantic_input_in_place(name, held_out):
     """Streams are measured apart and the semantic input never moves."""
-    records = shift_records(build(name), held_out, RecordContext(name, 0, "s"), documents=10)
+    records = shift_records(build(name), held_out, RecordContext(name, 0, "s"), windows=10)
     found = {(r.layer, r.part): r for r in records}
     assert found[0, "semantic"].value == 0.0 and found[0, "position"].value > 0.1
     assert found[2, "semantic"].value > 1e-4  # through the attention weights it does move, whatever the notes say
@@ -43,7 +43,7 @@ def test_shift_leaves_the_semantic_input_in_place(name, held_out):
 def test_shift_is_a_mean_of_relative_changes(held_out):
     """The value is the mean over documents of the relative change over words."""
     model = build("ap")
-    record = select(shift_records(model, held_out, RecordContext("ap", 0, "s"), documents=10), layer=2)[0]
+    record = select(shift_records(model, held_out, RecordContext("ap", 0, "s"), windows=10), layer=2)[0]
     changes = []
     for window in [held_out[i * len(held_out) // 10] for i in range(10)]:
         ids = torch.tensor(window.input_ids[:8])[None]
@@ -67,7 +67,7 @@ def test_windows_of_one_document_are_drawn_together(held_out):
     alike = [held_out[i // 3] for i in range(12)]
     model = build("ap")
     found = [
-        shift_records(model, windows, RecordContext("ap", 0, "s"), documents=12) for windows in (Pieces(alike), alike)
+        shift_records(model, windows, RecordContext("ap", 0, "s"), windows=12) for windows in (Pieces(alike), alike)
     ]
     for joined, apart in zip(*found, strict=True):
         assert joined.value == apart.value and (joined.n, apart.n) == (4, 12)

@@ -48,19 +48,19 @@ def test_only_windows_of_the_maximum_length_are_chosen():
 
 
 def test_more_windows_than_wanted_are_spaced_over_the_set():
-    chosen = choose_documents([window(6, first=i) for i in range(100)], documents=10)
+    chosen = choose_documents([window(6, first=i) for i in range(100)], windows=10)
     assert list(chosen.input_ids[:, 0]) == list(range(0, 100, 10))
 
 
 def test_fewer_windows_than_wanted_are_used_and_said_once(caplog):
     """A study of two models said it nine times."""
     for wanted in (500, 100):
-        assert len(choose_documents([window(6)] * 13, documents=wanted)) == 13
+        assert len(choose_documents([window(6)] * 13, windows=wanted)) == 13
     assert caplog.text.count("Analyses read 13 windows of 6 tokens: the held-out part has no more.") == 1
 
 
 def test_exactly_as_many_say_nothing(caplog):
-    assert len(choose_documents([window(6)] * 10, documents=10)) == 10 and not caplog.records
+    assert len(choose_documents([window(6)] * 10, windows=10)) == 10 and not caplog.records
 
 
 def test_known_lengths_need_no_reading_of_windows():
@@ -77,9 +77,7 @@ def test_known_lengths_need_no_reading_of_windows():
             return super().__getitem__(i)
 
     windows = OnDisk([window(6, first=i) for i in range(100)] + [window(4)] * 100)
-    assert (
-        list(choose_documents(windows, documents=10).input_ids[:, 0]) == list(range(0, 100, 10)) and windows.read == 10
-    )
+    assert list(choose_documents(windows, windows=10).input_ids[:, 0]) == list(range(0, 100, 10)) and windows.read == 10
 
 
 @pytest.mark.parametrize(
@@ -87,7 +85,7 @@ def test_known_lengths_need_no_reading_of_windows():
     [
         ([window(6)] * 9 + [window(5)] * 20, 500, "Got 9 of 29 with 6 tokens"),
         ([], 500, "Got 0 of 0"),
-        ([window(6)] * 30, 9, "documents=9"),
+        ([window(6)] * 30, 9, "Got windows=9"),
     ],
 )
 def test_too_few_documents_are_an_error(windows, documents, message):

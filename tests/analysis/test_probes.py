@@ -373,7 +373,7 @@ def test_choice_of_documents_is_the_same_for_every_model():
     np.testing.assert_array_equal(
         choose_documents(window_set, 15).input_ids, choose_documents(window_set, 15).input_ids
     )
-    records = run(features_of(window_set), window_set, documents=15)
+    records = run(features_of(window_set), window_set, windows=15)
     assert records[0].value == 15
 
 
@@ -422,7 +422,7 @@ def test_updates_are_probed_as_states_are(monkeypatch):
     made, model = windows(20), encoder()
     for w in made:
         w.input_ids = 5 + (w.input_ids + w.position_ids) % 50
-    records = probe_records(model, made, RecordContext("dstg", 0), documents=20)
+    records = probe_records(model, made, RecordContext("dstg", 0), windows=20)
     found = select(records, metric="r2.update.token", index=None)
     assert [(r.layer, r.part) for r in found] == [(l, p) for l in (1, 2) for p in ("position", "semantic")]
     assert all(r.low is not None and r.low <= r.high for r in found)
@@ -433,15 +433,15 @@ def test_updates_are_probed_as_states_are(monkeypatch):
     states = torch.cat([torch.zeros(1, *updates[1].shape), *(u[None] for u in updates.values())]).numpy()
     for i, w in enumerate(made):
         w.input_ids = np.full(N, i)
-    given = run(list(states), made, position_size=8, documents=20)
+    given = run(list(states), made, position_size=8, windows=20)
     same = [r for r in select(given, metric="r2.token", index=None) if r.layer and r.part != "all"]
     np.testing.assert_allclose([r.value for r in found], [r.value for r in same], atol=1e-4)
     # In passes of one place each it is the same, and a model of one stream, or of another package, has none.
     monkeypatch.setattr(probes, "MEMORY", 1)
     for i, w in enumerate(made):
         w.input_ids = ids[i].numpy()
-    again = probe_records(model, made, RecordContext("dstg", 0), documents=20)
+    again = probe_records(model, made, RecordContext("dstg", 0), windows=20)
     np.testing.assert_allclose([r.value for r in records], [r.value for r in again], atol=1e-9)
     assert not select(
-        probe_records(encoder("rope"), made, RecordContext("rope", 0), documents=20), metric="r2.update.token"
+        probe_records(encoder("rope"), made, RecordContext("rope", 0), windows=20), metric="r2.update.token"
     )

@@ -114,7 +114,7 @@ def test_probes_are_ridge_regressions(minilm, theirs, tmp_path):
     opened = open_model(minilm)
     with model_windows(opened.model, opened.tokenizer, minilm, str(text), "text", 20, False, 48) as (windows, _):
         held_out = windows["held_out"]
-        records = probe_records(opened.model, held_out, WHO, documents=20, splits=2)
+        records = probe_records(opened.model, held_out, WHO, windows=20, splits=2)
         documents = choose_documents(held_out, 20)
     hidden = []
     for row in documents.input_ids:

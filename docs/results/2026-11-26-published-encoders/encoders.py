@@ -139,7 +139,7 @@ def of_probes(subject: Subject) -> list[Record]:
         held_out = windows["held_out"]
         some = choose_documents(held_out, options.pictured)
         for who, model in models:
-            records += probe_records(model, held_out, who, documents=options.documents, splits=options.splits)
+            records += probe_records(model, held_out, who, windows=options.documents, splits=options.splits)
             sentences = SentenceMaps(model)
             read(model, some, [sentences])
             records += sentences.records(who)

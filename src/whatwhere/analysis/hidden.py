@@ -339,7 +339,7 @@ class PositionVariance(Reader):
         return shares
 
 
-def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits: int = 5) -> list[Record]:
+def ceiling_records(window_set: Any, *, study: str, windows: int = 500, splits: int = 5) -> list[Record]:
     """Measure R² of the best function of position alone for the segment index and the progress in segments.
 
     A stream that knows position only can reach at most this in the probes.
@@ -352,7 +352,7 @@ def ceiling_records(window_set: Any, *, study: str, documents: int = 500, splits
     Raises:
         ValueError: as `choose_documents` and `split_documents`.
     """
-    chosen = choose_documents(window_set, documents)
+    chosen = choose_documents(window_set, windows)
     test = split_documents(chosen.which(), splits)
     targets = probe_targets(chosen, test)
     records: list[Record] = []
@@ -395,7 +395,7 @@ def state_changes(model: Any, here: Documents, shifted: Documents) -> np.ndarray
     return changes
 
 
-def shift_records(model: Any, window_set: Any, context: RecordContext, *, documents: int = 100) -> list[Record]:
+def shift_records(model: Any, window_set: Any, context: RecordContext, *, windows: int = 100) -> list[Record]:
     """Measure the relative change of states when all positions shift: `shift.change`, by layer and part (`all`,
     `position`, `semantic`).
 
@@ -408,7 +408,7 @@ def shift_records(model: Any, window_set: Any, context: RecordContext, *, docume
         ValueError: too few windows have the full length (see `choose_documents`).
     """
     config = model.config
-    chosen = choose_documents(window_set, documents)
+    chosen = choose_documents(window_set, windows)
     half = min(chosen.length, config.max_position_embeddings) // 2
     here = chosen.first(half)
     shifted = replace(here, position_ids=here.position_ids + half)

@@ -23,7 +23,7 @@ from ..records.record import Record
 from .record_context import DRAWS, Axes, Mean, RecordContext, count_documents, document_mean, which_document
 
 TARGETS = ("token", "segment", "intra")
-FEWEST_DOCUMENTS = 10
+FEWEST_WINDOWS = 10
 
 # Function that is called with (steps done, steps in all, part="", note=""), of the shape of `run.progress.Progress`; or
 # None.
@@ -87,8 +87,8 @@ def _warn_of_fewer(windows: int, length: int) -> None:
     _log.warning("Analyses read %d windows of %d tokens: the held-out part has no more.", windows, length)
 
 
-def choose_documents(window_set: Any, documents: int = 500) -> Documents:
-    """Choose at most `documents` windows of the set's maximum length, evenly spaced over the set, in its order.
+def choose_documents(window_set: Any, windows: int = 500) -> Documents:
+    """Choose at most `windows` windows of the set's maximum length, evenly spaced over the set, in its order.
 
     Args:
         window_set: len(), and [i] -> a window with arrays input_ids, position_ids, document_ids, segments (-1 at
@@ -96,32 +96,30 @@ def choose_documents(window_set: Any, documents: int = 500) -> Documents:
             window begins in; without it each is a document of its own.
 
     Raises:
-        ValueError: fewer than ten windows have the maximum length, or `documents` is below ten.
+        ValueError: fewer than ten windows have the maximum length, or `windows` is below ten.
     """
-    if documents < FEWEST_DOCUMENTS:
-        raise ValueError(
-            f"Probes need at least {FEWEST_DOCUMENTS} documents. Got documents={documents}. The paper uses 500."
-        )
+    if windows < FEWEST_WINDOWS:
+        raise ValueError(f"Probes need at least {FEWEST_WINDOWS} windows. Got windows={windows}. The paper uses 500.")
     if hasattr(window_set, "lengths"):  # windows on disk know them without being read
         lengths = np.asarray(window_set.lengths())
     else:
         lengths = np.array([len(window_set[i].input_ids) for i in range(len(window_set))], dtype=np.int64)
     longest = int(lengths.max(initial=0))
     full = np.flatnonzero(lengths == longest)
-    if len(full) < FEWEST_DOCUMENTS:
+    if len(full) < FEWEST_WINDOWS:
         raise ValueError(
-            f"Probes need at least {FEWEST_DOCUMENTS} held-out windows of the maximum length. Got {len(full)} of "
+            f"Probes need at least {FEWEST_WINDOWS} held-out windows of the maximum length. Got {len(full)} of "
             f"{len(lengths)} with {longest} tokens. Give more text, a larger held-out share, shorter windows or "
             "join=run-on."
         )
-    if len(full) < documents:
+    if len(full) < windows:
         _warn_of_fewer(len(full), longest)
     else:
-        full = full[np.arange(documents) * len(full) // documents]
-    windows = [window_set[int(i)] for i in full]
+        full = full[np.arange(windows) * len(full) // windows]
+    chosen = [window_set[int(i)] for i in full]
 
     def stack(name: str, dtype: type) -> np.ndarray:
-        return np.stack([np.asarray(getattr(w, name)) for w in windows]).astype(dtype)
+        return np.stack([np.asarray(getattr(w, name)) for w in chosen]).astype(dtype)
 
     ids, positions, segments = (stack(name, np.int64) for name in ("input_ids", "position_ids", "segments"))
     # Positions restart only in windows of isolated documents; anywhere else tokens attend over the whole window.

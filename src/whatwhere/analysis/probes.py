@@ -214,7 +214,7 @@ def probe_records(
     window_set: Any,
     context: RecordContext,
     *,
-    documents: int = 500,
+    windows: int = 500,
     splits: int = 5,
     batch_size: int = 32,
     progress: Progress = None,
@@ -236,7 +236,7 @@ def probe_records(
 
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
-        window_set: held-out windows, see `choose_documents`.
+        window_set, windows: held-out windows and how many of them to read, see `choose_documents`.
         components: numbers k of principal components, for example (2, 8): the probes also read only the first k of each
             part, parts "all.pca2", "position.pca2", ...: the control that says how much of a part's position a figure
             of its two components shows. They are computed on the training tokens of each split (scikit-learn's PCA
@@ -250,7 +250,7 @@ def probe_records(
         raise ValueError(
             f"Probes read at least 1 principal component. Got components={tuple(components)}. For example (2, 8)."
         )
-    chosen = choose_documents(window_set, documents)
+    chosen = choose_documents(window_set, windows)
     test = split_documents(chosen.which(), splits)
     targets = probe_targets(chosen, test)
     sizes = {"documents": chosen.count, "windows": len(chosen), "length": chosen.length}
@@ -407,7 +407,7 @@ def _probe_r2(
 def _probes(s: AnalysisInput, untrained: bool = False) -> list[Record]:
     model, context = (s.untrained, s.context.at(0)) if untrained else (s.model, s.context)
     components = () if untrained else s.components
-    return probe_records(model, s.held_out, context, documents=s.probed, splits=s.splits, components=components)
+    return probe_records(model, s.held_out, context, windows=s.probed, splits=s.splits, components=components)
 
 
 ANALYSES = (

@@ -58,7 +58,7 @@ def probe(
     folder = opened.folder
     opened_windows = model_windows(encoder, opened.tokenizer, folder, corpus, field, windows, length=length)
     with opened_windows as (sets, source):
-        records = probe_records(encoder, sets["held_out"], RecordContext(folder.name), documents=windows, splits=splits)
+        records = probe_records(encoder, sets["held_out"], RecordContext(folder.name), windows=windows, splits=splits)
     rows = [r for r in records if r.index is None]
     learning = learning_records(opened.tokenizer, folder, RecordContext(folder.name))
     unlearned = undertrained_message(learning, folder.name)

@@ -212,6 +212,4 @@ class _Beyond:
 def beyond_records(model: Any, texts: WindowSet, trained: int, context: RecordContext) -> list[Record]:
     """Return `probe_records` of the tokens at positions beyond the trained length."""
     documents = _Beyond(texts, trained)
-    return probe_records(
-        model, documents, context, documents=len(texts), batch_size=max(1, BATCH_TOKENS // texts.length)
-    )
+    return probe_records(model, documents, context, windows=len(texts), batch_size=max(1, BATCH_TOKENS // texts.length))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis import ANALYSES, PLAIN, AnalysisInput, analyses_of
-from ..analysis.passes import FEWEST_DOCUMENTS, choose_documents
+from ..analysis.passes import FEWEST_WINDOWS, choose_documents
 from ..analysis.record_context import RecordContext
 from ..corpus import Windows
 from ..models.open import open_model
@@ -47,7 +47,7 @@ class ModelTask:
 def can_probe(windows: Windows) -> bool:
     """Return whether enough held-out windows have the full length for the probes, which a study can do without."""
     held_out = windows["held_out"]
-    return int((held_out.lengths() == held_out.length).sum()) >= FEWEST_DOCUMENTS
+    return int((held_out.lengths() == held_out.length).sum()) >= FEWEST_WINDOWS
 
 
 def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:

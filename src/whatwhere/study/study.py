@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..analysis.hidden import ceiling_records
-from ..analysis.passes import FEWEST_DOCUMENTS
+from ..analysis.passes import FEWEST_WINDOWS
 from ..corpus import Windows, open_source
 from ..corpus.build import describe_pieces
 from ..records.record import Record
@@ -326,7 +326,7 @@ def records_without_model(study: Study) -> list[Record]:
     records = text_records(study.windows, name)
     if can_probe(study.windows):
         held_out = study.windows["held_out"]
-        records += ceiling_records(held_out, study=name, documents=config.probe_windows, splits=config.probe_splits)
+        records += ceiling_records(held_out, study=name, windows=config.probe_windows, splits=config.probe_splits)
     if config.inside:
         records += measure_corpus(study.run, study.windows, name)
     return records
@@ -374,7 +374,7 @@ def _log_windows(windows: Windows, log: StudyLog) -> None:
     log.log_event("windows", **counts, rows=describe_pieces(windows))
     if not can_probe(windows):
         words = (
-            f"no probes: fewer than {FEWEST_DOCUMENTS} held-out windows are full; more text, held_out or join=run-on "
+            f"no probes: fewer than {FEWEST_WINDOWS} held-out windows are full; more text, held_out or join=run-on "
             "would give them"
         )
         log.log_event("no probes", words)
