@@ -9,13 +9,6 @@ import pytest
 from cli_runner import environment
 
 import whatwhere as ww
-from whatwhere.evaluation import glue, linguistic, squad, word_states
-from whatwhere.evaluation.evaluation_keys import GlueKeys, HolmesKeys, LinguisticKeys, MtebKeys, SquadKeys
-from whatwhere.geometry.extrapolation import METHODS
-from whatwhere.length.extension import ADAPTED
-from whatwhere.length.length_keys import LengthKeys
-from whatwhere.length.longer_texts import AS_IT_IS, PLAIN
-from whatwhere.models import sentence
 from whatwhere.models.preset_table import check_preset, encoder_fields
 from whatwhere.study.study_settings import GeometryConfig, StudyConfig
 from whatwhere.training.corpus_settings import CorpusConfig
@@ -125,24 +118,6 @@ def test_early_and_late_refusals_of_presets_agree(name, size):
     with pytest.raises(ValueError) as late:
         ww.preset(name, size)
     assert str(early.value) == str(late.value)
-
-
-def test_names_checked_early_are_those_of_the_tasks():
-    """Tasks, recipes, poolings and methods are known by name before the modules that have them are loaded."""
-    known = {
-        GlueKeys: {"tasks": glue.TASKS, "recipe": glue.RECIPES},
-        SquadKeys: {"tasks": squad.TASKS, "recipe": squad.RECIPES},
-        LinguisticKeys: {"tasks": (linguistic.BLIMP, *linguistic.TASKS), "pooling": word_states.POOLINGS},
-        HolmesKeys: {"pooling": word_states.POOLINGS},
-        MtebKeys: {"pooling": sentence.POOLINGS},
-        LengthKeys: {
-            "methods": (AS_IT_IS, "formula", *METHODS, "ntk", "yarn"),
-            "adapt": (PLAIN, *ADAPTED),
-        },
-    }
-    for keys, of_keys in known.items():
-        for key, names in of_keys.items():
-            assert list(keys.KNOWN[key][1]) == list(names), (keys, key)
 
 
 def test_encoder_fields_are_those_of_its_class():

@@ -15,11 +15,13 @@ from whatwhere.cli.options import configured
 from whatwhere.cli.verbs import app
 from whatwhere.corpus.shards import JOINS
 from whatwhere.encoder import SIZES
-from whatwhere.evaluation import evaluation_keys, glue, holmes, linguistic, mteb, spans, squad
+from whatwhere.evaluation import evaluation_keys, glue, holmes, linguistic, mteb, spans, squad, word_states
 from whatwhere.evaluation.local_tasks import LOCAL
 from whatwhere.geometry import MIN_SUPPORT
+from whatwhere.geometry.extrapolation import METHODS
 from whatwhere.length import length_keys
 from whatwhere.length import longer_texts as benchmark
+from whatwhere.models import sentence
 from whatwhere.run.settings import StrictConfig
 from whatwhere.study import study_keys
 from whatwhere.study.study_settings import GeometryConfig, StudyConfig
@@ -150,12 +152,25 @@ def test_every_key_has_a_description():
 
 def test_what_keys_repeat_of_the_code_is_equal():
     """Keys load neither torch nor scipy, so a few constants stand in them a second time."""
-    assert set(evaluation_keys.GLUE_TASKS) == set(glue.TASKS) - {"wnli"}
     assert study_keys.GeometryKeys.model_fields["min_support"].default == MIN_SUPPORT
     assert evaluation_keys.SquadKeys.model_fields["length"].metadata[0].ge == spans.SHORTEST
     assert length_keys.LengthKeys.model_fields["adapt"].default == [benchmark.PLAIN]
+    known = {
+        (evaluation_keys.GlueKeys, "tasks"): glue.TASKS,
+        (evaluation_keys.GlueKeys, "recipe"): glue.RECIPES,
+        (evaluation_keys.SquadKeys, "tasks"): squad.TASKS,
+        (evaluation_keys.SquadKeys, "recipe"): squad.RECIPES,
+        (evaluation_keys.LinguisticKeys, "tasks"): (linguistic.BLIMP, *linguistic.TASKS),
+        (evaluation_keys.LinguisticKeys, "pooling"): word_states.POOLINGS,
+        (evaluation_keys.HolmesKeys, "pooling"): word_states.POOLINGS,
+        (evaluation_keys.MtebKeys, "pooling"): sentence.POOLINGS,
+        (length_keys.LengthKeys, "methods"): (benchmark.AS_IT_IS, "formula", *METHODS, "ntk", "yarn"),
+        (length_keys.LengthKeys, "adapt"): (benchmark.PLAIN, *benchmark.ADAPTED),
+    }
+    for (kind, key), names in known.items():
+        assert list(kind.KNOWN[key][1]) == list(names), (kind, key)
     said = {
-        (length_keys.LengthKeys, "methods"): benchmark.CHOICES,
+        (length_keys.LengthKeys, "methods"): length_keys.CHOICES,
         (length_keys.LengthKeys, "adapt"): (benchmark.PLAIN, *benchmark.ADAPTED),
         (evaluation_keys.SquadKeys, "tasks"): squad.TASKS,
         (training_keys.PretrainKeys, "size"): SIZES,
