@@ -152,6 +152,13 @@ def test_a_truncated_model_is_refused(trained, tmp_path):
     assert "model.safetensors does not open" in refused("probe", str(broken), "--corpus", str(broken / "corpus"))
 
 
+@pytest.mark.parametrize("words", [["--help"], ["evaluate", "--help"]])
+def test_list_of_verbs_cuts_no_sentence(words):
+    """What a verb does was cut after 45 characters: "Tokenise a text into windows, as `pretrain` and `study` do..."."""
+    done = whatwhere(*words)
+    assert done.returncode == 0 and "..." not in done.stdout.partition("Commands:")[2], done.stdout
+
+
 def test_help_of_every_verb_names_its_options():
     from typer.testing import CliRunner
 

@@ -20,7 +20,7 @@ from .options import Json, On, app, check_early, check_model, configured, emit, 
 evaluate = typer.Typer(
     help="What encoders are good for: tasks of GLUE, answers in a text, grammar, vectors of texts.",
 )
-app.add_typer(evaluate, name="evaluate")
+app.add_typer(evaluate, name="evaluate", short_help="Measure what encoders are good for")
 
 Models = Annotated[list[str], typer.Argument(metavar="MODEL...")]
 Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]

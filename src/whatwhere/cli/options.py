@@ -98,10 +98,16 @@ def verb(
 
         vars(call)["__signature__"] = inspect.Signature(shown)
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-        program.command(name, help=text)(call)
+        program.command(name, help=text, short_help=_clause(text))(call)
         return function
 
     return register
+
+
+def _clause(text: str) -> str:
+    """Return the first clause of a help, which a list of verbs shows whole."""
+    sentence = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"[:;.]| \(", sentence)[0]
 
 
 def _description(name: str, options: Options) -> str | None:

@@ -32,7 +32,7 @@ def predict(
     scheme: str | None,
     as_json: Json = False,
 ) -> None:
-    """Predict with a model: likely words for each mask, labels with probabilities, or vectors.
+    """Predict likely words for each mask, labels with probabilities, or vectors.
 
     Every text, line and row has its result, blank ones too: they are read as special tokens alone, and stderr counts
     them.
