@@ -149,9 +149,14 @@ def studies() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def verdicts() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The ledger of every file of records below docs/results: the file's place there, and claim -> row."""
+    """The ledger of every study below docs/results: its file's place there, and claim -> row."""
     for file in sorted(RESULTS.glob("*/*.parquet")):
-        yield str(file.relative_to(RESULTS)), {row["id"]: canonical(row) for row in evaluate(read_records(file))}
+        records = read_records(file)
+        studies = sorted({r.study for r in records})
+        for study in studies:
+            name = f"{file.relative_to(RESULTS)}{f': {study}' if len(studies) > 1 else ''}"
+            rows = evaluate([r for r in records if r.study == study])
+            yield name, {row["id"]: canonical(row) for row in rows}
 
 
 def digest(part: Any) -> str:

@@ -310,6 +310,8 @@ def test_seed_of_weights_drawn_anew_is_none_of_training():
     published = [one("bert", "n50", 5.0, seed=None, n=512), one("bert", "n50.count", 30.0, seed=None)]
     drawn = probes([0.3], "all", "bert", step=0)
     assert verdict("lowdim-few-dimensions", published + drawn)["verdict"] == "holds here"
+    flat = [one("bert", "n50", 6.0, seed=0, step=0, n=512), one("bert", "n50.count", 30.0, seed=0, step=0)]
+    assert verdict("lowdim-few-dimensions", published + flat)["verdict"] == "holds untrained too"
 
 
 def test_pairs_of_untrained_tables_do_not_count():

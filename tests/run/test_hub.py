@@ -1,31 +1,19 @@
-"""Commits of models that a command and the workers of its cluster take from the Hub."""
+"""Models of the Hub where workers of a cluster would open them."""
 
-import shutil
+from unittest import mock
 
-import huggingface_hub
 import pytest
-from foreign_models import put_in_hub_cache
 
 import whatwhere as ww
-from whatwhere.analysis.record_context import RecordContext
-from whatwhere.run.hub import revisions_of
-from whatwhere.study.evaluation_run import _context_of_trial
-from whatwhere.study.heads_run import HeadsTask, measure_task
+from whatwhere.evaluation.glue import GLUE, GlueConfig
+from whatwhere.run.hub import check_on_disk
+from whatwhere.study.evaluation_run import run_evaluation
 
 
-def test_worker_with_another_commit_refuses_its_job(tmp_path, monkeypatch):
+def test_models_of_the_hub_are_refused_on_a_cluster(tmp_path):
     """A name on the Hub was each worker's own copy: of two commits, one table of results was made."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    put_in_hub_cache(ww.reference(), "some/encoder", tmp_path / "cache")
-    wanted = revisions_of(["some/encoder", "reference", ww.reference()])
-    assert wanted == {"some/encoder": "abc123"}
-    with _context_of_trial("one", None, wanted):
-        pass
-    place = tmp_path / "cache/models--some--encoder"
-    shutil.move(place / "snapshots/abc123", place / "snapshots/def456")
-    (place / "refs/main").write_text("def456")
-    said = r"some/encoder is at the revision def456 on \S+, at abc123 where the command runs: results would differ"
-    with pytest.raises(ValueError, match=said), _context_of_trial("two", None, wanted):
-        pass
-    with pytest.raises(ValueError, match=said):
-        measure_task(HeadsTask("some/encoder", RecordContext("encoder"), None, 0, (), wanted), lambda *state: None)
+    check_on_disk(["reference", ww.reference()])
+    config = GlueConfig.parse({"models": ["reference", "some/encoder"]})
+    with pytest.raises(ValueError, match="^some/encoder is a model on the Hub.* hf download some/encoder --local-dir"):
+        run_evaluation(GLUE, config, tmp_path / "out", cluster=mock.Mock())
+    assert not (tmp_path / "out").exists()

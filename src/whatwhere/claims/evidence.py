@@ -44,6 +44,9 @@ class Evidence:
             raise Missing(f"needs a model {' and a model '.join(lacking)} in the study")
         trained = [(table.seeds[model] - {None}) or {None} for model in models]
         self.seeds = sorted(set.intersection(*trained), key=lambda s: -1 if s is None else s)
+        if step == 0 and self.seeds == [None]:  # a published encoder's seed is unknown, its drawn copy's is not
+            drawn = {r.seed for r in table.records if r.model == self.model and r.step == 0 and r.seed is not None}
+            self.seeds = list(drawn) or [None]
         if not self.seeds:
             raise Missing(f"{' and '.join(models)} have no training seed in common")
         self.note = self.over = ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from ..corpus import Source, Windows, open_source
 from ..corpus.python_docs import PythonDocs
@@ -56,11 +56,6 @@ class MtebConfig(MtebKeys, EvaluationConfig):
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         return {"tasks": [ENGLISH] if values.get("data") is None else list(LOCAL), **values}
-
-    @field_validator("pooling", "tasks")
-    @classmethod
-    def _each_once(cls, names: list[str]) -> list[str]:
-        return list(dict.fromkeys(names))
 
     def continue_from(self, saved: Self) -> Self:
         """Return these settings for a folder begun with others: as every evaluation, with at least as many seeds."""

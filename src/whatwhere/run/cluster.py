@@ -179,9 +179,10 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
         with client:
             if (writer := writer_of(folder)) is not None:
                 raise InUse(folder, writer)
-            if client.dashboard_link:
-                print(f"What each worker does: {client.dashboard_link}", file=sys.stderr, flush=True)
             with lost_scheduler(client, address):
+                with suppress(KeyError):  # its address is made of variables that are not set here
+                    if link := client.dashboard_link:
+                        print(f"What each worker does: {link}", file=sys.stderr, flush=True)
                 if not any(worker["status"] == "running" for worker in workers_of(client).values()):
                     print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)
                 client.wait_for_workers(1)

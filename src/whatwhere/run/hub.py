@@ -1,8 +1,7 @@
 """Files on the Hugging Face Hub: whether the Hub may be asked, whether it answers, where a model and its files are."""
 
-import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import huggingface_hub
@@ -73,33 +72,17 @@ def file_of(source: str, name: str) -> Path | None:
         return None
 
 
-def revision_of(model: str | Path) -> str | None:
-    """Return the commit of a model that was downloaded from the Hub, or is now; None for a folder.
+def check_on_disk(models: Iterable[str]) -> None:
+    """Refuse names on the Hub where workers of a cluster open models: each would take the commit that it finds.
 
     Raises:
-        OSError: the Hub does not answer.
+        ValueError: the first model that is no folder.
     """
-    source = model_source(model)
-    file = None if Path(source).is_dir() or not _HUB_NAME.fullmatch(source) else file_of(source, "config.json")
-    return None if file is None else file.parent.name
-
-
-def revisions_of(models: Iterable[str]) -> dict[str, str]:
-    """Return the commit of each model that is named by the Hub and not by a folder."""
-    return {model: revision for model in models if (revision := revision_of(model)) is not None}
-
-
-def check_revisions(wanted: Mapping[str, str]) -> None:
-    """Refuse, on a worker, models whose commits here are not those that its command has, by name.
-
-    Raises:
-        ValueError: names the worker's machine, the model and both commits.
-    """
-    for model, revision in wanted.items():
-        if (found := revision_of(model)) != revision:
+    for model in models:
+        if not Path(model_source(model)).is_dir():
             raise ValueError(
-                f"{model} is at the revision {found} on {platform.node()}, at {revision} where the command runs: "
-                "results would differ. Download it again on both, or give a folder that all machines see."
+                f"{model} is a model on the Hub, of which each worker might open another commit. Give --on folders "
+                f"that all machines see: hf download {model} --local-dir FOLDER."
             )
 
 

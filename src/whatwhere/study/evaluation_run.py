@@ -28,7 +28,7 @@ from ..records.table import Point, Table
 from ..run.cluster import Cluster
 from ..run.files import read_json
 from ..run.folder import RunFolder
-from ..run.hub import check_revisions, revisions_of
+from ..run.hub import check_on_disk
 from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
 from ..run.status import EVALUATE_ALL, RESULTS
 from ..run.text_tables import table_lines
@@ -59,6 +59,8 @@ def run_evaluation(
     Raises:
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
+    if cluster is not None:
+        check_on_disk(config.models)
     with RunFolder.open(out, benchmark.name) as run:
         config = _settings_to_resume_with(run, config, benchmark.file)
         if not is_checked:
@@ -69,8 +71,7 @@ def run_evaluation(
         run.keep()
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.slots()
-        revisions = {} if cluster is None else revisions_of(config.models)
-        make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme), revisions)
+        make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
         for round_of_trials in _rounds(todo, config.minutes, at_once):
             jobs = [
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
@@ -106,12 +107,10 @@ _last_command = ""  # token of the command whose trial this process did last
 
 
 @contextmanager
-def _context_of_trial(command: str, scheme: str | None, revisions: Mapping[str, str]) -> Iterator[None]:
-    """Forget the data of another command, trust the scheme of this one and compare `revisions` of its models: a
-    cluster's worker serves many commands."""
+def _context_of_trial(command: str, scheme: str | None) -> Iterator[None]:
+    """Forget the data of another command and trust the scheme of this one: a cluster's worker serves many commands."""
     global _last_command
     if command != _last_command:
-        check_revisions(revisions)
         forget_data()
         _last_command = command
     with scheme_of_job(scheme):

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ from ..records.record import Record
 from ..records.table import Table
 from ..run.cluster import Cluster
 from ..run.folder import RunFolder
-from ..run.hub import check_revisions, revisions_of
+from ..run.hub import check_on_disk
 from ..run.jobs import Job, run_jobs, show_progress
 from ..run.progress import Progress
 from ..run.text_tables import table_lines
@@ -43,8 +42,7 @@ SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
 class HeadsTask:
     """Description of some analyses of a model, with all that a worker of a cluster needs to do them.
 
-    source: folder or name of the model. analyses: their names. ablated: see `run_heads`. revisions: of the model
-    where it is one of the Hub.
+    source: folder or name of the model. analyses: their names. ablated: see `run_heads`.
     """
 
     source: str
@@ -52,12 +50,10 @@ class HeadsTask:
     documents: Documents
     ablated: int
     analyses: tuple[str, ...]
-    revisions: Mapping[str, str]
 
 
 def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
     """Open the model of a task and do the analyses that the task names."""
-    check_revisions(task.revisions)
     model = open_model(task.source, "masked" if task.ablated else None, attention="eager").model
     chosen = [analysis for analysis in analyses_of(INSIDE) if analysis.name in task.analyses]
     return measure(_input(model, task.context, task.documents, task.ablated, progress), chosen)
@@ -74,11 +70,10 @@ def _measure_on(
 ) -> Measurements:
     """Hand the pass of the documents and each other analysis of a model to the workers of a cluster."""
     assert inputs.documents is not None
-    revisions = revisions_of([source])
     jobs = []
     for group in split_analyses(inputs, analyses_of(INSIDE)):
         names = tuple(analysis.name for analysis in group)
-        task = HeadsTask(source, inputs.context, inputs.documents, inputs.ablated, names, revisions)
+        task = HeadsTask(source, inputs.context, inputs.documents, inputs.ablated, names)
         jobs.append(Job(f"{inputs.context.model} {names[0]}", measure_task, (task,)))
     make_context = partial(scheme_of_job, text_of_scheme(scheme))
     parts = {
@@ -121,6 +116,8 @@ def run_heads(
             something else or results of other settings.
     """
     name, seed = name_and_seed(folder)
+    if cluster is not None:
+        check_on_disk([model_name or str(folder)])
     with ExitStack() as stack:
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
