@@ -13,7 +13,7 @@ from whatwhere.corpus import Windows, build, build_windows, shards, train_tokeni
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.corpus.shards import document_share
 from whatwhere.corpus.windows import places
-from whatwhere.run.files import sha256
+from whatwhere.run.files import machine_id, sha256
 from whatwhere.run.folder import MANIFEST, RunFolder
 from whatwhere.run.verify import verify
 from whatwhere.study.training_records import text_records
@@ -129,7 +129,7 @@ def test_a_killed_run_goes_on_without_redoing_shards(list_source, documents, tok
     before = len(list((out / "shards").glob("*.json")))
     assert before > 3
     (out / "shards" / "00001.train.ids.npy").write_bytes(b"cut off")  # a shard that a crash of the machine left damaged
-    (out / "shards" / ".00099.train.ids.npy.1").write_bytes(b"a temporary file")
+    (out / "shards" / f".00099.train.ids.npy.{machine_id()}-4194303").write_bytes(b"a temporary file")
 
     made = []
     monkeypatch.setattr(
@@ -255,7 +255,7 @@ def test_a_truncated_or_missing_file_is_noticed(list_source, documents, tokenize
 
 def test_what_a_killed_process_left_gets_no_hash(list_source, documents, tokenizer, tmp_path):
     # A kill while the tokenizer was copied: the hashes of the finished windows named its temporary folder.
-    left = tmp_path / "w/.tokenizer.123/tokenizer.json"
+    left = tmp_path / f"w/.tokenizer.{machine_id()}-4194303/tokenizer.json"
     left.parent.mkdir(parents=True)
     left.write_text("{}")
     build_windows(list_source(documents), tokenizer, tmp_path / "w", length=16, workers=1, progress=False)

@@ -283,6 +283,17 @@ def test_log_of_another_program_stays(tmp_path):
     assert (tmp_path / "log.jsonl").read_text() == "{}\n"
 
 
+@pytest.mark.parametrize("line", ['{"files": null}', '{"files": 5}', '{"restored": []}', '{"removed": 3}'])
+def test_a_line_of_another_shape_is_refused(tmp_path, line):
+    """A line of JSON that was no line of ours was a traceback in every command."""
+    with RunFolder.open(tmp_path / "study", "study") as run:
+        run.write("study.yaml", {})
+    with (tmp_path / "study" / MANIFEST).open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(ValueError, match="is no manifest of whatwhere: a line has values of other types"):
+        RunFolder.at(tmp_path / "study").names()
+
+
 def test_other_format_is_refused(tmp_path):
     """The format of a manifest was written and never read."""
     with RunFolder.open(tmp_path, "study"):

@@ -129,17 +129,22 @@ def test_a_refused_work_leaves_no_folder(tmp_path):
 
 
 def test_leftovers_go_and_old_folders_return(tmp_path):
-    """Leftovers of killed processes go and what was put aside comes back."""
-    for name in (".records.parquet.123", "models/.final.99/x", "a/.b.7/c/d", ".hidden", ".keep.txt", "own/.x.5/y"):
+    """Leftovers of killed processes go, what was put aside comes back, and files of the user stay: `.venv3.11` went."""
+    of = f"{machine_id()}-4194303"  # process numbers are below
+    others = (".hidden", ".keep.txt", ".venv3.11/bin/python", "a/.notes.2024")  # of the user
+    shards = "checkpoints/.step-5-shards.0/part"
+    temporary = (f".records.parquet.{of}", f"models/.final.{of}/x", f"a/.b.{of}/c/d", shards)
+    for name in (*temporary, *others, f"own/.x.{of}/y"):
         write_text(tmp_path / name, name)
-    write_text(tmp_path / ".step-4.77.before/whole", "1")
-    write_text(tmp_path / ".step-5.78.before/whole", "1")
+    write_text(tmp_path / f".step-4.{of}.before/whole", "1")
+    write_text(tmp_path / f".step-5.{of}.before/whole", "1")
     write_text(tmp_path / "step-5/whole", "2")
     with holding(tmp_path / "own") as holder:
         sweep(tmp_path, is_free)
         holder.kill()
     left = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
-    assert left == [".hidden", ".keep.txt", "own/.lock", "own/.writer", "own/.x.5/y", "step-4/whole", "step-5/whole"]
+    kept = ("own/.lock", "own/.writer", f"own/.x.{of}/y", "step-4/whole", "step-5/whole")
+    assert left == sorted([*others, *kept])
     assert (tmp_path / "step-5/whole").read_text() == "2"
 
 
@@ -206,13 +211,13 @@ def test_only_leftovers_beside_a_folder_go(tmp_path):
     """What killed processes left beside a folder goes and nothing else."""
     # `export` and `extrapolate` left .NAME.PID beside their folder, which no later call took away.
     here = machine_id()  # process numbers are below 4194303
-    gone = tmp_path / f".out.{here}-4194303", tmp_path / ".out.4194302.before"
+    gone = tmp_path / f".out.{here}-4194303", tmp_path / f".out.{here}-4194302.before"
     living = f".out.{here}-{os.getppid()}", f".out.{int(here, 16) ^ 1:08x}-4194303"  # the latter on another machine
     others = [tmp_path / name for name in (*living, f".other.{here}-4194303", ".out.notes", "out")]
     for folder in (*gone, *others):
         folder.mkdir()
     sweep_beside(tmp_path / "out")
     assert not any(folder.exists() for folder in gone) and all(folder.is_dir() for folder in others)
-    (tmp_path / ".new.4194303.before").mkdir()
+    (tmp_path / f".new.{here}-4194303.before").mkdir()
     sweep_beside(tmp_path / "new")
     assert (tmp_path / "new").is_dir()

@@ -228,6 +228,7 @@ def test_folder_of_something_else_is_left_alone(tmp_path):
 def test_settings_may_be_single_values_and_numbers_with_commas(tmp_path):
     config = GeometryConfig.load(None, ["field=sentence", "ranks=7,20", "dims=16"])
     assert (config.field, config.ranks, config.dims) == (["sentence"], [7, 20], [16])
+    assert GeometryConfig(corpora=[THREE], field="1").field == ["1"]  # the name of a column, which became a number
     (tmp_path / "a=b.txt").write_text("one\n\ntwo")
     assert list(GeometryConfig(corpora=[str(tmp_path / "a=b.txt")]).sources()) == ["a=b.txt"]
     assert list(GeometryConfig(corpora=[f"my corpus={tmp_path}/a=b.txt"]).sources()) == ["my corpus"]

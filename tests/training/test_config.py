@@ -133,6 +133,13 @@ def test_what_a_recipe_sets_can_be_switched_off():
     assert StudyConfig.load(None, ["size=paper", "steps=1", "tokenizer=null"]).tokenizer is None
 
 
+def test_given_values_stay_as_they_are():
+    """A dictionary of the caller had the value of a `key=value` setting afterwards."""
+    given = {"dropout": 0.0}
+    assert LoopConfig.merge_values(None, ["model.dropout=0.1"], model=given) == {"model": {"dropout": 0.1}}
+    assert given == {"dropout": 0.0}
+
+
 def test_saved_configuration_loads_equal(tmp_path):
     config = PretrainConfig.load(None, ["size=paper", "tokens=1000000", "betas=[0.9, 0.98]"])
     with RunFolder.open(tmp_path / "run", "pretrain") as run:

@@ -26,8 +26,11 @@ import numpy as np
 import psutil
 import yaml
 
-# Form of a temporary name: the target's name, the machine, the process, and `.before` for a target that was put aside.
-TEMPORARY = re.compile(r"^\.(?P<target>.+?)\.(?:(?P<machine>[0-9a-f]{8})-)?(?P<process>\d+)(?P<put_aside>\.before)?$")
+# Form of a temporary name: the target's name, the machine, the process, and `.before` for a target that was put aside;
+# or what the processes of one training write together (`training.checkpoints`).
+TEMPORARY = re.compile(
+    r"^\.(?:(?P<target>.+?)\.(?P<machine>[0-9a-f]{8})-(?P<process>\d+)(?P<put_aside>\.before)?|step-\d+-shards\.0)$"
+)
 ABANDONED_AFTER = 24 * 3600.0  # seconds without a change, of another machine's temporary file
 _MOST_VALUES = 100_000  # of a YAML file
 # A file is not unpacked where that would give more bytes than this, and more than _BOMB_RATIO times its size.
@@ -451,7 +454,7 @@ def _is_abandoned(path: Path, match: re.Match[str]) -> bool:
     """Return whether the process of a temporary name has ended, or is this one.
 
     Another machine's processes are not seen from here: theirs is abandoned once nothing was written to it for a day.
-    Names without a machine are always abandoned.
+    What several processes wrote together is always abandoned: no training of theirs goes on.
     """
     if match["machine"] is None:
         return True

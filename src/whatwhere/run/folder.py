@@ -438,7 +438,12 @@ class RunFolder:
             with suppress(ValueError):  # of a line that a crash cut off
                 line = json.loads(row)
             if isinstance(line, dict):
-                self._apply(line)
+                try:
+                    self._apply(line)
+                except (TypeError, AttributeError):  # of a line of another program
+                    raise ValueError(
+                        f"{path} is no manifest of whatwhere: a line has values of other types. Restore it."
+                    ) from None
             elif not row.endswith(b"\n"):  # perhaps it is being written
                 break
             self._applied_bytes += len(row)

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
@@ -175,7 +176,7 @@ class StrictConfig(BaseModel):
             ValueError: the file is missing or damaged, or a setting has no `key=value` form.
         """
         merged = cls._read(Path(path)) if path is not None else {}
-        merged.update({key: value for key, value in values.items() if value is not None})
+        merged.update({key: deepcopy(value) for key, value in values.items() if value is not None})
         for setting in settings:
             key, equals, text = setting.partition("=")
             if not equals or not key:

@@ -59,10 +59,10 @@ def run_evaluation(
     Raises:
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
-    if cluster is not None:
-        check_on_disk(config.models)
     with RunFolder.open(out, benchmark.name) as run:
         config = _settings_to_resume_with(run, config, benchmark.file)
+        if cluster is not None:
+            check_on_disk(config.models)
         if not is_checked:
             benchmark.check(config)
         trials = benchmark.trials(config)
@@ -128,7 +128,8 @@ def _threads_of_trials(trials: Sequence[Trial]) -> dict[int, int | None]:
 
 
 def _unfinished_note(trials: int) -> str:
-    return f"{trials} trials are not done for lack of time. Run the same command to do them."
+    are = "trials are" if trials > 1 else "trial is"
+    return f"{trials} {are} not done for lack of time. Run the same command to go on."
 
 
 def _rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:

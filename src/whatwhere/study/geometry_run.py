@@ -135,7 +135,7 @@ def _count_all(
         name: _count_corpus(run, config, name, source, tokenizer, progress, cluster) for name, source in sources.items()
     }
     for name in sources:
-        if (shards := (run.path / _counts_file(name)).with_suffix("")).is_dir():
+        if (shards := _shards_folder(run, name)).is_dir():
             remove_folder(shards)
     return counted
 
@@ -187,6 +187,11 @@ def _check_names(names: Iterable[str]) -> None:
 def _counts_file(corpus: str) -> str:
     """Return the name of the file that keeps the counts of a corpus."""
     return f"counts/{_stem(corpus)}.npz"
+
+
+def _shards_folder(run: RunFolder, corpus: str) -> Path:
+    """Return the folder that keeps the counts of a corpus's shards, whose name no counts file has."""
+    return run.path / "counts" / f"{_stem(corpus)}.shards"
 
 
 def _plan(config: GeometryConfig) -> Plan:
@@ -266,7 +271,7 @@ def _count_corpus(
         phrases=config.phrases,
         workers=config.workers,
         progress=progress,
-        keep=path.with_suffix(""),  # shards that are counted when a run is stopped
+        keep=_shards_folder(run, name),  # shards that are counted when a run is stopped
         cluster=cluster,
     )
     counts.save(path)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ..corpus.paths import check_corpus
 from ..models.preset_table import check_preset
@@ -270,9 +270,10 @@ class GeometryKeys(StrictConfig):
 
     @field_validator("corpora", "field", "tables", "models", "dims", "ranks", mode="before")
     @classmethod
-    def _make_list(cls, value: Any) -> Any:
+    def _make_list(cls, value: Any, about: ValidationInfo) -> Any:
         """Make a list of one value; numbers may come with commas."""
-        if isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
+        are_numbers = about.field_name in ("dims", "ranks")
+        if are_numbers and isinstance(value, str) and re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", value):
             return [int(number) for number in value.split(",")]
         return value if isinstance(value, list | tuple) else [value]
 

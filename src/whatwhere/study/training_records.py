@@ -75,7 +75,7 @@ def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> li
 
     There are none where the losses are unknown: of models from elsewhere, or of another task.
     """
-    checkpoint = folder.parent.name == "checkpoints"
+    checkpoint = folder.parent.name == "checkpoints" and folder.name.removeprefix("step-").isdigit()
     run = folder.parent.parent if checkpoint else folder
     windows = own_windows(tokenizer, folder) if (run / pretrain.CONFIG).is_file() and (run / LOG).is_file() else None
     if windows is None:
