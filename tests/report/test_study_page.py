@@ -224,6 +224,9 @@ def test_the_explorer_gives_way_to_the_figures(whole, monkeypatch):
 
     monkeypatch.setattr(module, "MOST_BYTES", 1_000)
     page = module.open_page(whole)
+    assert page.explorer is not None and page.explorer.data["models"]  # as far as the least room of an explorer goes
+    monkeypatch.setattr(module, "LEAST_EXPLORER", 100)
+    page = module.open_page(whole)
     assert page.explorer is not None and not page.explorer.data["models"] and page.explorer.notes
     assert "explorer" in [a.get("id") for _, a in Parsed(render_page(page)).elements]
 

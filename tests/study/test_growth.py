@@ -70,7 +70,7 @@ def test_added_models_show_texts_as_long(corpus_file, tmp_path, monkeypatch):
         return {name: ww.EncoderForMaskedLM(ww.preset(name, "tiny", vocab_size=300)) for name in config.models}
 
     monkeypatch.setattr(comparisons, "open_models", open_models)
-    monkeypatch.setattr(comparisons, "MAX_EXPLORER_BYTES", 30_000)
+    monkeypatch.setattr(comparisons, "MOST_EXPLORER_BYTES", 30_000)
     with RunFolder.open(tmp_path / "s", "study") as run:
         for models in (["rope"], ["rope", "ap", "alibi"]):
             config = StudyConfig.parse({**VALUES, "corpus": str(corpus_file), "models": models})

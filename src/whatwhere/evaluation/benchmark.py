@@ -198,7 +198,7 @@ class Trial:
             return run.kind is None and self.file(out).is_file()
         return all(map(run.has, step["files"]))
 
-    def check_finished(self, out: Path) -> bool:
+    def is_finished(self, out: Path) -> bool:
         """Return whether this trial is finished, after comparing its model and the hashes of its files.
 
         Raises:

@@ -20,6 +20,7 @@ from .questions import GEOMETRY, SPECTRA, STUDY, Draw, Question, drawn
 from .titles import caveats, named
 
 MOST_BYTES = 9_800_000  # of a page with its explorer, whose texts give way to the figures
+LEAST_EXPLORER = 1_500_000  # bytes of packed maps that an explorer keeps where many models' figures fill a page
 FEW_DOCUMENTS = 1000
 GRIDS = ("vit", "deit", "beit", "vit_mae", "vit_msn")  # model types whose positions are patches of a picture
 
@@ -53,7 +54,7 @@ def open_page(folder: str | Path) -> Page:
     if not (Path(folder) / "explorer.json").is_file():
         return study
     room = MOST_BYTES - len(render_page(study).encode())
-    return replace(study, explorer=load_explorer(folder, min(STUDY_BUDGET, max(0, room))))
+    return replace(study, explorer=load_explorer(folder, min(STUDY_BUDGET, max(LEAST_EXPLORER, room))))
 
 
 def study_page(run: Run, **rest: Any) -> Page:

@@ -47,7 +47,7 @@ _NOT_LISTED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, 
 
 
 class RunFolder:
-    """A run's folder; `open` and `at` return one, `create` writes a whole folder with its manifest.
+    """A run's folder: `open` yields it under a lock, `at` returns it without; `create` yields a path for a whole one.
 
     path: of the folder. is_new: True where `open` found no manifest with a whole line.
     """
@@ -355,7 +355,7 @@ class RunFolder:
         self._is_provisional = False
 
     def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
-        """Return whether a step is finished from these inputs and its files are as they were written."""
+        """Return whether a step is finished from these inputs (None: any) and its files are as they were written."""
         return self.step(step) is not None and self.reuse_problem(step, inputs=inputs) is None
 
     def reuse_problem(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:

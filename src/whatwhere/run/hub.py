@@ -81,8 +81,8 @@ def check_on_disk(models: Iterable[str]) -> None:
     for model in models:
         if not Path(model_source(model)).is_dir():
             raise ValueError(
-                f"{model} is a model on the Hub, of which each worker might open another commit. Give --on folders "
-                f"that all machines see: hf download {model} --local-dir FOLDER."
+                f"{model} is a model on the Hub, of which each worker might open another commit. With --on, name "
+                f"models by folders that all machines see: hf download {model} --local-dir FOLDER."
             )
 
 

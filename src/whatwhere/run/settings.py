@@ -217,8 +217,8 @@ class StrictConfig(BaseModel):
         """Return the settings of a run that resumes: the saved ones, with the changeable keys taken from this command's
         settings.
 
-        Call it once something was made with the saved settings, such as a step of a training or a result. What a
-        command left that failed before that is replaced by `save_in`. Changeable are `CHANGEABLE_KEYS`, `changeable`,
+        Call it only where the folder has a step or a result: settings of a command that failed before are replaced
+        (`save_in`). Changeable are `CHANGEABLE_KEYS`, `changeable`,
         and a key whose content is the same under another path (`has_same_content`, `plain_path`).
 
         Args:

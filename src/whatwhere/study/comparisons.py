@@ -19,7 +19,7 @@ from .plan import ModelOfSeed
 from .study_settings import StudyConfig
 
 REGRESSED_ONTO = "dstg"  # whose streams the others' states are regressed onto
-MAX_EXPLORER_BYTES = 12_000_000  # all maps together, before compression
+MOST_EXPLORER_BYTES = 12_000_000  # all maps together, before compression
 
 
 def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any
 
 
 def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: int, progress: bool) -> list[Record]:
-    """Return regressions of a seed's models onto the streams of `dstg` (DSTG B.2), and measure them if not done yet.
+    """Measure, if not done yet, regressions of a seed's models onto the streams of `dstg` (DSTG B.2); return records.
 
     There are none without `dstg`, another model, and enough held-out windows.
     """
@@ -69,7 +69,7 @@ def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -
     for model in models.values():
         heads = model.config.num_hidden_layers * model.config.num_attention_heads
         maps += heads * (1 + len(term_names(model)))
-    tokens_shown = min(config.length, MOST_SHOWN, int((MAX_EXPLORER_BYTES / maps / (1 + config.texts)) ** 0.5))
+    tokens_shown = min(config.length, MOST_SHOWN, int((MOST_EXPLORER_BYTES / maps / (1 + config.texts)) ** 0.5))
     if len(missing) < len(steps):  # the study gained models: their texts are as long as the saved ones
         saved = [entry["texts"] for entry in run.read(INDEX) if entry["name"] in steps and entry["name"] not in missing]
         tokens_shown = max(len(text["tokens"]) for entry_texts in saved for text in entry_texts)

@@ -66,7 +66,7 @@ def run_evaluation(
         if not is_checked:
             benchmark.check(config)
         trials = benchmark.trials(config)
-        todo = [trial for trial in trials if not trial.check_finished(out)]
+        todo = [trial for trial in trials if not trial.is_finished(out)]
         config.save_in(run, benchmark.file)
         run.keep()
         threads = _threads_of_trials(trials)

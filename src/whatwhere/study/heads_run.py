@@ -108,7 +108,7 @@ def run_heads(
         windows: how many held-out windows of full length to read. ablated: of those, how many have their loss measured
             with parts taken out.
         scheme: file of the model's own scheme, loaded already; the recorded command names it.
-        cluster: Workers that do the analyses, each of which opens the model; it holds `out`. None: this process.
+        cluster: Workers that do the analyses; they open the model, and see `out`. None: this process.
         model_name: What workers open the model by, where it is not `folder`.
 
     Raises:

@@ -14,9 +14,9 @@ OVERHEAD = 1.2  # how much longer a step takes with its share of validation and 
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too
 MOST_TIME_FOR_ANALYSES = 0.35  # share of the time
 FEWEST_STEPS = 20
-# Training steps that take as long as looking at one document of a model.
-STEPS_PER_PROBED = 0.4
-STEPS_PER_ABLATED = 2.0
+# Training steps that take as long as the analyses of one window, and as the ablations of one.
+STEPS_PER_PROBED_WINDOW = 0.4
+STEPS_PER_ABLATED_WINDOW = 2.0
 WORTH_PROCESSES = 250_000  # training tokens of a model from which a process of its own, seconds to start, pays
 
 
@@ -111,7 +111,8 @@ def budget_of_minutes(
     step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
     analysis_steps = 0.0
     if config.inside:
-        analysis_steps = STEPS_PER_PROBED * config.probe_windows + STEPS_PER_ABLATED * config.ablation_windows
+        analysis_steps = STEPS_PER_PROBED_WINDOW * config.probe_windows
+        analysis_steps += STEPS_PER_ABLATED_WINDOW * config.ablation_windows
     total = config.minutes * 60
     fixed = RESERVE_SECONDS + spent
     seconds_left = total * (1 - RESERVE_SHARE) - fixed

@@ -181,7 +181,7 @@ def command_of(verb: str, *words: str, scheme: str | Path | None = None) -> str:
 def total_seconds(lines: Iterable[Mapping[str, Any]], pid: int, current: float) -> float:
     """Return the seconds that all commands on a study took: those at the last log line of each, and `current`.
 
-    Commands that ran side by side count each.
+    They ran one after another, each in a process of its own.
 
     Args:
         pid: Number of this process, whose command has taken `current` seconds.
