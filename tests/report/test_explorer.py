@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_left_out_in_words():
     two = size(pack([ExplorerModel(m.name, 0, m.texts[:1], LEVELS) for m in models]))  # at the finest scale
     half = pack(models, two)
     assert size(half) <= two and [len(m["texts"]) for m in half.data["models"]] == [1, 1]
-    assert half.notes[0].startswith("The text “text 2” is left out")
+    assert half.notes[0].startswith("The texts “text 2”, “text 1” are left out")
     one = size(pack([ExplorerModel("a", 0, models[0].texts[:1], LEVELS)]))
     fewer = pack(models, int(0.7 * one))
     assert (

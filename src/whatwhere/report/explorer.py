@@ -173,7 +173,8 @@ def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Exp
     if not models:
         raise ValueError("The explorer has no text of any model. Give at least one.")
     models_left = list(models)
-    notes = list[str]()
+    texts_out = list[str]()
+    models_out = list[str]()
     while True:
         for g in MERGES:
             index, groups = merged(g)
@@ -185,16 +186,23 @@ def pack(models: Sequence[ExplorerModel], budget: int = ATTENTION_BUDGET) -> Exp
             chunks = _Chunks()
             data = _describe(models_left, index, groups, chunks)
             if sum(map(len, chunks.packed)) <= budget:
+                notes = [*_left_out("text", texts_out), *_left_out("model", models_out)]
                 return Explorer(visible(data | {"step": g}), chunks.packed, notes)
         most = max(len(m.texts) for m in models_left)
         if most > 1:
-            left = f"text “{next(m.texts[-1].title for m in models_left if len(m.texts) == most)}”"
+            texts_out.append(f"“{next(m.texts[-1].title for m in models_left if len(m.texts) == most)}”")
             models_left = [replace(m, texts=m.texts[: most - 1]) for m in models_left]
         elif len(models_left) > 1:
-            left = f"model `{models_left.pop().name}`"
+            models_out.insert(0, f"`{models_left.pop().name}`")
         else:
             raise ValueError(_too_large(models_left[0], budget))
-        notes.append(f"The {visible(left)} is left out: with it the page would be too large.")
+
+
+def _left_out(what: str, names: Sequence[str]) -> list[str]:
+    """Return a sentence on texts or models that are left out; none where none is."""
+    if len(names) < 2:
+        return [f"The {what} {visible(name)} is left out: with it the page would be too large." for name in names]
+    return [f"The {what}s {visible(', '.join(names))} are left out: with them the page would be too large."]
 
 
 def _too_large(model: ExplorerModel, budget: int) -> str:
