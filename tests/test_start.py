@@ -82,6 +82,7 @@ MISTAKES = {
     "evaluate squad reference --out o --recipe tupe": "--recipe: no recipe 'tupe'. Known: dstg, short.",
     "evaluate mteb reference --out o --pooling max": "--pooling: no pooling 'max'. Known: mean, cls, semantic,",
     "evaluate length reference --out o --methods poly": "--methods: no method 'poly'. Known: as-it-is, formula,",
+    "evaluate all reference --out o --data no": "--data: there is no such folder. Give the one that holds the data;",
     "evaluate length reference --out o --corpus no.txt": "No corpus 'no.txt': no such file or folder.",
     "extrapolate ./no --out o --length 300": "No model at ./no: it is no folder.",
     "explain dsgt": "Unknown preset 'dsgt'. Did you mean dstg?",

@@ -263,7 +263,8 @@ def status(run: Annotated[Path, typer.Argument()], as_json: Json = False) -> Non
 
 @verb()
 def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None = None, as_json: Json = False) -> None:
-    """Compare every file below a folder with the hash that was written with it; exit status 2 where one differs.
+    """Compare every file below a folder with the hash that was written with it; exit status 2 where one differs. Pages,
+    cards and growing logs have none.
 
     Args:
         folder: Any folder of runs or models: manifest.jsonl stands in each, in windows and checkpoints, too.

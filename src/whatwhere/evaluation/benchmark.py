@@ -49,13 +49,6 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
         """Spell a model that is given again as before, so that it counts as the same."""
         return [plain_path(model) for model in models]
 
-    @field_validator("data")
-    @classmethod
-    def _there(cls, data: str | None) -> str | None:
-        if data is not None and not Path(data).is_dir():
-            raise ValueError("there is no such folder. Give the one that holds the data")
-        return data
-
     @classmethod
     def changeable_keys(cls) -> tuple[str, ...]:
         """Return the keys in which two calls on one folder may differ."""

@@ -4,6 +4,7 @@ Nothing here loads torch: the command line makes its options of these classes.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, PositiveFloat, ValidationInfo, field_validator
@@ -57,6 +58,13 @@ class EvaluationKeys(SchemeKeys):
         description="Minutes: begin nothing that would end later, judged by the pieces of its task so far (the first "
         "of each is begun whatever it takes); the same command goes on.",
     )
+
+    @field_validator("data", check_fields=False)
+    @classmethod
+    def _there(cls, data: str | None) -> str | None:
+        if data is not None and not Path(data).is_dir():
+            raise ValueError("there is no such folder. Give the one that holds the data")
+        return data
 
     @field_validator("*")
     @classmethod

@@ -157,6 +157,8 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
     if address is None:
         yield None
         return
+    if not Path(address).is_file() and ":" not in address:
+        raise ValueError(f"There is no scheduler file {address}. Give that of dask scheduler, or tcp://HOST:8786.")
     try:
         import dask
         from distributed import Client

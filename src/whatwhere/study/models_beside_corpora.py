@@ -98,13 +98,16 @@ def model_summary(records: Sequence[Record], name: str, seed: int | None) -> lis
         (last_step, end) = separations[-1]
         nearest = "The nearest two rows of its position table are"
         words.append(f"{nearest} {start:.3g} apart at step {first_step}, {end:.3g} at step {last_step}.")
-    subjects = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times a head's matrix M (H3)"}
+    subjects = {"h1": "mean word vectors of two positions (H1)", "h3": "the same times M or Mᵀ of a head (H3)"}
     for metric, subject in subjects.items():
         least = select(of_model, metric=metric, step=None)
         floor = {(r.layer, r.head, r.part): r.value for r in select(of_model, metric=f"{metric}.floor", step=None)}
-        below = [r for r in least if r.value < floor.get((r.layer, r.head, r.part), 0.0)]
-        halves = f"; below what two halves of the documents differ by at one position in {len(below)} of {len(least)}"
         before = [r.value for r in select(of_model, metric=metric, step=0)]
-        tail = f" ({min(before):.3g} at step 0)" * bool(before) + halves * bool(floor)
+        tail = f" ({min(before):.3g} at step 0)" * bool(before)
+        if len(floor) == 1:
+            tail += f"; two halves of the documents differ by {min(floor.values()):.3g} at one position"
+        elif floor:
+            below = sum(r.value < floor[r.layer, r.head, r.part] for r in least)
+            tail += f"; in {below} of the {len(least)} matrices below what two halves of the documents differ by"
         words += [f"Smallest distance of {subject}: {min(r.value for r in least):.3g}{tail}."] if least else []
     return words
