@@ -103,7 +103,7 @@ def model_summary(records: Sequence[Record], name: str, seed: int | None) -> lis
         least = select(of_model, metric=metric, step=None)
         floor = {(r.layer, r.head, r.part): r.value for r in select(of_model, metric=f"{metric}.floor", step=None)}
         before = [r.value for r in select(of_model, metric=metric, step=0)]
-        tail = f" ({min(before):.3g} at step 0)" * bool(before)
+        tail = f" ({min(before):.3g} at step 0)" if before else ""
         if len(floor) == 1:
             tail += f"; two halves of the documents differ by {min(floor.values()):.3g} at one position"
         elif floor:
