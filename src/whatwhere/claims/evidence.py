@@ -45,8 +45,8 @@ class Evidence:
         trained = [(table.seeds[model] - {None}) or {None} for model in models]
         self.seeds = sorted(set.intersection(*trained), key=lambda s: -1 if s is None else s)
         if step == 0 and self.seeds == [None]:  # a published encoder's seed is unknown, its drawn copy's is not
-            drawn = {r.seed for r in table.records if r.model == self.model and r.step == 0 and r.seed is not None}
-            self.seeds = list(drawn) or [None]
+            drawn = {r.seed for r in table.records if r.model == self.model and r.step == 0}
+            self.seeds = [*sorted(seed for seed in drawn if seed is not None)] or [None]
         if not self.seeds:
             raise Missing(f"{' and '.join(models)} have no training seed in common")
         self.note = self.over = ""

@@ -6,12 +6,8 @@ from ..evaluation.evaluation_keys import EvaluationKeys
 from ..run.settings import StrictConfig
 from ..training.training_keys import CorpusKeys
 
-# Ways to read on: as it is, in the words of a formula, by a method of a table, by one of rotations.
-CHOICES = (
-    *("as-it-is", "formula"),
-    *("sinusoidal", "fourier", "cyclic", "learned", "decay", "rotation", "linear", "nearest", "mds"),
-    *("ntk", "yarn"),
-)
+# Ways to read on: as the model is, by its formula, by nine methods for a table, by two for rotations.
+CHOICES = tuple("as-it-is formula sinusoidal fourier cyclic learned decay rotation linear nearest mds ntk yarn".split())
 
 
 class LengthKeys(EvaluationKeys):

@@ -218,8 +218,8 @@ class StrictConfig(BaseModel):
         settings.
 
         Call it only where the folder has a step or a result: settings of a command that failed before are replaced
-        (`save_in`). Changeable are `CHANGEABLE_KEYS`, `changeable`,
-        and a key whose content is the same under another path (`has_same_content`, `plain_path`).
+        (`save_in`). Changeable are `CHANGEABLE_KEYS`, `changeable`, and a key whose content is the same under another
+        path (`has_same_content`, `plain_path`).
 
         Args:
             name: Name of the YAML file.

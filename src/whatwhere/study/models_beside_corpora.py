@@ -54,8 +54,8 @@ def check_vocabulary(folder: Path, tokenizer: Any) -> None:
 def model_records(
     folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, geometry: Geometry
 ) -> list[Record]:
-    """Return each model's table separation against the first corpus at every checkpoint, conditions H1 and H3 also of
-    the finished model."""
+    """Measure models against the first corpus: at every checkpoint the separation of their tables, there and finished
+    GEOM's conditions H1 and H3."""
     records: list[Record] = []
     distributions = geometry.distributions
     corpus = CorpusDistances(
