@@ -342,9 +342,12 @@ def test_a_study_of_other_settings_is_refused(arguments, tmp_path):
         run_study(StudyConfig.load(arguments[2], ["length=16"]), tmp_path / "s", progress=False)
 
 
-def test_a_corpus_that_is_not_there_takes_no_folder(tmp_path):
+@pytest.mark.parametrize("on", [None, "tcp://127.0.0.1:1"])
+def test_a_corpus_that_is_not_there_takes_no_folder(tmp_path, on):
+    """It is refused before a scheduler is asked, and before a file is written."""
+    config = StudyConfig.parse({"corpus": "nowhere.txt", "models": ["ap"]})
     with pytest.raises(ValueError, match="No corpus 'nowhere.txt'"):
-        run_study(StudyConfig.parse({"corpus": "nowhere.txt", "models": ["ap"]}), tmp_path / "s", progress=False)
+        run_study(config, tmp_path / "s", progress=False, on=on)
     assert not (tmp_path / "s").exists()
 
 

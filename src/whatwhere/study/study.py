@@ -121,6 +121,8 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
     """
     torch.manual_seed(0)  # for what draws numbers without a seed of its own, so that two commands agree
     out = Path(out)
+    if not (out / CONFIG).exists():
+        _check_new(config)  # before a worker is waited for
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         log = StudyLog(out, progress)  # its clock begins when there is a worker
         if cluster is not None:
@@ -139,10 +141,6 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     if is_resumed:
         config = _settings_to_resume_with(run, config)
     else:
-        with prefix_training_keys_in_errors():
-            for name in config.models:
-                config.pretraining(name).check()
-        open_source(config.corpus, config.field, config.document)  # a missing text is refused before a file is written
         config.save_in(run, CONFIG)
     settings_to_save = config  # as given: below, `config` names the folder's copy of the scheme, and matched widths
     if config.scheme is not None:
@@ -172,6 +170,18 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
         with show_progress("corpus", log.progress) as report:
             measure_corpus(run, windows, run.name, report)
     return Study(run, config, windows, log, cluster)
+
+
+def _check_new(config: StudyConfig) -> None:
+    """Check the trainings and the text of a new study, before a file is written.
+
+    Raises:
+        ValueError: a training is refused, or there is no such text.
+    """
+    with prefix_training_keys_in_errors():
+        for name in config.models:
+            config.pretraining(name).check()
+    open_source(config.corpus, config.field, config.document)
 
 
 def _settings_to_resume_with(run: RunFolder, config: StudyConfig) -> StudyConfig:
