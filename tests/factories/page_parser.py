@@ -1,5 +1,8 @@
 """A page taken apart, for the tests of pages."""
 
+import base64
+import json
+import zlib
 from html.parser import HTMLParser
 
 
@@ -13,6 +16,22 @@ class Parsed(HTMLParser):
         self.scripts: list[str] = []
         self._within = ""
         self.feed(text)
+
+    def tags(self, name: str) -> list[tuple[str, dict[str, str | None]]]:
+        """The elements of that tag, in their order."""
+        return [(tag, attributes) for tag, attributes in self.elements if tag == name]
+
+    def script(self, name: str) -> str:
+        """The content of the script element of that id, inflated where it is packed."""
+        every = [attributes for _, attributes in self.tags("script")]
+        (place,) = [i for i, attributes in enumerate(every) if attributes.get("id") == name]
+        is_packed = every[place].get("type") == "application/octet-stream"
+        text = self.scripts[place]
+        return zlib.decompress(base64.b64decode(text)).decode() if is_packed else text
+
+    def data(self) -> dict:
+        """Figures and tables as the page draws them and hands them out."""
+        return json.loads(self.script("data"))
 
     def handle_starttag(self, tag, attrs):
         self.elements.append((tag, dict(attrs)))

@@ -1,7 +1,6 @@
 """The page of a geometry run: complete, small, escaped, and true to the records, as text and in a browser."""
 
 import itertools
-import json
 import re
 from dataclasses import replace
 
@@ -179,7 +178,7 @@ def test_long_corpora_stay_below_ten_megabytes(run):
     shown = render_page(geometry_page(replace(run, measured=corpora)))
     assert len(shown.encode()) < 10e6
     assert "at equal steps; arrays/ in the run" in shown
-    drawn = json.loads(Parsed(shown).scripts[0])["figures"]["matrix"]
+    drawn = Parsed(shown).data()["figures"]["matrix"]
     assert len(drawn) == 12 and all(len(p["data"][0]["z"]) <= 182 for p in drawn)
 
 
@@ -187,7 +186,8 @@ def test_no_string_becomes_markup(run, hostile_texts):
     def shape(text):
         page = render_page(geometry_page(hostile(run, text)))
         parsed = Parsed(page)
-        assert len(parsed.scripts) == 3 and not set("\u202e\u2066") & set(page), text
+        assert len(parsed.scripts) == 4, text
+        assert not set("\u202e\u2066") & set(page + parsed.script("data")), text
         return [(tag, sorted(a)) for tag, a in parsed.elements if tag not in ("code", "span")]
 
     harmless = shape("harmless")

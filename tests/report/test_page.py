@@ -74,11 +74,8 @@ def test_no_string_becomes_markup_or_hides(kind, hostile_texts):
         return [(tag, sorted(a)) for tag, a in parsed.elements if tag not in ("code", "span")]
 
     assert shape(Parsed(hostile)) == shape(Parsed(render_page(full())))
-    assert len(Parsed(hostile).scripts) == 3 and json.loads(Parsed(hostile).scripts[0])["figures"].keys() == {
-        "hero",
-        "first",
-    }
-    assert not set("\u202e\u2066") & set(hostile)
+    assert len(Parsed(hostile).scripts) == 4 and Parsed(hostile).data()["figures"].keys() == {"hero", "first"}
+    assert not set("\u202e\u2066") & set(hostile + Parsed(hostile).script("data"))
 
 
 def test_our_own_markup_in_the_last_section_stays():
@@ -114,9 +111,10 @@ def test_colours_of_maps_are_known_to_the_page():
 
     panel = heatmap(np.eye(3), range(3), range(3), "", "%{z}", (0, 1), ("x", "y"))
     text = render_page(Page("maps", hero=Figure("map", "t", "s", [panel], Table("m", "c", [], []))))
-    data = json.loads(Parsed(text).scripts[0])
-    named = {colour.removeprefix("@") for _, colour in data["figures"]["map"][0]["data"][0]["colorscale"]}
-    assert all(named <= palette.keys() for palette in data["palettes"].values())
+    drawn = Parsed(text).data()["figures"]["map"][0]["data"][0]
+    named = {colour.removeprefix("@") for _, colour in drawn["colorscale"]}
+    palettes = json.loads(Parsed(text).script("colours"))["palettes"]
+    assert all(named <= palette.keys() for palette in palettes.values())
 
 
 def test_script_json_cannot_end_its_element():

@@ -143,8 +143,8 @@ def render_page(page: Page) -> str:
     figures = page_figures(page.hero, sections)
     claims = ledger.shown(page.claims)
     tables = [t for t in page_tables(page, sections) if len(t.rows) > MOST_ROWS or t.id == "claims"]
+    palettes = {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()}
     data = {
-        "palettes": {theme: colours | MAPS[theme] for theme, colours in PALETTES.items()},
         "tables": {t.id: csv_text(t) for t in tables},
         "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures},
     }
@@ -162,7 +162,8 @@ def render_page(page: Page) -> str:
         "palettes": PALETTES,
         "font": FONT,
         "style": Markup("".join(styles)),
-        "data": script_json(data),
+        "colour_data": script_json({"palettes": palettes}),
+        "data": _packed(script_json(data)),
         "plotly": _packed_plotly() if figures else "",  # a page of an explorer alone stays small
         "scripts": [Markup(script) for script in scripts],
         "policy": policy([*([get_plotlyjs()] if figures else []), *scripts]),
@@ -191,8 +192,13 @@ def _environment() -> jinja2.Environment:
 
 @cache
 def _packed_plotly() -> str:
-    """The library that draws, deflated, as base64: a third of its size. The page's policy knows the text's hash."""
-    return base64.b64encode(zlib.compress(get_plotlyjs().encode("utf-8"), 9)).decode()
+    """The library that draws, as `_packed`. The page's policy knows the text's hash."""
+    return _packed(get_plotlyjs())
+
+
+def _packed(text: str) -> str:
+    """Deflate a text, as base64: a third of the size of a library, a seventh of that of numbers."""
+    return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode()
 
 
 def sources(records: Sequence[str]) -> str:

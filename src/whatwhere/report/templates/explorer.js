@@ -5,7 +5,7 @@
   if (!host) return;
   const root = document.documentElement;
   const { models } = JSON.parse(document.getElementById("explorer-data").textContent);
-  const { palettes } = JSON.parse(document.getElementById("data").textContent);
+  const { palettes } = JSON.parse(document.getElementById("colours").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const FONT = `14px ${getComputedStyle(host).fontFamily}`;
   const PAIRS = 20; // rows of the table of strongest pairs

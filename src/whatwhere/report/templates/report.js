@@ -2,7 +2,8 @@
 // Draws the figures in the colours of the current theme, sorts tables, hands out CSV and SVG.
 (() => {
   const root = document.documentElement;
-  const { palettes, figures, tables } = JSON.parse(document.getElementById("data").textContent);
+  const { palettes } = JSON.parse(document.getElementById("colours").textContent);
+  let [figures, tables] = [{}, {}]; // packed in the page, as numbers take a seventh so
   const plots = [...document.querySelectorAll(".plot")];
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const config = { displayModeBar: false, responsive: true, doubleClick: false, scrollZoom: false, showTips: false };
@@ -78,13 +79,13 @@
   const models = Object.fromEntries([...document.querySelectorAll("button.model")].map((model) => [model.dataset.model, model]));
   const arrange = () => {
     for (const plot of plots) { // a panel stands as long as one of its models does
-      const drawn = [plot.parentNode.dataset.model, ...figures[plot.dataset.figure][plot.dataset.panel].data.flatMap((trace) => trace.meta ?? [])];
+      const traces = figures[plot.dataset.figure]?.[plot.dataset.panel].data ?? [];
+      const drawn = [plot.parentNode.dataset.model, ...traces.flatMap((trace) => trace.meta ?? [])];
       const own = plot.parentNode.dataset.model in models ? drawn.slice(0, 1) : drawn.filter((each) => each in models);
       plot.parentNode.hidden = own.length > 0 && own.every((each) => absent.has(each));
     }
   };
   for (const [name, model] of Object.entries(models)) if (model.getAttribute("aria-pressed") === "false") absent.add(name); // of a page of many
-  arrange();
   for (const model of Object.values(models)) {
     model.addEventListener("click", () => {
       const name = model.dataset.model;
@@ -137,20 +138,27 @@
   plots.forEach((plot) => observer.observe(plot));
   const pause = () => new Promise((done) => setTimeout(done, 0));
   const idle = () => (window.requestIdleCallback ? new Promise((done) => requestIdleCallback(done, { timeout: 200 })) : pause());
-  // The library that draws is packed in the page. It runs as a script of its own, whose hash the page's policy knows.
+  // What is drawn and the library that draws it are packed. The library runs as a script of its own, whose hash the page's policy knows.
+  const inflated = (part) => {
+    const packed = Uint8Array.from(atob(part.textContent), (c) => c.charCodeAt(0));
+    return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+  };
   const library = document.getElementById("plotly");
   const unpacked = (async () => {
-    if (!library) return true;
     if (typeof DecompressionStream === "undefined") {
+      if (!library) return true; // nothing is drawn here
       const words = document.createElement("p");
       words.className = "caveat";
       words.textContent = "This browser cannot unpack the figures: it has no DecompressionStream. Chrome from 80, Firefox from 113 and Safari from 16.4 have it. The data tables hold the first values, records.parquet all.";
       document.querySelector("header.head").append(words);
       return false;
     }
-    const packed = Uint8Array.from(atob(library.textContent), (c) => c.charCodeAt(0));
+    ({ figures, tables } = JSON.parse(await inflated(document.getElementById("data"))));
+    arrange();
+    balance();
+    if (!library) return true;
     const script = document.createElement("script");
-    script.textContent = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+    script.textContent = await inflated(library);
     document.head.append(script);
     library.remove();
     return true;
