@@ -167,7 +167,8 @@ def test_a_signal_while_processes_start_stops_them(tmp_path, processes, monkeypa
 def test_a_killed_process_is_reported_in_one_line(processes):
     """A killed process is one line that says the way out."""
     jobs = [Job("a", die, (), 1), Job("b", die, (), 1)]
-    with pytest.raises(OSError, match="A process was killed, .*one of the models at a time, add `--set at_once=1`"):
+    advice = "put `OMP_NUM_THREADS=1` before it and add `--set at_once=1`"
+    with pytest.raises(OSError, match=f"A process was killed, .*one of the models at a time, {advice}"):
         list(run_jobs(jobs, 2, progress=False))
     with pytest.raises(OSError, match="one of the pieces at a time, put `taskset -c 0` before it"):
         list(run_jobs(jobs, 2, progress=False, process_per_job=False, name="pieces"))

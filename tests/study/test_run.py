@@ -360,6 +360,18 @@ def test_a_missing_field_leaves_no_study(tmp_path):
     assert not [p for p in (tmp_path / "s").rglob("*") if p.is_file()]
 
 
+def test_every_model_needs_one_batch_before_any_trains(tmp_path):
+    """The second model's batch was refused after the first had been trained."""
+    path = tmp_path / "corpus.txt"
+    path.write_text(sentences(30), encoding="utf-8")
+    values = {**VALUES, "corpus": str(path), "steps": 1, "inside": False, "training": TRAINING}
+    variants = {"large": {"preset": "ap", "batch_size": 4096}}
+    config = StudyConfig.parse({**values, "models": ["ap", "large"], "variants": variants})
+    with pytest.raises(ValueError, match="less than one batch of 4096"):
+        run_study(config, tmp_path / "s", progress=False)
+    assert not list((tmp_path / "s").rglob("*.safetensors"))
+
+
 def test_training_advice_is_valid_in_a_study(tmp_path):
     """What a training advises can be typed in a study."""
     path = tmp_path / "corpus.txt"

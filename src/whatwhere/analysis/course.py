@@ -29,7 +29,6 @@ from ..records.metric import (
     CORRECTED,
     CORRELATION,
     NOT_NEGATIVE,
-    PAIRS,
     ROWS,
     SCALES,
     SHARE,
@@ -74,7 +73,7 @@ add_metrics(
             Metric(name="share of its steps", unit=SHARE, part=BASELINE, counts="validations", method="convergence"),
         ),
         "separation.quantile": Metric(
-            name="distances of all pairs", part=ROWS, index="percentile", counts=PAIRS, range=NOT_NEGATIVE
+            name="distances of all pairs", part=ROWS, index="percentile", counts="positions", range=NOT_NEGATIVE
         ),
         "change": Metric(
             name="change since the first checkpoint", unit=SHARE, part=ROWS, counts="positions", range=NOT_NEGATIVE

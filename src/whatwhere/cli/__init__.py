@@ -88,11 +88,28 @@ def _refused(error: Any) -> str:
     """Return what is wrong with an option. Newer typer lets pydantic check it."""
     from pydantic import ValidationError
 
-    from ..run.errors import value_problem
+    from ..run.errors import suggest_name, value_problem
 
     if isinstance(error.__cause__, ValidationError) and error.param is not None:
         return value_problem(error.param.opts[0], error.__cause__.errors()[0])
-    return str(error.format_message())
+    option = getattr(error, "option_name", None)
+    if option is None or error.ctx is None:
+        return str(error.format_message())
+    line = f"No such option: {option}."
+    if hint := suggest_name(option, error.possibilities or []):
+        line += hint
+    elif others := _verbs_with(option, error.ctx.find_root().command):
+        line += f" It belongs to {', '.join(others[:3])}{' and others' if len(others) > 3 else ''}."
+    return line
+
+
+def _verbs_with(option: str, command: Any, name: str = "whatwhere") -> list[str]:
+    """Return the names of the commands, this one and those below it, that have an option."""
+    has_it = any(option in [*parameter.opts, *parameter.secondary_opts] for parameter in command.params)
+    below = getattr(command, "commands", {}).items()
+    return ([name] if has_it else []) + [
+        verb for key, one in below for verb in _verbs_with(option, one, f"{name} {key}")
+    ]
 
 
 def _stopped(where: str) -> int:

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+from ..run.errors import suggest_name
 from .characters import ending_of
 from .source import KINDS
 
 LABELLED = (".tsv", ".csv", ".jsonl", ".ndjson", ".json")  # endings of labelled tables
+NAMES = ("python-docs", "synthetic:repeat", "synthetic:three-regimes")  # of corpora that are no paths
 _NAMED = ("hub:", "synthetic:")  # beginnings of corpora that are no paths
 
 
@@ -27,7 +29,8 @@ def check_text(path: Path) -> None:
         ValueError: there is no such file or folder.
     """
     if not path.exists():
-        raise ValueError(f"No corpus {str(path)!r}: no such file or folder. A corpus is {KINDS}.")
+        hint = suggest_name(str(path), NAMES)
+        raise ValueError(f"No corpus {str(path)!r}: no such file or folder.{hint} A corpus is {KINDS}.")
 
 
 def check_table(path: Path) -> None:

@@ -11,7 +11,6 @@ SPLITS = "document splits"
 DOCUMENTS = "documents"
 GROUPS = "groups of documents"
 PROBE_SEEDS = "seeds of the probe"
-PAIRS = "pairs of positions"
 PRODUCT = "words or positions, with either"
 STREAM = "part of the hidden state"
 TERM = "term of the scores"
@@ -66,7 +65,7 @@ def stress_of(name: str) -> Metric:
         name=name,
         part=TABLE,
         index="rank or dimensions of the table",
-        counts=PAIRS,
+        counts="positions",
         over=GROUPS,
         method="geometry",
         range=NOT_NEGATIVE,

@@ -15,7 +15,6 @@ from .metric import (
     GROUPS,
     NATS,
     NOT_NEGATIVE,
-    PAIRS,
     PROBE_SEEDS,
     R2,
     READ,
@@ -63,7 +62,7 @@ METRICS: dict[str, Metric] = {
     **with_endings(
         "distance.mean",
         CORRECTED,
-        Metric(name="root mean square distance", counts=PAIRS, over=GROUPS, method="geometry"),
+        Metric(name="root mean square distance", counts="positions", over=GROUPS, method="geometry"),
     ),
     "floor.mean": Metric(
         name="noise floor", counts="positions", over="random halves", method="geometry", range=NOT_NEGATIVE
@@ -89,7 +88,7 @@ METRICS: dict[str, Metric] = {
             unit=SHARE,
             part=TABLE,
             index="rank",
-            counts="triples",
+            counts="positions",
             over=GROUPS,
             method="geometry",
         ),
@@ -100,7 +99,7 @@ METRICS: dict[str, Metric] = {
         Metric(
             name="correlation with the corpus",
             part=TABLE,
-            counts=PAIRS,
+            counts="positions",
             over=GROUPS,
             method="geometry",
             range=CORRELATION,
@@ -112,7 +111,7 @@ METRICS: dict[str, Metric] = {
     **with_endings(
         "lag.correlation",
         CORRECTED,
-        Metric(name="correlation with the lag", counts=PAIRS, over=GROUPS, method="geometry", range=CORRELATION),
+        Metric(name="correlation with the lag", counts="positions", over=GROUPS, method="geometry", range=CORRELATION),
     ),
     **with_endings(
         "rank", CORRECTED, Metric(name="rank", counts="positions", over=GROUPS, method="geometry", range=NOT_NEGATIVE)

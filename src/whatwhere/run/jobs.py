@@ -116,7 +116,9 @@ def run_jobs(
                         rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
                         print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
                     if isinstance(error, BrokenProcessPool):
-                        advice = "add `--set at_once=1`" if process_per_job else "put `taskset -c 0` before it"
+                        advice = "put `taskset -c 0` before it"
+                        if process_per_job:  # on one thread, as the models before: numbers depend on how many
+                            advice = "put `OMP_NUM_THREADS=1` before it and add `--set at_once=1`"
                         raise OSError(
                             "A process was killed, perhaps for lack of memory. Run the same command to resume. "
                             f"To do one of the {name} at a time, {advice}."

@@ -151,9 +151,10 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
         log.log_event("unequal terms", words, terms=words)
     windows = prepare_windows(config, run.path / "corpus", log.progress, cluster)
     with prefix_training_keys_in_errors():
-        check_one_batch(windows, config.pretraining(config.models[0]).batch_size)
         for name in config.models:
-            encoder = config.pretraining(name).encoder_config(windows)  # refuses a vocabulary below the tokenizer's
+            training = config.pretraining(name)
+            check_one_batch(windows, training.batch_size)
+            encoder = training.encoder_config(windows)  # refuses a vocabulary below the tokenizer's
             if words := segments_message(name, encoder, windows):
                 log.log_event("no segments", words, model=name)
     if config.match is not None and not set(config.models[1:]) <= set(config.widths):

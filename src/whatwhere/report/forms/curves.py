@@ -167,7 +167,8 @@ class Curves(Form):
                 at = None if curve.level else value(v, f"{v:,}" if isinstance(v, int) else number(v))
                 rows.append([*header, *row(at), *measured(p, 5), *row(*[p.n] * sizes)])
         heads = [*compress(shown, shown.values())]
-        columns = [*heads, self.x.place.capitalize(), self.heading, "Low", "High", *["n"] * sizes]
+        named = [self.x.place.capitalize(), self.heading({curve.axis for curve in lines})]
+        columns = [*heads, *named, "Low", "High", *["n"] * sizes]
         return Table(self.id, self.caption, columns, rows, frozenset(range(len(heads), len(columns))))
 
 

@@ -1,7 +1,7 @@
 """What all forms share: how a figure is declared, its marks, and the words under its title."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from inspect import cleandoc
 from typing import Any
@@ -56,10 +56,9 @@ class Form:
         first = next((names for names in self.records if not names.startswith("arrays/")), "")
         return metric(self.metric or first.partition(":")[0].partition(",")[0])
 
-    @property
-    def heading(self) -> str:
-        """The metric's name as the head of a column."""
-        name = self.measured.name
+    def heading(self, axes: Collection[str]) -> str:
+        """Return the head of the column of values: the metric's name, "Value" where panels have axes of their own."""
+        name = self.measured.name if len(axes) == 1 else "value"
         return f"{name[0].upper()}{name[1:]}"
 
     def finding(self, run: Run, drawn: Any) -> str:

@@ -124,7 +124,7 @@ class Rows(Form):
                 of = measured(p, 5) if p else [Cell(line.never), Cell(""), Cell("")]
                 cells.append([*header, *of, *row(*[p.n if p else None] * sizes)])
         heads = [*compress((*self.columns, "Kind"), shown)]
-        columns = [*heads, self.heading, "Low", "High", *["n"] * sizes]
+        columns = [*heads, self.heading({line.axis for line in rows}), "Low", "High", *["n"] * sizes]
         return Table(self.id, self.caption, columns, cells, frozenset(range(len(heads), len(columns))))
 
 
