@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -90,6 +91,21 @@ def _write_often(folder, counts) -> None:
                 counts[1] = max(counts[1], counts[0])
             with counts.get_lock():
                 counts[0] -= 1
+
+
+def test_a_second_thread_of_a_process_is_refused(tmp_path):
+    """Two threads of one program both wrote; the thread that holds a folder may hold it once more."""
+
+    def hold():
+        with lock(tmp_path):
+            pass
+
+    with lock(tmp_path), ThreadPoolExecutor(1) as thread:
+        hold()
+        with pytest.raises(InUse, match=f"written by process {os.getpid()} on"):
+            thread.submit(hold).result()
+    hold()
+    assert is_free(tmp_path)
 
 
 def test_windows_have_one_writer(tmp_path):

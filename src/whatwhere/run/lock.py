@@ -3,6 +3,7 @@
 import fcntl
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -86,19 +87,19 @@ def tidy(folder: Path) -> None:
             pass
 
 
-_locked_folders: set[Path] = set()  # folders that this process holds
+_locked_folders: dict[Path, int] = {}  # folder that this process holds -> the thread that holds it
 
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; the system frees the lock of a process that dies.
 
-    A folder that this process holds already may be held once more.
+    A folder that this thread holds already may be held once more.
 
     Raises:
-        InUse: another process holds it.
+        InUse: another process or thread holds it.
     """
-    if folder.resolve() in _locked_folders:
+    if _locked_folders.get(folder.resolve()) == threading.get_ident():
         yield
         return
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -107,10 +108,10 @@ def lock(folder: Path) -> Iterator[None]:
     _acquire(file_lock, path)
     try:
         write_text(folder / WRITER, f"{os.getpid()} on {socket.gethostname()}")
-        _locked_folders.add(folder.resolve())
+        _locked_folders[folder.resolve()] = threading.get_ident()
         yield
     finally:
-        _locked_folders.discard(folder.resolve())
+        _locked_folders.pop(folder.resolve(), None)
         try:
             (folder / WRITER).unlink(missing_ok=True)
             path.unlink(missing_ok=True)
