@@ -49,8 +49,8 @@ def trained(corpus_file, tmp_path_factory):
     [
         (("stduy",), "No such command 'stduy'. Did you mean 'study'? See whatwhere --help."),
         (("evaluate",), "Missing command. See whatwhere evaluate --help."),
-        (("evaluate", "glue", "reference", "--zebra"), "--zebra See whatwhere evaluate glue --help."),
-        (("predict",), "Missing argument 'model'. See whatwhere predict --help."),
+        (("evaluate", "glue", "reference", "--zebra"), "No such option: --zebra. See whatwhere evaluate glue --help."),
+        (("predict",), "Missing argument 'model'. A model folder: of pretrain,"),
         (("pretrain", "--out", "OUT", "--preset", "dsgt", "--steps", "1"), "Unknown preset 'dsgt'. Did you mean dstg"),
         (("pretrain", "--out", "OUT", "--corpus", "nowhere.txt", "--steps", "1"), "nowhere.txt"),
         (("study", "--out", "OUT", "--models", "dstg,tupe-z"), "Unknown preset 'tupe-z'"),

@@ -76,7 +76,7 @@ MISTAKES = {
     "export reference --out o --what vec": "what must be one of labels, words, vectors; got 'vec'.",
     "presets --size tny": "Unknown size 'tny'. Did you mean tiny? Sizes: tiny, small, paper.",
     "export reference --out o --format onx": "--format must be onnx; got 'onx'.",
-    "attention reference --text a": "Missing option '--out'.",
+    "attention reference --text a": "Missing option '--out'. File of the page, for example",
     "attention reference --out o.html --file no.txt": "no.txt cannot be read (No such file or directory).",
     "heads ./no": "No model at ./no: it is no folder.",
     "probe reference --corpus no.txt": "No corpus 'no.txt': no such file or folder.",

@@ -94,7 +94,9 @@ def _refused(error: Any) -> str:
         return value_problem(error.param.opts[0], error.__cause__.errors()[0])
     option = getattr(error, "option_name", None)
     if option is None or error.ctx is None:
-        return str(error.format_message())
+        line = str(error.format_message())
+        missing = getattr(error, "param", None) if line.startswith("Missing ") else None
+        return f"{line} {missing.help}" if missing is not None and missing.help else line
     line = f"No such option: {option}."
     if hint := suggest_name(option, error.possibilities or []):
         line += hint
