@@ -1,5 +1,7 @@
 """Configurations, presets and names: published sizes, and every wrong key, width or name refused with a way out."""
 
+import pickle
+
 import pytest
 import torch
 from encoder_models import VOCAB, build, config, inputs
@@ -472,6 +474,17 @@ def test_a_file_with_a_scheme_is_loaded_once(scheme):
     assert ww.Encoder(ww.preset("mine-preset", "tiny")).position_table().shape == (128, 120)
     with pytest.raises(ValueError, match="changed since it was loaded"):
         registry.load_scheme(scheme("one.py", "mine", "# another line"))
+
+
+def test_models_of_an_own_scheme_are_pickled(scheme):
+    """Its module was forgotten, which pickle and torch.compile look for."""
+    registry.load_scheme(scheme("one.py", "mine"))
+    model = ww.Encoder(ww.preset("mine-preset", "tiny"))
+    again = pickle.loads(pickle.dumps(model))
+    assert torch.equal(again.position_table(), model.position_table())
+    ids = torch.arange(5, 12)[None]
+    compiled = torch.compile(model, backend="eager")
+    assert torch.equal(compiled(ids).last_hidden_state, model(ids).last_hidden_state)
 
 
 def test_a_part_counts_by_its_kind(scheme):

@@ -78,7 +78,9 @@ SHAPE = {"absolute": "sinusoidal", "position_draws": "shape", "draw_shift": 9.0}
         ({"rotation_share": 0.5}, "rotation_share=0.5 needs a rotation: set rotation=rope, or rotation_share=1"),
         ({"rope_theta": 5e5}, "rope_theta=500000.0 needs a rotation: set rotation=rope, or rope_theta=10000"),
         ({"rotation": "rope", "xpos_scale_base": 64.0}, "xpos_scale_base needs rotation=xpos; got xpos_scale_base=64"),
-        ({"rotation": "xpos", "xpos_scale_base": 0.0}, "xpos_scale_base must be above 0; got 0.0"),
+        ({"rotation": "xpos", "xpos_scale_base": 0.0}, "xpos_scale_base must be above 0 and finite; got 0.0"),
+        ({"norm_eps": float("inf")}, "norm_eps must be above 0 and finite; got inf"),
+        ({"relative": "alibi", "alibi_slopes": [True, 0.5]}, "alibi_slopes must be a list of numbers"),
         ({"absolute": "learned", "position_draws": "shape", "draw_shift": 9.0}, "needs a table by a formula"),
         ({"absolute": "learned", "draw_shift": 9.0}, "draw_shift=9 has no use with position_draws=none"),
         (

@@ -114,6 +114,22 @@ def test_cope_counts_no_padding():
     torch.testing.assert_close(packed, alone, rtol=1e-10, atol=1e-11)
 
 
+def test_cope_counts_hundreds_of_gates_in_bfloat16():
+    """Under autocast the sums of gates were in bfloat16: a whole token off at 512 tokens."""
+    n = 512
+    model = ww.Encoder(ww.preset("cope", "tiny", vocab_size=50, max_position_embeddings=n))
+    ours = model.layers[0].attention.content
+    with torch.no_grad():
+        ours.before[:, 0] = torch.arange(n)  # the term is the count
+    q = torch.zeros(1, 1, n, ours.before.shape[1])
+    q[..., 0] = 1
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        _, terms = ours(q, torch.zeros_like(q), PairInputs(torch.arange(1 - n, n), torch.arange(n)[None]))
+    back = torch.arange(n)[:, None] - torch.arange(n)
+    expected = torch.where(back >= 0, (back + 1) / 2, 0.0)  # each gate is a half
+    torch.testing.assert_close(terms["semantic_to_relative"][0, 0].tril(), expected, rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

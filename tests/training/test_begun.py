@@ -249,6 +249,9 @@ def test_deterministic_kernels_give_the_same_numbers_on_a_cpu(text, tmp_path):
             out = tmp_path / str(deterministic)
             losses.append(pretrain.pretrain(PretrainConfig.parse(asked), out, progress=False)["validation_loss"])
             assert torch.are_deterministic_algorithms_enabled() is deterministic
+        asked = {**SMALL, "preset": "ap", "corpus": str(text), "steps": 1}
+        pretrain.pretrain(PretrainConfig.parse(asked), tmp_path / "other", progress=False)
+        assert torch.are_deterministic_algorithms_enabled()  # as the program has set it
     finally:
         torch.use_deterministic_algorithms(False)
     assert losses[0] == losses[1]

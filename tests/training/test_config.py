@@ -352,6 +352,9 @@ def test_a_curriculum_doubles_its_pieces():
     batch_of_micro_step = curriculum(config, Whole(), 12)
     widths = [batch_of_micro_step(part, 4, 0, 1)["input_ids"].shape[1] for part in range(24)]
     assert widths == [8] * 6 + [16] * 6 + [32] * 6 + [40] * 6 and asked == [(part, 4, 0, 1) for part in range(24)]
+    batch_of_micro_step = curriculum(config, Whole(), 5)  # micro-batches of one step were cut into unequal pieces
+    widths = [batch_of_micro_step(part, 4, 0, 1)["input_ids"].shape[1] for part in range(10)]
+    assert widths == [8] * 4 + [16] * 2 + [32] * 2 + [40] * 2
     whole = Whole().batch
     assert curriculum(config.model_copy(update={"first_length": None}), SimpleNamespace(batch=whole), 12) is whole
     with pytest.raises(ValueError, match="first_length must be below length=40; got 40"):

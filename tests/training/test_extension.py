@@ -243,6 +243,23 @@ def test_places_in_a_segment_keep_their_table(tmp_path):
     assert again.config.attention_window == 249 and torch.equal(again(ids).logits, model(ids).logits)
 
 
+@pytest.mark.parametrize("preset", ["deberta", "cope", "fire"])
+def test_terms_of_a_longest_text_keep_it(preset, tmp_path):
+    """A copy with a window got another number of positions: two could not be opened, and FIRE's L was another."""
+    model = ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).eval()
+    model.save_pretrained(tmp_path / "m")
+    extend(tmp_path / "m", tmp_path / "long", 500, window=499 // 2)
+    again = ww.EncoderForMaskedLM.from_pretrained(tmp_path / "long").eval()
+    ids = torch.randint(5, 60, (1, 240), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(again(ids).logits, model(ids).logits, rtol=0, atol=1e-5)
+    both = {"absolute": "learned", "position_size": 8, "stream_qk": "separate"}
+    model = ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60, **both))
+    model.save_pretrained(tmp_path / "both")
+    with pytest.raises(ValueError, match="cannot be continued: its .* terms are made for 128 positions"):
+        extend(tmp_path / "both", tmp_path / "longer", 500)
+
+
 @pytest.mark.parametrize("preset", ["sinusoidal", "fourier", "low-rank"])
 def test_tables_by_formula_go_on_by_it(preset, tmp_path):
     torch.manual_seed(0)

@@ -5,6 +5,7 @@ import torch
 from transformers import AutoConfig, AutoModel
 
 import whatwhere as ww
+from whatwhere.encoder import PRESETS
 from whatwhere.training.optimizers import RMS, Muon, make_optimizers, orthogonalize
 from whatwhere.training.training_keys import LoopConfig
 
@@ -92,6 +93,28 @@ def test_our_models_stack_their_matrices():
 def test_rows_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"a parameter \(6, 2\) with rows \(2, 2\)"):
         Muon([{"params": [parameter(6, 2)], "rows": [[2, 2]]}])
+
+
+def test_only_matrices_of_own_terms_are_matrices():
+    """A kernel of a convolution stopped the training, a table of vectors was made orthogonal."""
+    model = ww.EncoderForMaskedLM(ww.preset("shaw", "tiny", vocab_size=50))
+    content = model.encoder.layers[0].attention.content
+    content.kernel = torch.nn.Conv2d(4, 4, 1)
+    content.vectors = torch.nn.Embedding(8, 16)
+    content.map = torch.nn.Linear(16, 16)
+    adamw, muon = make_optimizers(model, LoopConfig(optimizer="muon", table_learning_rate_scale=0.5), 10)
+    (group,) = muon.param_groups
+    trained = {id(p) for p in group["params"]}
+    assert id(content.map.weight) in trained
+    assert not {id(content.kernel.weight), id(content.vectors.weight)} & trained
+    peaks = {id(p): group["peak"] for group in adamw.param_groups for p in group["params"]}
+    assert peaks[id(content.vectors.weight)] == 0.5 * peaks[id(content.kernel.weight)]
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_no_parameter_is_a_scalar(name):
+    """FIRE had one, which FSDP cannot cut among processes."""
+    assert all(p.ndim for p in ww.Encoder(ww.preset(name, "tiny", vocab_size=50)).parameters())
 
 
 def test_small_numbers_of_a_bias_learn_as_biases():

@@ -341,7 +341,7 @@ FUSED: dict[str, Callable[..., Tensor]] = {"sdpa": attend_by_sdpa, "flex_attenti
 BACKENDS = ("eager", *FUSED)
 
 
-def check_backend(name: str, device: torch.device, training: bool, dropout: float) -> None:
+def check_backend(name: str, device: torch.device, needs_gradient: bool, dropout: float) -> None:
     """Refuse an attention backend that does not exist, or that cannot train or drop weights as asked.
 
     Raises:
@@ -351,7 +351,7 @@ def check_backend(name: str, device: torch.device, training: bool, dropout: floa
         raise ValueError(
             f"No attention backend {name!r}.{suggest_name(name, BACKENDS)} Backends: {', '.join(BACKENDS)}."
         )
-    if name == "flex_attention" and device.type == "cpu" and training:
+    if name == "flex_attention" and device.type == "cpu" and needs_gradient:
         raise ValueError("flex_attention has no backward pass on a CPU. Use torch.no_grad(), or sdpa or eager.")
     if name == "flex_attention" and dropout:
         raise ValueError(

@@ -49,17 +49,19 @@ class FireBias(ContentTerms):
     """FIRE: f(ψ(|j - i|) / ψ(max(L, i, j))), ψ(x) = log(1 + |c|·x), with a network f in each layer (Li et al. 2024).
 
     c starts at 0.1. L is `stretch`, 1 at the start, times a quarter of `max_position_embeddings`, as their 512 is of
-    2048. Their attention is causal, so that max(L, i) suffices there.
+    2048. Their attention is causal, so that max(L, i) suffices there; their listing adds 1e-6 to the denominator, which
+    c = 0 alone needs.
     """
 
+    keeps_longest = True
     unscaled_formulas = {"relative": "f(ψ(|j - i|) / ψ(max(L, i, j)))"}
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.threshold = config.max_position_embeddings / 4
         self.network = BiasNetwork(1, self.heads, slope=0.0)
-        self.c = nn.Parameter(torch.empty(()))
-        self.stretch = nn.Parameter(torch.empty(()))
+        self.c = nn.Parameter(torch.empty(1))  # not a scalar, which FSDP cannot cut
+        self.stretch = nn.Parameter(torch.empty(1))
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set c to 0.1 and `stretch` to 1."""
@@ -80,8 +82,8 @@ class FireBias(ContentTerms):
 
 @register_content("dape")
 class DapeTerms(ContentTerms):
-    """DAPE: s + b + f(s, b) in place of the score s of all heads, with the bias b of KERPLE and a network f of a layer
-    (Zheng et al. 2024).
+    """DAPE: s + b + f(s, b) in place of the score s of all heads, with the logarithmic bias b of KERPLE and a network f
+    of a layer (Zheng et al. 2024).
 
     `relative` is b, and `semantic_to_relative` what f adds.
     """

@@ -390,7 +390,7 @@ class _BiasedAttention(torch.autograd.Function):
                     weights_used = tile.of_queries(saved_weights)
                 else:
                     weights_used = work.apply_dropout(p, scratch)
-                _store(tile.of_keys(d_v), weights_used, d_o, add=is_split)
+                _put_product(tile.of_keys(d_v), weights_used, d_o, add=is_split)
                 d_p = work.product(d_o, tile.of_keys(v), scratch).view(p.shape)
                 if work.dropped_levels:
                     d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
@@ -406,11 +406,11 @@ class _BiasedAttention(torch.autograd.Function):
                         torch.mul(d_scores, is_later, out=_part(work.later_scores, *d_scores.shape))
                     )
                     torch.bmm(low_d_later, tile.of_keys(work.later_k), out=tile.of_queries(d_later_q))
-                    _store(tile.of_keys(d_later_k), low_d_later, tile.of_queries(work.later_q), add=is_split)
+                    _put_product(tile.of_keys(d_later_k), low_d_later, tile.of_queries(work.later_q), add=is_split)
                     d_product = torch.mul(d_scores, ~is_later, out=_part(work.later_scores, *d_scores.shape))
                 low_d_scores = work.to_low_precision(d_product)
                 torch.bmm(low_d_scores, tile.of_keys(k), out=tile.of_queries(d_q))
-                _store(tile.of_keys(d_k), low_d_scores, tile.of_queries(q), add=is_split)
+                _put_product(tile.of_keys(d_k), low_d_scores, tile.of_queries(q), add=is_split)
                 if (d_base is not None or d_special_values is not None) and len(work.special_tokens[0]):
                     d_special = work.pop_special_gradient(d_scores, tile)
                     if d_special_values is not None:
@@ -431,7 +431,7 @@ class _BiasedAttention(torch.autograd.Function):
         return d_q, d_k.to(k.dtype), d_v.to(v.dtype), *of_inputs.values()
 
 
-def _store(out: Tensor, x: Tensor, y: Tensor, add: bool) -> None:
+def _put_product(out: Tensor, x: Tensor, y: Tensor, add: bool) -> None:
     """Compute out = xᵀ y, or out += xᵀ y."""
     if add:
         out += torch.bmm(x.transpose(1, 2), y)

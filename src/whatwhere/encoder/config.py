@@ -118,7 +118,8 @@ class EncoderConfig(PretrainedConfig):
 
     Initial weights: `initializer` is "normal" with standard deviation r, or "uniform" on [-r, r] (the code of DSTG's
     authors, r = 0.02). r is `initializer_range` for matrices, `embedding_initializer_range` for word embeddings,
-    `position_initializer_range` for the position table (None: as the word embeddings).
+    `position_initializer_range` for the position table (None: as the word embeddings). Factors of a low-rank table and
+    vectors of distances are normal whatever `initializer` says.
 
     Raises:
         ValueError: an unknown key, a value outside its choices, or parts that do not fit together.
@@ -229,7 +230,9 @@ class EncoderConfig(PretrainedConfig):
                 continue
             if key in _LISTS:
                 numbers: Any = int | float if key == "alibi_slopes" else int
-                is_valid = isinstance(value, list | tuple) and all(isinstance(x, numbers) for x in value)
+                is_valid = isinstance(value, list | tuple) and all(
+                    isinstance(x, numbers) and not isinstance(x, bool) for x in value
+                )
                 kinds = (_LISTS[key],)
             else:
                 is_of_kind = isinstance(value, (*kinds, int) if float in kinds else kinds)
@@ -252,8 +255,8 @@ class EncoderConfig(PretrainedConfig):
             if value is not None and value > (limit := _MOST_LAYERS if key == "num_hidden_layers" else _MOST):
                 yield f"{key} must be at most {limit:,}; got {str(value)[:20]}."
         for key in _ABOVE_0:
-            if not (value := getattr(self, key)) > 0:
-                yield f"{key} must be above 0; got {value}."
+            if not 0 < (value := getattr(self, key)) < math.inf:
+                yield f"{key} must be above 0 and finite; got {value}."
         if self.rotation_scaling == "yarn" and self.rope_theta <= 1:
             yield f"rotation_scaling=yarn needs rope_theta above 1; got {self.rope_theta}."
         for key in _TOKENS:

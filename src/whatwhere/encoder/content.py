@@ -41,12 +41,15 @@ class ContentTerms(nn.Module):
     scaled_formulas: formula of each term before it is scaled, for `whatwhere explain`.
     unscaled_formulas: formula of each term that is added to the scaled ones.
     shares_vectors: True where all layers share vectors of distances, `PairInputs.vectors`.
+    keeps_longest: True where `max_position_embeddings` sizes a part or enters the formula: a copy for longer texts
+        keeps that number.
     """
 
     products: ClassVar[int] = 1
     scaled_formulas: ClassVar[Mapping[str, str]] = {}
     unscaled_formulas: ClassVar[Mapping[str, str]] = {}
     shares_vectors: ClassVar[bool] = False
+    keeps_longest: ClassVar[bool] = False
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -113,11 +116,13 @@ class DebertaTerms(ContentTerms):
 
     q_i·(P_{δ(i,j)} W_K) and k_j·(P_{δ(j,i)} W_Q), with δ(i, j) = i - j + K clipped to [0, 2K - 1], K =
     `max_position_embeddings`, vectors P for all layers and matrices for each. Their published code reads P_{δ(i,j)} in
-    both terms.
+    both terms. Left out are the dropout on P and the enhanced mask decoder, which adds absolute positions before the
+    last softmax: here no absolute position is known.
     """
 
     products = 3
     shares_vectors = True
+    keeps_longest = True
     scaled_formulas = {"semantic_to_relative": "q_i·(P(i - j) W_K)", "relative_to_semantic": "(P(j - i) W_Q)·k_j"}
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -148,8 +153,9 @@ class DebertaTerms(ContentTerms):
 class TransformerXlTerms(ContentTerms):
     """Transformer-XL's four terms (q_i + u)·k_j + (q_i + v)·(R_{i-j} W_R), over √d_head (Dai et al. 2019, section 3.3).
 
-    R holds sines and cosines of the distance; u, v (h, d_head) and W_R belong to a layer. `semantic` has both products
-    with the word's key, `relative` is v's alone. The paper looks back only; here distances have both signs.
+    R holds sines and cosines of the distance; u, v (h, d_head) and W_R belong to a layer (their code shares u and v
+    unless it is told `untie_r`). `semantic` has both products with the word's key, `relative` is v's alone. The paper
+    looks back only, over a memory of segments; here distances have both signs, and there is no memory.
     """
 
     scaled_formulas = {
@@ -193,9 +199,11 @@ class ContextualPositions(ContentTerms):
     p_ij is the sum of the gates σ(q_i·k_m/√d_head) over all m from j to i, at most `max_position_embeddings` - 1, and
     e(p) lies between the learned vectors e of the whole numbers around p. The paper looks back only; here keys after
     the query have vectors of their own. `before` and `after` (max_position_embeddings, d_head), zero at the start,
-    are of a layer and equal in all heads. The term is not divided by √d_head, as in the paper's listing.
+    are of a layer and equal in all heads. As in the paper's listing the gates are σ(q·k / √d_head), of eq. 3 without
+    the root, and the term is not divided by it. The listing also takes fewer vectors than the context has tokens.
     """
 
+    keeps_longest = True
     unscaled_formulas = {"semantic_to_relative": "q_i·e(gates of i from j to i)"}
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -223,7 +231,9 @@ class ContextualPositions(ContentTerms):
 
     def _term(self, q: Tensor, k: Tensor, allowed: Tensor | None) -> Tensor:
         """Return the term (b, h, n, n) of tokens that stand in the order of their positions."""
-        gates = (self.scale * (q @ k.transpose(-1, -2))).sigmoid()
+        scores = self.scale * (q @ k.transpose(-1, -2))
+        # Sums of hundreds of gates in bfloat16 would be whole tokens off.
+        gates = scores.to(torch.promote_types(scores.dtype, torch.float32)).sigmoid()
         if allowed is not None:
             gates = gates * allowed
         counted = gates.cumsum(-1)

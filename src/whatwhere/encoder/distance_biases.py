@@ -156,7 +156,8 @@ class SandwichBias(DistanceBias):
     """Bias (Σ_k cos((j - i) / 10000^(2k/128)) - 64) · H / (8h) in head h of H, k from 0 to 63 (Sandwich).
 
     It has no learned numbers: the sum is the product of the sinusoidal vectors (Vaswani et al. 2017) of both positions,
-    128 wide. The 64, which no softmax sees, makes it 0 at distance 0. One of the published ports counts k from 1.
+    128 wide. The 64, which a softmax sees only where other values replace the bias of some pairs (`relative_special`),
+    makes it 0 at distance 0. One of the published ports counts k from 1.
     """
 
     def __init__(self, config: EncoderConfig) -> None:

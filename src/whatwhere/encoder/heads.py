@@ -184,7 +184,7 @@ class EncoderForMaskedLM(EncoderWithHead):
         return MaskedLMOutput(loss=loss, logits=logits, **rest)
 
 
-def _labels(config: EncoderConfig) -> int:
+def _num_labels(config: EncoderConfig) -> int:
     assert config.num_labels is not None  # transformers counts id2label, two entries unless given
     return config.num_labels
 
@@ -222,7 +222,7 @@ class EncoderForSequenceClassification(EncoderWithHead):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        self.classifier = TextClassificationHead(config, _labels(config))
+        self.classifier = TextClassificationHead(config, _num_labels(config))
         self.post_init()
 
     @can_return_tuple
@@ -309,7 +309,7 @@ class EncoderForTokenClassification(EncoderWithHead):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(config.hidden_size, _labels(config))
+        self.classifier = nn.Linear(config.hidden_size, _num_labels(config))
         self.post_init()
 
     @can_return_tuple

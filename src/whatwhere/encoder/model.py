@@ -387,11 +387,13 @@ class Encoder(EncoderPreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = config.output_hidden_states
         backend = "eager" if output_attentions else (config._attn_implementation or "sdpa")
-        training = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
+        needs_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.parameters())
         with_dropout = torch.compiler.is_compiling() or _WITH_DROPOUT.get()
         if not with_dropout:
             inputs = replace(inputs, with_dropout=False)
-        check_backend(backend, input_ids.device, training, config.dropout if self.training and with_dropout else 0.0)
+        check_backend(
+            backend, input_ids.device, needs_gradient, config.dropout if self.training and with_dropout else 0.0
+        )
         masks = (attention_mask, document_ids, allowed_mask)
         streams = self.embed(input_ids, inputs.table_rows, inputs_embeds, with_dropout, *masks)
         keeps_states = output_block_states or _asks_for_states(output_hidden_states)

@@ -5,6 +5,7 @@ A scheme of your own is one Python file that imports from `whatwhere.encoder` an
 """
 
 import difflib
+import hashlib
 import importlib.util
 import sys
 import traceback
@@ -166,13 +167,15 @@ def load_scheme(path: str | Path) -> Path:
     snapshots = [dict(names) for names in registries]
     before = {field: set(names) for field, names in PARTS.items()}
     # Loaded as a module of this folder, so that the copy in a saved model (`from .registry import ...`) runs too.
-    spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}", path)
+    place = hashlib.sha256(bytes(path)).hexdigest()[:8]
+    spec = importlib.util.spec_from_file_location(f"{__package__}.own_{path.stem}_{place}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up while it runs
+    sys.modules[spec.name] = module  # where dataclasses, pickle and torch.compile look its classes up
     try:
         spec.loader.exec_module(module)
     except BaseException as error:  # also of a file that ends the program
+        del sys.modules[spec.name]
         for names, old in zip(registries, snapshots, strict=True):
             names.clear()  # nothing half-registered stays
             names.update(old)
@@ -180,8 +183,6 @@ def load_scheme(path: str | Path) -> Path:
             raise
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
-    finally:
-        sys.modules.pop(spec.name, None)
     if registries == snapshots:
         raise ValueError(f"The scheme {path} registers nothing: no part, no preset. See examples/kerple.py for one.")
     added = {(field, name) for field, names in PARTS.items() for name in names.keys() - before[field]}
@@ -190,8 +191,8 @@ def load_scheme(path: str | Path) -> Path:
 
 
 @contextmanager
-def schemes_of_block() -> Iterator[None]:
-    """Forget, after the block, every scheme that was loaded in it, as the next piece of work may bring another."""
+def forget_schemes_afterwards() -> Iterator[None]:
+    """Forget, after the `with` body, every scheme loaded in it, as the next piece of work may bring another."""
     registries: list[dict[Any, Any]] = [*PARTS.values(), PRESETS, SOURCES, _loaded]
     snapshots = [dict(names) for names in registries]
     try:

@@ -229,7 +229,9 @@ class LowRankTable(nn.Module):
     def initialize(self, config: EncoderConfig) -> None:
         """Set the initial values as the configuration says."""
         assert config.position_initializer_range is not None
-        std = (config.position_initializer_range / math.sqrt(self.A.shape[1])) ** 0.5  # of P = A B
+        std = (
+            config.position_initializer_range / math.sqrt(self.A.shape[1])
+        ) ** 0.5  # of A and of B, so that A·Bᵀ has the range
         init.normal_(self.A, std=std)
         init.normal_(self.B, std=std)
 

@@ -17,6 +17,7 @@ from torch.nn.utils.parametrize import register_parametrization, remove_parametr
 from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
+from ..encoder.registry import CONTENT_TERMS
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
 from ..models.lengths import (
@@ -172,7 +173,13 @@ def extend(
     trained = trained_length(folder, config)
     beyond = stated_positions(config) - before  # RoBERTa's counts rows of no position, BART's does not
     changed: dict[str, Any] = {name: length + beyond for name in LENGTHS if name in config}
-    if config.get("bilevel"):  # its rows are places in a segment
+    keeps_longest = getattr(CONTENT_TERMS.get(config.get("relative_content", "none")), "keeps_longest", False)
+    if keeps_longest and key is not None and method is not None:
+        raise ValueError(
+            f"{scheme} cannot be continued: its {config['relative_content']} terms are made for {before} positions, as "
+            "many as its table has rows. Give a model that has one of both."
+        )
+    if config.get("bilevel") or keeps_longest:  # whose rows are places in a segment, or which keeps them
         changed = {}
     if window is not None:
         changed["attention_window"] = window

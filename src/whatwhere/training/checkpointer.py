@@ -91,7 +91,7 @@ class Checkpointer:
         self.logger.load_state_dict(checkpoint.state, checkpoint.step)
         return checkpoint.step
 
-    def drop_after(self, step: int) -> None:
+    def drop_later_than(self, step: int) -> None:
         """Remove the checkpoints of later steps, once all processes have read what they resume from.
 
         Else a broken one would count among the newest two, and new checkpoints would lose their optimizer states.

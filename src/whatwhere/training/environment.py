@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
 
 import torch
 from accelerate import PartialState
@@ -14,7 +16,9 @@ def process_group_state() -> PartialState:
 
     Without CUDA they communicate by gloo.
     """
-    return PartialState(cpu=must_join_on_cpu())
+    # The main process may make the windows of a large text for hours while the others wait.
+    patience: dict[str, Any] = {"timeout": timedelta(days=7)} if int(os.environ.get("WORLD_SIZE", "1")) > 1 else {}
+    return PartialState(cpu=must_join_on_cpu(), **patience)
 
 
 def must_join_on_cpu() -> bool:

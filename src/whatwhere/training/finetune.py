@@ -194,7 +194,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     check_tokenizer(tokenizer, config.start)
     is_ours = isinstance(model.config, EncoderConfig)
     if is_ours:
-        check_backend(config.backend, process_group_state().device, training=True, dropout=model.config.dropout)
+        check_backend(config.backend, process_group_state().device, needs_gradient=True, dropout=model.config.dropout)
     types = opened.token_types
     data = LabelledBatches(rows, names, tokenizer, config.length, config.seed, types=types)
     dev_rows = read_labelled(config.dev, *columns)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
@@ -158,7 +158,8 @@ def _group_of(name: str, parameter: Tensor) -> str:
         return "table" if is_vectors_of_distances else "biases"
     if parameter.ndim < 2:
         return "plain"
-    return "matrices" if is_positional or _IN_A_BLOCK.search(name) else "rest"
+    is_matrix = parameter.ndim == 2  # not the kernel of a convolution
+    return "matrices" if is_matrix and (is_positional or _IN_A_BLOCK.search(name)) else "rest"
 
 
 def make_optimizers(
@@ -174,7 +175,7 @@ def make_optimizers(
         ValueError: Muon, and a model of transformers that names its blocks otherwise than `layer.3` or `layers.3`.
     """
     matrix_factor = min(1.0, (config.matrix_steps / steps) ** 0.5) if config.matrix_steps else 1.0
-    rates = {
+    settings = {
         "matrices": (config.matrix_learning_rate_scale * matrix_factor, config.weight_decay),
         "rest": (1.0, config.weight_decay),
         "embeddings": (config.embedding_learning_rate_scale, config.embedding_weight_decay),
@@ -182,12 +183,16 @@ def make_optimizers(
         "plain": (1.0, 0.0),
         "biases": (config.bias_learning_rate_scale, config.bias_weight_decay),
     }
-    groups: dict[str, dict[str, Any]] = {
-        kind: {"params": [], "lr": (peak := config.learning_rate * scale), "peak": peak, "weight_decay": decay}
-        for kind, (scale, decay) in rates.items()
-    }
+    groups: dict[str, dict[str, Any]] = {}
+    for kind, (scale, decay) in settings.items():
+        peak = config.learning_rate * scale
+        groups[kind] = {"params": [], "lr": peak, "peak": peak, "weight_decay": decay}
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
-        groups[_group_of(name, parameter)]["params"].append(parameter)
+        kind = _group_of(name, parameter)
+        if kind == "matrices" and id(parameter) in tables:  # of a scheme of the user's own
+            kind = "table"
+        groups[kind]["params"].append(parameter)
     hidden = groups.pop("matrices") if config.optimizer == "muon" else None
     rest = [group for group in groups.values() if group["params"]]
     adamw = torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)

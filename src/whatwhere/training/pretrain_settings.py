@@ -125,7 +125,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         rows_of_micro_batch(self, process_group_state().num_processes)
         check_table_files(config)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        check_backend(self.backend, device, training=True, dropout=config.dropout)
+        check_backend(self.backend, device, needs_gradient=True, dropout=config.dropout)
         try_scheme(config, self.length)
 
 
@@ -156,11 +156,10 @@ def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> Ba
     lengths = [config.first_length]
     while 2 * lengths[-1] < config.length:
         lengths.append(2 * lengths[-1])
-    micro_steps = steps * config.accumulate
 
     def cut_batch(micro_step: int, rows: int, rank: int, world: int) -> Batch:
         batch = batches.batch(micro_step, rows, rank, world)
-        stage = micro_step * (len(lengths) + 1) // micro_steps
+        stage = micro_step // config.accumulate * (len(lengths) + 1) // steps
         return batch if stage == len(lengths) else in_pieces(batch, lengths[stage], batches.windows.special_ids)
 
     return cut_batch

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..encoder.carry import relative_imports
-from ..encoder.registry import is_loaded, load_scheme, schemes_of_block
+from ..encoder.registry import forget_schemes_afterwards, is_loaded, load_scheme
 from ..run.errors import UntrustedScheme
 from ..run.folder import RunFolder
 from .training_keys import SchemeKeys, check_scheme_file
@@ -33,7 +33,7 @@ def scheme_of_job(text: str | None) -> Iterator[None]:
     if text is not None:
         _trusted_texts.add(text)
     try:
-        with schemes_of_block():
+        with forget_schemes_afterwards():
             yield
     finally:
         _trusted_texts.clear()

@@ -101,9 +101,9 @@ class TrainingSetup:
 
 
 def _set_determinism(is_deterministic: bool) -> None:
-    if is_deterministic:
+    if is_deterministic:  # else as the program that calls has set it
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
-    torch.use_deterministic_algorithms(is_deterministic)
+        torch.use_deterministic_algorithms(True)
 
 
 def _make_accelerator(config: LoopConfig, out: Path | None) -> Accelerator:

@@ -169,8 +169,10 @@ class LoopConfig(StrictConfig):
         0.01, description="Weight decay of matrices at each step, times the learning rate."
     )
     embedding_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of the word embeddings.")
-    table_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of the position table.")
-    bias_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of relative-bias tables.")
+    table_weight_decay: NonNegativeFloat = Field(
+        0.0, description="Weight decay of position tables and vectors of distances."
+    )
+    bias_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of biases by distance.")
     clip: PositiveFloat = Field(1.0, description="Largest norm of the gradient.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="Floating-point type of the passes; auto: bf16 where the hardware is faster with it."
