@@ -68,7 +68,7 @@ def test_flipped_bits_of_study_files_are_noticed(tmp_path):
     run = RunFolder.at(study)
     run.add_to_manifest(*[name for name in run.files_not_in_manifest() if not name.endswith(".html")])
     assert whatwhere("verify", str(study)).returncode == 0
-    for name in run.names():
+    for name in run.listed_files():
         whole = (study / name).read_bytes()
         (study / name).write_bytes(flipped(whole, draw))
         shown, checked = whatwhere("report", str(study)), whatwhere("verify", str(study), "--json")

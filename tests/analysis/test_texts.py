@@ -128,7 +128,7 @@ def test_a_second_write_replaces_the_files(tmp_path):
         save_texts(run, build("rope"), Tokenizer(), texts, name="rope", seed=None)
         save_texts(run, model, Tokenizer(), texts[:1], name="a/b", seed=0)
         assert file == "arrays/explorer-a_b-seed-0.npz"
-        assert run.names() == [file, "arrays/explorer-rope.npz", "explorer.json"]
+        assert run.listed_files() == [file, "arrays/explorer-rope.npz", "explorer.json"]
         first, second = run.read("explorer.json")
         arrays = run.read(file)
     assert (first["name"], first["seed"], first["terms"], first["missing"]) == ("a/b", 0, TERMS["dstg"], "")

@@ -27,7 +27,7 @@ def hub(monkeypatch):
 
 
 def hashes(out) -> dict[str, str]:
-    return {name: sha256(out / name) for name in RunFolder.at(out).names()}
+    return {name: sha256(out / name) for name in RunFolder.at(out).listed_files()}
 
 
 def test_hub_rows_are_documents(hub):

@@ -30,7 +30,7 @@ def hashes(out) -> dict[str, str]:
     return {
         str(folder / name)[len(str(out)) :]: sha256(folder / name)
         for folder in folders
-        for name in RunFolder.at(folder).names()
+        for name in RunFolder.at(folder).listed_files()
     }
 
 

@@ -151,7 +151,7 @@ def contents(out: Path, apart: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def names(manifest: Path) -> list[str]:
     """Return the names of the files that a manifest records."""
-    return RunFolder.at(manifest.parent).names()
+    return RunFolder.at(manifest.parent).listed_files()
 
 
 def undecided(value: Any) -> Any:

@@ -28,7 +28,7 @@ class Counting(StrictConfig):
 def bound(out: Path, **values) -> Counting:
     with RunFolder.open(out, "counting") as run:
         config = Counting.parse(values)
-        if NAME in run.names():
+        if NAME in run.listed_files():
             config = config.merge_with_run(run, NAME)
         config.save_in(run, NAME)
         run.keep()

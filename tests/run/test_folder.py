@@ -39,7 +39,7 @@ def test_files_come_back_as_written(tmp_path, name, value):
         run.write(name, value)
     again = RunFolder.at(tmp_path / "run")
     np.testing.assert_equal(again.read(name), value)
-    assert again.has(name) and again.kind == "study" and again.names() == [name]
+    assert again.has(name) and again.kind == "study" and again.listed_files() == [name]
 
 
 def test_a_folder_given_as_a_dot_has_a_name(tmp_path, monkeypatch):
@@ -102,7 +102,7 @@ def test_killed_before_the_rename_keeps_the_file_before(tmp_path, monkeypatch, t
     assert list(reader.problems()) == [] and reader.has("a.txt") == there
     assert verify(out)[1] == []
     with RunFolder.open(out, "study") as run:
-        assert run.names() == (["a.txt"] if there else [])
+        assert run.listed_files() == (["a.txt"] if there else [])
         run.write("c.txt", "c")  # so that the torn change is no longer the last line
         if there:
             assert run.read("a.txt") == "before"
@@ -176,7 +176,7 @@ def test_removed_files_are_gone_from_the_manifest(tmp_path):
         run.write("below/b.txt", "b")
         run.write("below.txt", "c")
         run.remove("below")
-        assert run.names() == ["below.txt"] and not (tmp_path / "run/below").exists()
+        assert run.listed_files() == ["below.txt"] and not (tmp_path / "run/below").exists()
 
 
 def test_refused_input_leaves_no_folder(tmp_path):
@@ -291,7 +291,7 @@ def test_a_line_of_another_shape_is_refused(tmp_path, line):
     with (tmp_path / "study" / MANIFEST).open("a") as file:
         file.write(f"{line}\n")
     with pytest.raises(ValueError, match="is no manifest of whatwhere: a line has values of other types"):
-        RunFolder.at(tmp_path / "study").names()
+        RunFolder.at(tmp_path / "study").listed_files()
 
 
 def test_other_format_is_refused(tmp_path):
@@ -389,7 +389,7 @@ def test_two_workers_killed_before_their_renames_lose_nothing(tmp_path, monkeypa
         RunFolder.at(out).write("c.txt", "c")
         assert list(run.problems()) == []
     with RunFolder.open(out, "study") as run:
-        assert run.names() == ["a.txt", "c.txt"] and run.read("a.txt") == "before"
+        assert run.listed_files() == ["a.txt", "c.txt"] and run.read("a.txt") == "before"
     (out / "a.txt").write_text("after")
     assert len(verify(out)[1]) == 1
 
@@ -433,7 +433,7 @@ def test_a_created_folder_is_whole_or_absent(tmp_path):
         (folder / "1_Pooling").mkdir()
         (folder / "1_Pooling/config.json").write_text("{}")
     run = RunFolder.at(tmp_path / "model")
-    assert run.kind == "model" and run.names() == ["1_Pooling/config.json", "config.json"]
+    assert run.kind == "model" and run.listed_files() == ["1_Pooling/config.json", "config.json"]
     run.check_all()
 
 
@@ -443,7 +443,7 @@ def test_files_of_a_library_move_in(tmp_path):
     (tmp_path / "new/model.safetensors").write_bytes(b"weights")
     with RunFolder.open(tmp_path / "run", "pretrain") as run:
         run.move_in(tmp_path / "new", last="model.safetensors")
-        assert run.names() == ["1_Pooling/config.json", "model.safetensors"]
+        assert run.listed_files() == ["1_Pooling/config.json", "model.safetensors"]
         assert run.files_not_in_manifest() == []
     assert verify(tmp_path / "run") == (2, [])
 
@@ -453,7 +453,7 @@ def test_runs_inside_have_manifests_of_their_own(tmp_path):
         with RunFolder.open(run.inner_path("models/ap/seed-0"), "pretrain") as model:
             model.write("training.json", {"steps": 1})
         run.write("records.json", [])
-        assert run.files_not_in_manifest() == [] and run.names() == ["records.json"]
+        assert run.files_not_in_manifest() == [] and run.listed_files() == ["records.json"]
     assert verify(tmp_path / "study")[0] == 2
     assert (tmp_path / "study" / LOG).exists() is False
     assert lines(tmp_path / "study")[0] == {"format": "whatwhere-run-1", "kind": "study"}
@@ -504,7 +504,7 @@ def test_a_replaced_manifest_is_read_again(tmp_path):
     with RunFolder.open(place, "study") as run:
         run.write("longer-name.json", list(range(100)))
         run.mark_done("a step with a longer name than before", files=["longer-name.json"], facts={"why": "x" * 500})
-    assert handle.names() == ["longer-name.json"]
+    assert handle.listed_files() == ["longer-name.json"]
     assert set(handle.finished_steps()) == {"a step with a longer name than before"}
 
 

@@ -37,7 +37,7 @@ def test_every_file_of_a_training_is_covered(tmp_path):
     manifests = list(run.rglob(MANIFEST))
     folders = {path.parent.name for path in manifests}
     assert folders == {"run", "corpus", "tokenizer", "step-0", "step-1", "step-3"}
-    recorded = {path.parent / name for path in manifests for name in RunFolder.at(path.parent).names()}
+    recorded = {path.parent / name for path in manifests for name in RunFolder.at(path.parent).listed_files()}
     files = {path for path in run.rglob("*") if path.is_file()}
     free = {str(path.relative_to(run)) for path in files - recorded if path.name != MANIFEST}
     assert verify(run) == (len(recorded), []) and free == {"README.md"}

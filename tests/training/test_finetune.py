@@ -340,7 +340,7 @@ def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     called = tmp_path / "called"
     config = config_of(encoder, tables, length=32, batch_size=8, precision="fp32", checkpoint_steps=[1, 3], steps=4)
     run_finetuning(config, called, progress=False)
-    assert RunFolder.at(called).names() == RunFolder.at(out).names()
+    assert RunFolder.at(called).listed_files() == RunFolder.at(out).listed_files()
     assert {r.metric for r in read_records(called / "records.parquet")} == {r.metric for r in records}
     assert (
         select(read_records(called / "records.parquet"), metric="loss")[0].value

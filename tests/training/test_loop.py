@@ -314,7 +314,7 @@ def test_unneeded_lost_states_are_not_missed(windows, corpus_file, tmp_path):
     append_line(older / MANIFEST, {"files": {checkpoints.OPTIMIZER: "of a file that is lost"}})
     assert verify(out)[1]
     pretrain(config, out, windows=windows, progress=False)
-    assert checkpoints.OPTIMIZER not in RunFolder.at(older).names() and not verify(out)[1]
+    assert checkpoints.OPTIMIZER not in RunFolder.at(older).listed_files() and not verify(out)[1]
 
 
 def test_a_broken_first_checkpoint_is_written_again(windows, corpus_file, tmp_path):

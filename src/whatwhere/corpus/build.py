@@ -193,7 +193,7 @@ def _begin(
     request: Mapping[str, Any] | None,
 ) -> None:
     """Write the settings and the tokenizer of windows, unless an earlier call did."""
-    if SETTINGS not in run.names():
+    if SETTINGS not in run.listed_files():
         run.write(SETTINGS, {**settings, REQUEST: request})
     folder = run.inner_path("tokenizer")
     if not folder.is_dir():
@@ -255,7 +255,7 @@ def _read_settings(run: RunFolder) -> dict[str, Any] | None:
         ValueError: the file is damaged.
     """
     path = run.path / SETTINGS
-    if SETTINGS not in run.names() and not path.is_file():
+    if SETTINGS not in run.listed_files() and not path.is_file():
         return None
     settings = run.read(SETTINGS)
     if not isinstance(settings, dict):

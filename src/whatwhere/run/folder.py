@@ -133,10 +133,7 @@ class RunFolder:
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
-        """Return a handle that takes no lock.
-
-        Worker processes write through it under their parent's lock.
-        """
+        """Return a handle that takes no lock: the processes of a command write through it under their parent's."""
         run = cls(Path(path))
         run._refresh()
         return run
@@ -223,10 +220,12 @@ class RunFolder:
         self._refresh()
         return name in self._files and (self.path / name).is_file()
 
-    def names(self, pattern: str = "*") -> list[str]:
+    def listed_files(self, pattern: str = "*") -> list[str]:
         """Return the names of the listed files that match a pattern, sorted."""
         self._refresh()
         return sorted(name for name in self._files if Path(name).match(pattern))
+
+    names = listed_files  # as `report.loaded_run` calls it
 
     def hash_of(self, name: str) -> str:
         """Return the SHA-256 of a file from the manifest, or of its present bytes where the manifest lists none."""
@@ -301,7 +300,7 @@ class RunFolder:
         Raises:
             ValueError: the first file that is not as it was written.
         """
-        self.check(*filter(self.has, self.names()))
+        self.check(*filter(self.has, self.listed_files()))
 
     def _refuse(self, problems: Iterable[str]) -> None:
         """Raise the first of the problems as a ValueError that says what to do."""

@@ -44,7 +44,7 @@ def model_source(model: str | Path) -> str:
     source = reference() if model == REFERENCE else str(model)
     if Path(source).is_dir():
         run = RunFolder.at(source)
-        run.check(*FILES_TO_OPEN, *run.names("model*.safetensors"))
+        run.check(*FILES_TO_OPEN, *run.listed_files("model*.safetensors"))
     return source
 
 

@@ -20,7 +20,7 @@ def verify(folder: Path) -> tuple[int, list[str]]:
         if any(part.startswith(".") for part in path.relative_to(folder).parts):  # a folder that is being written
             continue
         run = RunFolder.at(path.parent)
-        count += len(run.names())
+        count += len(run.listed_files())
         if first_look := list(run.problems()):
             # A run may be written meanwhile: a second look sees the manifest that goes with the files.
             second_look = set(run.problems())
@@ -45,6 +45,7 @@ def accept_file(folder: Path, name: str) -> None:
     if not run.has(name) and path.is_file() and path.is_relative_to(folder.resolve()):
         name = str(path.relative_to(folder.resolve()))
     if not run.has(name):
-        raise ValueError(f"{folder} records no file {name} that is there. It records: {', '.join(run.names()[:20])}.")
+        first_files = ", ".join(run.listed_files()[:20])
+        raise ValueError(f"{folder} records no file {name} that is there. It records: {first_files}.")
     with RunFolder.open(folder, run.kind) as writable:
         writable.add_to_manifest(name)

@@ -93,7 +93,7 @@ def _settings_to_resume_with(run: RunFolder, config: C, file: str) -> C:
     Raises:
         ValueError: other settings, or a finished file is not as it was written.
     """
-    if file in run.names() and any(step != RESULTS for step in run.finished_steps()):
+    if file in run.listed_files() and any(step != RESULTS for step in run.finished_steps()):
         config.check_scheme(run.path)
         saved = type(config).load_verified(run, file)
         config.merge_with_saved(saved, run, config.changeable_keys())  # refuses other differences

@@ -49,7 +49,7 @@ def compare_settings_or_begin_anew(config: StrictConfig, run: RunFolder, name: s
     if run.step(RESULTS) is not None:
         config.merge_with_run(run, name)
         return
-    if leftovers := [file for file in run.names() if file != name]:
+    if leftovers := [file for file in run.listed_files() if file != name]:
         run.remove(*leftovers)
     config.save_in(run, name)
 
@@ -79,7 +79,7 @@ def save_results(
     run.write(name, {**facts, "versions": versions()})
     files.append(name)
     settings = f"{run.kind}.yaml"
-    current = {"settings": run.hash_of(settings)} if settings in run.names() else {}
+    current = {"settings": run.hash_of(settings)} if settings in run.listed_files() else {}
     run.mark_done(RESULTS, inputs={**(inputs or {}), **current}, files=files, facts={"unfinished": unfinished})
     return write_report(run.path)
 

@@ -137,7 +137,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
         ValueError: the study was started with other settings, a finished file is not as it was written, or the
             settings, the text or a model is refused.
     """
-    is_resumed = CONFIG in run.names()  # a file that is gone is refused, not written anew
+    is_resumed = CONFIG in run.listed_files()  # a file that is gone is refused, not written anew
     if is_resumed:
         config = _settings_to_resume_with(run, config)
     else:

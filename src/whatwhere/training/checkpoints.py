@@ -165,7 +165,7 @@ def drop_old_optimizers(root: Path, keep: int = 2) -> None:
     """Delete the optimizers' states of all but the newest `keep` checkpoints; weights stay for the analyses."""
     for folder in all_checkpoints(root)[:-keep]:
         run = RunFolder.at(folder)
-        recorded = {*run.names("optimizer*.safetensors")}
+        recorded = {*run.listed_files("optimizer*.safetensors")}
         # A kill may have left files whose entries are gone, and a user entries whose files are gone.
         if names := sorted(recorded | {path.name for path in folder.glob("optimizer*.safetensors")}):
             run.remove(*names)
@@ -184,7 +184,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
             truncated or changed. The message gives no advice: the training that resumes removes the folder itself.
     """
     run = RunFolder.at(folder)
-    if STATE not in run.names():
+    if STATE not in run.listed_files():
         raise ValueError(f"{folder} is not a complete checkpoint: {MANIFEST} is missing or names no {STATE}.")
     if problem := next(run.problems(), None):
         raise ValueError(f"{problem}.")
@@ -194,7 +194,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
             raise ValueError(f"{folder / STATE} has no {key} that is a number.")
     if not isinstance(state["losses"], list) or not all(isinstance(loss, int | float) for loss in state["losses"]):
         raise ValueError(f"{folder / STATE} has no losses that are a list of numbers.")
-    return Checkpoint(folder, state["step"], state, bool(run.names("optimizer*.safetensors")))
+    return Checkpoint(folder, state["step"], state, bool(run.listed_files("optimizer*.safetensors")))
 
 
 def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:

@@ -279,7 +279,7 @@ def _bind_data(run: RunFolder, facts: dict[str, Any]) -> None:
     Raises:
         ValueError: the rows or the tokenizer are not those that the training was started with.
     """
-    before = run.read(DATA) if DATA in run.names() else facts
+    before = run.read(DATA) if DATA in run.listed_files() else facts
     if any(before[key] != facts[key] for key in ("sha256", "dev_sha256")):
         raise ValueError(
             f"The training rows, the --dev rows or the tokenizer are not those that {run.path} was started with. "
@@ -302,7 +302,7 @@ def _check_start(config: FinetuneConfig, run: RunFolder) -> None:
     Raises:
         ValueError: names the first file that differs.
     """
-    before = run.read(DATA).get("start") if DATA in run.names() else None
+    before = run.read(DATA).get("start") if DATA in run.listed_files() else None
     now = _hashes_of_start(config)
     if before is None or now is None or before == now:
         return

@@ -58,7 +58,7 @@ def pretrain(
             that is not finite.
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
-    if CONFIG not in RunFolder.at(out).names():
+    if CONFIG not in RunFolder.at(out).listed_files():
         config.check()
     with open_training(out, KIND) as run:
         config = _resume_budget(config, run, is_silent=not progress)
@@ -79,7 +79,7 @@ def _resume_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> P
     A budget in minutes stays until the run has saved steps; then its number of steps counts.
     """
     config = config.in_steps()
-    if config.minutes is None or CONFIG not in run.names() or not has_trained_steps(run):
+    if config.minutes is None or CONFIG not in run.listed_files() or not has_trained_steps(run):
         return config
     config.check_scheme(run.path)
     steps = PretrainConfig.load_verified(run, CONFIG).steps

@@ -72,9 +72,9 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
         ValueError: the windows there are of another tokenizer, or the settings are damaged.
     """
     out = run.path
-    if name in run.names():
+    if name in run.listed_files():
         run.check(name)
-    if name in run.names() and (out / "corpus" / "tokenizer").is_dir():
+    if name in run.listed_files() and (out / "corpus" / "tokenizer").is_dir():
         # `prepare_windows` compares the names of tokenizers, not what they stand for.
         saved = read_yaml(out / name, "Delete it, or choose another --out.")
         for key in [key for key in _TOKENIZER if isinstance(saved, dict) and key in saved]:
@@ -85,10 +85,11 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
                     "Delete it, or choose another --out."
                 )
     leftovers = [LOG, CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
-    leftovers += [file for file in run.names() if file not in (name, SCHEME)]  # of a training whose weights are gone
+    # The listed files are of a training whose weights are gone.
+    leftovers += [file for file in run.listed_files() if file not in (name, SCHEME)]
     if config.scheme is None:
         leftovers.append(SCHEME)
-    if names := [path for path in dict.fromkeys(leftovers) if (out / path).exists() or path in run.names()]:
+    if names := [path for path in dict.fromkeys(leftovers) if (out / path).exists() or path in run.listed_files()]:
         run.remove(*names)
     config.save_in(run, name)
 
@@ -97,7 +98,7 @@ def accept_input(config: SchemeConfig, run: RunFolder, name: str) -> None:
     """Write the settings of a training, with its number of steps: its input is good, and the run stays whatever
     happens."""
     config.save_in(run, name)
-    if LOG in run.names():  # listed by a training that had finished and lost its weights: lines are added again
+    if LOG in run.listed_files():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)
     run.keep()
 
@@ -136,7 +137,7 @@ def finish_training(
     """
     if not process_group_state().is_main_process:
         return
-    names_before = run.names()
+    names_before = run.listed_files()
     with temporary_folder(run.path / "final") as temporary:
         save_model(model, temporary, code=True, metadata=weights_metadata(model.config, settings, summary))
         save_tokenizer(tokenizer, temporary)
