@@ -82,13 +82,13 @@ def test_status_counts_models_and_trials(tmp_path):
     # With results it was finished, whatever was left out or asked for since.
     with RunFolder.open(tmp_path / "e", "squad") as run:
         settings = run.hash_of("squad.yaml")
-        run.mark_done("results", inputs={"settings": settings}, facts={"unfinished": 0})
+        run.mark_done("results", inputs={"settings": settings}, outcome={"unfinished": 0})
     assert run_status(tmp_path / "e")[0]["state"] == "finished"
     with RunFolder.open(tmp_path / "e", "squad") as run:
-        run.mark_done("results", inputs={"settings": settings}, facts={"unfinished": 2})
+        run.mark_done("results", inputs={"settings": settings}, outcome={"unfinished": 2})
     assert run_status(tmp_path / "e")[0]["state"] == "stopped"
     with RunFolder.open(tmp_path / "e", "squad") as run:
-        run.mark_done("results", inputs={"settings": settings}, facts={"unfinished": 0})
+        run.mark_done("results", inputs={"settings": settings}, outcome={"unfinished": 0})
         run.write("squad.yaml", {"models": ["a", "b"]})
     assert run_status(tmp_path / "e")[0]["state"] == "stopped"
 

@@ -416,8 +416,8 @@ def test_a_line_leaves_open_what_another_is_writing(tmp_path, monkeypatch):
 def test_a_step_keeps_small_results(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
         assert run.step("budget") is None
-        run.mark_done("budget", inputs={"minutes": 2}, facts={"steps": 7, "seconds": {"ap": 0.5}})
-        assert run.facts("budget") == {"steps": 7, "seconds": {"ap": 0.5}}
+        run.mark_done("budget", inputs={"minutes": 2}, outcome={"steps": 7, "seconds": {"ap": 0.5}})
+        assert run.outcome_of("budget") == {"steps": 7, "seconds": {"ap": 0.5}}
         assert run.step("budget")["inputs"] == {"minutes": 2}
         run.write("a.txt", "a")
         assert run.hash_of("a.txt") == files.sha256(tmp_path / "run/a.txt")
@@ -503,7 +503,7 @@ def test_a_replaced_manifest_is_read_again(tmp_path):
     shutil.rmtree(place)
     with RunFolder.open(place, "study") as run:
         run.write("longer-name.json", list(range(100)))
-        run.mark_done("a step with a longer name than before", files=["longer-name.json"], facts={"why": "x" * 500})
+        run.mark_done("a step with a longer name than before", files=["longer-name.json"], outcome={"why": "x" * 500})
     assert handle.listed_files() == ["longer-name.json"]
     assert set(handle.finished_steps()) == {"a step with a longer name than before"}
 

@@ -368,7 +368,10 @@ def test_all_benchmarks_share_a_budget(data, tmp_path, monkeypatch):
     assert run_status(out)[0]["state"] == "stopped"  # "finished", with four trials left
     steps = RunFolder.at(out).finished_steps()  # "length" and "glue" were among them, as if they were finished
     assert {"tried length", "tried glue"} <= steps.keys() and not {"length", "glue"} & steps.keys()
-    assert RunFolder.at(out).facts("tried glue") == {"done": 0, "unfinished": found["benchmarks"]["glue"]["unfinished"]}
+    assert RunFolder.at(out).outcome_of("tried glue") == {
+        "done": 0,
+        "unfinished": found["benchmarks"]["glue"]["unfinished"],
+    }
     lacking = "\n".join(found["left_out"])
     assert all(
         f"{name}: " in lacking for name in ("linguistic pos", "holmes", "mteb MR-local", "squad squad", "glue cola")

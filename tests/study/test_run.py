@@ -262,7 +262,8 @@ def test_small_budgets_say_the_minutes_needed(tmp_path, capsys):
     )
     assert found, said
     assert (
-        int(found[1]) == RunFolder.at(tmp_path / "s").facts("budget")["steps"] and int(found[3].replace(",", "")) >= 1
+        int(found[1]) == RunFolder.at(tmp_path / "s").outcome_of("budget")["steps"]
+        and int(found[3].replace(",", "")) >= 1
     )
 
 
@@ -276,12 +277,12 @@ def test_minutes_become_steps_once(arguments, tmp_path):
         "models": ["ap", "nope"],
     }
     run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
-    steps = RunFolder.at(tmp_path / "s").facts("budget")["steps"]
+    steps = RunFolder.at(tmp_path / "s").outcome_of("budget")["steps"]
     records = read_records(tmp_path / "s/records.parquet")
     assert {r.value for r in select(records, metric="steps")} == {float(steps)}
     (tmp_path / "s/report.html").unlink()
     run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
-    assert RunFolder.at(tmp_path / "s").facts("budget")["steps"] == steps
+    assert RunFolder.at(tmp_path / "s").outcome_of("budget")["steps"] == steps
     assert (tmp_path / "s/report.html").exists()
 
 

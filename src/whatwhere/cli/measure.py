@@ -126,7 +126,9 @@ def spectra(
     records = [vars(r) for of_table in run.records for r in of_table]
     written = f"\n\n{report_line(page)}" if page else ""
     emit(
-        {**run.facts(), "records": records, "report": str(page) if page else None}, as_json, spectra_text(run) + written
+        {**run.summary(), "records": records, "report": str(page) if page else None},
+        as_json,
+        spectra_text(run) + written,
     )
 
 

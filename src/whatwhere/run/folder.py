@@ -9,8 +9,8 @@ lists may have either hash, the listed or the former one, until the next `open` 
 that `at` returns is a writer of its own, whose lines have a random token under `by`; lines of `open`'s have none.
 
 A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
-with its `inputs`, `facts` and the names of its files under `of`), and `closed` (no file has two hashes any more) with
-`restored` (the former hashes of files that were not renamed).
+with its `inputs`, its outcome under `facts`, and its files under `of`), and `closed` (no file has two hashes any more)
+with `restored` (the former hashes of files that were not renamed).
 """
 
 import json
@@ -66,7 +66,7 @@ class RunFolder:
         self._last_applied_line = b""  # ends at `_applied_bytes`
         self._kind: str | None = None
         self._files: dict[str, str] = {}  # name -> SHA-256
-        self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and facts
+        self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and outcome
         self._writer_tokens: set[str] = set()  # of all lines
         # Writer token -> files in its last line -> their hashes before that line.
         self._pending: dict[str, dict[str, str | None]] = {}
@@ -337,17 +337,17 @@ class RunFolder:
         *,
         inputs: Mapping[str, Any] | None = None,
         files: Iterable[str] = (),
-        facts: Mapping[str, Any] | None = None,
+        outcome: Mapping[str, Any] | None = None,
     ) -> None:
         """Mark a step as finished in the manifest.
 
         Args:
             inputs: Plain values that the step was made from; with other inputs it counts as not finished.
             files: Names of the files that the step wrote.
-            facts: Small results, plain values, that need no file.
+            outcome: Small results, plain values, that need no file. The manifest has them under `facts`.
         """
         self.keep()
-        self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files), "facts": dict(facts or {})})
+        self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files), "facts": dict(outcome or {})})
 
     def keep(self) -> None:
         """Let the files of this new run stay from now on, also where an input is refused later."""
@@ -385,22 +385,22 @@ class RunFolder:
         return {step: dict(known["inputs"]) for step, known in self._steps.items()}
 
     def step(self, step: str) -> Mapping[str, Any] | None:
-        """Return `inputs`, `files` and `facts` of a finished step; None where it was never finished."""
+        """Return `inputs`, `files` and `outcome` of a finished step; None where it was never finished."""
         self._refresh()
         return self._steps.get(step)
 
-    def facts(self, step: str) -> dict[str, Any]:
+    def outcome_of(self, step: str) -> dict[str, Any]:
         """Return the small results of a finished step.
 
         Raises:
             KeyError: the step is not finished.
         """
         self._refresh()
-        return dict(self._steps[step]["facts"])
+        return dict(self._steps[step]["outcome"])
 
-    def log(self, **facts: Any) -> None:
+    def log(self, **values: Any) -> None:
         """Add a line to log.jsonl."""
-        append_line(self.path / LOG, facts)
+        append_line(self.path / LOG, values)
 
     def log_lines(self) -> list[dict[str, Any]]:
         """Return the lines of log.jsonl, without one that a crash cut off."""
@@ -478,7 +478,7 @@ class RunFolder:
             self._steps[str(line["done"])] = {
                 "inputs": line.get("inputs", {}),
                 "files": line.get("of", []),
-                "facts": line.get("facts", {}),
+                "outcome": line.get("facts", {}),
             }
 
     def _resolve_pending(self) -> None:

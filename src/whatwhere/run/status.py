@@ -15,7 +15,7 @@ TRAININGS = ("pretrain.yaml", "finetune.yaml")
 STUDY = "study.yaml"
 EVALUATE_ALL = "all"  # kind of the run of `evaluate all`, which has a folder inside for each evaluation
 TRAINED = "trained"  # name of the step that ends a training
-RESULTS = "results"  # name of the step that writes records, claims and facts; the page follows
+RESULTS = "results"  # name of the step that writes records, claims and the facts of the page, which follows
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
 SUMMARY = "training.json"  # in the folder of a finished training
 _SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")
@@ -121,10 +121,10 @@ def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _run_of_other_kind(run: RunFolder) -> dict[str, Any]:
-    facts = _state_of_run(run, str(run.kind), _has_all_results(run))
+    state = _state_of_run(run, str(run.kind), _has_all_results(run))
     if (run.path / TRIALS).is_dir():
-        facts["trials"] = sum(step.startswith(f"done {TRIALS}/") for step in run.finished_steps())
-    return facts
+        state["trials"] = sum(step.startswith(f"done {TRIALS}/") for step in run.finished_steps())
+    return state
 
 
 def _has_all_results(run: RunFolder) -> bool:
@@ -132,7 +132,7 @@ def _has_all_results(run: RunFolder) -> bool:
     if (results := run.step(RESULTS)) is None:
         return False
     is_current = results["inputs"].get("settings") == run.hash_of(f"{run.kind}.yaml")
-    return is_current and not results["facts"].get("unfinished")
+    return is_current and not results["outcome"].get("unfinished")
 
 
 def _state_of_run(run: RunFolder, kind: str, is_finished: bool) -> dict[str, Any]:

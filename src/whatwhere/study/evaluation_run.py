@@ -161,7 +161,7 @@ def _write_results(
 ) -> str:
     """Write the results of some models on some data, with `unfinished` trials to come; return the path of the page."""
     configs = {name: model_folder(model) / "config.json" for name, model in config.models_by_name().items()}
-    facts = {
+    page_facts = {
         "title": title,
         "name": run.name,
         "models": [  # {} for one of the Hub, whose configuration lies in no folder here
@@ -171,7 +171,7 @@ def _write_results(
         "machine": machine(),
         "notes": list(notes),
     }
-    return str(save_results(run, records, FACTS, facts, evaluate(records), unfinished=unfinished))
+    return str(save_results(run, records, FACTS, page_facts, evaluate(records), unfinished=unfinished))
 
 
 def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str:
@@ -272,7 +272,7 @@ def run_all(
             folder = run.inner_path(benchmark.name)
             result = run_evaluation(benchmark, settings, folder, progress, is_checked=True, cluster=cluster)
             results[benchmark.name] = result
-            run.mark_done(f"tried {benchmark.name}", facts={key: result[key] for key in ("done", "unfinished")})
+            run.mark_done(f"tried {benchmark.name}", outcome={key: result[key] for key in ("done", "unfinished")})
             inner = RunFolder.at(folder)
             records += [replace(record, study=run.name) for record in inner.read(RECORDS)]
             if result["done"]:  # a benchmark without a finished trial gets only the line below

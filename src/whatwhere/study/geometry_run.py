@@ -58,7 +58,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         on: Address of a cluster whose workers count (`run.cluster.connect`).
 
     Returns:
-        What `--json` prints: for each corpus its facts and summary, and the path of the report.
+        What `--json` prints: of each corpus and each model what geometry.json says, and the path of the report.
 
     Raises:
         ValueError: a corpus or table that cannot be read, a corpus without a geometry, or a folder that holds something
@@ -107,7 +107,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             for source, folder in model_folders.items()
             for name, seed in [name_and_seed(folder)]
         ]
-        about = {
+        page_facts = {
             "title": f"Positions in {', '.join(sources)}",
             "protocol": config.protocol,
             "corpora": corpora,
@@ -118,7 +118,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             "machine": machine(),
             "settings": config.model_dump(mode="json"),
         }
-        report = save_results(run, records, FACTS, about)
+        report = save_results(run, records, FACTS, page_facts)
     return {"out": str(out), "report": str(report), "corpora": corpora, "models": models}
 
 
@@ -148,7 +148,7 @@ def _save_corpus(
     geometry: Geometry,
     encodings: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
-    """Write the table and the arrays of a measured corpus, and return its facts."""
+    """Write the table and the arrays of a measured corpus, and return what geometry.json says of it."""
     stem = _stem(name)
     table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
     run.write(f"arrays/geometry-{stem}.npz", geometry_arrays(geometry, scatter(geometry, encodings, config.seed)))
@@ -247,8 +247,8 @@ def _count_corpus(
         saved = Counts.load(path)
         text = json.loads(json.dumps([{"name": source.name, **source.fingerprint()}]))
         expected = config.positions, config.groups, config.align, text, tokenizer_hash(tokenizer), config.phrases
-        facts = (saved.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
-        if (saved.positions, saved.groups, saved.align, *facts) == expected:
+        saved_facts = (saved.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
+        if (saved.positions, saved.groups, saved.align, *saved_facts) == expected:
             run.add_to_manifest(file)
             return saved
         is_done = run.step(RESULTS) is not None
@@ -280,7 +280,10 @@ def _count_corpus(
 
 
 def _write_table(run: RunFolder, config: GeometryConfig, geometry: Geometry, file: str) -> dict[str, Any] | None:
-    """Write the corpus-optimal table; None where position 0 is not supported or nothing stands out of chance."""
+    """Write the corpus-optimal table, and return what geometry.json says of it.
+
+    None is written, and None returned, where position 0 is not supported or nothing stands out of chance.
+    """
     if config.align != "start" or geometry.distributions.positions[0] != 0 or not stands_out(geometry):
         if run.has(file):  # of earlier results
             run.remove(file)
@@ -382,7 +385,7 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
 
 
 def _summary(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] | None) -> list[str]:
-    """Return sentences on one corpus, made from its numbers by fixed rules; table: facts of the written table."""
+    """Return sentences on one corpus, made from its numbers by fixed rules; table: from `_write_table`."""
     statistics: Statistics = {(s.metric, s.part, s.index): s for s in geometry.statistics}
     rows = len(geometry.distributions.positions)
     words = [

@@ -155,7 +155,7 @@ def run_heads(
             texts = choose_texts(held_out, tokenizer, (0, len(held_out) // 2), most)
             save_texts(run, model, tokenizer, texts, name=name, seed=seed)
             config = json.loads(model.config.to_json_string())
-            facts = {
+            page_facts = {
                 "kind": KIND,
                 "title": f"Inside {name}",
                 "name": run.name,
@@ -165,7 +165,7 @@ def run_heads(
                 "machine": machine(),
                 "command": command_of("heads", str(folder), *_options(settings_now), scheme=scheme),
             }
-            result["report"] = str(save_results(run, [*measured.records, *learning], FACTS, facts))
+            result["report"] = str(save_results(run, [*measured.records, *learning], FACTS, page_facts))
     return result
 
 

@@ -99,9 +99,9 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
         run.write(files[-1], arrays)
     files.append(f"{task.model.folder}/{RECORDS}")
     run.write(files[-1], training_records(folder, context) + measured.records)
-    facts = {
+    outcome = {
         "config": read_json(folder / "config.json"),
         "summary": read_json(folder / SUMMARY),
         "left_out": measured.left_out,
     }
-    run.mark_done(task.model.step_name, files=files, facts=facts)
+    run.mark_done(task.model.step_name, files=files, outcome=outcome)

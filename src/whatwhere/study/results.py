@@ -1,4 +1,4 @@
-"""Results that a command leaves: records, claims, a file of facts, and the page that is drawn from them."""
+"""Results that a command leaves: records, claims, the facts of the page, and the page, which is drawn from them."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +22,8 @@ from .study_settings import StudyConfig
 
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
-FACTS = "study.json"  # of a study, an evaluation, a look into heads
-CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # of the facts of the windows, for study.json
+FACTS = "study.json"  # facts of the page of a study, an evaluation, a look into heads
+CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # keys of `Windows.facts` that the page has, too
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
     "tiny": [
@@ -58,15 +58,16 @@ def save_results(
     run: RunFolder,
     records: Iterable[Record],
     name: str,
-    facts: Mapping[str, Any],
+    page_facts: Mapping[str, Any],
     claims: Sequence[Mapping[str, Any]] | None = None,
     inputs: Mapping[str, Any] | None = None,
     unfinished: int = 0,
 ) -> Path:
-    """Write records, claims and facts as one step of a run, then draw its page; return the page's path.
+    """Write records, claims and facts of the page as one step of a run, then draw the page; return its path.
 
     Args:
-        name: File of the facts, to which the versions of packages are added.
+        name: File of the facts of the page.
+        page_facts: Values that the page shows or is chosen by; versions of packages are added.
         claims: Verdicts on the records; None where a run has none.
         inputs: What the results are made from.
         unfinished: Pieces of work that are not done yet, which `whatwhere status` reads.
@@ -76,11 +77,11 @@ def save_results(
     if claims is not None:
         run.write(CLAIMS, claims)
         files.append(CLAIMS)
-    run.write(name, {**facts, "versions": versions()})
+    run.write(name, {**page_facts, "versions": versions()})
     files.append(name)
     settings = f"{run.kind}.yaml"
     current = {"settings": run.hash_of(settings)} if settings in run.listed_files() else {}
-    run.mark_done(RESULTS, inputs={**(inputs or {}), **current}, files=files, facts={"unfinished": unfinished})
+    run.mark_done(RESULTS, inputs={**(inputs or {}), **current}, files=files, outcome={"unfinished": unfinished})
     return write_report(run.path)
 
 
@@ -112,25 +113,25 @@ def save_study(
     if config.inside:
         gathered += convergence_records(gathered, study=run.name)
     entries = [_entry(run, config, steps, model) for model in measured]
-    facts = _provenance(run, config, windows, entries, notes)
-    facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}
+    page_facts = _provenance(run, config, windows, entries, notes)
+    page_facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}
     inputs = {"models": [str(model) for model in measured], "between": bool(comparison_records)}
-    return save_results(run, gathered, FACTS, facts, evaluate(gathered), inputs)
+    return save_results(run, gathered, FACTS, page_facts, evaluate(gathered), inputs)
 
 
 def _entry(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:
     """Return what study.json says of a model."""
-    facts = run.facts(model.step_name)
+    outcome = run.outcome_of(model.step_name)
     training = config.pretraining(model.name, model.seed, steps)
     return {
         "name": model.name,
         "seed": model.seed,
         "source": SOURCES[config.preset(model.name)],
-        "config": facts["config"],
+        "config": outcome["config"],
         "training": training.model_dump(mode="json"),
         "scheme_recipe": training.preset_rates,
-        "summary": facts["summary"],
-        "left_out": facts["left_out"],
+        "summary": outcome["summary"],
+        "left_out": outcome["left_out"],
     }
 
 

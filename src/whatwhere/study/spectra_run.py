@@ -31,8 +31,8 @@ class SpectraRun:
     records: list[list[Record]]
     left_out: list[str]
 
-    def facts(self) -> dict[str, Any]:
-        """Return the tables without their numbers, and the models left out."""
+    def summary(self) -> dict[str, Any]:
+        """Return name, kind, shape and source of each table, and the models left out."""
         entries = []
         for t in self.tables:
             rows, width = t.rows.shape
@@ -83,9 +83,9 @@ def run_spectra(
     with RunFolder.open(out, KIND) as run:
         compare_settings_or_begin_anew(config, run, CONFIG)
         measured = measure_tables(sources, words)
-        facts = measured.facts()
+        page_facts = measured.summary()
         files: list[str] = []
-        for table, entry in zip(measured.tables, facts["tables"], strict=True):
+        for table, entry in zip(measured.tables, page_facts["tables"], strict=True):
             context = RecordContext(table.name, table.seed, KIND)
             kind = "table" if table.kind == POSITIONS else "words"
             arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, context)[1]
@@ -95,12 +95,12 @@ def run_spectra(
             files.append(file)
             run.write(file, {key: v.astype(np.float32) if v.dtype.kind == "f" else v for key, v in arrays.items()})
             entry |= {"arrays": file, "config": table.config}
-        facts["title"] = "The shape of position tables"
-        facts["seconds"] = time.perf_counter() - began
+        page_facts["title"] = "The shape of position tables"
+        page_facts["seconds"] = time.perf_counter() - began
         flags = ["--words"] if words else []
-        facts["command"] = command_of("spectra", *config.sources, *flags, scheme=scheme)
+        page_facts["command"] = command_of("spectra", *config.sources, *flags, scheme=scheme)
         records = [record for of_table in measured.records for record in of_table]
-        return measured, save_results(run, records, FACTS, facts)
+        return measured, save_results(run, records, FACTS, page_facts)
 
 
 def spectra_text(run: SpectraRun) -> str:

@@ -66,12 +66,12 @@ class StudyLog:
         """Return the seconds since this command began."""
         return time.perf_counter() - self.began
 
-    def log_event(self, event: str, words: str = "", /, **facts: Any) -> None:
-        """Log an event with its facts, and print `words`, or without them the facts."""
+    def log_event(self, event: str, words: str = "", /, **values: Any) -> None:
+        """Log an event with its values, and print `words`, or without them the values."""
         seconds = round(self.seconds(), 2)
-        self.run.log(seconds=seconds, event=event, pid=os.getpid(), **facts)
+        self.run.log(seconds=seconds, event=event, pid=os.getpid(), **values)
         if self.progress:
-            details = ", ".join(f"{key} {v:,}" if isinstance(v, int) else f"{key} {v}" for key, v in facts.items())
+            details = ", ".join(f"{key} {v:,}" if isinstance(v, int) else f"{key} {v}" for key, v in values.items())
             words = words or f"{event}{': ' + details if details else ''}"
             print(f"[{seconds:6.0f} s] {words}", file=sys.stderr, flush=True)
 
@@ -244,8 +244,8 @@ def steps_of(study: Study) -> int:
         seconds = _seconds_of_steps(study)
         slots = None if study.cluster is None else study.cluster.slots()
         budget = budget_of_minutes(config, seconds, study.log.seconds(), slots)
-        facts = {"steps": budget.steps, "seconds_per_step": seconds}
-        study.run.mark_done(BUDGET_STEP, inputs={"minutes": config.minutes}, facts=facts)
+        outcome = {"steps": budget.steps, "seconds_per_step": seconds}
+        study.run.mark_done(BUDGET_STEP, inputs={"minutes": config.minutes}, outcome=outcome)
         times = {f"ms per step of {name}": round(1000 * value) for name, value in seconds.items()}
         study.log.log_event(BUDGET_STEP, steps=budget.steps, **times)
         training = config.pretraining(config.models[0])
@@ -255,7 +255,7 @@ def steps_of(study: Study) -> int:
             minutes_needed = budget.minutes(steps_needed)
             words = shortage_message(minutes, budget.steps, training, minutes_needed, FEWEST_STEPS)
             study.log.log_event("too few steps", words, steps=budget.steps, needed=steps_needed)
-    return int(study.run.facts(BUDGET_STEP)["steps"])
+    return int(study.run.outcome_of(BUDGET_STEP)["steps"])
 
 
 def _seconds_of_steps(study: Study) -> dict[str, float]:
@@ -347,10 +347,10 @@ def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOf
     """Return the models that the page shows; none where a kill left results without their page."""
     results = study.run.step(RESULTS)
     page = study.run.path / "report.html"
-    facts = study.run.path / FACTS
-    if results is None or not page.is_file() or not facts.is_file():
+    facts_file = study.run.path / FACTS
+    if results is None or not page.is_file() or not facts_file.is_file():
         return []
-    if page.stat().st_mtime_ns < facts.stat().st_mtime_ns:  # the page follows the facts
+    if page.stat().st_mtime_ns < facts_file.stat().st_mtime_ns:  # the page is drawn after its facts
         return []
     return [model for model in models if str(model) in results["inputs"].get("models", ())]
 

@@ -25,13 +25,12 @@ COSTS = {
 
 def text_records(windows: Windows, study: str) -> list[Record]:
     """Return records of the corpus: sizes, free room in its training windows, and loss of a guess by frequency."""
-    facts = windows.facts
     train = windows["train"]
     context = RecordContext("", study=study)
     records = []
     for key in ("documents", "characters", "tokens", "windows"):
-        records.append(context.record(f"corpus.{key}", sum(facts[key].values())))
-        records += [context.record(f"corpus.{key}", count, part=split) for split, count in facts[key].items()]
+        records.append(context.record(f"corpus.{key}", sum(windows.facts[key].values())))
+        records += [context.record(f"corpus.{key}", count, part=split) for split, count in windows.facts[key].items()]
     room = train.length - train.lengths()
     records.append(context.record("corpus.room", room.mean(), n=len(room)))
     if (share := train.from_start()) is not None:
