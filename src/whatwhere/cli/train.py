@@ -11,7 +11,8 @@ import typer
 from ..length.length_keys import CopyConfig
 from ..records.terms import unequal
 from ..run.files import read_json, read_object
-from ..run.status import SUMMARY, is_finished
+from ..run.names import SUMMARY
+from ..run.status import is_finished
 from ..study.study_keys import StudyKeys
 from ..training.training_keys import CorpusKeys, FinetuneKeys, PretrainKeys
 from .options import (

@@ -20,9 +20,9 @@ from ..models.open import model_hashes, name_and_seed
 from ..records.record import Arrays, Record
 from ..run.files import read_object
 from ..run.folder import RunFolder
+from ..run.names import TRIALS
 from ..run.progress import Progress
 from ..run.settings import plain_path
-from ..run.status import TRIALS
 from ..training.scheme_settings import SchemeConfig
 from .evaluation_keys import EvaluationKeys
 

@@ -22,8 +22,8 @@ from ..models.open import OpenModel, check_rows, model_folder, open_config, open
 from ..models.sentence import OF_STREAMS, POOLINGS, TextVectors
 from ..records.record import Record
 from ..run.files import read_json, read_object
+from ..run.names import SUMMARY
 from ..run.progress import Progress, ignore_progress
-from ..run.status import SUMMARY
 from ..training.contrastive import DROPOUT, SENTENCES, save_encoder, train_contrastive, zero_dropout_settings
 from ..training.scheme_settings import use_scheme
 from .benchmark import (

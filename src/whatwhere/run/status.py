@@ -10,16 +10,10 @@ from typing import Any
 from .files import describe_os_error, read_lines, read_object, read_yaml
 from .folder import LOG, MANIFEST, RunFolder
 from .lock import writer_of
+from .names import EVALUATE_ALL, RESULTS, STUDY, SUMMARY, TRAINED, TRAININGS, TRIALS
 
-TRAININGS = ("pretrain.yaml", "finetune.yaml")
-STUDY = "study.yaml"
-EVALUATE_ALL = "all"  # kind of the run of `evaluate all`, which has a folder inside for each evaluation
-TRAINED = "trained"  # name of the step that ends a training
-RESULTS = "results"  # name of the step that writes records, claims and the facts of the page, which follows
 _LARGEST_NUMBER = 10**300  # in a log: no float holds whole numbers that are much larger
-SUMMARY = "training.json"  # in the folder of a finished training
 _SHARD = re.compile(r"model-(\d+)-of-(\d+)\.safetensors")
-TRIALS = "runs"  # folder of an evaluation's trials; their steps are called by their files there
 MOST_SILENT = 300.0  # seconds without a log line, after which the status of a running training warns the user
 
 

@@ -30,7 +30,7 @@ from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.hub import check_on_disk
 from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
-from ..run.status import EVALUATE_ALL, RESULTS
+from ..run.names import EVALUATE_ALL, RESULTS
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import scheme_of_job, text_of_scheme
 from .machine import machine

@@ -10,7 +10,7 @@ from ..models.model_tables import has_table
 from ..records.record import Record
 from ..run.files import read_json
 from ..run.folder import RunFolder
-from ..run.status import SUMMARY
+from ..run.names import SUMMARY
 from ..training.environment import process_group_state
 from ..training.finetune import CONFIG, KIND, FinetuneConfig, finetune
 from .results import RECORDS

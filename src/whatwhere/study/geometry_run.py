@@ -35,8 +35,8 @@ from ..run.cluster import Cluster, connect
 from ..run.files import remove_folder
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
+from ..run.names import RESULTS
 from ..run.reference import model_source
-from ..run.status import RESULTS
 from .machine import machine
 from .models_beside_corpora import check_model, check_model_names, check_vocabulary, model_records, model_summary
 from .results import command_of, save_results

@@ -11,8 +11,8 @@ from ..corpus import Windows
 from ..models.open import open_model
 from ..run.files import read_json
 from ..run.folder import RunFolder
+from ..run.names import SUMMARY
 from ..run.progress import Progress
-from ..run.status import SUMMARY
 from ..training.pretrain import pretrain
 from ..training.pretrain_settings import PretrainConfig
 from ..training.scheme_settings import use_scheme

@@ -12,8 +12,8 @@ from ..encoder import SOURCES
 from ..records.record import Record
 from ..report import write_report
 from ..run.folder import RunFolder
+from ..run.names import RESULTS
 from ..run.settings import StrictConfig
-from ..run.status import RESULTS
 from ..training.recipes import TOKENS_TO_LEARN
 from ..training.scheme_settings import SCHEME
 from .machine import machine, versions

@@ -23,7 +23,7 @@ from ..records.record import Record
 from ..run.cluster import Cluster, connect
 from ..run.folder import RunFolder
 from ..run.jobs import Job, run_jobs, show_progress
-from ..run.status import RESULTS, STUDY
+from ..run.names import RESULTS, STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_one_batch, prepare_windows
 from ..training.pretrain import segments_message

@@ -11,7 +11,8 @@ from ..records.record import Record
 from ..records.table import Table
 from ..run.files import read_json
 from ..run.folder import LOG, RunFolder
-from ..run.status import SUMMARY, step_lines
+from ..run.names import SUMMARY
+from ..run.status import step_lines
 from ..training import pretrain
 
 # Metric and key of the training's summary.

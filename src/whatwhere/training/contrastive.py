@@ -21,8 +21,8 @@ from ..corpus.tokenizer import save_tokenizer
 from ..models.sentence import pooled, write_sentence_transformer
 from ..run.files import write_json
 from ..run.folder import RunFolder
+from ..run.names import SUMMARY
 from ..run.progress import Progress
-from ..run.status import SUMMARY
 from .divergence import NotFinite
 from .loop import Trainer
 from .training_keys import LoopConfig

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from ..run.files import append_line, flush_file, write_arrays, write_text
+from ..run.folder import LOG
 from ..run.memory import peak_memory, reset_peak_memory
-from ..run.status import LOG, step_lines
+from ..run.status import step_lines
 from .divergence import batch_arrays
 from .optimizers import learning_rate_factor
 from .setup import Batch, TrainingSetup

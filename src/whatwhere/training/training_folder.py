@@ -14,7 +14,8 @@ from ..models.lengths import max_tokens
 from ..models.sentence import write_sentence_transformer
 from ..run.files import flush, read_json, read_yaml, temporary_folder, write_json, write_text
 from ..run.folder import LOG, RunFolder
-from ..run.status import SUMMARY, TRAINED, has_weights
+from ..run.names import SUMMARY, TRAINED
+from ..run.status import has_weights
 from .checkpoints import CHECKPOINTS, WEIGHTS
 from .environment import process_group_state
 from .model_folder import save_model
