@@ -9,11 +9,11 @@ def test_a_log_gets_the_bars_once_a_minute(capfd, monkeypatch):
     """A log file had no line between the beginning of a training and its end."""
     now = time.monotonic()
     monkeypatch.setattr("whatwhere.run.progress.time.monotonic", lambda: now)
-    with progress_bar("training", True) as report:
-        report(10, 100, note="loss 5.25")
+    with progress_bar("training", True) as advance:
+        advance(10, 100, note="loss 5.25")
         assert capfd.readouterr().err == ""
         now += 61
-        report(30, 100, note="loss 5.01")
-        report(31, 100, note="loss 5.00")
+        advance(30, 100, note="loss 5.01")
+        advance(31, 100, note="loss 5.00")
         line = capfd.readouterr().err
     assert line.count("training") == 1 and "30%" in line and "loss 5.01" in line and "left" in line

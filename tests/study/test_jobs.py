@@ -117,8 +117,8 @@ def test_bars_that_end_look_complete(capsys, monkeypatch):
     of_all = {round(value, 3) for value in seen if isinstance(value, float)}
     assert of_all == {0.0, 0.2, 0.4, 1.0, 1.2, 1.4, 2.0}  # what comes before has no share
     assert capsys.readouterr().err.splitlines()[-1].startswith("all 2 pieces of work")
-    with show_progress("model", True) as report:
-        report(0, 1, "documents")
+    with show_progress("model", True) as advance:
+        advance(0, 1, "documents")
     assert "100%" in capsys.readouterr().err.splitlines()[-1]
 
 

@@ -132,10 +132,10 @@ class Calls:
         self.client.cancel(list(self._calls), force=True)
 
     @contextmanager
-    def reports(self, show: Callable[..., None]) -> Iterator[None]:
-        """Show the progress that workers report in the block, and name a worker that passes its memory limit."""
+    def listen(self, show: Callable[..., None]) -> Iterator[None]:
+        """Show the progress that workers send in the block, and name a worker that passes its memory limit."""
 
-        def take_report(event: tuple[float, Any]) -> None:
+        def take_progress(event: tuple[float, Any]) -> None:
             if len(event[1]) == 2:
                 self.deaths.begin(*event[1])
             else:
@@ -155,7 +155,7 @@ class Calls:
             elif action == "remove-worker" and not event[1]["expected"]:
                 self.deaths.lose(event[1]["worker"])
 
-        topics = {self.site.topic: take_report, RESTARTS: name_restart, WORKERS: take_change}
+        topics = {self.site.topic: take_progress, RESTARTS: name_restart, WORKERS: take_change}
         for topic, take in topics.items():
             self.client.subscribe_topic(topic, take)
         try:

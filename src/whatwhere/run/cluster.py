@@ -111,7 +111,7 @@ class Cluster:
         self.admission.check_new_workers()
         calls = Calls(self.client, self.address, self.folder, self.admission, self.resources, make_context)
         try:
-            with calls.reports(show), calls.watcher():
+            with calls.listen(show), calls.watcher():
                 yield calls
         except BaseException as error:
             if isinstance(error, Stopped):

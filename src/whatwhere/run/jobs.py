@@ -166,7 +166,7 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     with make_bars(speed_estimate_period=600) as display:
         running: dict[int, tuple[str, Any]] = {}
         shares: dict[int, float] = {}  # number of a job -> share of it that is finished
-        ended: set[int] = set()  # numbers of jobs, of which a report may still come
+        ended: set[int] = set()  # numbers of jobs, whose progress may still come
         one_at_a_time = threading.Lock()
         bar_of_all = display.add_task(f"all {jobs} {kind}", total=jobs, note="") if jobs > 1 else None
 

@@ -1,4 +1,4 @@
-"""Calls on a worker of a Dask cluster: what it checks before one, and how it reports, stops and ends it.
+"""Calls on a worker of a Dask cluster: what it checks before one, and how it sends its progress, stops and ends it.
 
 The scheduler imports this module as well, so that it imports nothing that takes seconds.
 """
@@ -181,7 +181,7 @@ def call(site: CallSite, number: int, pickled: bytes) -> Any:
     key = str(worker.get_current_task())
     last = 0.0
 
-    def report(done: int, total: int, part: str = "", note: str = "") -> None:
+    def send_progress(done: int, total: int, part: str = "", note: str = "") -> None:
         nonlocal last
         if (now := time.perf_counter()) - last > SECONDS_BETWEEN_REPORTS:
             last = now
@@ -195,7 +195,7 @@ def call(site: CallSite, number: int, pickled: bytes) -> Any:
         label, work, args, make_context = pickle.loads(pickled)
         os.chdir(site.directory)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        with _watched(worker, key, report) as progress, make_context():
+        with _watched(worker, key, send_progress) as progress, make_context():
             return _wait_while_in_use(work, args, progress)
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # they hold the model
@@ -217,7 +217,7 @@ def _is_wanted(worker: Any, key: str) -> bool:
 
 
 @contextmanager
-def _watched(worker: Any, key: str, report: Progress) -> Iterator[Progress]:
+def _watched(worker: Any, key: str, send_progress: Progress) -> Iterator[Progress]:
     """Tell the work in the block to stop where nobody wants it any more: its command or its worker ends.
 
     Work that defers a stop looks itself; other work stops where it calls the `Progress` that this yields.
@@ -235,7 +235,7 @@ def _watched(worker: Any, key: str, report: Progress) -> Iterator[Progress]:
     def progress(done: int, total: int, part: str = "", note: str = "") -> None:
         if is_unwanted.is_set():
             stop_in_thread()
-        report(done, total, part, note)
+        send_progress(done, total, part, note)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

@@ -41,7 +41,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
     if not run.is_done(step, inputs=inputs):
         models = open_models(run, config, seed)
         reference = models.pop(REGRESSED_ONTO)
-        with show_progress("between models", progress) as report:
+        with show_progress("between models", progress) as advance:
             measured = regression_records(
                 reference,
                 models,
@@ -50,7 +50,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
                 reference=REGRESSED_ONTO,
                 seed=seed,
                 splits=config.probe_splits,
-                progress=partial(report, part="regression"),
+                progress=partial(advance, part="regression"),
             )
         run.write(file, measured)
         run.mark_done(step, inputs=inputs, files=[file])

@@ -90,8 +90,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
                 positional_distributions(counts.total(), min_support=config.min_support)
         measured: dict[str, Measured] = {}
         for name, counts in counted.items():
-            with show_progress(name, progress) as progress_of_corpus, name_text_in_errors(name):
-                measured[name] = counts, corpus_geometry(counts, plan, progress_of_corpus)
+            with show_progress(name, progress) as advance, name_text_in_errors(name):
+                measured[name] = counts, corpus_geometry(counts, plan, advance)
         of_models = model_records(model_folders.values(), config, run.name, *next(iter(measured.values())))
         config.save_in(run, CONFIG)
         corpora = [_save_corpus(run, config, name, *of_corpus, encodings) for name, of_corpus in measured.items()]

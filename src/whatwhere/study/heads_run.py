@@ -134,8 +134,8 @@ def run_heads(
         if cluster is not None:
             measured = _measure_on(cluster, model_name or str(folder), inputs(), scheme, progress)
         else:
-            with show_progress(name, progress) as report:
-                measured = measure(inputs(report), analyses_of(INSIDE))
+            with show_progress(name, progress) as advance:
+                measured = measure(inputs(advance), analyses_of(INSIDE))
         learning = learning_records(tokenizer, folder, context)
         result = {
             "model": str(folder),

@@ -168,8 +168,8 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     run.keep()
     _log_windows(windows, log)
     if config.inside:
-        with show_progress("corpus", log.progress) as report:
-            measure_corpus(run, windows, run.name, report)
+        with show_progress("corpus", log.progress) as advance:
+            measure_corpus(run, windows, run.name, advance)
     return Study(run, config, windows, log, cluster)
 
 
