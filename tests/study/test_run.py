@@ -18,10 +18,10 @@ from whatwhere.run.files import read_json, read_lines
 from whatwhere.run.folder import RunFolder
 from whatwhere.run.verify import verify
 from whatwhere.study import model_task
-from whatwhere.study.plan import ModelOfSeed
 from whatwhere.study.results import save_results, save_study, total_seconds
 from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
+from whatwhere.study.training_plan import ModelOfSeed
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from .explorer_files import INDEX, MOST_SHOWN, choose_texts, save_texts
 from .model_task import can_probe
-from .plan import ModelOfSeed
 from .study_settings import StudyConfig
+from .training_plan import ModelOfSeed
 
 REGRESSED_ONTO = "dstg"  # whose streams the others' states are regressed onto
 MOST_EXPLORER_BYTES = 12_000_000  # all maps together, before compression

@@ -68,8 +68,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     started = time.strftime("%Y-%m-%d %H:%M")
     sources = config.sources()
     _check_names(sources)
-    plan = _plan(config)
-    encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
+    to_measure = _measurements_of(config)
+    encodings = encoding_tables(to_measure, config.positions)  # a table too short is refused before anything is counted
     model_folders = {source: Path(model_source(source)) for source in config.models}
     check_model_names(config.models, model_folders)
     for folder in model_folders.values():
@@ -85,13 +85,13 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             config.save_in(run, CONFIG)
         run.keep()
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
-        for name, counts in counted.items() if not plan.paper else ():  # refused before any is measured
+        for name, counts in counted.items() if not to_measure.paper else ():  # refused before any is measured
             with name_text_in_errors(name):
                 positional_distributions(counts.total(), min_support=config.min_support)
         measured: dict[str, Measured] = {}
         for name, counts in counted.items():
             with show_progress(name, progress) as advance, name_text_in_errors(name):
-                measured[name] = counts, corpus_geometry(counts, plan, advance)
+                measured[name] = counts, corpus_geometry(counts, to_measure, advance)
         of_models = model_records(model_folders.values(), config, run.name, *next(iter(measured.values())))
         config.save_in(run, CONFIG)
         corpora = [_save_corpus(run, config, name, *of_corpus, encodings) for name, of_corpus in measured.items()]
@@ -194,7 +194,8 @@ def _shards_folder(run: RunFolder, corpus: str) -> Path:
     return run.path / "counts" / f"{_stem(corpus)}.shards"
 
 
-def _plan(config: GeometryConfig) -> Plan:
+def _measurements_of(config: GeometryConfig) -> Plan:
+    """Return the settings of the measurements on each corpus."""
     return Plan(
         paper=config.protocol == "paper",
         dims=tuple(sorted(set(config.dims))),

@@ -18,9 +18,9 @@ from ..training.pretrain_settings import PretrainConfig
 from ..training.scheme_settings import use_scheme
 from .corpus_step import corpus_distances
 from .measurements import measure
-from .plan import ModelOfSeed
 from .results import RECORDS
 from .study_settings import prefix_training_keys_in_errors
+from .training_plan import ModelOfSeed
 from .training_records import training_records
 
 COMPONENTS = (2, 8)  # probes also read the first 2, and the first 8, principal components alone

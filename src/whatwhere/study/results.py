@@ -17,8 +17,8 @@ from ..run.settings import StrictConfig
 from ..training.recipes import TOKENS_TO_LEARN
 from ..training.scheme_settings import SCHEME
 from .machine import machine, versions
-from .plan import ModelOfSeed, models_of
 from .study_settings import StudyConfig
+from .training_plan import ModelOfSeed, models_of
 
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"

@@ -31,7 +31,9 @@ from ..training.scheme_settings import SCHEME, scheme_of_job, text_of_scheme
 from .comparisons import compare_models, save_explorer_texts
 from .corpus_step import measure_corpus
 from .model_task import ModelTask, can_probe, train_and_measure
-from .plan import (
+from .results import FACTS, save_study, total_seconds
+from .study_settings import StudyConfig, prefix_training_keys_in_errors
+from .training_plan import (
     FEWEST_STEPS,
     ModelOfSeed,
     budget_of_minutes,
@@ -42,8 +44,6 @@ from .plan import (
     threads_of_one,
     threads_while_timed,
 )
-from .results import FACTS, save_study, total_seconds
-from .study_settings import StudyConfig, prefix_training_keys_in_errors
 from .training_records import text_records
 
 CONFIG = STUDY

@@ -1,4 +1,4 @@
-"""Plan of a study, made before a model is trained: the models in their order, one number of steps, matched widths."""
+"""Plan of the trainings of a study: the models in their order, threads, one number of steps, matched widths."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
