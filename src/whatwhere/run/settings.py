@@ -214,8 +214,11 @@ class StrictConfig(BaseModel):
     # ---- in the folder of a run ----
 
     def merge_with_run(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
-        """Return the settings of a run that resumes: the saved ones, with the changeable keys taken from this command's
-        settings.
+        """Return the settings of a run that resumes: the saved ones, with the changeable keys of this command's.
+
+        The one place where settings are compared. Around it, `training_folder.resume_or_begin_anew` serves trainings,
+        `results.compare_settings_or_begin_anew` runs whose results come all at the end, and `study` and
+        `evaluation_run` add what a second command may add (models, seeds, trials).
 
         Call it only where the folder has a step or a result: settings of a command that failed before are replaced
         (`save_in`). Changeable are `CHANGEABLE_KEYS`, `changeable`, and a key whose content is the same under another
@@ -227,14 +230,7 @@ class StrictConfig(BaseModel):
         Raises:
             ValueError: another key differs, or the file is missing, damaged or of another version.
         """
-        return self.merge_with_saved(self.load_verified(run, name), run, changeable)
-
-    def merge_with_saved(self, saved: Self, run: RunFolder, changeable: Iterable[str] = ()) -> Self:
-        """Return what `merge_with_run` returns, for a caller that has read the saved settings.
-
-        Raises:
-            ValueError: a key differs that may not change.
-        """
+        saved = self.load_verified(run, name)
         given = self.given_keys()
         keys_to_take = {*self.CHANGEABLE_KEYS, *changeable}
         before = saved.model_dump()

@@ -60,7 +60,7 @@ def run_evaluation(
         ValueError: `out` holds something else or other settings, data are missing or damaged.
     """
     with RunFolder.open(out, benchmark.name) as run:
-        config = _settings_to_resume_with(run, config, benchmark.file)
+        config = _bind_settings(run, config, benchmark.file)
         if cluster is not None:
             check_on_disk(config.models)
         if not is_checked:
@@ -87,18 +87,18 @@ def run_evaluation(
     return {**result, "records": [vars(r) for r in records], "notes": notes, "report": report}
 
 
-def _settings_to_resume_with(run: RunFolder, config: C, file: str) -> C:
-    """Return the settings that bind an evaluation: the folder's, once a step other than the results is finished.
+def _bind_settings(run: RunFolder, config: C, file: str) -> C:
+    """Return the settings of an evaluation: this command's, with models and tasks of earlier commands before its own.
+
+    The saved settings bind once a trial is finished; `changeable_keys` of the configuration may differ.
 
     Raises:
         ValueError: other settings, or a finished file is not as it was written.
     """
     if file in run.listed_files() and any(step != RESULTS for step in run.finished_steps()):
-        config.check_scheme(run.path)
-        saved = type(config).load_verified(run, file)
-        config.merge_with_saved(saved, run, config.changeable_keys())  # refuses other differences
+        config.merge_with_run(run, file, config.changeable_keys())  # refuses other differences
         run.check_present()
-        config = config.continue_from(saved)
+        config = config.continue_from(type(config).load_verified(run, file))
     config.check_names()
     return config
 
@@ -255,7 +255,7 @@ def run_all(
         ValueError: `out` holds something else, or no task's data are there.
     """
     with RunFolder.open(out, EVALUATE_ALL) as run:
-        config = _settings_to_resume_with(run, config, f"{EVALUATE_ALL}.yaml")
+        config = _bind_settings(run, config, f"{EVALUATE_ALL}.yaml")
         choices, reasons = _choose_benchmarks(config)
         if not choices:
             names = ", ".join(benchmark.name for benchmark in BENCHMARKS)

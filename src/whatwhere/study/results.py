@@ -35,10 +35,10 @@ NOTES = {
 
 
 def compare_settings_or_begin_anew(config: StrictConfig, run: RunFolder, name: str) -> None:
-    """Compare the settings of a run with those of its results; without results, delete all other files and write them.
+    """Compare the settings with those of a run's results; where it has none, empty the run and save the settings.
 
-    It serves runs whose results come all at the end: before that a stopped process may have left files of other
-    settings.
+    It serves runs whose results come all at the end (`heads`, `spectra`): there is nothing to resume, and a stopped
+    process may have left files of other settings.
 
     Args:
         name: File of the settings.

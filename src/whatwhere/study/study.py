@@ -139,7 +139,7 @@ def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster
     """
     is_resumed = CONFIG in run.listed_files()  # a file that is gone is refused, not written anew
     if is_resumed:
-        config = _settings_to_resume_with(run, config)
+        config = _extend_saved_settings(run, config)
     else:
         config.save_in(run, CONFIG)
     settings_to_save = config  # as given: below, `config` names the folder's copy of the scheme, and matched widths
@@ -185,12 +185,12 @@ def _check_new(config: StudyConfig) -> None:
     open_source(config.corpus, config.field, config.document)
 
 
-def _settings_to_resume_with(run: RunFolder, config: StudyConfig) -> StudyConfig:
-    """Return the settings that bind a study which resumes.
+def _extend_saved_settings(run: RunFolder, config: StudyConfig) -> StudyConfig:
+    """Return the saved settings of a study that resumes, with the models and seeds that this command adds.
 
     Raises:
-        ValueError: it was started with other settings, has more models or seeds, or a finished file is not as it was
-            written.
+        ValueError: the study was started with other settings, or with models or seeds that this command lacks, or a
+            finished file is not as it was written.
     """
     config.check_scheme(run.path)
     saved = StudyConfig.load_verified(run, CONFIG)
@@ -204,7 +204,7 @@ def _settings_to_resume_with(run: RunFolder, config: StudyConfig) -> StudyConfig
         "variants": {**saved.variants, **config.variants},
         "widths": {**saved.widths, **config.widths},
     }
-    return config.merge_with_saved(saved, run).model_copy(update=extended)
+    return config.merge_with_run(run, CONFIG).model_copy(update=extended)
 
 
 def _refuse_removals(run: RunFolder, saved: StudyConfig, requested: StudyConfig) -> None:
