@@ -241,7 +241,7 @@ def test_only_the_loading_of_schemes_runs_code_of_files():
     found = {place(path): used for path in FILES if (used := code_of_files(path.read_text(encoding="utf-8")))}
     own = "auto_classes.py"  # where the package's own classes are told to transformers, once that is imported
     calls = {
-        "run/calls.py": {"pickle"},
+        "run/cluster_jobs.py": {"pickle"},
         "run/remote.py": {"pickle"},
     }  # of a command, to workers that the user started
     assert found == {"encoder/registry.py": {"exec_module"}, own: {"exec_module"}, **calls}

@@ -93,7 +93,7 @@ def test_libraries_that_a_job_loads_keep_its_threads(monkeypatch):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(name, "2")
     with Processes(1) as processes:
-        assert processes.submit(threads_of_libraries, ()).result() == {1}
+        assert processes.submit(Job("threads", threads_of_libraries, ())).result() == {1}
 
 
 def in_parts(progress):

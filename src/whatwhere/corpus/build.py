@@ -19,7 +19,7 @@ from ..geometry.counts import in_lists
 from ..run.cluster import Cluster
 from ..run.folder import RunFolder
 from ..run.lock import tidy
-from ..run.processes import check_not_in_worker
+from ..run.processes import check_not_spawned
 from ..run.progress import estimate_total, progress_bar
 from ..run.workers import ShardWorkers
 from .segments import SPECIAL
@@ -141,7 +141,7 @@ def _settings(
     shard_characters: int = SHARD_CHARACTERS,
 ) -> dict[str, Any]:
     """What settings.json says; wrong values are refused."""
-    check_not_in_worker("build_windows")
+    check_not_spawned("build_windows")
     if join not in JOINS:
         raise ValueError(f"join must be one of {', '.join(JOINS)}, not {join!r}.")
     if pieces not in (AUTO, *PIECES):

@@ -26,7 +26,7 @@ from transformers import PreTrainedTokenizerFast
 from ..geometry.counts import Counts, Tally, in_lists
 from ..run.cluster import Cluster
 from ..run.files import temporary_folder
-from ..run.processes import check_not_in_worker
+from ..run.processes import check_not_spawned
 from ..run.progress import estimate_total, progress_bar
 from ..run.workers import ShardWorkers
 from .segments import DOCUMENT, PIECE
@@ -103,7 +103,7 @@ def count_source(
     Raises:
         ValueError: an option out of range, a source without text, or what the source raises while it is read.
     """
-    check_not_in_worker("count_source")
+    check_not_spawned("count_source")
     if workers is not None and workers < 1:
         raise ValueError(f"workers={workers} must be at least 1, this process itself.")
     most = LONGEST_TOKEN * positions if align == "start" else None

@@ -1,7 +1,7 @@
-"""Workers of a Dask cluster that may do the calls of a command: those that have what the command has.
+"""Workers of a Dask cluster that may do the jobs of a command: those that have what the command has.
 
-Each worker checks itself once for a command. One that passes gets a resource that every call of the command asks for,
-so that the scheduler gives no call to another one, which may work for other commands.
+Each worker checks itself once for a command. One that passes gets a resource that every job of the command asks for,
+so that the scheduler gives no job to another one, which may work for other commands.
 """
 
 import asyncio
@@ -45,17 +45,17 @@ class Admission:
         self.address = address
         self.folder = folder
         self.mark = f"whatwhere-{secrets.token_hex(4)}"  # the resource of a worker that passed
-        self.usable = 0  # workers that calls could be given to at the last look
-        self.needs_gpu: bool | None = None  # whether calls ask for a GPU: of the first workers that pass one has it
+        self.usable = 0  # workers that jobs could be given to at the last look
+        self.needs_gpu: bool | None = None  # whether jobs ask for a GPU: of the first workers that pass one has it
         self.processes: dict[str, WorkerProcess] = {}  # of every worker that ever passed, by its address
         self._processors: set[str] = set()  # names of those of the workers that passed
         self._silent: set[str] = set()  # addresses of workers that did not answer, and were named
         self._refused: dict[str, str] = {}  # address -> why
-        self._lock = threading.Lock()  # the thread that looks for new workers, and the one that hands out calls
+        self._lock = threading.Lock()  # the thread that looks for new workers, and the one that hands out jobs
 
     def check_new_workers(self, may_raise: bool = True) -> list[dict[str, Any]]:
         """Let new workers check themselves, name those that do not pass, and return what is known of the workers
-        that calls can be given to: they passed, and have a GPU where calls ask for one.
+        that jobs can be given to: they passed, and have a GPU where jobs ask for one.
 
         Args:
             may_raise: False: where no worker has ever passed, those that do not pass are only named.

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from .admission import Admission, lost_scheduler, workers_of
-from .calls import Call, Calls
+from .cluster_jobs import ClusterJobs
 from .lock import InUse, writer_of
-from .processes import MakeContext
+from .processes import Job, MakeContext
 from .remote import wait_until_idle
 from .signals import GRACE, Stopped
 
@@ -43,9 +43,9 @@ class Cluster:
 
     @property
     def resources(self) -> dict[str, int]:
-        """Resources that a call asks for: the mark of a worker that passed the check, and a GPU where workers have one.
+        """Resources that a job asks for: the mark of a worker that passed the check, and a GPU where workers have one.
 
-        Calls of a mark take turns on a worker.
+        Jobs of a mark take turns on a worker.
         """
         return {self.admission.mark: 1} | ({"GPU": 1} if self.admission.needs_gpu else {})
 
@@ -58,61 +58,58 @@ class Cluster:
         return max(1, len(self.admission.check_new_workers()))
 
     def run(
-        self, calls: Sequence[Call], show: Callable[..., None], make_context: MakeContext = nullcontext
+        self, jobs: Sequence[Job], show: Callable[..., None], make_context: MakeContext = nullcontext
     ) -> Iterator[tuple[int, Any]]:
-        """Do calls on the workers, and yield the number of each with its result when it finishes.
+        """Do jobs on the workers, and yield the number of each with its result when it finishes.
 
         Args:
-            calls: A function gets a `Progress` after its arguments.
-            show: Function that gets the number and label of a call, done, total, part and note.
-            make_context: Picklable function that returns the context in which a worker does a call.
+            show: Function that gets the number and label of a job, done, total, part and note.
+            make_context: Picklable function that returns the context in which a worker does a job.
 
         Raises:
-            Exception: whatever a call raises, or as `Calls.result`. The others are stopped, with a checkpoint.
+            Exception: whatever a job raises, or as `ClusterJobs.result`. The others are stopped, with a checkpoint.
         """
         from distributed import as_completed
 
         with self.session(show, make_context) as session:
-            numbers = {session.submit(*one): number for number, one in enumerate(calls)}
+            numbers = {session.submit(job): number for number, job in enumerate(jobs)}
             completed = as_completed(list(numbers), loop=self.client.loop)
             for future in completed:
-                if session.retry_unless_call_kills_workers(future):
+                if session.retry_unless_job_kills_workers(future):
                     completed.add(future)
                     continue
                 number = numbers.pop(future)
                 result = session.result(future)
-                del future  # else a worker that dies would have the call done again
-                show(number, calls[number][0], 0, None, "", "")
+                del future  # else a worker that dies would have the job done again
+                show(number, jobs[number].label, 0, None, "", "")
                 yield number, result
 
-    def map(
-        self, label: str, work: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]
-    ) -> Generator[Any, None, None]:
-        """Do a call for each of the arguments, in order, and yield the results in that order.
+    def map(self, jobs: Iterable[Job]) -> Generator[Any, None, None]:
+        """Do jobs on the workers, and yield their results in the order of the jobs.
 
-        Arguments are drawn as workers become free: at most two calls a worker are under way.
+        Jobs are drawn as workers become free: at most two a worker are under way.
         """
         waiting: deque[Any] = deque()
         with self.session(lambda *state: None) as session:
-            for one in arguments:
+            for job in jobs:
                 while waiting and (waiting[0].done() or len(waiting) >= 2 * max(1, self.admission.usable)):
                     yield session.result(waiting.popleft())
-                waiting.append(session.submit(label, work, one))
+                waiting.append(session.submit(job))
             while waiting:
                 yield session.result(waiting.popleft())
 
     @contextmanager
-    def session(self, show: Callable[..., None], make_context: MakeContext = nullcontext) -> Iterator[Calls]:
-        """Yield the `Calls` of this use; where the block ends early, calls that run are stopped, with a checkpoint.
+    def session(self, show: Callable[..., None], make_context: MakeContext = nullcontext) -> Iterator[ClusterJobs]:
+        """Yield the `ClusterJobs` of the block; where it ends early, jobs that run are stopped, with a checkpoint.
 
         Raises:
             ValueError: no worker has what this command has.
         """
         self.admission.check_new_workers()
-        calls = Calls(self.client, self.address, self.folder, self.admission, self.resources, make_context)
+        session = ClusterJobs(self.client, self.address, self.folder, self.admission, self.resources, make_context)
         try:
-            with calls.listen(show), calls.watcher():
-                yield calls
+            with session.listen(show), session.watcher():
+                yield session
         except BaseException as error:
             if isinstance(error, Stopped):
                 print(
@@ -121,12 +118,12 @@ class Cluster:
                     flush=True,
                 )
             with suppress(Exception):  # the scheduler is gone, and its workers stop by themselves
-                calls.cancel()
+                session.cancel()
                 self.wait_until_idle()
             raise
 
     def wait_until_idle(self) -> None:
-        """Wait for workers that still do a call in this folder, as for a command that was killed."""
+        """Wait for workers that still do a job in this folder, as for a command that was killed."""
 
         async def wait() -> None:
             await self.client.run(wait_until_idle, str(self.folder), GRACE, on_error="ignore")
@@ -166,7 +163,7 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
         if error.name not in ("dask", "distributed"):  # which lack a package of their own
             raise
         raise ValueError("--on needs Dask: pip install 'whatwhere[cluster]'.") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error of the call
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as an error of the job
     settings = {
         "distributed.admin.large-graph-warning-threshold": "1GB",
         "distributed.admin.low-level-log-length": MESSAGES_KEPT,

@@ -1,4 +1,4 @@
-"""Workers that died at calls, and what Dask knows of why: memory, a crash, or a machine or job that is gone."""
+"""Workers that died at jobs, and what Dask knows of why: memory, a crash, or a machine or batch job that is gone."""
 
 import asyncio
 import re
@@ -10,7 +10,7 @@ from typing import Any
 from .admission import WorkerProcess
 
 SECONDS_TO_ASK = 3.0  # a nanny how its worker ended
-MOST_DEATHS = 20  # at one call, whatever their causes
+MOST_DEATHS = 20  # at one job, whatever their causes
 MEMORY = "passed its memory limit"
 GONE = "lost with the machine or job, or a nanny that cannot be asked"
 UNKNOWN = "died of something that its nanny does not name"
@@ -21,10 +21,10 @@ _Worker = tuple[str, WorkerProcess | None]  # address and process: the next proc
 
 
 class Deaths:
-    """Workers that died while they did calls, by the number of the call.
+    """Workers that died while they did jobs, by the number of the job.
 
-    Dask counts a death against every call that the worker was given, and all deaths alike. This counts a death at the
-    call that the worker did, and tells a worker that was killed with its nanny from one that died of the call.
+    Dask counts a death against every job that the worker was given, and all deaths alike. This counts a death at the
+    job that the worker did, and tells a worker that was killed with its nanny from one that died of the job.
 
     Args:
         client: `distributed.Client` of the scheduler.
@@ -34,27 +34,27 @@ class Deaths:
     def __init__(self, client: Any, processes: Mapping[str, WorkerProcess]) -> None:
         self.client = client
         self.processes = processes
-        self._busy: dict[int, str] = {}  # number of a call -> address of the worker that began it last
-        self._deaths: dict[int, list[_Worker]] = defaultdict(list)  # number of a call -> workers that died at it
+        self._busy: dict[int, str] = {}  # number of a job -> address of the worker that began it last
+        self._deaths: dict[int, list[_Worker]] = defaultdict(list)  # number of a job -> workers that died at it
         self._causes: dict[_Worker, str] = {}
 
     def begin(self, number: int, address: str) -> None:
-        """Remember that a worker begins a call."""
+        """Remember that a worker begins a job."""
         self._busy[number] = address
 
     def finish(self, number: int) -> None:
-        """Forget a call whose result is there: a text has millions of shards."""
+        """Forget a job whose result is there: a text has millions of shards."""
         self._busy.pop(number, None)
         self._deaths.pop(number, None)
 
     def pass_limit(self, address: str) -> bool:
         """Remember that a worker passed its memory limit, for which its nanny ends it; return whether it does one of
-        these calls."""
+        these jobs."""
         self._causes[address, self.processes.get(address)] = MEMORY
         return address in list(self._busy.values())
 
     def is_doing_one(self, worker: Mapping[str, Any]) -> bool:
-        """Return whether a worker that `workers_of` describes does one of these calls, as far as it was heard."""
+        """Return whether a worker that `workers_of` describes does one of these jobs, as far as it was heard."""
         return worker["address"] in list(self._busy.values())
 
     def lose(self, address: str) -> None:
@@ -65,18 +65,18 @@ class Deaths:
 
     def wait_for(self, number: int, address: str) -> None:
         """Wait until the scheduler's event of this death has come; return at once if that worker was not doing this
-        call."""
+        job."""
         until = time.monotonic() + SECONDS_TO_ASK
         while self._busy.get(number) == address and self.last(number) != address and time.monotonic() < until:
             time.sleep(0.02)
 
     def last(self, number: int) -> str:
-        """Return the address of the worker that died last at a call; empty where none did."""
+        """Return the address of the worker that died last at a job; empty where none did."""
         deaths = self._deaths[number]
         return deaths[-1][0] if deaths else ""
 
     def causes(self, number: int) -> Counter[str]:
-        """Ask how each worker ended that died at a call, and return how often each cause occurred."""
+        """Ask how each worker ended that died at a job, and return how often each cause occurred."""
         for worker in self._deaths[number]:
             if worker not in self._causes:
                 self._causes[worker] = UNKNOWN if worker[1] is None else self._ask_nanny(worker[1])
@@ -110,8 +110,8 @@ class Deaths:
             time.sleep(0.2)
 
 
-def deaths_of_call(causes: Counter[str]) -> int:
-    """Return how many workers died of a call: not those that were killed with their machines or jobs."""
+def deaths_of_job(causes: Counter[str]) -> int:
+    """Return how many workers died of a job: not those that were killed with their machines or batch jobs."""
     return causes.total() - causes[GONE]
 
 

@@ -2,17 +2,16 @@
 
 Two trainings side by side, of one thread each, end sooner than the same two one after the other, of two threads each:
 an encoder of some million parameters has too little to do in each operation. What a job computes depends on its number
-of threads, which the plan fixes, not on what else runs.
+of threads, which `threads_of_jobs` fixes, not on what else runs.
 """
 
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -21,22 +20,12 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from .cluster import Cluster
-from .processes import MakeContext, Processes, Show, check_not_in_worker, cores, progress_of
+from .processes import Job, MakeContext, Processes, Show, check_not_spawned, cores, progress_of
 from .progress import Progress, make_bars
 from .signals import Stopped
 
 TRAINING_SHARE = 0.8  # of a model's time, for the bar of all jobs
 TRAINING_PARTS = ("training", "fine-tuning")  # parts of a job that count as its training
-
-
-@dataclass(frozen=True)
-class Job:
-    """Call of a function of a module with `args` and, last, a `Progress`; `label` names the call on the screen."""
-
-    label: str
-    work: Callable[..., Any]
-    args: tuple[Any, ...]
-    threads: int | None = None
 
 
 def parallel_jobs() -> int:
@@ -83,9 +72,8 @@ def run_jobs(
             stays on disk.
     """
     if cluster is not None:
-        calls = [(job.label, job.work, job.args) for job in jobs]
         with _display(progress, len(jobs), name) as show:
-            for number, result in cluster.run(calls, show, partial(_on_one_thread, make_context)):
+            for number, result in cluster.run(jobs, show, partial(_on_one_thread, make_context)):
                 yield jobs[number], result
         return
     if len(jobs) < 2 or most_threads < 2:
@@ -96,17 +84,14 @@ def run_jobs(
                 show(number, job.label, 0, None, "", "")
                 yield job, result
         return
-    check_not_in_worker("This call")
+    check_not_spawned("This call")
     with _display(progress, len(jobs), name) as show:
         for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most_threads):
             numbered = list(group)
             size = min(len(numbered), most_threads // threads)
             with Processes(size, threads, 1 if process_per_job else None, show) as processes:
                 try:
-                    waiting = {
-                        processes.submit(job.work, job.args, number, job.label, make_context): job
-                        for number, job in numbered
-                    }
+                    waiting = {processes.submit(job, number, make_context): job for number, job in numbered}
                     while waiting:
                         for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                             result = future.result()
@@ -149,7 +134,7 @@ def _on_one_thread(make_context: MakeContext) -> Iterator[None]:
         with make_context(), limit_threads(1):
             yield
     finally:
-        torch.use_deterministic_algorithms(is_deterministic, warn_only=warns_only)  # as the next command's call expects
+        torch.use_deterministic_algorithms(is_deterministic, warn_only=warns_only)  # as the next command's job expects
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Worker processes of this machine: each does calls on a fixed number of threads and reports its progress."""
+"""Jobs, and processes of this machine that do them on a fixed number of threads and send their progress."""
 
 import multiprocessing
 import os
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from threading import Thread
 from typing import Any, Self
@@ -20,7 +21,21 @@ from .signals import end_process, hold_signals_while_spawning
 SECONDS_BETWEEN_REPORTS = 0.2  # of one process's progress
 _THREADS_OF_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 MakeContext = Callable[[], AbstractContextManager[object]]
-Show = Callable[[int, str, int, int | None, str, str], None]  # (number and label of a call, done, total, part, note)
+Show = Callable[[int, str, int, int | None, str, str], None]  # number and label of a job, done, total, part, note
+
+
+@dataclass(frozen=True)
+class Job:
+    """Piece of work of a command, for this process, another one, or a worker of a cluster.
+
+    label: its name on the screen. work: function of a module, which is called with `args` and, last, a `Progress`.
+    threads: how many it computes on; None: all of its process. A worker of a cluster has one, whatever stands here.
+    """
+
+    label: str
+    work: Callable[..., Any]
+    args: tuple[Any, ...]
+    threads: int | None = None
 
 
 def cores() -> int:
@@ -28,29 +43,29 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_not_in_worker(caller: str) -> None:
-    """Refuse to start processes in a worker that runs a script again, because the script has no `__main__` guard.
+def check_not_spawned(caller: str) -> None:
+    """Refuse to start processes in a spawned one that runs the script again, as the script has no `__main__` guard.
 
     Raises:
-        RuntimeError: this process is such a worker.
+        RuntimeError: this process is a spawned one that imports the script.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"{caller} starts processes: call it below `if __name__ == '__main__':`.")
 
 
 class Processes:
-    """Processes that start with the first calls, and end with the block or with this process, whatever ends it.
+    """Processes that start with the first jobs, and end with the block or with this process, whatever ends it.
 
     They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
 
     Args:
         count: Processes, each with `threads` threads.
-        calls_per_process: Calls after which a process is replaced by a new one; None: never.
-        show: Function that gets the progress of the calls, in a thread of its own.
+        jobs_per_process: Jobs after which a process is replaced by a new one; None: never.
+        show: Function that gets the progress of the jobs, in a thread of its own.
     """
 
     def __init__(
-        self, count: int, threads: int = 1, calls_per_process: int | None = None, show: Show | None = None
+        self, count: int, threads: int = 1, jobs_per_process: int | None = None, show: Show | None = None
     ) -> None:
         context = multiprocessing.get_context("spawn")
         # A pipe, as an Event that a killed process waits for can never be set.
@@ -60,24 +75,17 @@ class Processes:
             self._states = context.SimpleQueue()
             Thread(target=_forward, args=(self._states, show), daemon=True).start()
         initial = threads, stop_receiver, self._states
-        self._pool = ProcessPoolExecutor(count, context, _start, initial, max_tasks_per_child=calls_per_process)
+        self._pool = ProcessPoolExecutor(count, context, _start, initial, max_tasks_per_child=jobs_per_process)
 
-    def submit(
-        self,
-        work: Callable[..., Any],
-        args: tuple[Any, ...],
-        number: int = 0,
-        label: str = "",
-        make_context: MakeContext = nullcontext,
-    ) -> Future[Any]:
-        """Hand a call to a process; `work` gets a `Progress` after its arguments, in the context of `make_context`.
+    def submit(self, job: Job, number: int = 0, make_context: MakeContext = nullcontext) -> Future[Any]:
+        """Hand a job to a process, which does it in the context of `make_context`; `show` names it by its number.
 
         Raises:
             BrokenProcessPool: a process was killed before.
             Stopped: a signal came while a process started.
         """
         with hold_signals_while_spawning():
-            return self._pool.submit(_call, number, label, work, args, make_context)
+            return self._pool.submit(_do_job, number, job, make_context)
 
     def stop(self) -> None:
         """Tell the processes to end, trainings after a checkpoint; the end of the block waits for that."""
@@ -97,7 +105,7 @@ class Processes:
 
 
 def progress_of(show: Show, number: int, label: str) -> Progress:
-    """Return the `Progress` of one call."""
+    """Return the `Progress` of one job."""
 
     def progress(done: int, total: int, part: str = "", note: str = "") -> None:
         show(number, label, done, total, part, note)
@@ -117,7 +125,7 @@ def _start(threads: int, stop_receiver: Connection, states: Any) -> None:
     Thread(target=_leave_at_stop, args=(stop_receiver,), daemon=True).start()
     torch.set_num_threads(threads)
     threadpool_limits(threads, user_api="blas")
-    os.environ.update(dict.fromkeys(_THREADS_OF_LIBRARIES, str(threads)))  # of those that the calls load
+    os.environ.update(dict.fromkeys(_THREADS_OF_LIBRARIES, str(threads)))  # of those that the jobs load
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
@@ -133,7 +141,7 @@ def _leave_at_stop(stop_receiver: Connection) -> None:
     end_process(signal.SIGTERM)
 
 
-def _call(number: int, label: str, work: Callable[..., Any], args: tuple[Any, ...], make_context: MakeContext) -> Any:
+def _do_job(number: int, job: Job, make_context: MakeContext) -> Any:
     last = 0.0
 
     def put(*state: Any) -> None:
@@ -143,9 +151,9 @@ def _call(number: int, label: str, work: Callable[..., Any], args: tuple[Any, ..
             _states.put(state)
 
     with make_context():
-        result = work(*args, progress_of(put, number, label))
+        result = job.work(*job.args, progress_of(put, number, job.label))
     if _states is not None:
-        _states.put((number, label, 0, None, "", ""))
+        _states.put((number, job.label, 0, None, "", ""))
     return result
 
 

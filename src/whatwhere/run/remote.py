@@ -1,4 +1,4 @@
-"""Calls on a worker of a Dask cluster: what it checks before one, and how it sends its progress, stops and ends it.
+"""Jobs on a worker of a Dask cluster: how the worker checks itself, does a job, sends its progress, and stops it.
 
 The scheduler imports this module as well, so that it imports nothing that takes seconds.
 """
@@ -28,9 +28,9 @@ from .memory import trim_heap
 from .progress import Progress
 from .signals import Stopped, clear_stop, request_stop, stop_in_thread
 
-SECONDS_BETWEEN_LOOKS = 0.5  # at whether a call is still wanted
-SECONDS_OF_LONG_CALL = 5.0  # one that takes more may have held a model
-SECONDS_IN_USE = 900.0  # that a call waits for the last writer of its folder, whose step may take minutes
+SECONDS_BETWEEN_LOOKS = 0.5  # at whether a job is still wanted
+SECONDS_OF_LONG_JOB = 5.0  # one that takes more may have held a model
+SECONDS_IN_USE = 900.0  # that a job waits for the last writer of its folder, whose step may take minutes
 SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
 _PACKAGE = Path(__file__).parents[1]
 # Programs that decide numbers; those of an extra may be absent on both sides.
@@ -39,7 +39,7 @@ _OF_EXTRAS = ("sentence-transformers", "mteb")
 
 
 class JobStopped(Exception):
-    """Exception for a call that nobody wants any more; what it has finished is kept."""
+    """Exception for a job that nobody wants any more; what it has finished is kept."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
 
     Args:
         name: of the worker, for the message.
-        threads: how many calls it does at the same time.
+        threads: how many jobs it does at the same time.
 
     Raises:
         ValueError: names the worker and what differs.
@@ -132,7 +132,7 @@ def processor() -> str:
 
 
 async def admit(requirements: Requirements, dask_worker: Any) -> tuple[int, str]:
-    """Let the scheduler give this worker calls that ask for `Requirements.mark`, and return the id of its process and
+    """Let the scheduler give this worker jobs that ask for `Requirements.mark`, and return the id of its process and
     its processor's name.
 
     Raises:
@@ -141,37 +141,37 @@ async def admit(requirements: Requirements, dask_worker: Any) -> tuple[int, str]
     await asyncio.to_thread(check_worker, requirements, dask_worker.address, dask_worker.state.nthreads)
     await dask_worker.set_resources(**{requirements.mark: 1})
     if dask_worker.status.name == "running":
-        # Calls for which there was no worker are given to one that begins to run, not to one that gets a resource.
+        # Jobs for which there was no worker are given to one that begins to run, not to one that gets a resource.
         running = dask_worker.status
         dask_worker.status = type(running).paused
         dask_worker.status = running
     return os.getpid(), processor()
 
 
-_folder_in_work: Path | None = None  # shared folder of the call that this worker does
+_folder_in_work: Path | None = None  # shared folder of the job that this worker does
 
 
 async def wait_until_idle(folder: str, seconds: float) -> None:
-    """Wait, on a worker, until it does no call for the command that holds a folder, at most some seconds."""
+    """Wait, on a worker, until it does no job for the command that holds a folder, at most some seconds."""
     until = time.monotonic() + seconds
     while _folder_in_work == Path(folder) and time.monotonic() < until:
         await asyncio.sleep(0.1)
 
 
 @dataclass(frozen=True)
-class CallSite:
-    """Surroundings of calls: topic of their events, folder that their command holds, directory where it runs."""
+class JobSite:
+    """Surroundings of jobs: topic of their events, folder that their command holds, directory where it runs."""
 
     topic: str
     folder: str
     directory: str
 
 
-def call(site: CallSite, number: int, pickled: bytes) -> Any:
-    """Do a call on this worker: `pickled` holds its label, function, arguments, and what makes its context.
+def do_job(site: JobSite, number: int, pickled: bytes) -> Any:
+    """Do a job on this worker: `pickled` holds its label, function, arguments, and what makes its context.
 
     Raises:
-        JobStopped: nobody wants the call any more.
+        JobStopped: nobody wants the job any more.
         Reschedule: the worker ends, and another one is to go on.
     """
     global _folder_in_work
@@ -205,13 +205,13 @@ def call(site: CallSite, number: int, pickled: bytes) -> Any:
     finally:
         clear_stop()
         _folder_in_work = None
-        if time.monotonic() - began > SECONDS_OF_LONG_CALL:
-            gc.collect()  # Dask gives no more calls to a worker that holds 80 % of its memory
+        if time.monotonic() - began > SECONDS_OF_LONG_JOB:
+            gc.collect()  # Dask gives no more jobs to a worker that holds 80 % of its memory
             trim_heap()
 
 
 def _is_wanted(worker: Any, key: str) -> bool:
-    """Return whether a command still waits for a call."""
+    """Return whether a command still waits for a job."""
     task = worker.state.tasks.get(key)
     return task is not None and task.state != "cancelled"
 
@@ -247,7 +247,7 @@ def _watched(worker: Any, key: str, send_progress: Progress) -> Iterator[Progres
 
 
 def _wait_while_in_use(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
-    """Do a call; wait where it is still being done for a command or by a worker that has ended."""
+    """Do a job; wait where it is still being done for a command or by a worker that has ended."""
     until = time.monotonic() + SECONDS_IN_USE
     while True:
         try:

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from .cluster import Cluster
 from .files import sha256
-from .processes import Processes, cores
+from .processes import Job, Processes, cores
 from .progress import Progress
 
 Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
@@ -55,7 +55,7 @@ class ShardWorkers:
         amount_read: returns the number of characters read, and which share of the corpus they are.
         """
         if self.cluster is not None:
-            self.results = self.cluster.map(SHARD, work_with_tokenizer, ((self.file, work, task) for task in tasks))
+            self.results = self.cluster.map(Job(SHARD, work_with_tokenizer, (self.file, work, task)) for task in tasks)
             yield from self.results
             return
         waiting: deque[tuple[Task, Future[Any]]] = deque()
@@ -88,7 +88,7 @@ class ShardWorkers:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
             self.processes = Processes(self.children)
         try:
-            return self.processes.submit(work_with_tokenizer, (self.file, work, task))
+            return self.processes.submit(Job(SHARD, work_with_tokenizer, (self.file, work, task)))
         except BrokenProcessPool as error:
             failed: Future[Any] = Future()
             failed.set_exception(error)
@@ -102,7 +102,7 @@ class ShardWorkers:
 
     def __exit__(self, *error: Any) -> None:
         if self.results is not None:
-            self.results.close()  # else a traceback could keep the calls alive
+            self.results.close()  # else a traceback could keep the jobs alive
         if self.processes is not None:
             self.processes.__exit__(*error)  # a stop does not wait for shards; half of one is made again
         if self.parallelism is None:

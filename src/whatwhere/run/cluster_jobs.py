@@ -1,4 +1,4 @@
-"""Calls that a command has handed to the workers of a Dask cluster: their progress, their results, and their deaths."""
+"""Jobs that a command has handed to the workers of a Dask cluster: their progress, their results, and their deaths."""
 
 import os
 import pickle
@@ -13,28 +13,26 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .admission import Admission, lost_scheduler
-from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_call, describe_deaths
-from .processes import MakeContext
-from .remote import CallSite, call, code_versions
+from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_job, describe_deaths
+from .processes import Job, MakeContext
+from .remote import JobSite, code_versions, do_job
 
 SECONDS_BETWEEN_LOOKS = 5.0  # for workers, which may come and go
 SECONDS_OF_WATCHER = 5.0  # to end: it may be asking workers
 RESTARTS = "worker-restart-memory"  # dask's name of the events of workers that passed their memory limit
 WORKERS = "all"  # dask's name of the events of workers that come and go, among others
 
-Call = tuple[str, Callable[..., Any], tuple[Any, ...]]  # label, function of a module, arguments
 
-
-class Calls:
-    """Calls of one use of a cluster, numbered from 0.
+class ClusterJobs:
+    """Jobs of one use of a cluster, numbered from 0.
 
     Args:
         client: `distributed.Client` of the scheduler.
         address: of the scheduler, for messages.
         folder: Folder that the workers share with this machine.
-        admission: Workers that may do the calls.
+        admission: Workers that may do the jobs.
         resources: that a worker has to have, by name.
-        make_context: Picklable function that returns the context in which a worker does a call.
+        make_context: Picklable function that returns the context in which a worker does a job.
     """
 
     def __init__(
@@ -52,44 +50,44 @@ class Calls:
         self.resources = resources
         self.make_context = make_context
         self.token = secrets.token_hex(4)
-        self.site = CallSite(f"whatwhere-{self.token}", str(folder), os.getcwd())
+        self.site = JobSite(f"whatwhere-{self.token}", str(folder), os.getcwd())
         self.deaths = Deaths(client, admission.processes)
-        self._calls: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()  # number and label, by future
+        self._jobs: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()  # number and label, by future
         self._numbers = count()
         self._may_look = threading.Event()
 
-    def submit(self, label: str, work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Hand a call to the workers, and return its `distributed.Future`."""
+    def submit(self, job: Job) -> Any:
+        """Hand a job to the workers, and return its `distributed.Future`."""
         number = next(self._numbers)
-        pickled = pickle.dumps((label, work, args, self.make_context))
-        key = f"{label.replace(' ', '-')}-{self.token}-{number}"
+        pickled = pickle.dumps((job.label, job.work, job.args, self.make_context))
+        key = f"{job.label.replace(' ', '-')}-{self.token}-{number}"
         options = {"key": key, "pure": False, "resources": self.resources}
         with lost_scheduler(self.client, self.address):
-            future = self.client.submit(call, self.site, number, pickled, **options)
-        self._calls[future] = number, label
+            future = self.client.submit(do_job, self.site, number, pickled, **options)
+        self._jobs[future] = number, job.label
         return future
 
-    def retry_unless_call_kills_workers(self, future: Any) -> bool:
-        """Retry a call that Dask gave up although its workers did not die of it; return whether it was retried."""
+    def retry_unless_job_kills_workers(self, future: Any) -> bool:
+        """Retry a job that Dask gave up although its workers did not die of it; return whether it was retried."""
         from distributed import KilledWorker
 
         if future.status != "error" or not isinstance(error := future.exception(), KilledWorker):
             return False
-        number, _ = self._calls[future]
+        number, _ = self._jobs[future]
         self.deaths.wait_for(number, error.last_worker.address)
         causes = self.deaths.causes(number)
-        if deaths_of_call(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
+        if deaths_of_job(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
             return False
         with lost_scheduler(self.client, self.address):
             future.retry()
         return True
 
     def result(self, future: Any) -> Any:
-        """Wait for the result of a call and return it, or raise its error in the words of this package.
+        """Wait for the result of a job and return it, or raise its error in the words of this package.
 
         Raises:
             ValueError: the scheduler lacks this package.
-            OSError: workers died of the call again and again, or the scheduler is gone.
+            OSError: workers died of the job again and again, or the scheduler is gone.
         """
         from distributed import KilledWorker
 
@@ -97,10 +95,10 @@ class Calls:
             try:
                 with lost_scheduler(self.client, self.address):
                     result = future.result()
-                self.deaths.finish(self._calls[future][0])
+                self.deaths.finish(self._jobs[future][0])
                 return result
             except KilledWorker:
-                if not self.retry_unless_call_kills_workers(future):
+                if not self.retry_unless_job_kills_workers(future):
                     raise OSError(self._describe_deaths(future)) from None
             except (ModuleNotFoundError, RuntimeError) as error:
                 cause = error.__cause__ or error
@@ -113,8 +111,8 @@ class Calls:
                 ) from None
 
     def _describe_deaths(self, future: Any) -> str:
-        """Return the line on a call at which workers died again and again."""
-        number, label = self._calls[future]
+        """Return the line on a job at which workers died again and again."""
+        number, label = self._jobs[future]
         causes = self.deaths.causes(number)
         advice = "Look at what it printed"
         if causes[MEMORY]:
@@ -128,8 +126,8 @@ class Calls:
         )
 
     def cancel(self) -> None:
-        """Tell the workers to stop the calls."""
-        self.client.cancel(list(self._calls), force=True)
+        """Tell the workers to stop the jobs."""
+        self.client.cancel(list(self._jobs), force=True)
 
     @contextmanager
     def listen(self, show: Callable[..., None]) -> Iterator[None]:
@@ -167,7 +165,7 @@ class Calls:
 
     @contextmanager
     def watcher(self) -> Iterator[None]:
-        """Let workers that come in the block check themselves, and print why calls wait where they do."""
+        """Let workers that come in the block check themselves, and print why jobs wait where they do."""
         is_over = threading.Event()
 
         def watch() -> None:
@@ -177,7 +175,7 @@ class Calls:
                 self._may_look.clear()
                 if is_over.is_set():
                     return
-                with suppress(Exception):  # the scheduler is gone, which the calls say
+                with suppress(Exception):  # the scheduler is gone, which the jobs say
                     why = self.why_they_wait()
                     if why and why != before:
                         print(f"\n{why}", file=sys.stderr, flush=True)
@@ -193,7 +191,7 @@ class Calls:
             watcher.join(SECONDS_OF_WATCHER)
 
     def why_they_wait(self) -> str:
-        """Return the line on calls that wait, as no worker can do one now; empty where one can."""
+        """Return the line on jobs that wait, as no worker can do one now; empty where one can."""
         usable = self.admission.check_new_workers(may_raise=False)
         if not usable:
             which = "No worker with a GPU" if self.admission.needs_gpu else "No worker"
