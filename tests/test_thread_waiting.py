@@ -135,12 +135,12 @@ with ProcessPoolExecutor(1, get_context("spawn")) as pool:
     found = [pool.submit(begun_with).result()]
 """
 OUR_WORKERS = """
-from whatwhere.run.workers import ShardWorkers
+from whatwhere.run.shard_pool import ShardPool
 from whatwhere.run.reference import reference
 from whatwhere.run.jobs import Job, run_jobs
 jobs = [Job("a", begun_with, ()), Job("b", begun_with, ())]
 found = [result for _, result in run_jobs(jobs, 2, False, process_per_job=False)]
-with ShardWorkers(Path(reference()) / "tokenizer.json", 2) as pool:
+with ShardPool(Path(reference()) / "tokenizer.json", 2) as pool:
     found.append(pool.submit(begun_with, ()).result())
 """
 FOUND = """

@@ -8,7 +8,7 @@ import pytest
 from whatwhere.corpus import build_windows, counting, source
 from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.corpus.segments import DOCUMENT
-from whatwhere.run import workers
+from whatwhere.run import shard_pool
 
 
 def loop(texts, tokenizer, n, align="start", groups=1, special=(0, 2, 3, 4)):
@@ -64,11 +64,11 @@ def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer,
 
 
 def test_worker_processes_count_the_same(list_source, documents, tokenizer, monkeypatch, processes):
-    monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(shard_pool, "WORTH_PROCESSES", 0)
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
-    sent, submit = [], workers.ShardWorkers.submit
+    sent, submit = [], shard_pool.ShardPool.submit
     monkeypatch.setattr(
-        workers.ShardWorkers, "submit", lambda self, work, task: sent.append(work) or submit(self, work, task)
+        shard_pool.ShardPool, "submit", lambda self, work, task: sent.append(work) or submit(self, work, task)
     )
     one, two = (count_source(list_source(documents), tokenizer, 9, workers=number, progress=False) for number in (1, 2))
     assert sent

@@ -19,8 +19,8 @@ from whatwhere.cli import main
 from whatwhere.corpus import build, build_windows, count_source
 from whatwhere.corpus.shards import Job as ShardJob
 from whatwhere.corpus.shards import Part, write_shard
+from whatwhere.run import shard_pool
 from whatwhere.run import signals as stop
-from whatwhere.run import workers
 
 FORK = multiprocessing.get_context("fork")
 
@@ -30,12 +30,12 @@ def shard_files(out) -> dict[str, bytes]:
 
 
 def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer, tmp_path, monkeypatch, processes):
-    monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(shard_pool, "WORTH_PROCESSES", 0)
     options = {"length": 32, "progress": False, "shard_characters": 3000}
     build_windows(list_source(documents), tokenizer, tmp_path / "one", workers=1, **options)
-    sent, submit = [], workers.ShardWorkers.submit
+    sent, submit = [], shard_pool.ShardPool.submit
     monkeypatch.setattr(
-        workers.ShardWorkers, "submit", lambda self, work, task: sent.append(task[0].number) or submit(self, work, task)
+        shard_pool.ShardPool, "submit", lambda self, work, task: sent.append(task[0].number) or submit(self, work, task)
     )
     build_windows(list_source(documents), tokenizer, tmp_path / "two", workers=2, **options)
     assert shard_files(tmp_path / "one") == shard_files(tmp_path / "two")
@@ -49,8 +49,8 @@ def test_a_worker_that_dies_is_done_without(list_source, documents, tokenizer, t
         future.set_exception(BrokenProcessPool("killed"))
         return future
 
-    monkeypatch.setattr(workers, "WORTH_WORKERS", 0)
-    monkeypatch.setattr(workers.ShardWorkers, "submit", broken)
+    monkeypatch.setattr(shard_pool, "WORTH_PROCESSES", 0)
+    monkeypatch.setattr(shard_pool.ShardPool, "submit", broken)
     w = build_windows(
         list_source(documents), tokenizer, tmp_path / "w", length=32, workers=2, progress=False, shard_characters=3000
     )
@@ -63,9 +63,9 @@ def test_a_worker_that_dies_is_done_without(list_source, documents, tokenizer, t
 )
 def test_workers_start_only_where_much_is_left(tokenizer, tmp_path, read, share, worth):
     tokenizer.save_pretrained(tmp_path)
-    with workers.ShardWorkers(tmp_path / "tokenizer.json", 4) as pool:
+    with shard_pool.ShardPool(tmp_path / "tokenizer.json", 4) as pool:
         assert pool.children == 3
-        assert pool.needs_workers(read, share) is worth
+        assert pool.needs_processes(read, share) is worth
 
 
 def test_workers_of_unguarded_scripts_start_no_workers(list_source, documents, tokenizer, tmp_path, monkeypatch):
@@ -81,7 +81,7 @@ def work_and_wait(tokenizer_file: str, out: str, method: str = "fork") -> None:
     """Work of a parent: a worker writes a shard, then both wait. It has imported everything and run nothing, so that it
     may fork."""
     multiprocessing.get_context = multiprocessing.get_context if method == "spawn" else lambda _: FORK
-    pool = workers.ShardWorkers(Path(tokenizer_file), 2)
+    pool = shard_pool.ShardPool(Path(tokenizer_file), 2)
     job = ShardJob(out, 0, 16, "run-on", "all", 0.0, 2, 3, "uint16")
     pool.submit(write_shard, (job, [Part("alpha beta", True, 0.5)], "digest")).result()
     (Path(out) / "ready").touch()
@@ -114,7 +114,7 @@ def tokenise_with_workers(folder: str) -> None:
     """A command in a group of processes of its own, as a terminal has it, whose one shard goes to a worker."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    workers.WORTH_WORKERS, build.write_shard = 0, shard_without_end
+    shard_pool.WORTH_PROCESSES, build.write_shard = 0, shard_without_end
     words = ["--out", f"{folder}/run", "--corpus", f"{folder}/text.txt", "--tokenizer", "words"]
     sys.argv = ["whatwhere", "windows", *words, "--set", "workers=2", "--length", "32"]
     main()

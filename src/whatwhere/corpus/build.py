@@ -21,7 +21,7 @@ from ..run.folder import RunFolder
 from ..run.lock import tidy
 from ..run.processes import check_not_spawned
 from ..run.progress import estimate_total, progress_bar
-from ..run.workers import ShardWorkers
+from ..run.shard_pool import ShardPool
 from .segments import SPECIAL
 from .shards import (
     JOINS,
@@ -74,7 +74,7 @@ def build_windows(
             document with the smallest hash is kept; where all the text is one document, none is, and the
             facts say so.
         workers: processes, this one included; default one a core. They start only for a large corpus
-            (workers.WORTH_WORKERS).
+            (shard_pool.WORTH_PROCESSES).
         progress: a bar and a line of counts on stderr.
         tokenizer_request: what the tokenizer was loaded or made by, for `saved_tokenizer` of a later call.
         cluster: workers that tokenise in place of processes of this machine, which reads the text.
@@ -216,7 +216,7 @@ def _builder(
     (run.path / "shards").mkdir(exist_ok=True)
     special = settings["special_token_ids"]
     ids = special["cls_token_id"], special["sep_token_id"], "uint16" if len(tokenizer) <= 2**16 else "uint32"
-    with ShardWorkers(run.inner_path("tokenizer") / "tokenizer.json", workers, cluster) as pool:
+    with ShardPool(run.inner_path("tokenizer") / "tokenizer.json", workers, cluster) as pool:
 
         def build(threshold: float, pieces: str) -> list[dict[str, Any]]:
             def job(number: int) -> Job:
@@ -308,7 +308,7 @@ def _parts(source: Source) -> Iterator[Part]:
 def _build(
     run: RunFolder,
     source: Source,
-    pool: ShardWorkers,
+    pool: ShardPool,
     job_of: Callable[[int], Job],
     progress: bool,
     size: int,

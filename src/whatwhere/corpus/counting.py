@@ -28,7 +28,7 @@ from ..run.cluster import Cluster
 from ..run.files import temporary_folder
 from ..run.processes import check_not_spawned
 from ..run.progress import estimate_total, progress_bar
-from ..run.workers import ShardWorkers
+from ..run.shard_pool import ShardPool
 from .segments import DOCUMENT, PIECE
 from .shards import SHARD_CHARACTERS, plain
 from .source import Source, numbered_lists
@@ -94,7 +94,7 @@ def count_source(
             the documents then share no sentence. The texts are read twice and held in memory, and counted by this
             process alone.
         workers: processes, this one included; default one a core. They start only for a large corpus
-            (workers.WORTH_WORKERS).
+            (shard_pool.WORTH_PROCESSES).
         progress: a bar on stderr.
         keep: a folder for the counts of each shard, which a count that was stopped finds there: it reads the text again
             and tokenises what is left. It may be deleted when the sum is kept.
@@ -127,7 +127,7 @@ def count_source(
     with place as folder, progress_bar("counting", progress) as report:
         file = Path(folder) / "tokenizer.json"
         tokenizer.backend_tokenizer.save(str(file))
-        with ShardWorkers(file, 1 if phrases else workers, None if phrases else cluster) as pool:
+        with ShardPool(file, 1 if phrases else workers, None if phrases else cluster) as pool:
             for matrix, counted, characters in pool.map(count_texts, shards(), lambda: (read, source.share_read())):
                 tally.add_counts(matrix)
                 documents += counted

@@ -1,4 +1,4 @@
-"""Shards of text on worker processes or on a cluster, while this process reads the text."""
+"""Shards of text in further processes or on the workers of a cluster, while this process reads the text."""
 
 import os
 from collections import deque
@@ -19,14 +19,18 @@ from .progress import Progress
 Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
 Task = tuple[Any, ...]
 
-SHARD = "shard"  # label of a task on a cluster
-WORTH_WORKERS = 20_000_000  # characters still to be done: a worker process takes seconds to start (it imports torch)
+SHARD = "shard"  # label of the jobs
+WORTH_PROCESSES = 20_000_000  # characters still to be done: a process takes seconds to start (it imports torch)
 
 
-class ShardWorkers:
-    """Worker processes, started late and only for a large corpus, or the workers of a cluster.
+class ShardPool:
+    """Processes that do the shards of a corpus beside this one, or the workers of a cluster that do them all.
 
-    The process that starts processes works, too, while they are busy; beside a cluster it reads and hands out alone.
+    The processes are started late and only for a large corpus; this process does a shard itself while they are busy.
+
+    Args:
+        workers: Processes in all, this one included; None: one a core.
+        cluster: Workers in place of processes.
     """
 
     def __init__(self, tokenizer_file: Path, workers: int | None, cluster: Cluster | None = None):
@@ -37,15 +41,15 @@ class ShardWorkers:
         self.processes: Processes | None = None
         self.results: Generator[Any, None, None] | None = None  # of the cluster
 
-    def needs_workers(self, characters_read: int, share: float | None) -> bool:
-        """Return whether worker processes run, or are worth starting for the characters that are left.
+    def needs_processes(self, characters_read: int, share: float | None) -> bool:
+        """Return whether further processes run, or are worth starting for the characters that are left.
 
         Args:
             characters_read: by all processes.
             share: share of the corpus that these characters are; None where it is unknown.
         """
         characters_left = characters_read * (1 / share - 1) if share else characters_read
-        return self.processes is not None or characters_left >= WORTH_WORKERS
+        return self.processes is not None or characters_left >= WORTH_PROCESSES
 
     def map(
         self, work: Work, tasks: Iterable[Task], amount_read: Callable[[], tuple[int, float | None]]
@@ -64,14 +68,14 @@ class ShardWorkers:
             task, future = waiting.popleft()
             try:
                 return future.result()
-            except BrokenProcessPool:  # a worker was killed, or could not start: go on without
+            except BrokenProcessPool:  # a process was killed, or could not start: go on without
                 self.children = 0
                 return work(self.tokenizer, *task)
 
         for task in tasks:
             while waiting and waiting[0][1].done():
                 yield collect()
-            if len(waiting) < 2 * self.children and self.needs_workers(*amount_read()):
+            if len(waiting) < 2 * self.children and self.needs_processes(*amount_read()):
                 waiting.append((task, self.submit(work, task)))
             else:
                 yield work(self.tokenizer, *task)
@@ -79,7 +83,7 @@ class ShardWorkers:
             yield collect()
 
     def submit(self, work: Work, task: Task) -> Future[Any]:
-        """Give a task to the worker processes, and start them before the first task.
+        """Give a task to the further processes, and start them before the first task.
 
         Returns:
             The future result; where the processes cannot run it raises `BrokenProcessPool`.
@@ -94,7 +98,7 @@ class ShardWorkers:
             failed.set_exception(error)
             return failed
 
-    def __enter__(self) -> "ShardWorkers":
+    def __enter__(self) -> "ShardPool":
         self.parallelism = os.environ.get("TOKENIZERS_PARALLELISM")
         if self.children < 1:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -112,7 +116,7 @@ class ShardWorkers:
 
 
 def work_with_tokenizer(tokenizer_file: str, work: Work, task: Task, progress: Progress) -> Any:
-    """Do a task in a worker, which reads the tokenizer once."""
+    """Do a task in another process, which reads the tokenizer once."""
     del progress  # a shard takes seconds
     return work(_read_tokenizer(tokenizer_file, sha256(Path(tokenizer_file))), *task)
 
