@@ -52,11 +52,11 @@ def has_weights(folder: Path) -> bool:
 
 
 def run_status(folder: Path) -> list[dict[str, Any]]:
-    """Return the state of a training or another run, of a study and every training in it, or of `evaluate all` and
-    every evaluation in it.
+    """Return the status of the run in a folder and of every run inside it: trainings of a study, evaluations of
+    `evaluate all`.
 
-    Each state has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"; "queued" of a training that a
-    running study will go on with), and `writer` (process and machine, or None). A study also has its numbers of
+    Each status has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"; "queued" of a training that
+    a running study will go on with), and `writer` (process and machine, or None). A study also has its numbers of
     `models` and of those `finished`, an evaluation its number of finished `trials`. A training has step, steps, loss
     and validation_loss in nats, validation_step, tokens_per_second, seconds_left, waiting (share of the time that it
     waited for batches), memory_peak_bytes, silent (seconds since its log grew), checkpoint (the newest step), and
@@ -67,18 +67,18 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     """
     for name in TRAININGS:
         if (folder / name).is_file():
-            return [_training(folder, name)]
+            return [_status_of_training(folder, name)]
     run = RunFolder.at(folder)
-    trainings = [_training(path.parent, path.name) for path in _trainings_below(folder)]
+    trainings = [_status_of_training(path.parent, path.name) for path in _trainings_below(folder)]
     if (folder / STUDY).is_file():
-        study = _study(run, trainings)
+        study = _status_of_study(run, trainings)
         for training in trainings:
             if study["state"] == "running" and training["state"] == "stopped":
                 training["state"] = "queued"
         return [study, *trainings]
     if run.kind is not None and (folder / f"{run.kind}.yaml").is_file():
         evaluations = list(_evaluations_below(folder)) if run.kind == EVALUATE_ALL else []
-        return [_run_of_other_kind(run), *map(_run_of_other_kind, evaluations), *trainings]
+        return [_status_of_other(run), *map(_status_of_other, evaluations), *trainings]
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}. Give the --out folder of a run.")
     raise ValueError(
@@ -100,9 +100,9 @@ def _evaluations_below(folder: Path) -> Iterator[RunFolder]:
             yield run
 
 
-def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
+def _status_of_study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
     path = run.path / STUDY
-    settings = _settings(path)
+    settings = _read_settings(path)
     models = settings.get("models") or []
     seeds = settings.get("seeds") or 1
     for name, value, type_ in (("models", models, list), ("seeds", seeds, int)):
@@ -111,14 +111,14 @@ def _study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[str, Any]:
     count = sum(training["state"] == "finished" for training in trainings)
     results = run.step(RESULTS)
     is_complete = results is not None and len(results["inputs"].get("models", ())) >= len(models) * seeds
-    return _state_of_run(run, "study", is_complete) | {"models": len(models) * seeds, "finished": count}
+    return _common_status_of(run, "study", is_complete) | {"models": len(models) * seeds, "finished": count}
 
 
-def _run_of_other_kind(run: RunFolder) -> dict[str, Any]:
-    state = _state_of_run(run, str(run.kind), _has_all_results(run))
+def _status_of_other(run: RunFolder) -> dict[str, Any]:
+    status = _common_status_of(run, str(run.kind), _has_all_results(run))
     if (run.path / TRIALS).is_dir():
-        state["trials"] = sum(step.startswith(f"done {TRIALS}/") for step in run.finished_steps())
-    return state
+        status["trials"] = sum(step.startswith(f"done {TRIALS}/") for step in run.finished_steps())
+    return status
 
 
 def _has_all_results(run: RunFolder) -> bool:
@@ -129,7 +129,7 @@ def _has_all_results(run: RunFolder) -> bool:
     return is_current and not results["outcome"].get("unfinished")
 
 
-def _state_of_run(run: RunFolder, kind: str, is_finished: bool) -> dict[str, Any]:
+def _common_status_of(run: RunFolder, kind: str, is_finished: bool) -> dict[str, Any]:
     """Return the entries that every run but a training has."""
     writer = writer_of(run.path)
     state = "finished" if is_finished else "stopped"
@@ -138,7 +138,7 @@ def _state_of_run(run: RunFolder, kind: str, is_finished: bool) -> dict[str, Any
     return {"folder": str(run.path), "kind": kind, "writer": writer, "state": state}
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> dict[str, Any]:
     try:
         settings = read_yaml(path)
     except OSError as error:
@@ -148,8 +148,8 @@ def _settings(path: Path) -> dict[str, Any]:
     return settings
 
 
-def _training(folder: Path, file: str) -> dict[str, Any]:
-    settings = _settings(folder / file)
+def _status_of_training(folder: Path, file: str) -> dict[str, Any]:
+    settings = _read_settings(folder / file)
     writer = writer_of(folder)
     log = folder / LOG
     lines = step_lines(log)
@@ -186,10 +186,11 @@ def _training(folder: Path, file: str) -> dict[str, Any]:
         status["seconds_left"] = (steps - step) * tokens / step / speed
     if is_done:
         status["seconds"] = read_object(folder / SUMMARY).get("seconds")
-    return status | {"trouble": list(_trouble(status, folder))}
+    return status | {"trouble": list(_find_trouble(status, folder))}
 
 
-def _trouble(status: Mapping[str, Any], folder: Path) -> Iterator[str]:
+def _find_trouble(status: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """Yield sentences on problems of a training that the user should look at."""
     for name in ("loss", "validation_loss"):
         if status[name] is not None and not math.isfinite(status[name]):
             yield f"its {name.replace('_', ' ')} is {status[name]}"
@@ -218,7 +219,7 @@ def status_text(statuses: list[dict[str, Any]]) -> str:
         if status["state"] != "finished" and status.get("tokens_per_second"):
             words.append(f"{status['tokens_per_second']:,.0f} tokens/s")
             if status["state"] == "running" and status["seconds_left"] is not None:
-                words.append(f"{_time(status['seconds_left'])} left")
+                words.append(f"{_duration(status['seconds_left'])} left")
         if status.get("checkpoint") is not None and status["state"] != "finished":
             words.append(f"newest checkpoint {status['checkpoint']:,}")
         words += [f"process {status['writer']}"] * bool(status["writer"])
@@ -227,6 +228,6 @@ def status_text(statuses: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _time(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     minutes = math.ceil(seconds / 60)
     return f"{minutes // 60} h {minutes % 60:02} min" if minutes >= 60 else f"{minutes} min"
