@@ -66,7 +66,7 @@ def test_folder_in_use_keeps_its_class_in_a_study():
                 raise error
         return "done"
 
-    assert remote._wait_while_in_use(work, (), ignore_progress) == "done"
+    assert remote._do_when_folder_is_free(work, (), ignore_progress) == "done"
 
 
 def test_worker_without_the_shared_folder_is_named(requirements, tmp_path):

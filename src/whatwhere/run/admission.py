@@ -19,8 +19,8 @@ from typing import Any
 from .files import machine_id, write_text
 from .remote import Requirements, admit, code_versions
 
-SECONDS_TO_ANSWER = 30.0  # of a worker that is to check itself
-SECONDS_FOR_SILENT = 2.0  # the same, of one that did not answer before
+SECONDS_TO_ANSWER = 30.0  # for a worker that is asked to check itself
+SECONDS_FOR_SILENT = 2.0  # the same for one that did not answer before
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,18 @@ class Admission:
         self._lock = threading.Lock()  # the thread that looks for new workers, and the one that hands out jobs
 
     def check_new_workers(self, may_raise: bool = True) -> list[dict[str, Any]]:
-        """Let new workers check themselves, name those that do not pass, and return what is known of the workers
-        that jobs can be given to: they passed, and have a GPU where jobs ask for one.
+        """Let new workers check themselves, print why some do not pass, and return the workers that may get jobs.
+
+        These have passed, and have a GPU where jobs ask for one. They are described as `workers_of` does it.
 
         Args:
-            may_raise: False: where no worker has ever passed, those that do not pass are only named.
+            may_raise: Raise an error where no worker has ever passed; False: only print why.
 
         Raises:
             ValueError: there are workers, and none has ever passed.
             OSError: the scheduler is gone.
         """
-        with self._lock, lost_scheduler(self.client, self.address):
+        with self._lock, describe_lost_scheduler(self.client, self.address):
             workers = workers_of(self.client)
             self._refused = {address: why for address, why in self._refused.items() if address in workers}
             new = [
@@ -133,7 +134,7 @@ class Admission:
             )
 
     def _compare_processors(self, processor: str) -> None:
-        """Print a line where workers have processors of two kinds, which may differ in the last bits of a result."""
+        """Print a line if workers have processors of two kinds, which may differ in the last bits of a result."""
         if self._processors and processor not in self._processors:
             kinds = ", ".join(sorted({*self._processors, processor}))
             words = "The last bits of a result may depend on the worker that computes it"
@@ -146,8 +147,8 @@ def _has_gpu(worker: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def lost_scheduler(client: Any, address: str) -> Iterator[None]:
-    """Raise one line in place of whatever Dask raises in the block where the scheduler is gone.
+def describe_lost_scheduler(client: Any, address: str) -> Iterator[None]:
+    """Turn whatever Dask raises in the block into an error of one line, if the scheduler is gone.
 
     Raises:
         OSError: the scheduler is gone.
@@ -182,7 +183,7 @@ def _reason(address: str, error: Exception) -> str:
 
 
 def workers_of(client: Any) -> dict[str, dict[str, Any]]:
-    """Ask the scheduler of a `distributed.Client` for its workers, and return what it knows of each, by address."""
+    """Ask the scheduler of a `distributed.Client` for its workers, and return its description of each, by address."""
     # Not `scheduler_info`, whose list dask's own look every two seconds empties.
     workers = client.sync(client.scheduler.identity, n_workers=-1)["workers"]
     return {address: {"address": address, **worker} for address, worker in workers.items()}

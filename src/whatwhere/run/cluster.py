@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from .admission import Admission, lost_scheduler, workers_of
+from .admission import Admission, describe_lost_scheduler, workers_of
 from .cluster_jobs import ClusterJobs
 from .lock import InUse, writer_of
 from .processes import Job, MakeContext
@@ -132,7 +132,7 @@ class Cluster:
         notice = threading.Timer(SECONDS_OF_SILENCE, lambda: print(words, file=sys.stderr, flush=True))
         notice.start()
         try:
-            with suppress(TimeoutError), lost_scheduler(self.client, self.address):
+            with suppress(TimeoutError), describe_lost_scheduler(self.client, self.address):
                 self.client.sync(wait, callback_timeout=GRACE + SECONDS_OF_SILENCE)
         finally:
             notice.cancel()
@@ -140,11 +140,11 @@ class Cluster:
 
 @contextmanager
 def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
-    """Connect to the scheduler of a cluster, name the page that shows what each worker does, and wait for the first
-    worker; None yields None.
+    """Connect to the scheduler of a cluster, print the address of its dashboard, and yield the cluster once it has a
+    worker.
 
     Args:
-        address: For example tcp://10.0.0.1:8786, or the path of a scheduler file.
+        address: For example tcp://10.0.0.1:8786, or the path of a scheduler file; None yields None.
         folder: Folder of the command's results, which every worker must have under the same path.
 
     Raises:
@@ -178,7 +178,7 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
         with client:
             if (writer := writer_of(folder)) is not None:
                 raise InUse(folder, writer)
-            with lost_scheduler(client, address):
+            with describe_lost_scheduler(client, address):
                 with suppress(KeyError):  # its address is made of variables that are not set here
                     if link := client.dashboard_link:
                         print(f"What each worker does: {link}", file=sys.stderr, flush=True)

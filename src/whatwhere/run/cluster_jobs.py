@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .admission import Admission, lost_scheduler
+from .admission import Admission, describe_lost_scheduler
 from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_job, describe_deaths
 from .processes import Job, MakeContext
 from .remote import JobSite, code_versions, do_job
@@ -62,7 +62,7 @@ class ClusterJobs:
         pickled = pickle.dumps((job.label, job.work, job.args, self.make_context))
         key = f"{job.label.replace(' ', '-')}-{self.token}-{number}"
         options = {"key": key, "pure": False, "resources": self.resources}
-        with lost_scheduler(self.client, self.address):
+        with describe_lost_scheduler(self.client, self.address):
             future = self.client.submit(do_job, self.site, number, pickled, **options)
         self._jobs[future] = number, job.label
         return future
@@ -78,7 +78,7 @@ class ClusterJobs:
         causes = self.deaths.causes(number)
         if deaths_of_job(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
             return False
-        with lost_scheduler(self.client, self.address):
+        with describe_lost_scheduler(self.client, self.address):
             future.retry()
         return True
 
@@ -93,7 +93,7 @@ class ClusterJobs:
 
         while True:
             try:
-                with lost_scheduler(self.client, self.address):
+                with describe_lost_scheduler(self.client, self.address):
                     result = future.result()
                 self.deaths.finish(self._jobs[future][0])
                 return result

@@ -1,12 +1,13 @@
 """The folder of a run: its files with their hashes, its finished steps, its settings, its log, and one writer.
 
-`manifest.jsonl` lists every file with its hash, but for pages, cards and logs that still grow. Each change adds a line;
+`manifest.jsonl` lists every file with its hash, except pages, cards and logs that still grow. Each change adds a line;
 a torn last line, which a killed process may leave, is ignored.
 
 A file is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is
 killed before the rename leaves a hash that the file does not have yet. Therefore a file that the last line of a writer
 lists may have either hash, the listed or the former one, until the next `open` has looked which it has. Every handle
-that `at` returns is a writer of its own, whose lines have a random token under `by`; lines of `open`'s have none.
+that `at` returns is a writer of its own, whose lines have a random token under `by`; lines of the handle that `open`
+yields have none.
 
 A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
 with its `inputs`, its outcome under `facts`, and its files under `of`), and `closed` (no file has two hashes any more)
@@ -47,9 +48,9 @@ _NOT_LISTED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, 
 
 
 class RunFolder:
-    """A run's folder: `open` yields it under a lock, `at` returns it without; `create` yields a path for a whole one.
+    """Folder of a run: `open` yields it under a lock, `at` returns it without one; `create` makes a whole one at once.
 
-    path: of the folder. is_new: True where `open` found no manifest with a whole line.
+    path: path of the folder. is_new: True where `open` found no manifest with a whole line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -221,7 +222,7 @@ class RunFolder:
         return name in self._files and (self.path / name).is_file()
 
     def listed_files(self, pattern: str = "*") -> list[str]:
-        """Return the names of the listed files that match a pattern, sorted."""
+        """Return the names of the files in the manifest that match a pattern, sorted."""
         self._refresh()
         return sorted(name for name in self._files if Path(name).match(pattern))
 
@@ -265,7 +266,7 @@ class RunFolder:
         return list(hashes)
 
     def drop_entries(self, *names: str) -> None:
-        """Remove files or folders from the manifest, as something else is about to change them."""
+        """Remove files or folders from the manifest, because something else is about to change them."""
         self._append({"removed": list(names)})
 
     def remove(self, *names: str) -> None:
@@ -358,7 +359,7 @@ class RunFolder:
         return self.step(step) is not None and self.reuse_problem(step, inputs=inputs) is None
 
     def reuse_problem(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
-        """Return why a finished step cannot be reused; None where it can, or where it was never finished."""
+        """Return why a finished step cannot be reused; None where it can, or where the step was never finished."""
         self._refresh()
         if (known := self._steps.get(step)) is None:
             return None
@@ -380,7 +381,7 @@ class RunFolder:
         self.check(*self._steps[step]["files"])
 
     def finished_steps(self) -> dict[str, dict[str, Any]]:
-        """Return the inputs of every finished step."""
+        """Return the finished steps by name, each with its inputs."""
         self._refresh()
         return {step: dict(known["inputs"]) for step, known in self._steps.items()}
 
@@ -521,7 +522,7 @@ def keep_run(path: Path) -> None:
 def _state_of(path: Path) -> tuple[int, int, int] | None:
     """Return inode, time of change and size of a file; None where there is none.
 
-    It is opened for that: of a file that another machine has changed, NFS remembers the state before for a minute.
+    The file is opened first: without that, NFS may return for a minute the state before another machine's change.
     """
     try:
         with path.open("rb") as file:

@@ -15,8 +15,7 @@ from .files import write_text
 LOCK = ".lock"
 WRITER = ".writer"
 MOST_TRIES = 100  # tries to make a folder that other processes remove meanwhile
-# A process that only asks who writes takes the lock for a moment; wait so long before refusing.
-SECONDS_TO_WAIT = 0.1
+SECONDS_TO_WAIT = 0.1  # before refusing: a process that only asks who writes holds the lock for a moment
 
 
 class InUse(ValueError):
@@ -81,7 +80,7 @@ def _acquire(file_lock: FileLock, path: Path) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a process left that was killed as it let go of a folder; the lock of a living one stays."""
+    """Remove the lock files of a process that was killed while it released a folder; a held lock stays."""
     if (folder / LOCK).is_file():
         with suppress(InUse, OSError), lock(folder):  # OSError: this user may not write here
             pass

@@ -195,8 +195,8 @@ def do_job(site: JobSite, number: int, pickled: bytes) -> Any:
         label, work, args, make_context = pickle.loads(pickled)
         os.chdir(site.directory)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        with _watched(worker, key, send_progress) as progress, make_context():
-            return _wait_while_in_use(work, args, progress)
+        with _stop_if_unwanted(worker, key, send_progress) as progress, make_context():
+            return _do_when_folder_is_free(work, args, progress)
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # they hold the model
         if not isinstance(error, Stopped):
@@ -217,7 +217,7 @@ def _is_wanted(worker: Any, key: str) -> bool:
 
 
 @contextmanager
-def _watched(worker: Any, key: str, send_progress: Progress) -> Iterator[Progress]:
+def _stop_if_unwanted(worker: Any, key: str, send_progress: Progress) -> Iterator[Progress]:
     """Tell the work in the block to stop where nobody wants it any more: its command or its worker ends.
 
     Work that defers a stop looks itself; other work stops where it calls the `Progress` that this yields.
@@ -246,8 +246,8 @@ def _watched(worker: Any, key: str, send_progress: Progress) -> Iterator[Progres
         watcher.join()
 
 
-def _wait_while_in_use(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
-    """Do a job; wait where it is still being done for a command or by a worker that has ended."""
+def _do_when_folder_is_free(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
+    """Do a job once its folder is free: a worker may still do the same job for a command that has ended."""
     until = time.monotonic() + SECONDS_IN_USE
     while True:
         try:

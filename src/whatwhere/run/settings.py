@@ -102,10 +102,10 @@ class StrictConfig(BaseModel):
         path: str | Path | None = None,
         settings: Iterable[str] = (),
     ) -> None:
-        """Refuse unknown keys and wrong values as `parse` does, before the classes that check more load torch.
+        """Refuse unknown keys and wrong values as `parse` does, by the checks of a class that loads no torch.
 
-        A key that is left out or null is no mistake here, as such a class may fill it in. The arguments are those of
-        `parse`.
+        The command line calls it before it imports the subclass that checks more. A key that is left out or null is no
+        mistake here: the subclass may fill it in. The arguments are as in `parse`.
 
         Raises:
             ValueError: as `parse`, by the checks of this class alone.
@@ -137,7 +137,7 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def keys_below(cls) -> list[str]:
-        """Return keys that belong below one of this configuration's keys, as users type them, such as model.dropout."""
+        """Return the keys of mappings inside this configuration, as users type them, such as model.dropout."""
         return []
 
     @classmethod
