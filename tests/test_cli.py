@@ -19,7 +19,7 @@ from whatwhere.cli.measure import _probe_text
 from whatwhere.encoder import EncoderForMaskedLM
 from whatwhere.records.record import Record
 from whatwhere.run.files import read_object
-from whatwhere.study.heads_run import FACTS, HeadsConfig, _options
+from whatwhere.study.heads_run import FACTS, HeadsConfig, _options_of
 from whatwhere.study.results import command_of
 
 
@@ -316,7 +316,7 @@ def test_undertrained_models_are_announced_first(trained, tmp_path):
     command = read_object(out / FACTS)["command"]
     assert shlex.split(command)[1:] == ["heads", str(trained), "--windows", "10", "--out", "NEW-FOLDER"]
     given = HeadsConfig(model="m", corpus="my text.txt", length=64, ablate=3)
-    assert command_of("heads", "my model", *_options(given), scheme="a scheme.py") == (
+    assert command_of("heads", "my model", *_options_of(given), scheme="a scheme.py") == (
         "whatwhere heads 'my model' --corpus 'my text.txt' --length 64 --ablate 3 --scheme 'a scheme.py' "
         "--out NEW-FOLDER"
     )

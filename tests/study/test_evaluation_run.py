@@ -325,8 +325,8 @@ def test_ranks_are_places_by_the_average():
 
 def test_no_difference_at_all_is_level():
     one = Point.between(0.5)
-    assert evaluate._cell(one, Point.between(0.0, 0.0, 0.0)) == "0.500 ="
-    assert evaluate._cell(one, Point.between(0.1, 0.05, 0.2)) == "0.500 +0.100"
+    assert evaluate._cell_of(one, Point.between(0.0, 0.0, 0.0)) == "0.500 ="
+    assert evaluate._cell_of(one, Point.between(0.1, 0.05, 0.2)) == "0.500 +0.100"
 
 
 def test_models_are_called_by_their_folders(tmp_path):

@@ -141,7 +141,7 @@ def test_another_vocabulary_than_the_counts_is_refused(run, tmp_path):
     """A model that was added after the counting changed the tokenizer, and all counts were made anew."""
     out = shutil.copytree(run[0], tmp_path / "run")
     config = GeometryConfig.load(out / "geometry.yaml", ["tokenizer=words"])
-    with mock.patch.object(geometry_run, "_tokenizer", lambda *_: unit_tokenizer("characters", ["a b"])):
+    with mock.patch.object(geometry_run, "_make_tokenizer", lambda *_: unit_tokenizer("characters", ["a b"])):
         with pytest.raises(ValueError, match="has counted three by another tokenizer than this command's"):
             run_geometry(config, out, progress=False)
     assert (out / "counts/three.npz").is_file()

@@ -29,7 +29,7 @@ def open_models(run: RunFolder, config: StudyConfig, seed: int) -> dict[str, Any
 
 
 def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: int, progress: bool) -> list[Record]:
-    """Measure, if not done yet, regressions of a seed's models onto the streams of `dstg` (DSTG B.2); return records.
+    """Measure regressions of a seed's models onto the streams of `dstg` (DSTG B.2) once, and return their records.
 
     There are none without `dstg`, another model, and enough held-out windows.
     """
@@ -60,8 +60,8 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
 
 def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -> None:
     """Save the attention of the first seed's models in held-out windows and a text that repeats itself."""
-    steps = {name: f"texts of {ModelOfSeed(name, 0)}" for name in config.models}
-    missing = [name for name in config.models if not run.is_done(steps[name])]
+    step_names = {name: f"texts of {ModelOfSeed(name, 0)}" for name in config.models}
+    missing = [name for name in config.models if not run.is_done(step_names[name])]
     if not missing or not config.texts:
         return
     models = open_models(run, config, 0)
@@ -70,8 +70,9 @@ def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -
         heads = model.config.num_hidden_layers * model.config.num_attention_heads
         maps += heads * (1 + len(term_names(model)))
     tokens_shown = min(config.length, MOST_SHOWN, int((MOST_EXPLORER_BYTES / maps / (1 + config.texts)) ** 0.5))
-    if len(missing) < len(steps):  # the study gained models: their texts are as long as the saved ones
-        saved = [entry["texts"] for entry in run.read(INDEX) if entry["name"] in steps and entry["name"] not in missing]
+    if len(missing) < len(step_names):  # the study gained models: their texts are as long as the saved ones
+        saved_names = step_names.keys() - {*missing}
+        saved = [entry["texts"] for entry in run.read(INDEX) if entry["name"] in saved_names]
         tokens_shown = max(len(text["tokens"]) for entry_texts in saved for text in entry_texts)
     held_out = windows["held_out"]
     numbers = np.linspace(0, len(held_out) - 1, config.texts if len(held_out) else 0).astype(int)
@@ -79,4 +80,4 @@ def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -
     texts = choose_texts(held_out, tokenizer, numbers, tokens_shown)
     for name in missing:
         file = save_texts(run, models[name], tokenizer, texts, name=name, seed=0)
-        run.mark_done(steps[name], files=[file, INDEX])
+        run.mark_done(step_names[name], files=[file, INDEX])

@@ -72,7 +72,7 @@ def run_evaluation(
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.slots()
         make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
-        for round_of_trials in _rounds(todo, config.minutes, at_once):
+        for round_of_trials in _plan_rounds(todo, config.minutes, at_once):
             jobs = [
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
             ]
@@ -80,7 +80,7 @@ def run_evaluation(
                 pass
         unfinished = sum(not trial.is_done(out) for trial in trials)
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
-        notes = [*benchmark.notes(config, out), *([_unfinished_note(unfinished)] if unfinished else [])]
+        notes = [*benchmark.notes(config, out), *([_note_on_unfinished(unfinished)] if unfinished else [])]
         data = config.data_name() or benchmark.name
         report = _write_results(run, config, records, benchmark.title, data, notes, unfinished)
     result = {"out": str(out), "done": len(trials) - unfinished, "unfinished": unfinished}
@@ -127,12 +127,12 @@ def _threads_of_trials(trials: Sequence[Trial]) -> dict[int, int | None]:
     return threads
 
 
-def _unfinished_note(trials: int) -> str:
+def _note_on_unfinished(trials: int) -> str:
     are = "trials are" if trials > 1 else "trial is"
     return f"{trials} {are} not done for lack of time. Run the same command to go on."
 
 
-def _rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:
+def _plan_rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:
     """Yield rounds of trials: a stage, or with a budget `at_once` trials, until the next would exceed the budget."""
     began = time.perf_counter()
     seconds = dict[str, float]()
@@ -191,11 +191,11 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
         for model in table.models(metric):
             for step, kind in ((None, ""), (0, f", {UNTRAINED}")):
                 points = [table.point(metric, model, part=part, step=step) for part in parts]
-                differences = [_difference(table, benchmark, variant, model, part, step) for part in parts]
+                differences = [_difference_of(table, benchmark, variant, model, part, step) for part in parts]
                 if any(points):
                     name = f"{model}{variant.replace('.', ', ')}{kind}"
                     place = table.point(f"{benchmark.name}.rank{variant}", model) if ranked and step is None else None
-                    lines.append([name, *map(_cell, points, differences), *[_rank_cell(place)] * ranked])
+                    lines.append([name, *map(_cell_of, points, differences), *[_cell_of_rank(place)] * ranked])
     note_of_untrained = (
         f", of an {UNTRAINED} one from its trained self" if any(UNTRAINED in line[0] for line in lines) else ""
     )
@@ -213,7 +213,7 @@ def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str
     return "\n".join([*text, *result["notes"], f"The report is {result['report']}: open it in a browser."])
 
 
-def _difference(
+def _difference_of(
     table: Table, benchmark: Benchmark[Any], variant: str, model: str, part: object, step: int | None
 ) -> Point | None:
     """Return the difference of a trained model from the first, or of an untrained one from its trained self."""
@@ -225,14 +225,14 @@ def _difference(
     return None if taught is None else -taught
 
 
-def _rank_cell(rank: Point | None) -> str:
+def _cell_of_rank(rank: Point | None) -> str:
     if rank is None:
         return "-"
     bounds = f" [{rank.low:g}, {rank.high:g}]" if rank.low != rank.high else ""
     return f"{rank.value:g}{bounds}"
 
 
-def _cell(point: Point | None, difference: Point | None) -> str:
+def _cell_of(point: Point | None, difference: Point | None) -> str:
     if point is None:
         return "-"
     bounds = f" [{point.low:.3f}, {point.high:.3f}]" if point.low is not None else ""
@@ -299,16 +299,16 @@ def _choose_benchmarks(config: EvaluationConfig) -> tuple[list[tuple[Benchmark[A
         tasks: list[list[str]] = []
         for names in choices_of_names:
             try:
-                benchmark.check(_settings(benchmark, config, names))
+                benchmark.check(_settings_of(benchmark, config, names))
                 tasks.append(names)
             except ValueError as error:
                 reasons.append(f"{' '.join([benchmark.name, *names])}: {error}")
         if tasks:
-            choices.append((benchmark, _settings(benchmark, config, sum(tasks, []))))
+            choices.append((benchmark, _settings_of(benchmark, config, sum(tasks, []))))
     return choices, reasons
 
 
-def _settings(benchmark: Benchmark[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
+def _settings_of(benchmark: Benchmark[Any], config: EvaluationConfig, tasks: list[str]) -> Any:
     shared = {"models": config.models, "data": config.data, "untrained": config.untrained, "scheme": config.scheme}
     named = {"tasks": tasks} if "tasks" in benchmark.config.model_fields else {}
     return benchmark.config.parse({**benchmark.brief, **shared, **named})

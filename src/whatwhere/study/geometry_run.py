@@ -78,7 +78,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         is_done = run.step(RESULTS) is not None
         if is_done:
             config = config.merge_with_run(run, CONFIG)
-        tokenizer = _tokenizer(config, sources)
+        tokenizer = _make_tokenizer(config, sources)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)
         if not is_done:  # those of a finished run stay until it is measured anew
@@ -149,7 +149,7 @@ def _save_corpus(
     encodings: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
     """Write the table and the arrays of a measured corpus, and return what geometry.json says of it."""
-    stem = _stem(name)
+    stem = _stem_of(name)
     table = _write_table(run, config, geometry, f"tables/{stem}-mds.npy")
     run.write(f"arrays/geometry-{stem}.npz", geometry_arrays(geometry, scatter(geometry, encodings, config.seed)))
     return {
@@ -164,11 +164,11 @@ def _save_corpus(
         "statistics": [{k: v for k, v in asdict(s).items() if v is not None} for s in geometry.statistics],
         "file": stem,
         "table": table,
-        "summary": _summary(config, geometry, table),
+        "summary": _summary_of(config, geometry, table),
     }
 
 
-def _stem(corpus: str) -> str:
+def _stem_of(corpus: str) -> str:
     """Return a corpus's name as its files have it."""
     return _NOT_IN_FILE_NAMES.sub("-", corpus)
 
@@ -177,21 +177,21 @@ def _check_names(names: Iterable[str]) -> None:
     """Refuse corpora whose files would overwrite each other."""
     by_stem = dict[str, str]()
     for name in names:
-        if (other := by_stem.setdefault(_stem(name), name)) != name:
+        if (other := by_stem.setdefault(_stem_of(name), name)) != name:
             raise ValueError(
-                f"The corpora {other!r} and {name!r} have one file name, {_stem(name)}. Name one of them otherwise: "
+                f"The corpora {other!r} and {name!r} have one file name, {_stem_of(name)}. Name one of them otherwise: "
                 "--corpus NAME=TEXT."
             )
 
 
 def _counts_file(corpus: str) -> str:
     """Return the name of the file that keeps the counts of a corpus."""
-    return f"counts/{_stem(corpus)}.npz"
+    return f"counts/{_stem_of(corpus)}.npz"
 
 
 def _shards_folder(run: RunFolder, corpus: str) -> Path:
     """Return the folder that keeps the counts of a corpus's shards, whose name no counts file has."""
-    return run.path / "counts" / f"{_stem(corpus)}.shards"
+    return run.path / "counts" / f"{_stem_of(corpus)}.shards"
 
 
 def _measurements_of(config: GeometryConfig) -> Plan:
@@ -200,20 +200,20 @@ def _measurements_of(config: GeometryConfig) -> Plan:
         paper=config.protocol == "paper",
         dims=tuple(sorted(set(config.dims))),
         ranks=tuple(sorted(set(config.ranks))),
-        tables=_tables(config),
+        tables=_load_tables(config),
         use_smacof=config.smacof,
         **config.model_dump(include={"min_support", "width", "heads", "splits", "intervals", "seed"}),
     )
 
 
-def _tokenizer(config: GeometryConfig, sources: dict[str, Source]) -> Any:
+def _make_tokenizer(config: GeometryConfig, sources: dict[str, Source]) -> Any:
     """Return the configured tokenizer; else the first model's; else a WordPiece trained on the corpora in turns."""
     spec = config.tokenizer or (config.models[0] if config.models else None)
     turns = zip_longest(*sources.values())
     return build_tokenizer(spec, (text for texts in turns for text in texts if text is not None), config.vocab_size)
 
 
-def _tables(config: GeometryConfig) -> dict[str, np.ndarray]:
+def _load_tables(config: GeometryConfig) -> dict[str, np.ndarray]:
     """Return the tables to compare, row i of position i."""
     if not config.tables:
         return {}
@@ -385,7 +385,7 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
     return arrays
 
 
-def _summary(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] | None) -> list[str]:
+def _summary_of(config: GeometryConfig, geometry: Geometry, table: dict[str, Any] | None) -> list[str]:
     """Return sentences on one corpus, made from its numbers by fixed rules; table: from `_write_table`."""
     statistics: Statistics = {(s.metric, s.part, s.index): s for s in geometry.statistics}
     rows = len(geometry.distributions.positions)

@@ -56,16 +56,16 @@ def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
     """Open the model of a task and do the analyses that the task names."""
     model = open_model(task.source, "masked" if task.ablated else None, attention="eager").model
     chosen = [analysis for analysis in analyses_of(INSIDE) if analysis.name in task.analyses]
-    return measure(_input(model, task.context, task.documents, task.ablated, progress), chosen)
+    return measure(_input_of(model, task.context, task.documents, task.ablated, progress), chosen)
 
 
-def _input(
+def _input_of(
     model: Any, context: RecordContext, documents: Documents, ablated: int, progress: Progress | None = None
 ) -> AnalysisInput:
     return AnalysisInput(context, model, documents, ablated=ablated, thorough=True, progress=progress)
 
 
-def _measure_on(
+def _measure_on_cluster(
     cluster: Cluster, source: str, inputs: AnalysisInput, scheme: str | None, progress: bool
 ) -> Measurements:
     """Hand the pass of the documents and each other analysis of a model to the workers of a cluster."""
@@ -126,13 +126,13 @@ def run_heads(
             settings_now = HeadsConfig.parse({"model": str(place), **settings})
             compare_settings_or_begin_anew(settings_now, run, CONFIG)
         opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
-        sets, source = stack.enter_context(opened)
-        held_out = sets["held_out"]
+        window_sets, source = stack.enter_context(opened)
+        held_out = window_sets["held_out"]
         chosen = choose_documents(held_out, windows)
         context = RecordContext(name, seed, run.name if run else "")
-        inputs = partial(_input, model, context, chosen, ablated)
+        inputs = partial(_input_of, model, context, chosen, ablated)
         if cluster is not None:
-            measured = _measure_on(cluster, model_name or str(folder), inputs(), scheme, progress)
+            measured = _measure_on_cluster(cluster, model_name or str(folder), inputs(), scheme, progress)
         else:
             with show_progress(name, progress) as advance:
                 measured = measure(inputs(advance), analyses_of(INSIDE))
@@ -163,13 +163,13 @@ def run_heads(
                 "models": [{"name": name, "seed": seed, "config": config, "left_out": measured.left_out}],
                 "seeds": [] if seed is None else [seed],
                 "machine": machine(),
-                "command": command_of("heads", str(folder), *_options(settings_now), scheme=scheme),
+                "command": command_of("heads", str(folder), *_options_of(settings_now), scheme=scheme),
             }
             result["report"] = str(save_results(run, [*measured.records, *learning], FACTS, page_facts))
     return result
 
 
-def _options(config: HeadsConfig) -> list[str]:
+def _options_of(config: HeadsConfig) -> list[str]:
     """Return the options of `whatwhere heads` that give these settings."""
     given = config.model_dump(exclude={"model"}, exclude_defaults=True)
     return [word for key, value in given.items() for word in (f"--{key}", str(value))]
@@ -207,7 +207,7 @@ def heads_text(result: dict[str, Any]) -> str:
         text.append(f"{count} of {len(named)} heads {follow}")
     for r in records:
         if not named and r.metric == "heads.share" and r.value > 0:
-            text.append(f"{r.value:.0%}{_bounds(r, '.0%')} of {r.n} heads change most without {r.part}")
+            text.append(f"{r.value:.0%}{_bounds_of(r, '.0%')} of {r.n} heads change most without {r.part}")
     ablations = [
         r for r in records if r.metric.startswith("ablation.") and r.layer is None and r.index is None and r.part
     ]
@@ -216,7 +216,7 @@ def heads_text(result: dict[str, Any]) -> str:
             text.append(f"masked loss {r.value:.3f} nats on {r.n} documents; it rises, in all blocks at once:")
     rises = []
     for r in ablations:
-        rises.append([r.metric.removeprefix("ablation."), str(r.part), f"{r.value:+.3f}{_bounds(r, '+.3f')}"])
+        rises.append([r.metric.removeprefix("ablation."), str(r.part), f"{r.value:+.3f}{_bounds_of(r, '+.3f')}"])
     text += table_lines(rises, indent=2)
     if ablations:
         text.append("  (blocks and heads one by one: --json, or the page of --out)")
@@ -226,7 +226,7 @@ def heads_text(result: dict[str, Any]) -> str:
     return "\n".join(text)
 
 
-def _bounds(record: Record, digits: str) -> str:
+def _bounds_of(record: Record, digits: str) -> str:
     if record.low is None or record.high is None:
         return ""
     return f" [{format(record.low, digits)}, {format(record.high, digits)}]"

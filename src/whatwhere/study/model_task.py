@@ -1,4 +1,4 @@
-"""Training and measuring of one model of a study by one process, from a task that names all that it needs."""
+"""Task to train and measure one model of a study, with all that the process which does it needs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +51,7 @@ def can_probe(windows: Windows) -> bool:
 
 
 def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
-    """Train one model of a study and measure it, without what is done already; return the training's summary.
+    """Train one model of a study and measure it, where it is not done already; return the training's summary.
 
     Raises:
         ValueError: a setting of the training is refused, or a file is not as it was written.

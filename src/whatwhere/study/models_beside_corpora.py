@@ -1,4 +1,4 @@
-"""Models beside corpora in a geometry run: what is refused, their tables and conditions H1 and H3 over a training."""
+"""Models beside the corpora of a geometry run: checks, separation of their tables, GEOM's conditions H1 and H3."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -112,14 +112,14 @@ def save_study(
     gathered += comparison_records
     if config.inside:
         gathered += convergence_records(gathered, study=run.name)
-    entries = [_entry(run, config, steps, model) for model in measured]
-    page_facts = _provenance(run, config, windows, entries, notes)
+    entries = [_entry_of(run, config, steps, model) for model in measured]
+    page_facts = _page_facts_of(run, config, windows, entries, notes)
     page_facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}
     inputs = {"models": [str(model) for model in measured], "between": bool(comparison_records)}
     return save_results(run, gathered, FACTS, page_facts, evaluate(gathered), inputs)
 
 
-def _entry(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:
+def _entry_of(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:
     """Return what study.json says of a model."""
     outcome = run.outcome_of(model.step_name)
     training = config.pretraining(model.name, model.seed, steps)
@@ -135,14 +135,14 @@ def _entry(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) 
     }
 
 
-def _provenance(
+def _page_facts_of(
     run: RunFolder,
     config: StudyConfig,
     windows: Windows,
     entries: Sequence[Mapping[str, Any]],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    """Return study.json: what a reader needs to know about where the records come from."""
+    """Return the facts of a study's page: what its models, corpus, machine and command were."""
     not_measured = [
         f"Not measured on `{entry['name']}`, {what}: {why}"
         for entry in entries

@@ -55,7 +55,7 @@ ON_CLUSTER = (
 
 
 class StudyLog:
-    """Events of a study: each is a line of log.jsonl and, where progress is shown, a line on stderr."""
+    """Log of the events of a study: a line of log.jsonl for each and, where progress is shown, a line on stderr."""
 
     def __init__(self, out: Path, progress: bool) -> None:
         self.run = RunFolder.at(out)
@@ -78,7 +78,7 @@ class StudyLog:
 
 @dataclass
 class Study:
-    """Prepared study: its folder, settings with matched widths, windows, log, and workers elsewhere if there are."""
+    """Prepared study: its folder, settings with matched widths, windows and log; a cluster if one trains its models."""
 
     run: RunFolder
     config: StudyConfig
@@ -127,10 +127,10 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
         log = StudyLog(out, progress)  # its clock begins when there is a worker
         if cluster is not None:
             log.log_event("cluster", workers=cluster.slots())
-        return complete(prepare(run, config, log, cluster))
+        return complete_study(prepare_study(run, config, log, cluster))
 
 
-def prepare(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster | None = None) -> Study:
+def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: Cluster | None = None) -> Study:
     """Save or compare the settings, make the windows, match the models, and measure the corpus.
 
     Raises:
@@ -233,7 +233,7 @@ def _refuse_removals(run: RunFolder, saved: StudyConfig, requested: StudyConfig)
 
 
 def steps_of(study: Study) -> int:
-    """Return ONE number of steps for all models and seeds: the number asked for, or what the minutes buy.
+    """Return the number of steps of every training of a study: the one asked for, or what the minutes buy.
 
     Minutes become steps once, by timing some steps of each model.
     """
@@ -259,7 +259,7 @@ def steps_of(study: Study) -> int:
 
 
 def _seconds_of_steps(study: Study) -> dict[str, float]:
-    """Time a step of each model, where and on as many threads as it will be trained."""
+    """Time a step of each model on the machine and the number of threads that will train it."""
     trainings = {name: study.config.pretraining(name) for name in study.config.models}
     threads = threads_while_timed(study.config)
     jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]
@@ -268,8 +268,8 @@ def _seconds_of_steps(study: Study) -> dict[str, float]:
     return dict(seconds)
 
 
-def complete(study: Study) -> Path:
-    """Do what a prepared study lacks: train, measure and compare models, write the report; return its path."""
+def complete_study(study: Study) -> Path:
+    """Do what a prepared study lacks: train, measure and compare models, draw the page; return the page's path."""
     config = study.config
     records = records_without_model(study)
     steps = steps_of(study)

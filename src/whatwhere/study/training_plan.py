@@ -96,12 +96,12 @@ def threads_while_timed(config: StudyConfig) -> int | None:
 def budget_of_minutes(
     config: StudyConfig, seconds_per_step: Mapping[str, float], spent: float, slots: int | None = None
 ) -> Budget:
-    """Return the budget: the steps of every model that fit into `config.minutes`, and what other numbers would cost.
+    """Return the budget: the steps of every model that fit into `config.minutes`, and what another number would cost.
 
     Args:
         seconds_per_step: Model -> seconds of one step, alone on its threads.
         spent: Seconds that the study has taken so far.
-        slots: Workers elsewhere that train; None where this machine does.
+        slots: Workers of a cluster that train; None where processes of this machine do.
     """
     assert config.minutes is not None
     at_once = slots or models_at_once(config, None)
