@@ -108,7 +108,7 @@ class Cluster:
         self.admission.check_new_workers()
         session = ClusterJobs(self.client, self.address, self.folder, self.admission, self.resources, make_context)
         try:
-            with session.listen(show), session.watcher():
+            with session.listen(show), session.watch():
                 yield session
         except BaseException as error:
             if isinstance(error, Stopped):

@@ -111,7 +111,7 @@ class ClusterJobs:
                 ) from None
 
     def _describe_deaths(self, future: Any) -> str:
-        """Return the line on a job at which workers died again and again."""
+        """Return the error message on a job at which workers died again and again."""
         number, label = self._jobs[future]
         causes = self.deaths.causes(number)
         advice = "Look at what it printed"
@@ -164,11 +164,11 @@ class ClusterJobs:
                     self.client.unsubscribe_topic(topic)
 
     @contextmanager
-    def watcher(self) -> Iterator[None]:
-        """Let workers that come in the block check themselves, and print why jobs wait where they do."""
+    def watch(self) -> Iterator[None]:
+        """Let workers that join during the block check themselves, and print why jobs wait, if they do."""
         is_over = threading.Event()
 
-        def watch() -> None:
+        def look_often() -> None:
             before = ""
             while not is_over.is_set():
                 self._may_look.wait(SECONDS_BETWEEN_LOOKS)
@@ -181,7 +181,7 @@ class ClusterJobs:
                         print(f"\n{why}", file=sys.stderr, flush=True)
                     before = why
 
-        watcher = threading.Thread(target=watch, daemon=True)
+        watcher = threading.Thread(target=look_often, daemon=True)
         watcher.start()
         try:
             yield
@@ -191,7 +191,7 @@ class ClusterJobs:
             watcher.join(SECONDS_OF_WATCHER)
 
     def why_they_wait(self) -> str:
-        """Return the line on jobs that wait, as no worker can do one now; empty where one can."""
+        """Return a line on why jobs wait, if no worker can do one now; "" if one can."""
         usable = self.admission.check_new_workers(may_raise=False)
         if not usable:
             which = "No worker with a GPU" if self.admission.needs_gpu else "No worker"

@@ -61,6 +61,7 @@ def run_jobs(
     Arguments and results must be picklable. A single job, or `most_threads` = 1, runs in this process.
 
     Args:
+        progress: Show bars on stderr.
         process_per_job: Start a process for each job, as the heap of a training stays large and a second one would grow
             on top of it. False: short jobs share their processes, which take some seconds to start.
         name: Name of the jobs on the screen.
@@ -72,12 +73,12 @@ def run_jobs(
             stays on disk.
     """
     if cluster is not None:
-        with _display(progress, len(jobs), name) as show:
+        with _show_bars(progress, len(jobs), name) as show:
             for number, result in cluster.run(jobs, show, partial(_on_one_thread, make_context)):
                 yield jobs[number], result
         return
     if len(jobs) < 2 or most_threads < 2:
-        with _display(progress, len(jobs), name) as show:
+        with _show_bars(progress, len(jobs), name) as show:
             for number, job in enumerate(jobs):
                 with make_context(), limit_threads(job.threads):
                     result = job.work(*job.args, progress_of(show, number, job.label))
@@ -85,7 +86,7 @@ def run_jobs(
                 yield job, result
         return
     check_not_spawned("This call")
-    with _display(progress, len(jobs), name) as show:
+    with _show_bars(progress, len(jobs), name) as show:
         for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most_threads):
             numbered = list(group)
             size = min(len(numbered), most_threads // threads)
@@ -138,11 +139,11 @@ def _on_one_thread(make_context: MakeContext) -> Iterator[None]:
 
 
 @contextmanager
-def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
-    """Yield a function that moves the bar of a job.
+def _show_bars(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
+    """Yield a function that moves the bar of a job on stderr; without `progress`, one that does nothing.
 
-    Each running job has a bar on stderr, and all `jobs` one above them, with the time left. A total of None ends a job,
-    one of 0 is unknown. Where the block ends well, the bars are shown as complete. Threads may call it.
+    Each running job has a bar, and all `jobs` one above them, with the time left. A total of None ends a job, one of 0
+    is unknown. Where the block ends well, the bars are shown as complete. Several threads may call the function.
     """
     if not progress:
         yield lambda *state: None
@@ -187,6 +188,9 @@ def _display(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
 
 @contextmanager
 def show_progress(name: str, progress: bool) -> Iterator[Progress]:
-    """Yield the `Progress` of one long piece of work, a bar for each of its parts; False shows nothing."""
-    with _display(progress) as show:
+    """Yield the `Progress` of one long piece of work, with a bar for each part (`progress_bar`: one bar for all).
+
+    progress: False shows nothing.
+    """
+    with _show_bars(progress) as show:
         yield progress_of(show, 0, name)

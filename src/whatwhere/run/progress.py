@@ -57,7 +57,8 @@ def make_bars(**options: Any) -> Bars:
 def progress_bar(label: str, progress: bool | Progress, start: int = 0) -> Iterator[Progress]:
     """Yield the given function, or for True one that moves a bar on stderr, for False one that shows nothing.
 
-    Where the block ends well, a bar whose total was estimated is shown as complete.
+    All parts of the work share the bar; `jobs.show_progress` has a bar for each part. Where the block ends well, a bar
+    whose total was estimated is shown as complete.
 
     Args:
         start: steps that were done before, by a command that this one resumes.

@@ -75,13 +75,17 @@ def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> li
 
     There are none where the losses are unknown: of models from elsewhere, or of another task.
     """
-    checkpoint = folder.parent.name == "checkpoints" and folder.name.removeprefix("step-").isdigit()
-    run = folder.parent.parent if checkpoint else folder
+    is_checkpoint = folder.parent.name == "checkpoints" and folder.name.removeprefix("step-").isdigit()
+    run = folder.parent.parent if is_checkpoint else folder
     windows = own_windows(tokenizer, folder) if (run / pretrain.CONFIG).is_file() and (run / LOG).is_file() else None
     if windows is None:
         return []
-    last = int(folder.name.removeprefix("step-")) if checkpoint else None
-    losses = [r for r in loss_records(run, context) if r.metric == "loss" and (last is None or (r.step or 0) <= last)]
+    last_step = int(folder.name.removeprefix("step-")) if is_checkpoint else None
+    losses = [
+        r
+        for r in loss_records(run, context)
+        if r.metric == "loss" and (last_step is None or (r.step or 0) <= last_step)
+    ]
     return [*losses, unigram_record(windows, context.study)]
 
 
