@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from ..geometry.counts import in_lists
 from ..run.cluster import Cluster
 from ..run.folder import RunFolder
-from ..run.lock import tidy
+from ..run.lock import remove_stale_lock
 from ..run.processes import check_not_spawned
 from ..run.progress import estimate_total, progress_bar
 from ..run.shard_pool import ShardPool
@@ -88,7 +88,7 @@ def build_windows(
     _check_workers(workers)
     settings = _settings(source, tokenizer, held_out, length, join, pieces, shard_characters)
     if is_built(out):
-        tidy(out)
+        remove_stale_lock(out)
         _check_settings(RunFolder.at(out), settings)
         return Windows(out)
     with RunFolder.open(out, KIND) as run:

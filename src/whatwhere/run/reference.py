@@ -49,7 +49,7 @@ def model_source(model: str | Path) -> str:
 
 
 def check_model_name(model: str | Path) -> None:
-    """Refuse what is neither a folder, nor `reference`, nor can be a name on the Hub.
+    """Refuse a model argument that is neither a folder nor `reference`, and cannot be a name on the Hub.
 
     Raises:
         ValueError: it is a file, or a path that does not exist.

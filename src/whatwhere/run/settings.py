@@ -44,8 +44,8 @@ def _plain(value: Any) -> Any:
     return plain_path(value) if isinstance(value, str) else value
 
 
-def _check_words(keys: Iterable[Any], path: str | Path | None) -> None:
-    """Refuse a key that is no word, which YAML allows."""
+def _check_keys(keys: Iterable[Any], path: str | Path | None) -> None:
+    """Refuse a key that is no text: YAML allows numbers and more."""
     if misfits := [key for key in keys if not isinstance(key, str)]:
         raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(misfits[0])[:60]!r}.")
 
@@ -88,7 +88,7 @@ class StrictConfig(BaseModel):
         Raises:
             ValueError: the first wrong key or value, with the nearest key or what would be right.
         """
-        _check_words(values, path)
+        _check_keys(values, path)
         try:
             return cls(**values)
         except ValidationError as error:
@@ -110,7 +110,7 @@ class StrictConfig(BaseModel):
         Raises:
             ValueError: as `parse`, by the checks of this class alone.
         """
-        _check_words(values, path)
+        _check_keys(values, path)
         try:
             cls(**{key: value for key, value in values.items() if value is not None})
         except ValidationError as error:

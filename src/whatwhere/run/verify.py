@@ -1,4 +1,4 @@
-"""Comparison of the files below a folder with the hashes that the manifests have, and what a user may accept."""
+"""Comparison of files with the hashes in their manifests, and acceptance of a file that a user has changed."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def verify(folder: Path) -> tuple[int, list[str]]:
 
 
 def accept_file(folder: Path, name: str) -> None:
-    """Add a file of a run to its manifest as it is now, where a user has changed it on purpose.
+    """Add the present hash of a file that a user has changed on purpose to the manifest of its run.
 
     Args:
         folder: The run's own folder.

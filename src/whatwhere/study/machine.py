@@ -79,7 +79,10 @@ def _line(error: Exception) -> str:
 
 
 def diagnose(folder: Path) -> dict[str, Any]:
-    """Return what `whatwhere doctor` prints; free memory, and free disk of the folder, in bytes."""
+    """Return what `whatwhere doctor` prints: versions, machine, free memory and disk in bytes, what works here.
+
+    folder: its disk is looked at.
+    """
     return {
         "versions": versions(),
         "machine": machine(),
