@@ -74,8 +74,8 @@ class ClusterJobs:
         if future.status != "error" or not isinstance(error := future.exception(), KilledWorker):
             return False
         number, _ = self._jobs[future]
-        self.deaths.wait_for(number, error.last_worker.address)
-        causes = self.deaths.causes(number)
+        self.deaths.wait_for_loss(number, error.last_worker.address)
+        causes = self.deaths.find_causes(number)
         if deaths_of_job(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
             return False
         with describe_lost_scheduler(self.client, self.address):
@@ -95,7 +95,7 @@ class ClusterJobs:
             try:
                 with describe_lost_scheduler(self.client, self.address):
                     result = future.result()
-                self.deaths.finish(self._jobs[future][0])
+                self.deaths.forget(self._jobs[future][0])
                 return result
             except KilledWorker:
                 if not self.retry_unless_job_kills_workers(future):
@@ -113,16 +113,17 @@ class ClusterJobs:
     def _describe_deaths(self, future: Any) -> str:
         """Return the error message on a job at which workers died again and again."""
         number, label = self._jobs[future]
-        causes = self.deaths.causes(number)
+        causes = self.deaths.find_causes(number)
         advice = "Look at what it printed"
         if causes[MEMORY]:
             advice = "Give each more memory (dask worker --memory-limit)"
         elif any(cause.endswith("signal 9") for cause in causes):
             advice = "Look whether its machine was short of memory"
         workers = "A worker" if causes.total() == 1 else f"{causes.total()} workers, one after another,"
+        last = self.deaths.last_worker(number)
         return (
-            f"{workers} died at {label} ({describe_deaths(causes)}), the last at {self.deaths.last(number)}. {advice}, "
-            "and run the same command to resume."
+            f"{workers} died at {label} ({describe_deaths(causes)}), the last at {last}. {advice}, and run the same "
+            "command to resume."
         )
 
     def cancel(self) -> None:
@@ -135,13 +136,14 @@ class ClusterJobs:
 
         def take_progress(event: tuple[float, Any]) -> None:
             if len(event[1]) == 2:
-                self.deaths.begin(*event[1])
+                self.deaths.record_begin(*event[1])
             else:
                 show(*event[1])
 
         def name_restart(event: tuple[float, dict[str, Any]]) -> None:
             worker = event[1].get("worker", "")
-            if not self.deaths.pass_limit(worker):  # it works for another command
+            self.deaths.record_memory_limit(worker)
+            if not self.deaths.is_busy(worker):  # it works for another command
                 return
             words = f"The worker {worker} passed its memory limit and starts again; its job goes on where it can."
             print(f"\n{words} Give workers more: dask worker --memory-limit.", file=sys.stderr, flush=True)
@@ -151,7 +153,7 @@ class ClusterJobs:
             if action == "add-worker":
                 self._may_look.set()
             elif action == "remove-worker" and not event[1]["expected"]:
-                self.deaths.lose(event[1]["worker"])
+                self.deaths.record_loss(event[1]["worker"])
 
         topics = {self.site.topic: take_progress, RESTARTS: name_restart, WORKERS: take_change}
         for topic, take in topics.items():
@@ -196,7 +198,7 @@ class ClusterJobs:
         if not usable:
             which = "No worker with a GPU" if self.admission.needs_gpu else "No worker"
             return f"{which} of {self.address} is left: waiting for one (dask worker)."
-        if all(worker["status"] == "paused" and not self.deaths.is_doing_one(worker) for worker in usable):
+        if all(worker["status"] == "paused" and not self.deaths.is_busy(worker["address"]) for worker in usable):
             advice = "Give workers more: dask worker --memory-limit"
             return f"Each worker of {self.address} holds most of its memory, and Dask gives it no job. {advice}."
         return ""

@@ -38,44 +38,41 @@ class Deaths:
         self._deaths: dict[int, list[_Worker]] = defaultdict(list)  # number of a job -> workers that died at it
         self._causes: dict[_Worker, str] = {}
 
-    def begin(self, number: int, address: str) -> None:
+    def record_begin(self, number: int, address: str) -> None:
         """Remember that a worker begins a job."""
         self._busy[number] = address
 
-    def finish(self, number: int) -> None:
+    def forget(self, number: int) -> None:
         """Forget a job whose result is there: a text has millions of shards."""
         self._busy.pop(number, None)
         self._deaths.pop(number, None)
 
-    def pass_limit(self, address: str) -> bool:
-        """Remember that a worker passed its memory limit, for which its nanny ends it; return whether it does one of
-        these jobs."""
+    def record_memory_limit(self, address: str) -> None:
+        """Remember that a worker passed its memory limit, for which its nanny ends it."""
         self._causes[address, self.processes.get(address)] = MEMORY
+
+    def is_busy(self, address: str) -> bool:
+        """Return whether a worker does one of these jobs, as far as it has told."""
         return address in list(self._busy.values())
 
-    def is_doing_one(self, worker: Mapping[str, Any]) -> bool:
-        """Return whether a worker that `workers_of` describes does one of these jobs, as far as it was heard."""
-        return worker["address"] in list(self._busy.values())
-
-    def lose(self, address: str) -> None:
+    def record_loss(self, address: str) -> None:
         """Remember that a worker is gone that did not retire."""
-        for number, busy in list(self._busy.items()):  # Dask's thread calls this, another one `finish`
+        for number, busy in list(self._busy.items()):  # Dask's thread calls this, another one `forget`
             if busy == address:
                 self._deaths[number].append((address, self.processes.get(address)))
 
-    def wait_for(self, number: int, address: str) -> None:
-        """Wait until the scheduler's event of this death has come; return at once if that worker was not doing this
-        job."""
+    def wait_for_loss(self, number: int, address: str) -> None:
+        """Wait until the scheduler has told of a death at a job; return at once if the worker did another job."""
         until = time.monotonic() + SECONDS_TO_ASK
-        while self._busy.get(number) == address and self.last(number) != address and time.monotonic() < until:
+        while self._busy.get(number) == address and self.last_worker(number) != address and time.monotonic() < until:
             time.sleep(0.02)
 
-    def last(self, number: int) -> str:
+    def last_worker(self, number: int) -> str:
         """Return the address of the worker that died last at a job; empty where none did."""
         deaths = self._deaths[number]
         return deaths[-1][0] if deaths else ""
 
-    def causes(self, number: int) -> Counter[str]:
+    def find_causes(self, number: int) -> Counter[str]:
         """Ask how each worker ended that died at a job, and return how often each cause occurred."""
         for worker in self._deaths[number]:
             if worker not in self._causes:
