@@ -134,7 +134,7 @@ class RunFolder:
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
-        """Return a handle that takes no lock: the processes of a command write through it under their parent's."""
+        """Return a handle that takes no lock; jobs of a command write through it while the command holds the lock."""
         run = cls(Path(path))
         run._refresh()
         return run

@@ -245,7 +245,7 @@ def _cell_of(point: Point | None, difference: Point | None) -> str:
 def run_all(
     config: EvaluationConfig, out: Path, progress: bool = True, cluster: Cluster | None = None
 ) -> dict[str, Any]:
-    """Spend a budget over all benchmarks whose data are there, and write one page; the same call resumes it.
+    """Run all benchmarks whose data are there, within a budget, and write one page; the same call resumes the run.
 
     Args:
         config: `minutes` for everything; None: until all is done. `data`: one folder with the data of every benchmark.

@@ -35,7 +35,7 @@ def run_finetuning(config: FinetuneConfig, out: str | Path, progress: bool = Tru
 
 
 def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> list[Record]:
-    """Return all records of the finished fine-tuning in the folder `out`; its name is the model's.
+    """Return all records of the finished fine-tuning in the folder `out`, whose name is the model's.
 
     Args:
         corpus: Hellinger distances for stress and correlation; see `separation_records`.

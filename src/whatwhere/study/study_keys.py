@@ -144,7 +144,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
 
 
 class HeadsConfig(StrictConfig):
-    """A look into one model: what it reads, and how much of it."""
+    """Settings of a look into one model: what the model reads, and how much of it."""
 
     model: str = Field(description=MODEL)
     corpus: str | None = Field(
@@ -171,7 +171,7 @@ class HeadsConfig(StrictConfig):
 
 
 class SpectraConfig(StrictConfig):
-    """Position tables to measure."""
+    """Settings of `whatwhere spectra`: the position tables to measure."""
 
     sources: list[str] = Field(
         description="A .npy file (positions, width), a model folder (ours, BERT, ALBERT, RoBERTa, ELECTRA, GPT-2, ViT; "

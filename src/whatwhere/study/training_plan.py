@@ -32,12 +32,12 @@ class ModelOfSeed:
 
     @property
     def folder(self) -> str:
-        """Folder of the training inside the study's."""
+        """Folder of the training, inside the folder of the study."""
         return f"models/{self.name}/seed-{self.seed}"
 
     @property
     def step_name(self) -> str:
-        """Name of the step of the study's folder that trains and measures this model."""
+        """Name of the step of the study that trains and measures this model."""
         return f"measured {self}"
 
 
