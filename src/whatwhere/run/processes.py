@@ -78,7 +78,7 @@ class Processes:
         self._pool = ProcessPoolExecutor(count, context, _start, initial, max_tasks_per_child=jobs_per_process)
 
     def submit(self, job: Job, number: int = 0, make_context: MakeContext = nullcontext) -> Future[Any]:
-        """Hand a job to a process, which does it in the context of `make_context`; `show` names it by its number.
+        """Hand a job to a process, which does it in the context of `make_context`; `show` knows the job by `number`.
 
         Raises:
             BrokenProcessPool: a process was killed before.

@@ -116,7 +116,7 @@ class ShardPool:
 
 
 def work_with_tokenizer(tokenizer_file: str, work: Work, task: Task, progress: Progress) -> Any:
-    """Do a task in another process, which reads the tokenizer once."""
+    """Do a task in another process or on a worker, which reads the tokenizer once."""
     del progress  # a shard takes seconds
     return work(_read_tokenizer(tokenizer_file, sha256(Path(tokenizer_file))), *task)
 
