@@ -1,8 +1,10 @@
-"""Token ids that the encoder tests share."""
+"""Token ids that the encoder tests share, and the registry as it was after a test."""
 
 import pytest
 import torch
 from encoder_models import VOCAB
+
+from whatwhere.encoder import registry
 
 
 @pytest.fixture
@@ -12,3 +14,14 @@ def ids() -> torch.Tensor:
     ids = torch.randint(5, VOCAB, (2, 9), generator=generator)
     ids[:, 0], ids[:, -1], ids[0, 4], ids[1, 6] = 2, 3, 3, 3
     return ids
+
+
+@pytest.fixture
+def names():
+    """The registry as it was, after the test."""
+    known = (registry.TABLES, registry.BIASES, registry.ROTATIONS, registry.PRESETS, registry.SOURCES)
+    before = [dict(one) for one in known]
+    yield registry
+    for one, old in zip(known, before, strict=True):
+        one.clear()
+        one.update(old)

@@ -357,7 +357,7 @@ def _check(folder: Path) -> None:
         ValueError: the first file that is missing or not as it was written.
     """
     run = RunFolder.at(folder)
-    for name in run.names():
+    for name in run.listed_files():
         if name in _READ or Path(name).match("arrays/*.npz"):
             run.check(name)
 

@@ -226,8 +226,6 @@ class RunFolder:
         self._refresh()
         return sorted(name for name in self._files if Path(name).match(pattern))
 
-    names = listed_files  # as `report.loaded_run` calls it
-
     def hash_of(self, name: str) -> str:
         """Return the SHA-256 of a file from the manifest, or of its present bytes where the manifest lists none."""
         self._refresh()
