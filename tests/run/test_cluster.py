@@ -317,7 +317,7 @@ def test_counts_are_the_same_whatever_worker_counts(cluster, tmp_path):
     done = whatwhere(*words, "--out", str(here))
     assert done.returncode == 0, done.stderr
     spread = started(*words, "--out", str(there), "--on", str(cluster.file))
-    wait_for(lambda: any((there / "counts/a").glob("*.npz")))
+    wait_for(lambda: any((there / "counts/a.shards").glob("*.npz")))
     psutil.Process(cluster.pids()[0]).kill()
     _, said = spread.communicate(timeout=300)
     assert spread.returncode == 0, said
