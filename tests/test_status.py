@@ -43,6 +43,15 @@ def test_a_training_that_runs_tells_how_far_it_is(tmp_path):
     )
 
 
+def test_a_stopped_training_is_at_its_newest_checkpoint(tmp_path):
+    """It saves a step that it has not logged, and status named two steps."""
+    run = begun(tmp_path / "run")
+    (run / "checkpoints/step-29").mkdir()
+    (found,) = run_status(run)
+    assert (found["step"], found["checkpoint"]) == (29, 29)
+    assert found["seconds_left"] == pytest.approx(71 * 100 / 50)
+
+
 def test_what_is_wrong_is_said(tmp_path, monkeypatch):
     run = begun(tmp_path / "run")
     append_line(run / "log.jsonl", LINE | {"step": 30, "loss": float("nan")})

@@ -76,6 +76,8 @@ def test_damage_of_a_file_is_named(tmp_path):
     (tmp_path / "run/b.txt").unlink()
     with pytest.raises(ValueError, match=r"a\.json is not as it was written \(hash mismatch\)\. Use a complete copy"):
         RunFolder.at(tmp_path / "run").read("a.json")
+    with pytest.raises(ValueError, match=r"b\.txt is missing\. Use a complete copy, or give the command again that"):
+        RunFolder.at(tmp_path / "run").check("b.txt")  # it could neither be deleted nor accepted, as was advised
     count, problems = verify(tmp_path)
     assert count == 2
     assert [problem.rpartition("/")[2] for problem in problems] == [

@@ -14,6 +14,8 @@ from cli_runner import sentences, whatwhere
 
 from whatwhere.corpus import Windows, build, open_source
 from whatwhere.corpus.tokenizer import unit_tokenizer
+from whatwhere.models.open import check_folder
+from whatwhere.run.folder import RunFolder
 from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training import finetune, pretrain
@@ -136,6 +138,23 @@ def test_wrong_input_leaves_no_run_behind(text, tmp_path):
     (tmp_path / "mine/corpus/thesis.txt").write_text("mine")
     done = whatwhere("pretrain", "--out", str(tmp_path / "mine"), "--steps", "1", "--corpus", str(text), *small)
     assert done.returncode == 2 and "is not empty and holds no pretrain run" in done.stderr
+
+
+def test_a_run_without_a_step_is_checked_as_a_new_one(text, tmp_path):
+    """A training killed before its first step let a wrong length make windows, which the right command then met."""
+    out = tmp_path / "run"
+    config = PretrainConfig.parse({**SMALL, "corpus": str(text), "steps": 1})
+    with RunFolder.open(out, "pretrain") as run:
+        config.save_in(run, "pretrain.yaml")
+        run.keep()
+    with pytest.raises(ValueError, match="position table of"):
+        pretrain.pretrain(config.model_copy(update={"length": 100_000}), out, progress=False)
+    assert not (out / "corpus").exists()
+    with pytest.raises(ValueError, match=f"The training in {out} is not finished. Give its command again.$"):
+        check_folder(out)
+    (out / "checkpoints/step-1").mkdir(parents=True)
+    with pytest.raises(ValueError, match=f"again, or open its checkpoint {out}/checkpoints/step-1"):
+        check_folder(out)
 
 
 def test_windows_that_suffice_stay_after_a_refusal(text, tmp_path, monkeypatch):

@@ -95,6 +95,7 @@ def _refused(error: Any) -> str:
     option = getattr(error, "option_name", None)
     if option is None or error.ctx is None:
         line = str(error.format_message())
+        line += "" if line.endswith((".", "?", "!")) else "."
         missing = getattr(error, "param", None) if line.startswith("Missing ") else None
         return f"{line} {missing.help}" if missing is not None and missing.help else line
     line = f"No such option: {option}."

@@ -304,6 +304,8 @@ class RunFolder:
     def _refuse(self, problems: Iterable[str]) -> None:
         """Raise the first of the problems as a ValueError that says what to do."""
         if problem := next(iter(problems), None):
+            if problem.endswith(" is missing"):
+                raise ValueError(f"{problem}. Use a complete copy, or give the command again that wrote it.")
             accept = f"whatwhere verify {shlex.quote(str(self.path))} --accept FILE"
             raise ValueError(
                 f"{problem}. Use a complete copy, or delete it and give the command again that wrote it; if you "

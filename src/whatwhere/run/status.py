@@ -156,19 +156,20 @@ def _status_of_training(folder: Path, file: str) -> dict[str, Any]:
     training_lines = [line for line in lines if "tokens_per_second" in line]
     validations = [line for line in lines if "validation_loss" in line]
     last: Mapping[str, Any] = training_lines[-1] if training_lines else {}
-    step = int(last.get("step") or 0)
+    logged = int(last.get("step") or 0)
     steps = settings.get("steps")
     if not isinstance(steps, int | None):
         raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
     is_done = is_finished(folder)
     steps_saved = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
+    checkpoint = max((int(number) for number in steps_saved if number.isdigit()), default=None)
     state = "running" if writer else "stopped"
     status: dict[str, Any] = {
         "folder": str(folder),
         "kind": file.removesuffix(".yaml"),
         "writer": writer,
         "state": "finished" if is_done else state,
-        "step": step,
+        "step": max(logged, checkpoint or 0),  # a training that stops saves a step that it has not logged
         "steps": steps,
         "loss": last.get("loss"),
         "validation_loss": validations[-1]["validation_loss"] if validations else None,
@@ -176,14 +177,14 @@ def _status_of_training(folder: Path, file: str) -> dict[str, Any]:
         "tokens_per_second": last.get("tokens_per_second"),
         "waiting": last.get("waiting"),
         "memory_peak_bytes": last.get("memory_peak_bytes"),
-        "checkpoint": max((int(number) for number in steps_saved if number.isdigit()), default=None),
+        "checkpoint": checkpoint,
         "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not is_done else None,
         "seconds_left": None,
     }
     speed = last.get("tokens_per_second")
     tokens = last.get("tokens")
-    if step and steps and tokens and speed and math.isfinite(speed):
-        status["seconds_left"] = (steps - step) * tokens / step / speed
+    if logged and steps and tokens and speed and math.isfinite(speed):
+        status["seconds_left"] = (steps - status["step"]) * tokens / logged / speed
     if is_done:
         status["seconds"] = read_object(folder / SUMMARY).get("seconds")
     return status | {"trouble": list(_find_trouble(status, folder))}

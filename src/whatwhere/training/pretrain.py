@@ -58,7 +58,8 @@ def pretrain(
             that is not finite.
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
-    if CONFIG not in RunFolder.at(out).listed_files():
+    before = RunFolder.at(out)
+    if CONFIG not in before.listed_files() or not has_trained_steps(before):  # else its settings bind
         config.check()
     with open_training(out, KIND) as run:
         config = _resume_budget(config, run, is_silent=not progress)
