@@ -152,8 +152,9 @@ def test_a_run_without_a_step_is_checked_as_a_new_one(text, tmp_path):
     assert not (out / "corpus").exists()
     with pytest.raises(ValueError, match=f"The training in {out} is not finished. Give its command again.$"):
         check_folder(out)
-    (out / "checkpoints/step-1").mkdir(parents=True)
-    with pytest.raises(ValueError, match=f"again, or open its checkpoint {out}/checkpoints/step-1"):
+    for step in (20, 10, 0):  # the oldest is changed last
+        (out / f"checkpoints/step-{step}").mkdir(parents=True)
+    with pytest.raises(ValueError, match=f"again, or open its checkpoint {out}/checkpoints/step-20."):
         check_folder(out)
 
 
@@ -270,7 +271,10 @@ def test_deterministic_kernels_give_the_same_numbers_on_a_cpu(text, tmp_path):
             assert torch.are_deterministic_algorithms_enabled() is deterministic
         asked = {**SMALL, "preset": "ap", "corpus": str(text), "steps": 1}
         pretrain.pretrain(PretrainConfig.parse(asked), tmp_path / "other", progress=False)
-        assert torch.are_deterministic_algorithms_enabled()  # as the program has set it
+        assert not torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(True)  # by the program: trainings switched it off
+        pretrain.pretrain(PretrainConfig.parse(asked), tmp_path / "third", progress=False)
+        assert torch.are_deterministic_algorithms_enabled()
     finally:
         torch.use_deterministic_algorithms(False)
     assert losses[0] == losses[1]

@@ -253,11 +253,12 @@ def test_terms_of_a_longest_text_keep_it(preset, tmp_path):
     ids = torch.randint(5, 60, (1, 240), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         torch.testing.assert_close(again(ids).logits, model(ids).logits, rtol=0, atol=1e-5)
-    both = {"absolute": "learned", "position_size": 8, "stream_qk": "separate"}
-    model = ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60, **both))
-    model.save_pretrained(tmp_path / "both")
-    with pytest.raises(ValueError, match="cannot be continued: its .* terms are made for 128 positions"):
-        extend(tmp_path / "both", tmp_path / "longer", 500)
+    for table in ("learned", "sinusoidal"):
+        both = {"absolute": table, "position_size": 8, "stream_qk": "separate"}
+        model = ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60, **both))
+        model.save_pretrained(tmp_path / table)
+        with pytest.raises(ValueError, match="cannot be continued: its .* terms are made for 128 positions"):
+            extend(tmp_path / table, tmp_path / "longer", 500)
 
 
 @pytest.mark.parametrize("preset", ["sinusoidal", "fourier", "low-rank"])

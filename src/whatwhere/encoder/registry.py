@@ -184,6 +184,7 @@ def load_scheme(path: str | Path) -> Path:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"The scheme {path} does not run: {reason}. Correct the file.") from error
     if registries == snapshots:
+        del sys.modules[spec.name]
         raise ValueError(f"The scheme {path} registers nothing: no part, no preset. See examples/kerple.py for one.")
     added = {(field, name) for field, names in PARTS.items() for name in names.keys() - before[field]}
     _loaded[path] = (text, added)

@@ -174,7 +174,7 @@ def extend(
     beyond = stated_positions(config) - before  # RoBERTa's counts rows of no position, BART's does not
     changed: dict[str, Any] = {name: length + beyond for name in LENGTHS if name in config}
     keeps_longest = getattr(CONTENT_TERMS.get(config.get("relative_content", "none")), "keeps_longest", False)
-    if keeps_longest and key is not None and method is not None:
+    if keeps_longest and not plain and known != SCALINGS and length > before:
         raise ValueError(
             f"{scheme} cannot be continued: its {config['relative_content']} terms are made for {before} positions, as "
             "many as its table has rows. Give a model that has one of both."

@@ -248,8 +248,9 @@ def check_folder(folder: Path) -> None:
             many = "one model" if len(seeds) == 1 else f"{len(seeds)} models"
             raise ValueError(f"{folder} holds {many} of a study. Name one, for example {seeds[0]}.")
         if RunFolder.at(folder).kind in ("pretrain", "finetune"):
-            saved = max(folder.glob("checkpoints/step-*"), key=lambda path: path.stat().st_mtime, default=None)
-            other = f", or open its checkpoint {saved}" if saved else ""
+            saved = {path.name.removeprefix("step-"): path for path in folder.glob("checkpoints/step-*")}
+            newest = max((int(number) for number in saved if number.isdigit()), default=0)
+            other = f", or open its checkpoint {saved[str(newest)]}" if newest else ""
             raise ValueError(f"The training in {folder} is not finished. Give its command again{other}.")
         raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
     if not any(folder.glob("*.safetensors")):

@@ -19,7 +19,7 @@ SECONDS_TO_WAIT = 0.1  # before refusing: a process that only asks who writes ho
 
 
 class InUse(ValueError):
-    """Error for a folder to which another process writes."""
+    """Error for a folder to which another process, or another thread of this one, writes."""
 
     def __init__(self, folder: Path, writer: str) -> None:
         super().__init__(folder, writer)  # pickled with its arguments where it comes from another process

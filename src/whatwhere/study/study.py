@@ -121,7 +121,7 @@ def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: s
     """
     torch.manual_seed(0)  # for what draws numbers without a seed of its own, so that two commands agree
     out = Path(out)
-    if not (out / CONFIG).exists():
+    if CONFIG not in RunFolder.at(out).listed_files():
         _check_new(config)  # before a worker is waited for
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
         log = StudyLog(out, progress)  # its clock begins when there is a worker

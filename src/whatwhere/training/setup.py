@@ -100,10 +100,20 @@ class TrainingSetup:
             torch.manual_seed((self.config.seed << 16) + rank)
 
 
+_made_deterministic = False  # by a training, not by the program that calls
+
+
 def _set_determinism(is_deterministic: bool) -> None:
-    if is_deterministic:  # else as the program that calls has set it
+    """Switch deterministic kernels on, or off again where an earlier training switched them on."""
+    global _made_deterministic
+    if is_deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+    if is_deterministic and not torch.are_deterministic_algorithms_enabled():
+        _made_deterministic = True
         torch.use_deterministic_algorithms(True)
+    if not is_deterministic and _made_deterministic:
+        _made_deterministic = False
+        torch.use_deterministic_algorithms(False)
 
 
 def _make_accelerator(config: LoopConfig, out: Path | None) -> Accelerator:

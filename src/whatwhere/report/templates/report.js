@@ -146,6 +146,7 @@
   const library = document.getElementById("plotly");
   const unpacked = (async () => {
     if (typeof DecompressionStream === "undefined") {
+      arrange();
       if (!library) return true; // nothing is drawn here
       const words = document.createElement("p");
       words.className = "caveat";
@@ -156,6 +157,7 @@
     ({ figures, tables } = JSON.parse(await inflated(document.getElementById("data"))));
     arrange();
     balance();
+    reveal();
     if (!library) return true;
     const script = document.createElement("script");
     script.textContent = await inflated(library);
@@ -257,7 +259,8 @@
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   for (const csv of document.querySelectorAll("button.csv")) {
-    csv.addEventListener("click", () => {
+    csv.addEventListener("click", async () => {
+      await unpacked;
       const table = document.getElementById(csv.dataset.table);
       if (table.dataset.name in tables) return save(`${table.dataset.name}.csv`, "text/csv", tables[table.dataset.name]); // more than stands here
       const heads = [...table.tHead.rows[0].cells].map((c) => quoted(c.textContent.trim()));
