@@ -140,7 +140,7 @@ def test_wrong_input_leaves_no_run_behind(text, tmp_path):
     assert done.returncode == 2 and "is not empty and holds no pretrain run" in done.stderr
 
 
-def test_a_run_without_a_step_is_checked_as_a_new_one(text, tmp_path):
+def test_a_run_without_a_step_is_checked_anew(text, tmp_path):
     """A training killed before its first step let a wrong length make windows, which the right command then met."""
     out = tmp_path / "run"
     config = PretrainConfig.parse({**SMALL, "corpus": str(text), "steps": 1})

@@ -145,8 +145,11 @@ def picture(places: Sequence[Place]) -> str:
 
 
 def _ends(points: Iterable[Point], share: bool) -> tuple[float, float, float]:
-    """Ends and step of an axis that holds every seed, and 0 to 1 of a share."""
+    """Ends and step of an axis that holds every seed, and 0 to 1 of a share, else every interval."""
+    points = list(points)
     values = [float(v) for p in points for v in p.each]
+    if not share:
+        values += [float(end) for p in points if p.interval for end in p.interval]
     low, high = min(0.0, *values), max(1.0 if share else 0.0, *values)
     room = (high - low) or 1.0
     step = next((s for s in (0.05, 0.1, 0.25, 0.5, 1.0, 2.0) if room / s <= 5), 5.0)
