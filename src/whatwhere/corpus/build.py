@@ -316,14 +316,14 @@ def _build(
     """Build the shards that are not finished yet; return the descriptions of all of them, in order."""
     done: dict[int, dict[str, Any]] = {}
     read = built = 0
-    with progress_bar("windows", progress) as report:
+    with progress_bar("windows", progress) as advance:
 
         def take(description: dict[str, Any]) -> None:
             nonlocal built
             done[int(description["name"])] = description
             built += sum(description["characters"].values())
             total = estimate_total(built, read, source.share_read())
-            report(built, total, note=f"{built / 1e6:.1f} million characters")
+            advance(built, total, note=f"{built / 1e6:.1f} million characters")
 
         def shards_of(file: Source) -> Iterator[list[Part]]:
             return in_lists(_parts(file), size, lambda part: len(part.text))

@@ -124,7 +124,7 @@ def count_source(
     place: AbstractContextManager[str | Path] = tempfile.TemporaryDirectory()
     if cluster is not None:
         place = temporary_folder(cluster.folder / "counting")  # which the workers see
-    with place as folder, progress_bar("counting", progress) as report:
+    with place as folder, progress_bar("counting", progress) as advance:
         file = Path(folder) / "tokenizer.json"
         tokenizer.backend_tokenizer.save(str(file))
         with ShardPool(file, 1 if phrases else workers, None if phrases else cluster) as pool:
@@ -133,7 +133,7 @@ def count_source(
                 documents += counted
                 done += characters
                 total = estimate_total(done, read, source.share_read())
-                report(done, total, note=f"{done / 1e6:.1f} million characters")
+                advance(done, total, note=f"{done / 1e6:.1f} million characters")
     matrix = tally.total()
     if not documents.any():
         raise ValueError(f"Corpus {source.name} has no text to count. Give a corpus that has some.")

@@ -200,7 +200,8 @@ class ContextualPositions(ContentTerms):
     e(p) lies between the learned vectors e of the whole numbers around p. The paper looks back only; here keys after
     the query have vectors of their own. `before` and `after` (max_position_embeddings, d_head), zero at the start,
     are of a layer and equal in all heads. As in the paper's listing the gates are σ(q·k / √d_head), of eq. 3 without
-    the root, and the term is not divided by it. The listing also takes fewer vectors than the context has tokens.
+    the root, and the term is not divided by it. The listing's bound of positions is a number of its own (npos_max),
+    here it is that of all positions.
     """
 
     keeps_longest = True

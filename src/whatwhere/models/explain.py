@@ -260,9 +260,9 @@ def trains_with(config: EncoderConfig, device: torch.device) -> list[str]:
     return [name for name in BACKENDS if not _refusal(name, device, True, config.dropout)]
 
 
-def _refusal(name: str, device: torch.device, training: bool, dropout: float) -> str:
+def _refusal(name: str, device: torch.device, needs_gradient: bool, dropout: float) -> str:
     try:
-        check_backend(name, device, training, dropout)
+        check_backend(name, device, needs_gradient, dropout)
     except ValueError as error:
         return str(error)
     return ""

@@ -33,6 +33,7 @@ from ..run.files import check_inside, read_json
 from ..run.folder import RunFolder
 from ..run.hub import check_hub, is_offline
 from ..run.reference import FILES_TO_OPEN, check_model_name, model_source
+from ..run.status import newest_step
 from .lengths import max_tokens
 from .modules import MODULES
 from .own_config import COPY, check_sizes, is_ours, own_config
@@ -248,9 +249,8 @@ def check_folder(folder: Path) -> None:
             many = "one model" if len(seeds) == 1 else f"{len(seeds)} models"
             raise ValueError(f"{folder} holds {many} of a study. Name one, for example {seeds[0]}.")
         if RunFolder.at(folder).kind in ("pretrain", "finetune"):
-            saved = {path.name.removeprefix("step-"): path for path in folder.glob("checkpoints/step-*")}
-            newest = max((int(number) for number in saved if number.isdigit()), default=0)
-            other = f", or open its checkpoint {saved[str(newest)]}" if newest else ""
+            newest = newest_step(folder)  # that of step 0 has learned nothing
+            other = f", or open its checkpoint {folder / f'checkpoints/step-{newest}'}" if newest else ""
             raise ValueError(f"The training in {folder} is not finished. Give its command again{other}.")
         raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")
     if not any(folder.glob("*.safetensors")):

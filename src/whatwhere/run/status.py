@@ -41,6 +41,12 @@ def is_finished(folder: Path) -> bool:
     return is_trained and (folder / SUMMARY).is_file() and has_weights(folder)
 
 
+def newest_step(folder: Path) -> int | None:
+    """Return the step of the newest checkpoint of the training in a folder; None where it has none."""
+    numbers = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
+    return max((int(number) for number in numbers if number.isdigit()), default=None)
+
+
 def has_weights(folder: Path) -> bool:
     """Return whether the weights of a model are in a folder: one safetensors file, or the index and all its shards."""
     if (folder / "model.safetensors").is_file():
@@ -161,8 +167,7 @@ def _status_of_training(folder: Path, file: str) -> dict[str, Any]:
     if not isinstance(steps, int | None):
         raise ValueError(f"{folder / file}: steps must be a whole number; got {str(steps)[:60]}.")
     is_done = is_finished(folder)
-    steps_saved = [path.name.removeprefix("step-") for path in folder.glob("checkpoints/step-*")]
-    checkpoint = max((int(number) for number in steps_saved if number.isdigit()), default=None)
+    checkpoint = newest_step(folder)
     state = "running" if writer else "stopped"
     status: dict[str, Any] = {
         "folder": str(folder),

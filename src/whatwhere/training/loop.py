@@ -84,7 +84,7 @@ class Trainer(TrainingSetup):
 
         progress_here = progress if self.accelerator.is_main_process else False
         prefetch = contextlib.closing(self._prefetch(batch_of_micro_step, start))
-        with defer_stop(), progress_bar(label, progress_here, start) as report, prefetch as batches:
+        with defer_stop(), progress_bar(label, progress_here, start) as advance, prefetch as batches:
             for step in range(start + 1, self.steps + 1):
                 # Step
                 with logger.count_waiting():
@@ -101,7 +101,7 @@ class Trainer(TrainingSetup):
                 if logger.is_due(step):
                     line = logger.log_steps(step, gradient_norm)
                     speed = f"{line['tokens_per_second']:,.0f} tokens/s"
-                    report(step, self.steps, "training", f"loss {line['loss']:.3f}  {speed}")
+                    advance(step, self.steps, "training", f"loss {line['loss']:.3f}  {speed}")
 
                 # Validate
                 if validator and validator.is_due(step):
