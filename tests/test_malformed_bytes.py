@@ -135,7 +135,7 @@ def test_mutated_files_are_read_or_refused(tmp_path, name, data):
         assert str(tmp_path) in line and Path(name).name in line, line
 
 
-STEP = {"step": 1, "tokens": 9, "loss": 2.5, "tokens_per_second": 1.5, "waiting": 0.1, "memory_peak_bytes": 9}
+STEP = {"step": 1, "tokens": 9, "loss": 2.5, "tokens_per_second": 1.5, "waiting": 0.1, "peak_memory_bytes": 9}
 TRIAL = Trial("m", "m", False, "sst2")
 
 

@@ -12,7 +12,7 @@ from whatwhere.run.folder import RunFolder
 from whatwhere.run.lock import lock
 from whatwhere.run.status import is_finished, run_status, status_text
 
-LINE = {"step": 20, "tokens": 2000, "loss": 4.5, "tokens_per_second": 50.0, "waiting": 0.3, "memory_peak_bytes": 7}
+LINE = {"step": 20, "tokens": 2000, "loss": 4.5, "tokens_per_second": 50.0, "waiting": 0.3, "peak_memory_bytes": 7}
 
 
 def begun(folder):

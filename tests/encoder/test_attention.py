@@ -6,7 +6,7 @@ import pytest
 import torch
 from encoder_models import CASES, build, inputs, real
 
-from whatwhere.encoder.attention import BACKENDS, LaterPairs, Product, attend_eagerly, attend_fused, term_scores
+from whatwhere.encoder.attention import BACKENDS, LaterQueriesKeys, Product, attend_eagerly, attend_fused, term_scores
 from whatwhere.encoder.biases import Bias
 from whatwhere.encoder.model import Encoder
 
@@ -71,7 +71,7 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
         [Product({"semantic": q}, {"semantic": k})],
         [Product({"absolute": q_pos}, {"absolute": k_pos}), Product({"semantic": q}, {"semantic": k})],
         [Product({"absolute": q_pos, "semantic": q}, {"absolute": k_pos, "semantic": k})],
-        [Product({"semantic": q}, {"semantic": k}, LaterPairs({"semantic": q_pos}, {"semantic": k_pos}, upper))],
+        [Product({"semantic": q}, {"semantic": k}, LaterQueriesKeys({"semantic": q_pos}, {"semantic": k_pos}, upper))],
     ):
         found = []
         for function in (

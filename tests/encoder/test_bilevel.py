@@ -81,7 +81,7 @@ def test_longer_texts_are_read_and_positions_are_not(tmp_path):
     ids[0, [3, 20]] = STOP
     expected = model(ids).logits
     moved = model(ids, position_ids=torch.arange(50)[None] + 9).logits
-    assert torch.equal(moved, expected) and model.config.longest is None and model.position_table() is None
+    assert torch.equal(moved, expected) and model.config.position_limit is None and model.position_table() is None
     rows = model.encoder.attention_inputs(ids, None, None, None).table_rows
     assert rows[0, :6].tolist() == [0, 1, 2, 3, 0, 1] and set(rows[0, 7:21].tolist()) == {3}
     model.save_pretrained(tmp_path)

@@ -65,7 +65,7 @@ def trained(corpus_file, tmp_path_factory) -> Path:
 def test_pretraining_leaves_card_code_weights_and_pooling(trained):
     summary = json.loads((trained / "training.json").read_text(encoding="utf-8"))
     card = (trained / "README.md").read_text(encoding="utf-8")
-    longest = ww.EncoderConfig.from_pretrained(trained).longest
+    longest = ww.EncoderConfig.from_pretrained(trained).position_limit
     assert json.loads((trained / "tokenizer_config.json").read_text(encoding="utf-8"))["model_max_length"] == longest
     assert (
         f"loss {summary['validation_loss']:.4f} nats" in card

@@ -364,7 +364,7 @@ def test_an_infinite_loss_stops_the_run(windows, corpus_file, tmp_path):
     with np.load(tmp_path / "not-finite-0.npz", allow_pickle=False) as kept:
         assert {name: kept[name].tolist() for name in kept} == {f"0.{k}": v.tolist() for k, v in batch.items()}
     logged = [line for line in read_lines(tmp_path / "log.jsonl") if "loss" in line]
-    assert logged and all(line["memory_peak_bytes"] > 10**8 and 0 <= line["waiting"] <= 1 for line in logged)
+    assert logged and all(line["peak_memory_bytes"] > 10**8 and 0 <= line["waiting"] <= 1 for line in logged)
     newest, broken = checkpoints.newest_checkpoint(tmp_path / "checkpoints")
     assert newest.step == 10 and not broken
     assert all(torch.isfinite(p).all() for p in ww.EncoderForMaskedLM.from_pretrained(newest.folder).parameters())

@@ -123,15 +123,15 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LaterPairs:
-    """Queries and keys that replace those of a `Product` at pairs whose key has the larger position (xPos).
+class LaterQueriesKeys:
+    """Queries and keys that replace those of a `Product` at later pairs, whose key has the larger position (xPos).
 
-    q, k: as of `Product`. mask: (b or 1, 1, n, n), True at these pairs.
+    q, k: as of `Product`. pairs: (b or 1, 1, n, n), True at later pairs.
     """
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
-    mask: Tensor
+    pairs: Tensor
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Product:
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
-    later: LaterPairs | None = None
+    later: LaterQueriesKeys | None = None
 
     def terms(self, scale: float) -> dict[str, Tensor]:
         """Return each term (b or 1, h, n, n), in score units, by name."""
@@ -155,7 +155,7 @@ class Product:
         scores = self.q[a] @ self.k[b].transpose(-1, -2)
         if self.later is None:
             return scores
-        return torch.where(self.later.mask, self.later.q[a] @ self.later.k[b].transpose(-1, -2), scores)
+        return torch.where(self.later.pairs, self.later.q[a] @ self.later.k[b].transpose(-1, -2), scores)
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def attend_eagerly(
     return F.dropout(attn, dropout) @ values, attn
 
 
-# Queries, keys (b, h, n, d) and mask of `LaterPairs`, its named parts joined.
+# Queries, keys (b, h, n, d) and mask of `LaterQueriesKeys`, its named parts joined.
 JoinedLater = tuple[Tensor, Tensor, Tensor]
 
 
@@ -254,7 +254,7 @@ def attend_by_sdpa(
             q, k, values, bias.base, bias.special_values, bias.token_kinds, allowed, scale, dropout, later
         )
     if later is not None:
-        product = Product({"": q}, {"": k}, LaterPairs({"": later[0]}, {"": later[1]}, later[2]))
+        product = Product({"": q}, {"": k}, LaterQueriesKeys({"": later[0]}, {"": later[1]}, later[2]))
         terms = term_scores([product], [] if bias is None else [bias], scale)
         return attend_eagerly(terms, values, allowed, dropout)[0]
     width = values.shape[-1]
@@ -473,7 +473,7 @@ class Attention(nn.Module):
             queries["absolute"], keys["absolute"] = inputs.position_query_key
             later_queries["absolute"], later_keys["absolute"] = inputs.position_query_key
         if inputs.later_pairs is not None:
-            products = [Product(queries, keys, LaterPairs(later_queries, later_keys, inputs.later_pairs))]
+            products = [Product(queries, keys, LaterQueriesKeys(later_queries, later_keys, inputs.later_pairs))]
         elif self.joint or inputs.position_query_key is not None:
             products = [Product(queries, keys)]
         else:

@@ -374,12 +374,12 @@ class _BiasedAttention(torch.autograd.Function):
         scratch = torch.empty_like(work.scores)
         for group in work.groups():
             shared = work.shared_bias(group[0]) if saved_weights is None else None
-            total = None  # gradient of the bias that the group shares
+            d_shared = None  # gradient of the bias that the group shares
             if sums is not None:
-                columns, total = work.skewed_views(sums, group[0])
-                columns.zero_()
+                d_by_distance, d_shared = work.skewed_views(sums, group[0])
+                d_by_distance.zero_()
             elif d_base is not None and not work.by_example:
-                total = d_base[0, group[0].heads, group[0].queries]
+                d_shared = d_base[0, group[0].heads, group[0].queries]
             for tile in group:
                 d_o = tile.of_queries(d_out)
                 if saved_weights is None:
@@ -415,12 +415,12 @@ class _BiasedAttention(torch.autograd.Function):
                     d_special = work.pop_special_gradient(d_scores, tile)
                     if d_special_values is not None:
                         d_special_values[:, :, tile.heads] += d_special
-                if total is not None:
-                    total += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
+                if d_shared is not None:
+                    d_shared += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
                 elif d_base is not None:
                     d_base[tile] = d_scores
             if d_base is not None and sums is not None:
-                d_base[group[0].heads, work.distances(group[0])] += columns.sum(1)
+                d_base[group[0].heads, work.distances(group[0])] += d_by_distance.sum(1)
         d_q = d_q.mul_(work.scale)
         d_k = d_k.mul_(work.scale)
         if d_later_q is not None and d_later_k is not None:

@@ -72,7 +72,8 @@ class EncoderConfig(PretrainedConfig):
     of a table (TUPE section 5).
 
     Tables: `table_width` is the width of the table, if a learned linear map brings it to the model's. `table_rank` is
-    the rank of `low_rank`. `table_file` is a .npy file or model folder for `mds`. `table_start` is the start of
+    the rank of `low_rank`. `table_file` is a .npy file or model folder for `mds`, whose
+    rows are scaled; `fixed` takes those of a file as they are. `table_start` is the start of
     `learned`, and all that `fixed` ever is: "random", "half-turn", "sinusoidal", "zeros", a .npy file or a model
     folder. `table_scale` is the factor of a fixed table, or of the waves that a learned table starts from. None: scale
     to the root mean square `position_initializer_range`, a half turn by 0.1.
@@ -297,8 +298,8 @@ class EncoderConfig(PretrainedConfig):
         if d_pos and taps:
             yield f"input_kernel works on one stream: set position_size=0, or input_kernel=0; got {taps}."
         for key in ("stream_qk", "stream_feed_forward", "stream_values"):
-            if not d_pos and (value := getattr(self, key)) != (plain := getattr(EncoderConfig, key)):
-                yield f"{key}={value} needs a position stream: set position_size, or {key}={plain}."
+            if not d_pos and (value := getattr(self, key)) != (default := getattr(EncoderConfig, key)):
+                yield f"{key}={value} needs a position stream: set position_size, or {key}={default}."
         assert self.intermediate_size is not None
         if (inner := self.intermediate_size) % (step := self.intermediate_step):
             needed = f"is split over the streams like hidden_size and must be a multiple of {step}"
@@ -321,8 +322,8 @@ class EncoderConfig(PretrainedConfig):
         if untied != "none" and self.position_size:
             yield f"untied={untied} works on one stream: set position_size=0; got {self.position_size}."
         for key in ("rope_theta", "rotation_share"):
-            if self.rotation == "none" and (value := getattr(self, key)) != (plain := getattr(EncoderConfig, key)):
-                yield f"{key}={value} needs a rotation: set rotation=rope, or {key}={plain:g}."
+            if self.rotation == "none" and (value := getattr(self, key)) != (default := getattr(EncoderConfig, key)):
+                yield f"{key}={value} needs a rotation: set rotation=rope, or {key}={default:g}."
         if self.rotation != "xpos" and (value := self.xpos_scale_base) != EncoderConfig.xpos_scale_base:
             yield f"xpos_scale_base needs rotation=xpos; got xpos_scale_base={value:g}, rotation={self.rotation}."
         scaling = self.rotation_scaling
@@ -335,8 +336,8 @@ class EncoderConfig(PretrainedConfig):
             if relative == "none" and used:
                 yield f"{key} needs a relative bias: set relative to t5."
         if (content := self.relative_content) != "none":
-            plain = {"relative": relative, "rotation": self.rotation, "untied": untied}
-            for key, value in {**plain, "reset": self.reset}.items():
+            others = {"relative": relative, "rotation": self.rotation, "untied": untied, "reset": self.reset}
+            for key, value in others.items():
                 if value != "none":
                     yield f"relative_content={content} is the whole relative scheme: set {key}=none; got {value}."
             if self.stream_qk == "joint" or (absolute != "none" and not self.position_size):
@@ -418,8 +419,8 @@ class EncoderConfig(PretrainedConfig):
         shift = self.draw_shift
         unused = {"none": ("draw_shift", "draw_local_shift", "draw_scale"), "shape": ("draw_local_shift", "draw_scale")}
         for key in unused.get(kind, ()):
-            if (value := getattr(self, key)) != (plain := getattr(EncoderConfig, key)):
-                other = f"set position_draws=cape, or {key}={plain:g}"
+            if (value := getattr(self, key)) != (default := getattr(EncoderConfig, key)):
+                other = f"set position_draws=cape, or {key}={default:g}"
                 yield f"{key}={value:g} has no use with position_draws={kind}: {other}."
         if kind == "none":
             return
@@ -489,8 +490,8 @@ class EncoderConfig(PretrainedConfig):
         return any(part != "none" for part in parts)
 
     @property
-    def longest(self) -> int | None:
-        """Largest number of tokens in an input, or None where no table numbers the positions."""
+    def position_limit(self) -> int | None:
+        """Number of positions that the scheme has a row for, or None where no table numbers the positions."""
         numbers_positions = (self.absolute != "none" and not self.bilevel) or self.untied == "free"
         return self.max_position_embeddings if numbers_positions else None
 

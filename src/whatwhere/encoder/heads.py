@@ -194,7 +194,7 @@ def first_state(hidden: Tensor, attention_mask: Tensor | None) -> Tensor:
     if attention_mask is None:
         return hidden[:, 0]
     if attention_mask.dim() == 4:
-        attention_mask = visible_tokens(allowed_pairs(attention_mask, hidden[..., 0]))
+        attention_mask = visible_tokens(allowed_pairs(attention_mask, *hidden.shape[:2]))
     return hidden[torch.arange(hidden.shape[0]), attention_mask.long().argmax(-1)]
 
 

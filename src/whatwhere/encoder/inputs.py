@@ -42,17 +42,17 @@ def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | Non
     return bool((offset_of_group[groups] == offset).all())
 
 
-def token_positions(attention_mask: Tensor, rows: int | None) -> Tensor:
+def token_positions(attention_mask: Tensor, limit: int | None) -> Tensor:
     """Return the place of every token among the tokens of its row, for a mask (b, n), 1 at tokens: (b, n), from 0.
 
     Padding behind a text goes on in the row, so that its states depend on no other row of the batch, as far as a
-    position table of `rows` rows reaches; padding before a text stands at 0.
+    position table of `limit` rows reaches; padding before a text stands at 0.
     """
     index = torch.arange(attention_mask.shape[1], device=attention_mask.device)
     tokens = attention_mask.long()
     last_token = (index * tokens).amax(-1, keepdim=True)
     places = (tokens.cumsum(-1) - 1 + (index - last_token).clamp(min=0)).clamp(min=0)
-    return places if rows is None else torch.where(tokens.bool(), places, places.clamp(max=rows - 1))
+    return places if limit is None else torch.where(tokens.bool(), places, places.clamp(max=limit - 1))
 
 
 def common_row(position_ids: Tensor) -> Tensor:
@@ -142,8 +142,8 @@ def allowed_keys(
     return allowed
 
 
-def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
-    """Return a mask of pairs (b, 1, n, n), True where a query may look at a key.
+def allowed_pairs(mask: Tensor, b: int, n: int) -> Tensor:
+    """Return a mask of pairs (b, 1, n, n) for b rows of n tokens, True where a query may look at a key.
 
     mask: (b or 1, 1, n, n), queries by keys, or (b or 1, 1, 1, n), the same keys for every query: true or 1 where a
     query may look, or, in floating point, what transformers adds to the scores: 0 there and a large negative number
@@ -152,7 +152,6 @@ def allowed_pairs(mask: Tensor, input_ids: Tensor) -> Tensor:
     Raises:
         ValueError: another shape, or numbers that neither allow nor hide.
     """
-    b, n = input_ids.shape
     examples, heads, queries, keys = mask.shape
     if examples not in (1, b) or heads != 1 or queries not in (1, n) or keys != n:
         advice = " One mask is for all heads: change single ones by `inspect_terms`." if heads > 1 else ""

@@ -170,24 +170,24 @@ class Encoder(EncoderPreTrainedModel):
 
     def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         b, n = input_ids.shape
-        rows = self.config.longest
+        limit = self.config.position_limit
         if position_ids is None:
             if attention_mask is None:
                 position_ids = torch.arange(n, device=input_ids.device).expand(b, n)
             else:  # padding on either side leaves the positions of the tokens unchanged
-                position_ids = token_positions(attention_mask, rows)
-        if rows is not None and not position_ids.is_floating_point():  # a formula has every real position
+                position_ids = token_positions(attention_mask, limit)
+        if limit is not None and not position_ids.is_floating_point():  # a formula has every real position
             # On an accelerator reading the maximum would stall the queue: only the length is checked there.
             reads_values = can_read_without_sync(position_ids) and position_ids.numel()
-            longest = int(position_ids.max()) + 1 if reads_values else n
+            needed = int(position_ids.max()) + 1 if reads_values else n
             if reads_values and (lowest := int(position_ids.min())) < 0:
                 raise ValueError(
                     f"Positions are counted from 0; position_ids holds {lowest}. Leave it out for 0, 1, 2, ..."
                 )
-            if longest > rows:
+            if needed > limit:
                 raise ValueError(
-                    f"Sequence reaches position {longest - 1}, but the position table has {rows} rows. "
-                    f"Truncate to {rows} tokens, or extend the table: whatwhere extrapolate --help."
+                    f"Sequence reaches position {needed - 1}, but the position table has {limit} rows. "
+                    f"Truncate to {limit} tokens, or extend the table: whatwhere extrapolate --help."
                 )
         return position_ids
 
@@ -217,14 +217,14 @@ class Encoder(EncoderPreTrainedModel):
             token_kinds, is_cls = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, is_cls))
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = position_ids is None and attention_mask is None and document_ids is None
-        rows = None
+        places_in_segments = None
         if config.bilevel:
             counts_from_zero = False
             ends = config.segment_end_ids or [config.sep_token_id]
             documents = document_ids
             if allowed_mask is not None and documents is None:  # a token that looks at none before it begins one
                 documents = (~allowed_mask[:, 0].tril(-1).any(-1)).long().cumsum(-1)
-            rows, position_ids = segments(ends, input_ids, attention_mask, documents)
+            places_in_segments, position_ids = segments(ends, input_ids, attention_mask, documents)
         else:
             position_ids = self._positions(input_ids, attention_mask, position_ids)
         # With a mask of pairs every token counts: one that no token looks at may itself look at others.
@@ -263,10 +263,13 @@ class Encoder(EncoderPreTrainedModel):
             assert cos_sin is not None
             cos_sin, key_cos_sin = decayed_rotations(cos_sin, position_ids, config)
             later_pairs = positions[:, None, None, :] > positions[:, None, :, None]
+        table_rows = position_ids
+        if places_in_segments is not None:  # places beyond the table share its last row
+            table_rows = places_in_segments.clamp(max=config.max_position_embeddings - 1)
         return AttentionInputs(
             token_kinds,
             is_cls,
-            position_ids if rows is None else rows.clamp(max=config.max_position_embeddings - 1),
+            table_rows,
             positions,
             distance,
             allowed,
@@ -300,10 +303,10 @@ class Encoder(EncoderPreTrainedModel):
             table = self.position_embeddings() if self.config.bilevel else self.position_table()
         if table is not None and self.position_embeddings is not None:
             if position_ids.is_floating_point():
-                rows = self.position_embeddings.at(position_ids)
+                positions = self.position_embeddings.at(position_ids)
             else:
-                rows = F.embedding(position_ids, table)
-            streams = (rows, *streams) if self.config.position_size else (streams[0] + rows,)
+                positions = F.embedding(position_ids, table)
+            streams = (positions, *streams) if self.config.position_size else (streams[0] + positions,)
         if self.convolution is not None:
             streams = (self.convolution(streams[0], attention_mask, document_ids, allowed_mask),)
         if self.embedding_norm is not None:
@@ -365,9 +368,9 @@ class Encoder(EncoderPreTrainedModel):
             raise ValueError("Give input_ids (batch, tokens), or inputs_embeds.")
         allowed_mask = None
         if attention_mask is not None and attention_mask.dim() == 4:
-            rows = input_ids if inputs_embeds is None else inputs_embeds[..., 0]
-            assert rows is not None
-            allowed_mask = allowed_pairs(attention_mask, rows)
+            tokens = input_ids if inputs_embeds is None else inputs_embeds[..., 0]
+            assert tokens is not None
+            allowed_mask = allowed_pairs(attention_mask, *tokens.shape)
             attention_mask = visible_tokens(allowed_mask)
             allowed_mask = open_blind_rows(allowed_mask)
         if input_ids is None:
@@ -377,7 +380,7 @@ class Encoder(EncoderPreTrainedModel):
             position_ids = position_ids.expand(input_ids.shape)
         config = self.config
         is_real = position_ids is not None and position_ids.is_floating_point()
-        looks_up = config.longest is not None or config.relative != "none" or config.relative_content != "none"
+        looks_up = config.position_limit is not None or config.relative != "none" or config.relative_content != "none"
         if is_real and looks_up and config.position_draws == "none":
             raise ValueError("position_ids are real numbers, and this scheme looks whole ones up. Give whole numbers.")
         check_inputs(config, input_ids, attention_mask, position_ids, document_ids)

@@ -373,7 +373,7 @@ def explain(
         "streams": list(config.stream_sizes),
         "terms": list(cost.terms),
         "formula": formula(config, cost.terms),
-        "longest": config.longest,
+        "longest": config.position_limit,
         "length": cost.length,
         "labelled": cost.labelled,
         "parameters": {**cost.parameters, "total": cost.of("parameters")},
@@ -487,7 +487,7 @@ def preset_rows(size: str) -> list[dict[str, Any]]:
                 "parameters": cost.of("parameters"),
                 "operations": cost.of("operations"),
                 "length": cost.length,
-                "longest": config.longest,
+                "longest": config.position_limit,
                 "backends": trains_with(config, torch.device("cuda")),
                 "source": SOURCES[name],
             }

@@ -145,7 +145,7 @@ def max_tokens(config: Any) -> int | None:
         ValueError: as `position_rows`.
     """
     if config.model_type == EncoderConfig.model_type:
-        return config.longest  # type: ignore[no-any-return]
+        return config.position_limit  # type: ignore[no-any-return]
     if (table := position_rows(config)) is not None:
         return table.rows - table.unused
     most = getattr(config, "max_position_embeddings", None)

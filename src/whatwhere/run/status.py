@@ -65,7 +65,7 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
     a running study will go on with), and `writer` (process and machine, or None). A study also has its numbers of
     `models` and of those `finished`, an evaluation its number of finished `trials`. A training has step, steps, loss
     and validation_loss in nats, validation_step, tokens_per_second, seconds_left, waiting (share of the time that it
-    waited for batches), memory_peak_bytes, silent (seconds since its log grew), checkpoint (the newest step), and
+    waited for batches), peak_memory_bytes, silent (seconds since its log grew), checkpoint (the newest step), and
     `trouble`, sentences on problems that the user should look at.
 
     Raises:
@@ -181,7 +181,7 @@ def _status_of_training(folder: Path, file: str) -> dict[str, Any]:
         "validation_step": validations[-1]["step"] if validations else None,
         "tokens_per_second": last.get("tokens_per_second"),
         "waiting": last.get("waiting"),
-        "memory_peak_bytes": last.get("memory_peak_bytes"),
+        "peak_memory_bytes": last.get("peak_memory_bytes"),
         "checkpoint": checkpoint,
         "silent": max(0.0, time.time() - log.stat().st_mtime) if log.is_file() and not is_done else None,
         "seconds_left": None,

@@ -52,14 +52,14 @@ def optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer]) -> dict[str, 
     }
 
 
-def _load_optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer], packed: "_TensorFiles") -> None:
+def _load_optimizer_tensors(optimizers: Iterable[torch.optim.Optimizer], files: "_TensorFiles") -> None:
     for o, optimizer in enumerate(optimizers):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, torch.Tensor]] = {}
-        for key in packed.names:
+        for key in files.names:
             owner, parameter, name = key.split(".", 2)
             if owner == str(o):
-                state.setdefault(int(parameter), {})[name] = packed.read(key, parameters[int(parameter)])
+                state.setdefault(int(parameter), {})[name] = files.read(key, parameters[int(parameter)])
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
@@ -91,7 +91,7 @@ def write_checkpoint(
     root: Path,
     step: int,
     model: PreTrainedModel,
-    packed: Mapping[str, torch.Tensor],
+    optimizer_states: Mapping[str, torch.Tensor],
     random_states: dict[str, torch.Tensor],
     state: dict[str, Any],
     shards: int = 1,
@@ -99,7 +99,7 @@ def write_checkpoint(
     """Write `root/step-N`: a transformers folder, the states of optimizers and random generators, `state.json`, hashes.
 
     Args:
-        packed: the optimizers' states, as `optimizer_tensors` returns them.
+        optimizer_states: the optimizers' states, as `optimizer_tensors` returns them.
         random_states: by PROCESS.DEVICE.
         state: of the logger.
         shards: processes that hold a shard of the model each; the first calls this, after `write_optimizer_part` of the
@@ -112,7 +112,7 @@ def write_checkpoint(
     try:
         with RunFolder.create(final, KIND) as folder:
             save_model(model, folder, one_file=True)
-            states = {**packed} | {f"random.{name}": state for name, state in random_states.items()}
+            states = {**optimizer_states} | {f"random.{name}": state for name, state in random_states.items()}
             save_file(states, folder / (OPTIMIZER if shards == 1 else _shard_file(0, shards)))
             for rank in range(1, shards):
                 os.replace(_shards_folder(root, step) / _shard_file(rank, shards), folder / _shard_file(rank, shards))
@@ -124,7 +124,9 @@ def write_checkpoint(
     return final
 
 
-def write_optimizer_part(root: Path, step: int, packed: Mapping[str, torch.Tensor], rank: int, shards: int) -> None:
+def write_optimizer_part(
+    root: Path, step: int, optimizer_states: Mapping[str, torch.Tensor], rank: int, shards: int
+) -> None:
     """Write the optimizers' states of one process of several for the first one, which writes the checkpoint.
 
     Raises:
@@ -133,7 +135,7 @@ def write_optimizer_part(root: Path, step: int, packed: Mapping[str, torch.Tenso
     folder = _shards_folder(root, step)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file({**packed}, folder / _shard_file(rank, shards))
+        save_file({**optimizer_states}, folder / _shard_file(rank, shards))
     except SafetensorError as error:
         hint = "Earlier checkpoints are whole; make room, then run the same command again."
         raise OSError(f"Cannot write {folder / _shard_file(rank, shards)}: {error}. {hint}") from None
@@ -220,7 +222,7 @@ def restore(
     """
     try:
         stored = _TensorFiles([checkpoint.folder / WEIGHTS])
-        packed = _TensorFiles(_optimizer_files(checkpoint.folder) or [checkpoint.folder / OPTIMIZER])
+        optimizer_files = _TensorFiles(_optimizer_files(checkpoint.folder) or [checkpoint.folder / OPTIMIZER])
     except (SafetensorError, FileNotFoundError) as error:
         raise ValueError(f"{checkpoint.folder} does not load: {error}. Delete it.") from None
     try:
@@ -231,11 +233,11 @@ def restore(
         raise ValueError(f"{checkpoint.folder} is of another model: {str(error).splitlines()[-1].strip()}.") from None
     if misfits := sorted({*unexpected, *missing} - {*model.all_tied_weights_keys}):
         raise ValueError(f"{checkpoint.folder} is of another model: {misfits[0]} does not match.")
-    random_names = [name for name in packed.names if name.startswith("random.")]
-    random_states = {name.removeprefix("random."): packed.read(name, torch.empty(())) for name in random_names}
-    packed.names = [name for name in packed.names if name not in random_names]
+    random_names = [name for name in optimizer_files.names if name.startswith("random.")]
+    random_states = {name.removeprefix("random."): optimizer_files.read(name, torch.empty(())) for name in random_names}
+    optimizer_files.names = [name for name in optimizer_files.names if name not in random_names]
     try:
-        _load_optimizer_tensors(optimizers, packed)
+        _load_optimizer_tensors(optimizers, optimizer_files)
     except (ValueError, LookupError, SafetensorError) as error:
         raise ValueError(f"{checkpoint.folder} has states of other optimizers ({error}). Delete it.") from None
     return random_states

@@ -56,8 +56,8 @@ class ContrastiveEncoder(nn.Module):
         self.config = body.config
         self.set_attn_implementation = body.set_attn_implementation
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Any:
-        """Return the contrastive loss of sentences (b, n), each of which is read twice; `labels` is not used."""
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
+        """Return the contrastive loss of sentences (b, n), each of which is read twice."""
         ids = torch.cat([input_ids] * 2)
         mask = torch.cat([attention_mask] * 2)
         hidden = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
@@ -66,7 +66,7 @@ class ContrastiveEncoder(nn.Module):
 
 
 class SentenceBatches(Batches):
-    """Batches of sentences as token ids, padded to the longest sentence; the labels only count the rows."""
+    """Batches of sentences as token ids, padded to the longest sentence."""
 
     def __init__(self, ids: Sequence[np.ndarray], pad_id: int, seed: int = 0) -> None:
         super().__init__(len(ids), seed)
@@ -77,7 +77,7 @@ class SentenceBatches(Batches):
         rows = [self.ids[index] for _, index in chosen]
         input_ids = padded(rows, self.pad_id)
         mask = np.arange(input_ids.shape[1]) < np.array([len(row) for row in rows])[:, None]
-        batch = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64), "labels": np.zeros(len(rows), int)}
+        batch = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64)}
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
 

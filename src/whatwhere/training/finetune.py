@@ -32,7 +32,7 @@ from .loop import Trainer
 from .predictions import class_probabilities, write_predictions
 from .scheme_settings import SchemeConfig
 from .sharding import rows_of_micro_batch
-from .training_folder import accept_input, finish_training, finished_summary, open_training, resume_or_begin_anew
+from .training_folder import finish_training, finished_summary, keep_run, open_training, resume_or_begin_anew
 from .training_keys import FinetuneKeys
 from .validator import Validator
 
@@ -205,7 +205,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in DATA_FILES}}
     if process_group_state().is_main_process:
         _bind_data(run, facts | {"start": _hashes_of_start(config)})
-        accept_input(config, run, CONFIG)
+        keep_run(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
             print(f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, max_tokens(model.config))}", file=sys.stderr)
         if progress and (line := _negative_labels(names, rows.labels)):

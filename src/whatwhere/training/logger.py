@@ -122,7 +122,7 @@ class Logger:
             "learning_rate": config.learning_rate * learning_rate_factor(step - 1, config, self.training.steps),
             "tokens_per_second": self._steps * self.tokens_per_step / elapsed,
             "waiting": self._seconds_waited / elapsed,
-            "memory_peak_bytes": peak_memory(self.training.accelerator.device),
+            "peak_memory_bytes": peak_memory(self.training.accelerator.device),
         }
         self.log(step, line)
         self._losses = []

@@ -144,18 +144,24 @@ def expected_table_drift(config: LoopConfig, steps: int) -> float:
 
 
 def _group_of(name: str, parameter: Tensor) -> str:
-    """Return the group of rates to which a parameter belongs, by its name in the model."""
-    is_positional = "relative." in name or "untied." in name
-    is_projection_or_norm = name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias"))
+    """Return the group of rates to which a parameter belongs, by its name in the model.
+
+    The scheme's parts are `position_embeddings`, `untied` (TUPE), `relative` (biases), `content` (terms of words and
+    distances) and `distance_vectors`, which those may share.
+    """
+    # What TUPE's part and a content term learn besides: projections (`query`, `key`), small networks, norms.
+    is_untied_map = name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias"))
+    is_content_map = name.endswith((".weight", ".bias"))
     if "position_embeddings." in name or "distance_vectors." in name or name.endswith("untied.cls"):
         return "table"
     if "_embeddings" in name:
         return "embeddings"
-    if is_positional and not is_projection_or_norm:
+    is_positional = "relative." in name or "untied." in name
+    if is_positional and not is_untied_map:
         return "biases"
-    if ".content." in name and not name.endswith((".weight", ".bias")):
-        is_vectors_of_distances = name.endswith((".table", ".before", ".after"))
-        return "table" if is_vectors_of_distances else "biases"
+    if ".content." in name and not is_content_map:
+        holds_vectors_of_distances = name.endswith((".table", ".before", ".after"))  # of Shaw et al.; of CoPE
+        return "table" if holds_vectors_of_distances else "biases"
     if parameter.ndim < 2:
         return "plain"
     is_matrix = parameter.ndim == 2  # not the kernel of a convolution

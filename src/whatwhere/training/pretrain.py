@@ -20,10 +20,10 @@ from .loop import Trainer
 from .optimizers import expected_table_drift
 from .pretrain_settings import PretrainConfig, curriculum, make_batches
 from .training_folder import (
-    accept_input,
     finish_training,
     finished_summary,
     has_trained_steps,
+    keep_run,
     open_training,
     resume_or_begin_anew,
 )
@@ -104,7 +104,7 @@ def _train(
     # All processes use the number of steps that the main process timed.
     steps = int(broadcast(torch.tensor(steps_of_budget(config, windows), device=processes.device)))
     passes = steps * config.batch_size / len(windows["train"])
-    if passes > 1 and progress is True and processes.is_main_process:
+    if passes >= 1.005 and progress is True and processes.is_main_process:
         print(f"{len(windows['train']):,} training windows, each read {passes:.3g} times", file=sys.stderr)
     segments = segments_message(config.preset, model_config, windows)
     if segments and progress is True and processes.is_main_process:
@@ -113,7 +113,7 @@ def _train(
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
     if processes.is_main_process:
-        accept_input(config, run, CONFIG)
+        keep_run(config, run, CONFIG)
 
     trainer = Trainer(model, config, steps, run.path)
     facts = trainer.fit(

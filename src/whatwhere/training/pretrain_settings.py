@@ -97,10 +97,10 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
             fields["segment_end_ids"] = segment_end_ids(windows.tokenizer())
             config = preset(self.preset, self.size, **fields)
         positions = config.max_position_embeddings
-        if self.length > positions and config.longest is None and "max_position_embeddings" not in self.model:
+        if self.length > positions and config.position_limit is None and "max_position_embeddings" not in self.model:
             config = preset(self.preset, self.size, **{**fields, "max_position_embeddings": self.length})
         elif self.length > positions and not config.bilevel:  # whose places beyond the table share its last row
-            of_what = "has" if config.longest is None else "has a position table of"
+            of_what = "has" if config.position_limit is None else "has a position table of"
             raise ValueError(
                 f"length={self.length} tokens, but {self.preset} {of_what} {positions} positions. "
                 f"Use --length {positions}, or --set model.max_position_embeddings={self.length}."
@@ -140,7 +140,7 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
         mask_rate=config.mask_rate,
         masking=config.masking,
         max_positions=model.max_position_embeddings,
-        shift=config.shift and split == "train" and model.longest is not None,
+        shift=config.shift and split == "train" and model.position_limit is not None,
         subset=config.subset and split == "train",
         draws=draws,
     )

@@ -95,9 +95,9 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     config.save_in(run, name)
 
 
-def accept_input(config: SchemeConfig, run: RunFolder, name: str) -> None:
-    """Write the settings of a training, with its number of steps: its input is good, and the run stays whatever
-    happens."""
+def keep_run(config: SchemeConfig, run: RunFolder, name: str) -> None:
+    """Write the settings of a training whose input is found good, with its number of steps; from now on the run
+    stays, whatever happens."""
     config.save_in(run, name)
     if LOG in run.listed_files():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)
