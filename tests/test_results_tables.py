@@ -10,8 +10,10 @@ from scripts import module_of
 
 from whatwhere.records.record import Record, write_records
 from whatwhere.records.table import Point, Table
+from whatwhere.study.study_settings import StudyConfig
 
-SCRIPT = Path(__file__).parents[1] / "docs/results/tables.py"
+RESULTS = Path(__file__).parents[1] / "docs/results"
+SCRIPT = RESULTS / "tables.py"
 LOSSES = {"dstg": [3.5, 3.6, 3.8], "ap": [3.9, 3.8, 4.3]}
 
 
@@ -85,3 +87,10 @@ def test_scores_stand_beside_untrained_and_first_model(tables, tmp_path, capsys)
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "| task | `dstg` | `ap` | by the surface |"
     assert lines[4] == "| pos | 0.800 ± 0.010 (0.500 =) | 0.700 ± 0.010 = (0.500) | 0.600 |"
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_configurations_of_studies_are_accepted(path, monkeypatch):
+    """The study of starts gave a variant the name of a preset, which no study accepts."""
+    monkeypatch.chdir(path.parent)
+    assert StudyConfig.load(path).models

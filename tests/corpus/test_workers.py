@@ -17,8 +17,7 @@ from fork_server import LONGEST, Processes
 
 from whatwhere.cli import main
 from whatwhere.corpus import build, build_windows, count_source
-from whatwhere.corpus.shards import Job as ShardJob
-from whatwhere.corpus.shards import Part, write_shard
+from whatwhere.corpus.shards import Part, ShardSettings, write_shard
 from whatwhere.run import shard_pool
 from whatwhere.run import signals as stop
 
@@ -82,8 +81,8 @@ def work_and_wait(tokenizer_file: str, out: str, method: str = "fork") -> None:
     may fork."""
     multiprocessing.get_context = multiprocessing.get_context if method == "spawn" else lambda _: FORK
     pool = shard_pool.ShardPool(Path(tokenizer_file), 2)
-    job = ShardJob(out, 0, 16, "run-on", "all", 0.0, 2, 3, "uint16")
-    pool.submit(write_shard, (job, [Part("alpha beta", True, 0.5)], "digest")).result()
+    shard = ShardSettings(out, 0, 16, "run-on", "all", 0.0, 2, 3, "uint16")
+    pool.submit(write_shard, (shard, [Part("alpha beta", True, 0.5)], "digest")).result()
     (Path(out) / "ready").touch()
     time.sleep(LONGEST)
 

@@ -190,7 +190,8 @@ def test_what_is_equal_over_the_batch_exists_once(case, ids):
     model = build(case)
     layout = model.encoder.attention_inputs(ids, None, None, None)
     made = list(layout.biases) or [
-        layer.attention.relative(layout.distance, layout.token_kinds, layout.is_cls) for layer in model.encoder.layers
+        layer.attention.relative(layout.distance, layout.token_kinds, layout.cls_kinds)
+        for layer in model.encoder.layers
     ]
     assert made and all(b.base.ndim == 2 or b.base.shape[0] == 1 for b in made)
     if case in ("rp", "alibi", "kerple-log"):

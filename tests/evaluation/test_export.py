@@ -196,7 +196,7 @@ def test_an_export_cuts_texts_where_predict_does(tmp_path):
     ("words", "expected"),
     [
         (("nowhere", "--out", "x"), "nowhere is no folder here"),
-        (("reference", "--out", "x", "--what", "labels"), "what=labels needs another model"),
+        (("reference", "--out", "x", "--what", "labels"), "labels need another model"),
         (("reference", "--out", "x", "--format", "tflite"), "--format must be onnx; got 'tflite'"),
         (("reference", "--out", "held/mine.txt"), "mine.txt is a file. Give --out a folder"),
         (("reference", "--out", "held"), "held holds something else than an earlier export"),

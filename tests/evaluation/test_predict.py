@@ -188,19 +188,22 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
     [
         (("nowhere", "--text", "x"), "nowhere is no folder here"),
         (("reference", "--text", "x", "--what", "labels"), "EncoderForMaskedLM) gives words and vectors"),
-        (("reference", "--text", "x", "--what", "verbs"), "must be one of labels, words, vectors; got 'verbs'"),
+        (("reference", "--text", "x", "--what", "verbs"), "Predictions are labels, words or vectors; got 'verbs'"),
         (("reference", "--text", "x", "--what", "words"), "Text 1 has no [MASK] that is not cut away"),
-        (("reference", "--text", "x", "--pooling", "max"), "pooling must be one of mean, cls, semantic, position"),
-        (("reference", "--text", "x", "--stride", "500"), "stride must be from 0 to 125"),
-        (("reference", "--text", "x " * 200, "--stride", "500"), "stride must be from 0 to 125"),  # no remark first
+        (
+            ("reference", "--text", "x", "--pooling", "max"),
+            "The poolings of reference are mean, cls, semantic, position",
+        ),
+        (("reference", "--text", "x", "--stride", "500"), "A stride is from 0 to 125"),
+        (("reference", "--text", "x " * 200, "--stride", "500"), "A stride is from 0 to 125"),  # no remark first
         (("reference", "--text", "a\udce7"), "Text 1 of --text and --pair is not UTF-8"),
-        (("reference", "--text", "x", "--length", "129"), "length must be from 5 to 128 tokens"),
-        (("reference", "--text", "x", "--length", "4"), "length must be from 5 to 128 tokens"),
+        (("reference", "--text", "x", "--length", "129"), "A length is from 5 to 128 tokens"),
+        (("reference", "--text", "x", "--length", "4"), "A length is from 5 to 128 tokens"),
         (("reference", "--text", "x", "--text", "y", "--pair", "z"), "2 texts have 1 second texts"),
         (("reference", "--text", "x", "--file", "y"), "Give --text or --file, not both"),
         (("reference", "--file", "nowhere.txt"), "No file nowhere.txt"),
         (("reference", "--pair-field", "b"), "--pair-field with --file"),
-        (("reference", "--text", "[MASK]", "--top", "0"), "top must be at least 1; got 0"),
+        (("reference", "--text", "[MASK]", "--top", "0"), "At least the top 1 is shown; got 0"),
         (("reference", "--text", "[MASK] or not", "--out", "x.npy"), "--out is a .npy file of vectors"),
     ],
 )
@@ -238,7 +241,7 @@ def test_options_without_use_are_refused():
     """A stride beside pairs and a pooling of words were ignored."""
     with pytest.raises(ValueError, match="stride has no use"):
         ww.predict("reference", ["a"], ["b"], what="vectors", stride=3)
-    with pytest.raises(ValueError, match="pooling is of vectors, and these are words"):
+    with pytest.raises(ValueError, match="A pooling is for vectors, and these are words"):
         ww.predict("reference", ["a [MASK]"], pooling="cls")
 
 

@@ -45,7 +45,7 @@ def test_level_losses_lead_to_costs():
     )
     rows = [[cell.text for cell in row] for row in picked.table.rows]
     assert [row[0] for row in rows] == ["rope", "dstg", "ap"]
-    assert [row[2] for row in rows] == ["best", "+0.04", "+1.00"]
+    assert [row[2] for row in rows] == ["lowest", "+0.04", "+1.00"]
     assert [row[3] for row in rows] == ["–", "0.89", "–"] and [row[5] for row in rows] == ["any", "128", "128"]
 
 

@@ -43,7 +43,7 @@ def _run() -> int:
         return status if isinstance(status, int) else 0
     except usage_error as error:
         context = getattr(error, "ctx", None)
-        line = f"{_refused(error)} See {context.command_path if context else 'whatwhere'} --help."
+        line = f"{_refused(error)} See {context.command_path if context else _verb_typed(app)} --help."
     except (Stopped, typer.Abort) as error:
         return _stopped(str(error))
     except (ValueError, OSError) as error:
@@ -84,6 +84,21 @@ def _part() -> None:
         distributed.destroy_process_group()
 
 
+def _verb_typed(program: Any) -> str:
+    """Return the command that the arguments begin with; an option without its value has no context to ask."""
+    import typer
+
+    command = typer.main.get_command(program)
+    words = ["whatwhere"]
+    for word in sys.argv[1:]:
+        below = getattr(command, "commands", {})
+        if word not in below:
+            break
+        command = below[word]
+        words.append(word)
+    return " ".join(words)
+
+
 def _refused(error: Any) -> str:
     """Return what is wrong with an option. Newer typer lets pydantic check it."""
     from pydantic import ValidationError
@@ -99,6 +114,9 @@ def _refused(error: Any) -> str:
         missing = getattr(error, "param", None) if line.startswith("Missing ") else None
         return f"{line} {missing.help}" if missing is not None and missing.help else line
     line = f"No such option: {option}."
+    key = option.lstrip("-").replace("-", "_")
+    if any(key in kind.model_fields for kind in getattr(error.ctx.command.callback, "key_classes", ())):
+        return f"{line} It is a key of the configuration: --set {key}=."
     if hint := suggest_name(option, error.possibilities or []):
         line += hint
     elif others := _verbs_with(option, error.ctx.find_root().command):

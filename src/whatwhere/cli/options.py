@@ -97,6 +97,7 @@ def verb(
             function(**{name: values[name] for name in parameters})
 
         vars(call)["__signature__"] = inspect.Signature(shown)
+        vars(call)["key_classes"] = tuple(options)
         call.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
         program.command(name, help=text, short_help=_clause(text))(call)
         return function

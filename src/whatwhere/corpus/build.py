@@ -28,8 +28,8 @@ from .shards import (
     PIECES,
     SHARD_CHARACTERS,
     SPLITS,
-    Job,
     Part,
+    ShardSettings,
     document_share,
     files_of,
     write_shard,
@@ -219,11 +219,11 @@ def _builder(
     with ShardPool(run.inner_path("tokenizer") / "tokenizer.json", workers, cluster) as pool:
 
         def build(threshold: float, pieces: str) -> list[dict[str, Any]]:
-            def job(number: int) -> Job:
+            def shard_of(number: int) -> ShardSettings:
                 shards = str(run.path / "shards")
-                return Job(shards, number, settings["length"], settings["join"], pieces, threshold, *ids)
+                return ShardSettings(shards, number, settings["length"], settings["join"], pieces, threshold, *ids)
 
-            return _build(run, source, pool, job, progress, settings["shard_characters"])
+            return _build(run, source, pool, shard_of, progress, settings["shard_characters"])
 
         yield build
 
@@ -309,7 +309,7 @@ def _build(
     run: RunFolder,
     source: Source,
     pool: ShardPool,
-    job_of: Callable[[int], Job],
+    shard_of: Callable[[int], ShardSettings],
     progress: bool,
     size: int,
 ) -> list[dict[str, Any]]:
@@ -328,19 +328,19 @@ def _build(
         def shards_of(file: Source) -> Iterator[list[Part]]:
             return in_lists(_parts(file), size, lambda part: len(part.text))
 
-        def unfinished() -> Iterator[tuple[Job, list[Part], str]]:
+        def unfinished() -> Iterator[tuple[ShardSettings, list[Part], str]]:
             nonlocal read
             for number, parts in numbered_lists(source, shards_of):
                 read += sum(len(text_part.text) for text_part in parts)
-                job = job_of(number)
-                digest = job.digest(parts)
-                step = _step(job.name)
+                shard = shard_of(number)
+                digest = shard.digest(parts)
+                step = _step(shard.name)
                 if run.is_done(step, inputs={"digest": digest}):
-                    take(run.read(f"shards/{job.name}.json"))
+                    take(run.read(f"shards/{shard.name}.json"))
                     continue
                 if run.step(step) is not None:  # it is made again: of other text or settings, or damaged
-                    run.remove(*files_of(job.name))
-                yield job, parts, digest
+                    run.remove(*files_of(shard.name))
+                yield shard, parts, digest
 
         for description, hashes in pool.map(write_shard, unfinished(), lambda: (read, source.share_read())):
             _keep_shard(run, description, hashes)

@@ -181,7 +181,7 @@ def _packed(starts: np.ndarray, length: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardSettings:
     """The settings by which the rows of a shard are made, and their place."""
 
     folder: str
@@ -216,21 +216,25 @@ def files_of(shard: str) -> list[str]:
     return [*arrays, f"shards/{shard}.json"]
 
 
-def write_shard(tokenizer: Tokenizer, job: Job, parts: Sequence[Part], digest: str) -> tuple[dict[str, Any], Hashes]:
+def write_shard(
+    tokenizer: Tokenizer, shard: ShardSettings, parts: Sequence[Part], digest: str
+) -> tuple[dict[str, Any], Hashes]:
     """Build one shard and write its arrays; return its description and the SHA-256 of each file."""
-    rows = build_rows(tokenizer, parts, job.length, job.join, job.threshold, job.cls_id, job.sep_id, job.pieces)
+    rows = build_rows(
+        tokenizer, parts, shard.length, shard.join, shard.threshold, shard.cls_id, shard.sep_id, shard.pieces
+    )
     sizes: dict[str, int] = {}
     hashes: Hashes = {}
     for split, row in rows.items():
         if len(row.starts) > 1:
-            arrays = {"ids": row.ids.astype(job.dtype), "marks": row.marks, "starts": row.starts}
+            arrays = {"ids": row.ids.astype(shard.dtype), "marks": row.marks, "starts": row.starts}
             for part, array in arrays.items():
-                path = Path(job.folder) / f"{job.name}.{split}.{part}.npy"
+                path = Path(shard.folder) / f"{shard.name}.{split}.{part}.npy"
                 write_array(path, array)
                 sizes[path.name] = path.stat().st_size
                 hashes[path.name] = sha256(path)
     least = min(part.share for part in parts)
-    description: dict[str, Any] = {"name": job.name, "digest": digest, "files": sizes, "least_share": least}
+    description: dict[str, Any] = {"name": shard.name, "digest": digest, "files": sizes, "least_share": least}
     description["windows"] = {split: len(row.starts) - 1 for split, row in rows.items()}
     for key in ("documents", "characters", "tokens", "left_out"):
         description[key] = {split: int(getattr(row, key)) for split, row in rows.items()}

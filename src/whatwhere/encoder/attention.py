@@ -56,8 +56,8 @@ def rope_frequencies(d_head: int, config: EncoderConfig, dtype: torch.dtype, dev
     )
     low = max(math.floor(pair_of_32_turns), 0)
     high = min(math.ceil(pair_of_one_turn), d_head - 1)
-    pairs = torch.arange(d_head // 2, dtype=dtype, device=device)
-    slow = ((pairs - low) / max(high - low, 0.001)).clamp(0, 1)
+    pair = torch.arange(d_head // 2, dtype=dtype, device=device)
+    slow = ((pair - low) / max(high - low, 0.001)).clamp(0, 1)
     return frequency * (1 - slow) + frequency / s * slow
 
 
@@ -98,8 +98,8 @@ def decayed_rotations(
     positions (Sun et al. 2023, algorithm 1): a query at position i has the factor ζ_k^(i/s), a key at j ζ_k^(-j/s).
     """
     cos, sin = cos_sin
-    pairs = cos.shape[-1] // 2
-    zeta = (torch.arange(pairs, dtype=cos.dtype, device=cos.device) / pairs + 0.4) / 1.4
+    count = cos.shape[-1] // 2
+    zeta = (torch.arange(count, dtype=cos.dtype, device=cos.device) / count + 0.4) / 1.4
     positions = position_ids.to(cos.dtype)
     # Counted from the middle of a row: no quotient changes, and the factors of a long row stay near 1.
     middle = (positions.amin(-1, keepdim=True) + positions.amax(-1, keepdim=True)) / 2
@@ -126,12 +126,12 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class LaterQueriesKeys:
     """Queries and keys that replace those of a `Product` at later pairs, whose key has the larger position (xPos).
 
-    q, k: as of `Product`. pairs: (b or 1, 1, n, n), True at later pairs.
+    q, k: as of `Product`. is_later: (b or 1, 1, n, n), True at later pairs.
     """
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
-    pairs: Tensor
+    is_later: Tensor
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Product:
         scores = self.q[a] @ self.k[b].transpose(-1, -2)
         if self.later is None:
             return scores
-        return torch.where(self.later.pairs, self.later.q[a] @ self.later.k[b].transpose(-1, -2), scores)
+        return torch.where(self.later.is_later, self.later.q[a] @ self.later.k[b].transpose(-1, -2), scores)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class AttentionInputs:
     token_kinds: (b, n), the kind of each token: 0 outside of S = {cls, sep}, 1 in it, and with relative_special=each 2
         at [SEP]; (1, n) where special tokens stand alike in all examples, so that a bias equal over the batch exists
         once.
-    is_cls: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
+    cls_kinds: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
     table_rows: (b, n), rows of the position table: positions, or with `bilevel` places in a segment.
     positions: what distances, rotations and biases count, (b, n): positions, or with `bilevel` numbers of segments; one
         row (1, n) where they are known to be the same in all examples, at padding, too, so that terms of positions
@@ -174,9 +174,9 @@ class AttentionInputs:
         if unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, rotated_width), or None.
-    key_rotation: cos and sin for the keys, where they differ from the queries' (xPos), else None. At a pair whose key
-        has the larger position, query and key exchange the two.
-    later_pairs: (b or 1, 1, n, n), True at these pairs; with key_rotation only.
+    key_rotation: cos and sin for the keys, where they differ from the queries' (xPos), else None. At a later pair,
+        whose key has the larger position, the query takes `key_rotation` and the key `rotation`.
+    is_later: (b or 1, 1, n, n), True at later pairs; with key_rotation only.
     position_query_key: query and key of the positions, which join the words' (BERT-A^d), or None.
     distance_vectors: (rows, width), which DeBERTa's terms share over all layers, or None.
     biases: biases that all layers share, computed once.
@@ -185,14 +185,14 @@ class AttentionInputs:
     """
 
     token_kinds: Tensor
-    is_cls: Tensor
+    cls_kinds: Tensor
     table_rows: Tensor
     positions: Tensor
     distance: Tensor | None = None
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
     key_rotation: tuple[Tensor, Tensor] | None = None
-    later_pairs: Tensor | None = None
+    is_later: Tensor | None = None
     position_query_key: tuple[Tensor, Tensor] | None = None
     distance_vectors: Tensor | None = None
     biases: tuple[Bias, ...] = ()
@@ -383,7 +383,7 @@ def attend_fused(
     k = _concatenate([p.k for p in products], b)
     later = None
     if (parts := products[0].later) is not None:  # of the one product that a rotation knows
-        later = _concatenate([parts.q], b), _concatenate([parts.k], b), parts.mask
+        later = _concatenate([parts.q], b), _concatenate([parts.k], b), parts.is_later
     return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout, later)
 
 
@@ -467,13 +467,13 @@ class Attention(nn.Module):
         content: dict[str, Tensor] = {}
         if self.content is not None:
             assert inputs.distance is not None
-            pairs = PairInputs(inputs.distance, inputs.positions, inputs.allowed, inputs.distance_vectors)
-            queries["semantic"], content = self.content(queries["semantic"], keys["semantic"], pairs)
+            pair_inputs = PairInputs(inputs.distance, inputs.positions, inputs.allowed, inputs.distance_vectors)
+            queries["semantic"], content = self.content(queries["semantic"], keys["semantic"], pair_inputs)
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key
             later_queries["absolute"], later_keys["absolute"] = inputs.position_query_key
-        if inputs.later_pairs is not None:
-            products = [Product(queries, keys, LaterQueriesKeys(later_queries, later_keys, inputs.later_pairs))]
+        if inputs.is_later is not None:
+            products = [Product(queries, keys, LaterQueriesKeys(later_queries, later_keys, inputs.is_later))]
         elif self.joint or inputs.position_query_key is not None:
             products = [Product(queries, keys)]
         else:
@@ -481,7 +481,7 @@ class Attention(nn.Module):
         biases = list(inputs.biases)
         if self.relative is not None:
             assert inputs.distance is not None
-            biases.append(self.relative(inputs.distance, inputs.token_kinds, inputs.is_cls))
+            biases.append(self.relative(inputs.distance, inputs.token_kinds, inputs.cls_kinds))
         biases += [Bias(name, term, None, inputs.token_kinds) for name, term in content.items()]
         return products, biases, self._split_into_heads(values)
 

@@ -53,7 +53,7 @@ class FireBias(ContentTerms):
     c = 0 alone needs.
     """
 
-    keeps_longest = True
+    keeps_max_positions = True
     unscaled_formulas = {"relative": "f(ψ(|j - i|) / ψ(max(L, i, j)))"}
 
     def __init__(self, config: EncoderConfig) -> None:

@@ -171,7 +171,8 @@ class ProductBias(nn.Module):
 
 
 # Row of a pair's value in the learned values: [kind of the query][kind of the key], kinds as in `token_kinds` and
-# `is_cls` of `AttentionInputs`. Two words, [0][0], keep the value of their distance. The query is i (DSTG eq. 2; the
+# `cls_kinds` of `AttentionInputs`. Entry [0][0] is never
+# read: two words keep the value of their distance. The query is i (DSTG eq. 2; the
 # text around eq. 1 reverses it).
 SPECIAL_INDICES = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
 RESET_INDICES = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
@@ -206,10 +207,10 @@ class RelativeBias(nn.Module):
         if self.cls is not None:
             init.zeros_(self.cls)
 
-    def forward(self, distance: Tensor, token_kinds: Tensor, is_cls: Tensor) -> Bias:
+    def forward(self, distance: Tensor, token_kinds: Tensor, cls_kinds: Tensor) -> Bias:
         """Return the bias for `AttentionInputs.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
-        token_kinds, is_cls: (b or 1, n), as in `AttentionInputs`.
+        token_kinds, cls_kinds: (b or 1, n), as in `AttentionInputs`.
         """
         by_distance = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
         if by_distance.shape != (*distance.shape, self.heads):
@@ -225,7 +226,7 @@ class RelativeBias(nn.Module):
             )
             return Bias("relative", base, special_values, token_kinds)
         theta = base.new_zeros(2, self.heads) if self.cls is None else self.cls
-        return Bias("relative", base, arrange_by_kinds(theta, RESET_INDICES), is_cls)
+        return Bias("relative", base, arrange_by_kinds(theta, RESET_INDICES), cls_kinds)
 
 
 class UntiedPositions(nn.Module):
@@ -270,8 +271,8 @@ class UntiedPositions(nn.Module):
         q, k = (project(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2) for project in (self.query, self.key))
         return q, k
 
-    def forward(self, table: Tensor | None, position_ids: Tensor, is_cls: Tensor) -> Bias:
-        """Return the positional correlation of `position_ids` (b or 1, n); is_cls (b or 1, n) is 1 at [CLS], else 0."""
+    def forward(self, table: Tensor | None, position_ids: Tensor, cls_kinds: Tensor) -> Bias:
+        """Return the positional correlation of `position_ids` (b or 1, n); `cls_kinds` (b or 1, n): 1 at [CLS]."""
         theta: Tensor | None = self.theta
         if self.free is not None:
             base = self.free[:, position_ids[:, :, None], position_ids[:, None, :]].transpose(0, 1)
@@ -283,7 +284,7 @@ class UntiedPositions(nn.Module):
                 if self.cls is not None:
                     q, k = self.project(self.cls[None])
                     theta = self.scale * (q * k).sum(-1)[0].t()  # (2, h)
-        return Bias("absolute", base, None if theta is None else arrange_by_kinds(theta, RESET_INDICES), is_cls)
+        return Bias("absolute", base, None if theta is None else arrange_by_kinds(theta, RESET_INDICES), cls_kinds)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:

@@ -41,15 +41,15 @@ class ContentTerms(nn.Module):
     scaled_formulas: formula of each term before it is scaled, for `whatwhere explain`.
     unscaled_formulas: formula of each term that is added to the scaled ones.
     shares_vectors: True where all layers share vectors of distances, `PairInputs.vectors`.
-    keeps_longest: True where `max_position_embeddings` sizes a part or enters the formula: a copy for longer texts
-        keeps that number.
+    keeps_max_positions: True where `max_position_embeddings` sizes a part or enters the formula: a copy for longer
+        texts keeps that number.
     """
 
     products: ClassVar[int] = 1
     scaled_formulas: ClassVar[Mapping[str, str]] = {}
     unscaled_formulas: ClassVar[Mapping[str, str]] = {}
     shares_vectors: ClassVar[bool] = False
-    keeps_longest: ClassVar[bool] = False
+    keeps_max_positions: ClassVar[bool] = False
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class DebertaTerms(ContentTerms):
 
     products = 3
     shares_vectors = True
-    keeps_longest = True
+    keeps_max_positions = True
     scaled_formulas = {"semantic_to_relative": "q_i·(P(i - j) W_K)", "relative_to_semantic": "(P(j - i) W_Q)·k_j"}
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -204,7 +204,7 @@ class ContextualPositions(ContentTerms):
     here it is that of all positions.
     """
 
-    keeps_longest = True
+    keeps_max_positions = True
     unscaled_formulas = {"semantic_to_relative": "q_i·e(gates of i from j to i)"}
 
     def __init__(self, config: EncoderConfig) -> None:

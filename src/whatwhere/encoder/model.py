@@ -208,13 +208,13 @@ class Encoder(EncoderPreTrainedModel):
             ValueError: a position is negative or outside the table.
         """
         config = self.config
-        is_cls = (input_ids == config.cls_token_id).long()
+        cls_kinds = (input_ids == config.cls_token_id).long()
         is_sep = (input_ids == config.sep_token_id).long()
-        token_kinds = torch.where(is_cls > 0, is_cls, 2 * is_sep if config.relative_special == "each" else is_sep)
+        token_kinds = torch.where(cls_kinds > 0, cls_kinds, 2 * is_sep if config.relative_special == "each" else is_sep)
         # Values may choose a faster computation, where the device and the compiler let them be read.
         reads_values = can_read(input_ids)
         if reads_values:
-            token_kinds, is_cls = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, is_cls))
+            token_kinds, cls_kinds = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, cls_kinds))
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = position_ids is None and attention_mask is None and document_ids is None
         places_in_segments = None
@@ -252,30 +252,30 @@ class Encoder(EncoderPreTrainedModel):
                 assert table is not None
                 position_query_key = self.untied.project(table[positions])
             else:
-                biases.append(self.untied(table, positions, is_cls))
+                biases.append(self.untied(table, positions, cls_kinds))
         if self.relative is not None:
             assert distance is not None
-            biases.append(self.relative(distance, token_kinds, is_cls))
+            biases.append(self.relative(distance, token_kinds, cls_kinds))
         cos_sin = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
         key_cos_sin = None
-        later_pairs = None
+        is_later = None
         if config.rotation == "xpos":
             assert cos_sin is not None
             cos_sin, key_cos_sin = decayed_rotations(cos_sin, position_ids, config)
-            later_pairs = positions[:, None, None, :] > positions[:, None, :, None]
+            is_later = positions[:, None, None, :] > positions[:, None, :, None]
         table_rows = position_ids
         if places_in_segments is not None:  # places beyond the table share its last row
             table_rows = places_in_segments.clamp(max=config.max_position_embeddings - 1)
         return AttentionInputs(
             token_kinds,
-            is_cls,
+            cls_kinds,
             table_rows,
             positions,
             distance,
             allowed,
             rotation=cos_sin,
             key_rotation=key_cos_sin,
-            later_pairs=later_pairs,
+            is_later=is_later,
             position_query_key=position_query_key,
             distance_vectors=None if self.distance_vectors is None else self.distance_vectors.table,
             biases=tuple(biases),

@@ -32,9 +32,10 @@ DRAWS = 1000  # of the rows, for the interval of a difference
 
 
 class EvaluationConfig(EvaluationKeys, SchemeConfig):
-    """The settings that all evaluations share; a folder can gain models, and values of the CHANGEABLE_KEYS."""
+    """The settings that all evaluations share; a folder can gain values of the CHANGEABLE_KEYS."""
 
-    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may differ when a folder is gone on with; lists grow
+    # Keys that may differ when a folder is gone on with, where lists grow; every evaluation adds its own.
+    CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("models", "untrained", "minutes")
     EMPTY_IS_ALL: ClassVar[tuple[str, ...]] = ()  # keys of lists that without an entry stand for all there is
 
     @field_validator("*")
@@ -49,15 +50,10 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
         """Spell a model that is given again as before, so that it counts as the same."""
         return [plain_path(model) for model in models]
 
-    @classmethod
-    def changeable_keys(cls) -> tuple[str, ...]:
-        """Return the keys in which two calls on one folder may differ."""
-        return ("models", "untrained", "minutes", *cls.CHANGEABLE_KEYS)
-
     def continue_from(self, saved: Self) -> Self:
         """Return these settings with the values of the saved lists before those that they add."""
         grown: dict[str, Any] = {}
-        for key in self.changeable_keys():
+        for key in self.CHANGEABLE_KEYS:
             old = getattr(saved, key)
             new = getattr(self, key)
             if key in self.EMPTY_IS_ALL and not (old and new):
@@ -180,7 +176,7 @@ class Trial:
         path = self.file(out)
         return read_object(path, *keys, hint=f"Delete {path.name} and run the command again.")
 
-    def is_done(self, out: Path) -> bool:
+    def is_finished(self, out: Path) -> bool:
         """Return whether this trial is finished, without comparing the hashes of its files.
 
         In a copy without a manifest, return whether its facts are there.
@@ -191,15 +187,15 @@ class Trial:
             return run.kind is None and self.file(out).is_file()
         return all(map(run.has, step["files"]))
 
-    def is_finished(self, out: Path) -> bool:
-        """Return whether this trial is finished, after comparing its model and the hashes of its files.
+    def is_done(self, out: Path) -> bool:
+        """Return whether this trial is finished, and its model and files are those of that time.
 
         Raises:
             ValueError: a file is not as it was written, or the model is another one now.
         """
         run = _run_at(out)
         step = run.step(self.step_name)
-        if step is None or not self.is_done(out):
+        if step is None or not self.is_finished(out):
             return False
         run.check(*step["files"])
         if step["inputs"]["model"] not in (None, model_hashes(self.source)):

@@ -334,7 +334,7 @@ def _notes(config: GlueConfig, out: Path) -> list[str]:
     few = f" At most {config.limit:,} training rows, evenly spaced." if config.limit else ""
     notes = [f"GLUE by {config.protocol()}, at most {recipe.epochs:g} epochs.{few}"]
     for trial in trials(config):
-        if trial.is_done(out):
+        if trial.is_finished(out):
             facts = trial.facts(out, "truncated", "rows")
             cut[trial.part] = max(cut[trial.part], facts["truncated"] / facts["rows"])
     if shares := ", ".join(f"{share:.0%} of {part}" for part, share in cut.items() if share >= FEW_CUT):

@@ -20,7 +20,7 @@ from .tuning import Recipe, Setting, halves
 class GridConfig(GridKeys, EvaluationConfig):
     """Fine-tunings over a grid; of a folder that has some, models, tasks, seeds and checkpoints may be added."""
 
-    CHANGEABLE_KEYS = ("tasks", "seeds", "checkpoints")
+    CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "tasks", "seeds", "checkpoints")
     TASKS: ClassVar[Mapping[str, Any]]
     RECIPES: ClassVar[Mapping[str, Recipe]]
 
@@ -96,7 +96,7 @@ def by_seed(trials: Sequence[Trial], out: Path) -> list[tuple[Trial, list[GridRe
     """Collect the finished fine-tunings of each model, task and seed, one for each setting."""
     finished: dict[Trial, list[GridResult]] = defaultdict(list)
     for trial in trials:
-        if trial.is_done(out):
+        if trial.is_finished(out):
             setting = "" if trial.setting is None else trial.setting.name
             scores = _scores(trial, out)
             finished[replace(trial, setting=None)].append(GridResult(setting, scores, trial.arrays(out)))
@@ -116,7 +116,7 @@ def _scores(trial: Trial, out: Path) -> np.ndarray:
 
 def unfinished(config: GridConfig, out: Path) -> list[str]:
     """Write a note on scores that are the best of only a part of the grid; none if there are none."""
-    counts = Counter(replace(trial, setting=None) for trial in trials(config) if trial.is_done(out))
+    counts = Counter(replace(trial, setting=None) for trial in trials(config) if trial.is_finished(out))
     some = {trial: runs for trial, runs in counts.items() if runs < len(config.settings)}
     if not some:
         return []

@@ -182,7 +182,10 @@ def _places(kind: str, inputs: Any, context: Any, between: str) -> Iterator[tupl
 class HolmesConfig(HolmesKeys, EvaluationConfig):
     """Holmes for several models; models and data sets may be added to a folder."""
 
-    CHANGEABLE_KEYS = ("tasks",)
+    CHANGEABLE_KEYS = (
+        *EvaluationConfig.CHANGEABLE_KEYS,
+        "tasks",
+    )
     EMPTY_IS_ALL = ("tasks",)
 
 
@@ -336,7 +339,7 @@ def unsteady(scores: Mapping[Any, Mapping[str, Sequence[float]]]) -> dict[str, f
 
 def _finished(config: HolmesConfig, out: Path) -> Iterator[tuple[Trial, dict[str, Any]]]:
     for trial in _trials(config):
-        if trial.is_done(out):
+        if trial.is_finished(out):
             yield trial, trial.facts(out, "scores", "classes", "rows")
 
 

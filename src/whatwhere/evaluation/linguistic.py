@@ -33,7 +33,10 @@ TASKS: dict[str, Task] = {**ud.TASKS, **paragraphs.TASKS, "acceptability": Accep
 class LinguisticConfig(LinguisticKeys, EvaluationConfig):
     """BLiMP and probes for several models; models and tasks may be added to a folder."""
 
-    CHANGEABLE_KEYS = ("tasks",)
+    CHANGEABLE_KEYS = (
+        *EvaluationConfig.CHANGEABLE_KEYS,
+        "tasks",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> "LinguisticConfig":
@@ -195,7 +198,7 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
     scores: dict[str, Any] = {}
     pairs = read_blimp(config.folder, config.pairs) if BLIMP in config.tasks else []
     for trial in _trials(config):
-        if not trial.is_done(out):
+        if not trial.is_finished(out):
             continue
         task = trial.part
         key = (trial.name, trial.untrained, trial.part)

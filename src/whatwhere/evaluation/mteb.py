@@ -50,7 +50,7 @@ class MtebConfig(MtebKeys, EvaluationConfig):
     Models, tasks, poolings and seeds may be added to a folder.
     """
 
-    CHANGEABLE_KEYS = ("tasks", "pooling", "contrastive", "seeds")
+    CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "tasks", "pooling", "contrastive", "seeds")
 
     @model_validator(mode="before")
     @classmethod
@@ -362,7 +362,7 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
     by_model: dict[Trial, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     todo = [trial for trial in trials(config) if trial.part != SIMCSE]
     for trial in todo:
-        if not trial.is_done(out):
+        if not trial.is_finished(out):
             continue
         assert isinstance(trial.setting, Pooling)
         entries = [entry for of_split in trial.facts(out, "scores")["scores"].values() for entry in of_split]

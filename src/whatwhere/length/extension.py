@@ -173,13 +173,15 @@ def extend(
     trained = trained_length(folder, config)
     beyond = stated_positions(config) - before  # RoBERTa's counts rows of no position, BART's does not
     changed: dict[str, Any] = {name: length + beyond for name in LENGTHS if name in config}
-    keeps_longest = getattr(CONTENT_TERMS.get(config.get("relative_content", "none")), "keeps_longest", False)
-    if keeps_longest and not plain and known != SCALINGS and length > before:
+    keeps_max_positions = getattr(
+        CONTENT_TERMS.get(config.get("relative_content", "none")), "keeps_max_positions", False
+    )
+    if keeps_max_positions and not plain and known != SCALINGS and length > before:
         raise ValueError(
             f"{scheme} cannot be continued: its {config['relative_content']} terms are made for {before} positions, as "
             "many as its table has rows. Give a model that has one of both."
         )
-    if config.get("bilevel") or keeps_longest:  # whose rows are places in a segment, or which keeps them
+    if config.get("bilevel") or keeps_max_positions:  # whose rows are places in a segment, or which keeps them
         changed = {}
     if window is not None:
         changed["attention_window"] = window

@@ -87,7 +87,7 @@ class ExtrapolationMethod:
 class LengthConfig(LengthKeys, EvaluationConfig):
     """Long texts for several models; models, methods and what is adapted may be added to a folder."""
 
-    CHANGEABLE_KEYS = ("methods", "windows", "adapt")
+    CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "methods", "windows", "adapt")
     EMPTY_IS_ALL = ("methods",)
 
     @model_validator(mode="after")
@@ -357,7 +357,7 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
         list
     )  # gains of the ways that no training follows
     for trial in _trials(config):  # reading in pieces comes first
-        if not trial.is_done(out):
+        if not trial.is_finished(out):
             continue
         arrays = trial.arrays(out)
         method = trial.part

@@ -234,7 +234,7 @@ def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str
         held_out = f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
     windows = f"{run['batch_size']} windows of {run['length']} tokens"
     passes = summary.get("passes", 0)  # of a training before they were counted
-    often = f", each window read {passes:.3g} times" if passes > 1 else ""
+    often = f", each window read {passes:.3g} times" if passes >= 1.005 else ""
     return {
         "corpus": f"{corpus}, {'nothing' if loss is None else share_held_out} held out",
         "objective": f"{100 * run['mask_rate']:.3g}% of the tokens predicted, {masking}",
@@ -266,11 +266,16 @@ def rows_cut(summary: Mapping[str, Any], length: int) -> str:
     """Tell how many rows of a fine-tuning were longer than `length` tokens, and what they lost; "" if none."""
     cut = summary["truncated"]
     share = summary.get("share_cut")
-    parts = [f"{cut:,} of {summary['rows']:,} training rows ({cut / summary['rows']:.0%})"] if cut else []
+    parts = [f"{cut:,} of {summary['rows']:,} training rows ({_whole_percent(cut / summary['rows'])})"] if cut else []
     if dev := summary.get("dev_truncated"):
-        parts.append(f"{dev:,} of {summary['dev_rows']:,} dev rows ({dev / summary['dev_rows']:.0%})")
-    lost = f", {share:.0%} of the tokens of those training rows" if cut and share else ""
+        parts.append(f"{dev:,} of {summary['dev_rows']:,} dev rows ({_whole_percent(dev / summary['dev_rows'])})")
+    lost = f", {_whole_percent(share)} of the tokens of those training rows" if cut and share else ""
     return f"{' and '.join(parts)} are longer than {length} tokens and were cut{lost}" if parts else ""
+
+
+def _whole_percent(share: float) -> str:
+    """Write a share above 0 in whole percent, at least "under 1%"."""
+    return f"{share:.0%}" if share >= 0.005 else "under 1%"
 
 
 def classifier_card(config: Any, run: Mapping[str, Any], summary: Mapping[str, Any]) -> str:

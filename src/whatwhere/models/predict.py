@@ -69,9 +69,7 @@ class Predictor:
         check_kind(self.what)
         if not has[self.what]:
             is_given = " and ".join(name for name in has if has[name])
-            raise ValueError(
-                f"{model} ({head or 'without a head'}) gives {is_given}; what={self.what} needs another model."
-            )
+            raise ValueError(f"{model} ({head or 'without a head'}) gives {is_given}; {self.what} need another model.")
         try:
             opened = open_model(model, KINDS[self.what])
         except HeadMissing:
@@ -98,7 +96,7 @@ class Predictor:
         if length is not None and not least <= length <= self.longest:
             most = opened.max_tokens
             bounds = f"from {least} to {most:,}" if most else f"{least} or more"
-            raise ValueError(f"length must be {bounds} tokens for {self.name}; got {length}.")
+            raise ValueError(f"A length is {bounds} tokens for {self.name}; got {length}.")
 
     @torch.inference_mode()
     def __call__(
@@ -140,17 +138,17 @@ class Predictor:
         streams = int(getattr(self.model.config, "position_size", 0))
         parts = self.parts if pooling is None else None
         if pooling is not None and self.what != "vectors":
-            raise ValueError(f"pooling is of vectors, and these are {self.what}. Leave it out, or give what=vectors.")
+            raise ValueError(f"A pooling is for vectors, and these are {self.what}. Leave it out, or ask for vectors.")
         pooling = pooling or "mean"
         if pooling not in POOLINGS or (pooling in OF_STREAMS and not streams):
             known = ", ".join(name for name in POOLINGS if streams or name not in OF_STREAMS)
-            raise ValueError(f"pooling must be one of {known} for {self.name}; got {pooling!r}.")
+            raise ValueError(f"The poolings of {self.name} are {known}; got {pooling!r}.")
         if stride is not None and pairs is not None:
-            raise ValueError("Pairs are cut, not read in windows, so that stride has no use. Leave it out.")
+            raise ValueError("Pairs are cut, not read in windows, so that a stride has no use. Leave it out.")
         if not texts:
             raise ValueError("There is no text. Give one or more.")
         if top < 1:
-            raise ValueError(f"top must be at least 1; got {top}.")
+            raise ValueError(f"At least the top 1 is shown; got {top}.")
         if parts is not None and parts.prompt:
             texts = [parts.prompt + text for text in texts]
         cuts = self.cuts and parts is not None and stride is None
@@ -210,7 +208,7 @@ class Predictor:
         room = self.longest - self.tokenizer.num_special_tokens_to_add()
         overlap = room // 4 if stride is None else stride
         if not 0 <= overlap < room:
-            raise ValueError(f"stride must be from 0 to {room - 1} tokens for {self.name}; got {stride}.")
+            raise ValueError(f"A stride is from 0 to {room - 1} tokens for {self.name}; got {stride}.")
         if cuts:
             yield from self._encoded(list(texts), None, truncation=True, max_length=self.longest)
             return

@@ -10,4 +10,4 @@ def check_kind(what: str) -> None:
         ValueError: names the kinds that do.
     """
     if what not in KINDS:
-        raise ValueError(f"what must be one of {', '.join(KINDS)}; got {what!r}.")
+        raise ValueError(f"Predictions are {', '.join(list(KINDS)[:-1])} or {list(KINDS)[-1]}; got {what!r}.")

@@ -19,7 +19,7 @@ from .numbers import compact, fine_percent, fixed, interval, number, percent
 from .titles import PAPER_TOKENS, SMALL, listed, named, totals
 
 UNLIMITED = "any"
-COLUMNS = ("Model", "Loss", "Beside the best", "Position kept", "Operations a token", "Longest input", "Parameters")
+COLUMNS = ("Model", "Loss", "Above the lowest", "Position kept", "Operations a token", "Longest input", "Parameters")
 DOUBT = "\u2020"  # stands at a value of the first table that the ledger cannot test
 PAPER_COLUMNS = {"dstg": 48, "ap": 720}  # of the position tables of DSTG's models
 # Preset -> the claim about its position in the last trained layer, about the share of two components of its table.
@@ -305,7 +305,7 @@ def _longest(run: Run, model: str) -> str:
 
 def _row(run: Run, model: str, loss: Point, behind: Point | None) -> list[Cell]:
     """Return the row of a model."""
-    beside = Cell("best", 0.0)
+    beside = Cell("lowest", 0.0)
     if behind is not None:
         beside = value(behind.value, f"{behind.value:+.2f} {interval(behind.low, behind.high, 2)}".strip())
     share = _kept(run, model)

@@ -27,7 +27,13 @@ class InUse(ValueError):
         self.writer = writer
 
     def __str__(self) -> str:
+        if self.writer == _this_process():
+            return f"{self.folder} is being written by another thread of this program. Give each a folder of its own."
         return f"{self.folder} is being written by process {self.writer}. Wait for it, or choose another --out."
+
+
+def _this_process() -> str:
+    return f"{os.getpid()} on {socket.gethostname()}"
 
 
 def writer_of(folder: Path) -> str | None:
@@ -106,7 +112,7 @@ def lock(folder: Path) -> Iterator[None]:
     file_lock = FileLock(path, timeout=SECONDS_TO_WAIT)
     _acquire(file_lock, path)
     try:
-        write_text(folder / WRITER, f"{os.getpid()} on {socket.gethostname()}")
+        write_text(folder / WRITER, _this_process())
         _locked_folders[folder.resolve()] = threading.get_ident()
         yield
     finally:

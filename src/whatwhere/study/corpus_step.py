@@ -25,8 +25,8 @@ _ARRAYS = f"arrays/geometry-{CORPUS}.npz"
 _log = logging.getLogger(__name__)
 
 
-def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progress = ignore_progress) -> list[Record]:
-    """Measure the positions in the training documents if not done yet; return their records, whose model is "corpus".
+def corpus_records(run: RunFolder, windows: Windows, study: str, progress: Progress = ignore_progress) -> list[Record]:
+    """Return the records of the positions in the training documents, whose model is "corpus"; measure first if needed.
 
     Positions count from the start of a document, as in GEOM; later pieces of a document are left out. Where nothing can
     be measured there are no records, and a warning on stderr says why.

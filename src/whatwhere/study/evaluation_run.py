@@ -66,7 +66,7 @@ def run_evaluation(
         if not is_checked:
             benchmark.check(config)
         trials = benchmark.trials(config)
-        todo = [trial for trial in trials if not trial.is_finished(out)]
+        todo = [trial for trial in trials if not trial.is_done(out)]
         config.save_in(run, benchmark.file)
         run.keep()
         threads = _threads_of_trials(trials)
@@ -78,7 +78,7 @@ def run_evaluation(
             ]
             for _ in run_jobs(jobs, at_once, progress, False, "trials", make_context, cluster):
                 pass
-        unfinished = sum(not trial.is_done(out) for trial in trials)
+        unfinished = sum(not trial.is_finished(out) for trial in trials)
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
         notes = [*benchmark.notes(config, out), *([_note_on_unfinished(unfinished)] if unfinished else [])]
         data = config.data_name() or benchmark.name
@@ -90,13 +90,13 @@ def run_evaluation(
 def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     """Return the settings of an evaluation: this command's, with models and tasks of earlier commands before its own.
 
-    The saved settings bind once a trial is finished; `changeable_keys` of the configuration may differ.
+    The saved settings bind once a trial is finished; `CHANGEABLE_KEYS` may differ.
 
     Raises:
         ValueError: other settings, or a finished file is not as it was written.
     """
     if file in run.listed_files() and any(step != RESULTS for step in run.finished_steps()):
-        config.merge_with_run(run, file, config.changeable_keys())  # refuses other differences
+        config.merge_with_run(run, file)  # refuses other differences
         run.check_present()
         config = config.continue_from(type(config).load_verified(run, file))
     config.check_names()

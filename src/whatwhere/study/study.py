@@ -29,7 +29,7 @@ from ..training.corpus_settings import check_one_batch, prepare_windows
 from ..training.pretrain import segments_message
 from ..training.scheme_settings import SCHEME, scheme_of_job, text_of_scheme
 from .comparisons import compare_models, save_explorer_texts
-from .corpus_step import measure_corpus
+from .corpus_step import corpus_records
 from .model_task import ModelTask, can_probe, train_and_measure
 from .results import FACTS, save_study, total_seconds
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
@@ -169,7 +169,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     _log_windows(windows, log)
     if config.inside:
         with show_progress("corpus", log.progress) as advance:
-            measure_corpus(run, windows, run.name, advance)
+            corpus_records(run, windows, run.name, advance)
     return Study(run, config, windows, log, cluster)
 
 
@@ -339,7 +339,7 @@ def records_without_model(study: Study) -> list[Record]:
         held_out = study.windows["held_out"]
         records += ceiling_records(held_out, study=name, windows=config.probe_windows, splits=config.probe_splits)
     if config.inside:
-        records += measure_corpus(study.run, study.windows, name)
+        records += corpus_records(study.run, study.windows, name)
     return records
 
 
@@ -395,7 +395,7 @@ def _log_passes(study: Study, steps: int) -> None:
     config = study.config
     batch_size = config.pretraining(config.models[0], 0, steps).batch_size
     passes = steps * batch_size / len(study.windows["train"])
-    if passes > 1:
+    if passes >= 1.005:
         study.log.log_event("passes", f"each training window is read {passes:.3g} times", times=round(passes, 2))
 
 

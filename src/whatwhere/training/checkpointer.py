@@ -33,26 +33,26 @@ class Checkpointer:
     states of the optimizers.
     """
 
-    def __init__(self, out: Path, training: TrainingSetup, logger: Logger, label: str) -> None:
+    def __init__(self, out: Path, setup: TrainingSetup, logger: Logger, label: str) -> None:
         """Note the planned steps; no file changes. label: what messages call the training."""
-        config = training.config
+        config = setup.config
         self.root = out / CHECKPOINTS
-        self.training = training
+        self.setup = setup
         self.logger = logger
         self.label = label
         self.extra_steps = (
-            log_spaced_steps(training.steps) if config.checkpoint_steps is None else set(config.checkpoint_steps)
+            log_spaced_steps(setup.steps) if config.checkpoint_steps is None else set(config.checkpoint_steps)
         )
         self._saved_at = time.perf_counter()
 
     def is_planned(self, step: int) -> bool:
         """Return whether `step` gets a checkpoint that stays: first, last, extra, every `checkpoint_every`-th."""
-        is_regular = step % self.training.config.checkpoint_every == 0
-        return is_regular or step in self.extra_steps or step in (0, self.training.steps)
+        is_regular = step % self.setup.config.checkpoint_every == 0
+        return is_regular or step in self.extra_steps or step in (0, self.setup.steps)
 
     def is_overdue(self) -> bool:
         """Return whether `checkpoint_minutes` have passed since this process's last checkpoint."""
-        return time.perf_counter() - self._saved_at > 60 * self.training.config.checkpoint_minutes
+        return time.perf_counter() - self._saved_at > 60 * self.setup.config.checkpoint_minutes
 
     def newest_folder(self) -> Path | None:
         """Return the folder of the newest checkpoint, None where there is none."""
@@ -71,7 +71,7 @@ class Checkpointer:
             ValueError: a checkpoint after step 0 exists, and none is whole; the checkpoint is of another model; or the
                 log has a line that no training wrote.
         """
-        accelerator = self.training.accelerator
+        accelerator = self.setup.accelerator
         checkpoint, broken = newest_checkpoint(self.root)
         for problem in broken:
             words = "A broken checkpoint is passed over, and removed as the training resumes"
@@ -83,11 +83,11 @@ class Checkpointer:
                     f"{newest.name}, or delete {self.root} to begin again."
                 )
             return None
-        states = restore(checkpoint, self.training.model, self.training.optimizers)
+        states = restore(checkpoint, self.setup.model, self.setup.optimizers)
         prefix = f"{accelerator.process_index}."
         random_states = {name.removeprefix(prefix): s for name, s in states.items() if name.startswith(prefix)}
         if random_states:  # a process that the stopped training did not have begins with its own seed
-            self.training.set_random_states(random_states)
+            self.setup.set_random_states(random_states)
         self.logger.load_state_dict(checkpoint.state, checkpoint.step)
         return checkpoint.step
 
@@ -96,8 +96,8 @@ class Checkpointer:
 
         Else a broken one would count among the newest two, and new checkpoints would lose their optimizer states.
         """
-        self.training.accelerator.wait_for_everyone()
-        if self.training.accelerator.is_main_process:
+        self.setup.accelerator.wait_for_everyone()
+        if self.setup.accelerator.is_main_process:
             drop_after(self.root, step)
 
     def save(self, step: int) -> None:
@@ -107,17 +107,17 @@ class Checkpointer:
             ValueError: the step left weights that are not finite; nothing is written.
             OSError: the disk is full or not writable; earlier checkpoints stay whole.
         """
-        training = self.training
-        accelerator = training.accelerator
-        if parameters := not_finite(training.model):  # the loss of a step does not see the weights that it makes
-            raise ValueError(weights_message(parameters, step, self.label, training.config, self.newest_folder()))
-        random_states = [training.random_states()]
+        setup = self.setup
+        accelerator = setup.accelerator
+        if parameters := not_finite(setup.model):  # the loss of a step does not see the weights that it makes
+            raise ValueError(weights_message(parameters, step, self.label, setup.config, self.newest_folder()))
+        random_states = [setup.random_states()]
         if accelerator.num_processes > 1:
             random_states = gather_states(random_states[0], accelerator.device)
         self.logger.flush()
-        model = training.model_to_save()
-        packed = optimizer_tensors(training.optimizers)
-        shards = accelerator.num_processes if training.is_sharded else 1
+        model = setup.model_to_save()
+        packed = optimizer_tensors(setup.optimizers)
+        shards = accelerator.num_processes if setup.is_sharded else 1
         if shards > 1 and not accelerator.is_main_process:
             write_optimizer_part(self.root, step, packed, accelerator.process_index, shards)
         accelerator.wait_for_everyone()
@@ -133,6 +133,6 @@ class Checkpointer:
 
         The main process does it. A training also ends with this call, as a crash may have cut off the last `save`.
         """
-        if self.training.accelerator.is_main_process:
+        if self.setup.accelerator.is_main_process:
             drop_unplanned(self.root, self.is_planned)
             drop_old_optimizers(self.root)

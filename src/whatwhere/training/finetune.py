@@ -32,7 +32,13 @@ from .loop import Trainer
 from .predictions import class_probabilities, write_predictions
 from .scheme_settings import SchemeConfig
 from .sharding import rows_of_micro_batch
-from .training_folder import finish_training, finished_summary, keep_run, open_training, resume_or_begin_anew
+from .training_folder import (
+    finish_training,
+    finished_summary,
+    open_training,
+    resume_or_begin_anew,
+    save_settings_and_keep,
+)
 from .training_keys import FinetuneKeys
 from .validator import Validator
 
@@ -81,7 +87,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
         path = Path(str(getattr(self, key)))
         if key not in DATA_FILES or not facts.is_file() or not path.is_file():
             return super().has_same_content(key, out)
-        return bool(read_object(facts).get("tables", {}).get(key) == sha256(path))
+        return bool(read_object(facts).get("file_hashes", {}).get(key) == sha256(path))
 
     @model_validator(mode="before")
     @classmethod
@@ -202,15 +208,17 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
     if len(data) < config.batch_size:
         problem = f"{config.data} has {len(data)} rows, less than one batch of {config.batch_size}"
         raise ValueError(f"{problem}. Use a smaller --set batch_size=.")
-    facts = _data_facts(data, dev, names) | {"tables": {key: sha256(Path(getattr(config, key))) for key in DATA_FILES}}
+    facts = _data_facts(data, dev, names) | {
+        "file_hashes": {key: sha256(Path(getattr(config, key))) for key in DATA_FILES}
+    }
     if process_group_state().is_main_process:
         _bind_data(run, facts | {"start": _hashes_of_start(config)})
-        keep_run(config, run, CONFIG)
+        save_settings_and_keep(config, run, CONFIG)
         if progress and (cut := rows_cut(facts, config.length)):
             print(f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, max_tokens(model.config))}", file=sys.stderr)
         if progress and (line := _negative_labels(names, rows.labels)):
             print(line, file=sys.stderr)
-        if progress and facts["tables"]["data"] == facts["tables"]["dev"]:
+        if progress and facts["file_hashes"]["data"] == facts["file_hashes"]["dev"]:
             print(f"{config.dev} is what is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
     trainer = Trainer(model, config, config.total_steps(len(data)), run.path)
     trained = trainer.fit(

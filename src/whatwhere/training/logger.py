@@ -29,11 +29,11 @@ class Logger:
         history: all lines up to now, those before a resume included.
     """
 
-    def __init__(self, out: Path, training: TrainingSetup, tokens_per_step: int) -> None:
+    def __init__(self, out: Path, setup: TrainingSetup, tokens_per_step: int) -> None:
         """Start the clock and the measurement of memory; no file changes before `open`."""
         self.out = out
         self.path = out / LOG
-        self.training = training
+        self.setup = setup
         self.tokens_per_step = tokens_per_step
         self.history: list[dict[str, Any]] = []
         self._losses: list[float] = []  # of the steps since the last line
@@ -59,29 +59,29 @@ class Logger:
         self._losses = list(state["losses"])
         self.history = [line for line in step_lines(self.path) if line["step"] <= step]
         if step and not self.history:
-            self.training.accelerator.print(
+            self.setup.accelerator.print(
                 f"{self.path} lacks the steps up to {step:,}: its curves begin there", file=sys.stderr
             )
 
     def open(self) -> None:
         """Write the file anew with the lines of the history, and start the trackers."""
-        accelerator = self.training.accelerator
+        accelerator = self.setup.accelerator
         if accelerator.is_main_process:
             write_text(self.path, "".join(json.dumps(line) + "\n" for line in self.history))
         accelerator.wait_for_everyone()
-        if self.training.config.trackers:
+        if self.setup.config.trackers:
             accelerator.init_trackers("whatwhere")
         self._steps_began = time.perf_counter()
         self._line_began = self._steps_began
 
     def close(self) -> None:
         """End the trackers; the process group stays, as the model is still gathered and saved."""
-        for tracker in self.training.accelerator.trackers:
+        for tracker in self.setup.accelerator.trackers:
             tracker.finish()
 
     def flush(self) -> None:
         """Wait until the lines are on the disk, as a checkpoint relies on them."""
-        if self.training.accelerator.is_main_process:
+        if self.setup.accelerator.is_main_process:
             flush_file(self.path)
 
     @contextlib.contextmanager
@@ -105,7 +105,7 @@ class Logger:
 
     def is_due(self, step: int) -> bool:
         """Return whether `step` gets a line: every `log_every`-th and the last one do."""
-        return step % self.training.config.log_every == 0 or step == self.training.steps
+        return step % self.setup.config.log_every == 0 or step == self.setup.steps
 
     def log_steps(self, step: int, gradient_norm: float) -> dict[str, Any]:
         """Write the line of the steps since the last line, and return it.
@@ -113,16 +113,16 @@ class Logger:
         loss: their mean, in nats. gradient_norm: of `step`, before clipping. learning_rate: the one that the settings
         name, at `step`, before the scales of single parameters. waiting: share of the time without a batch.
         """
-        config = self.training.config
+        config = self.setup.config
         ended = time.perf_counter()
         elapsed = ended - self._line_began
         line = {
             "loss": sum(self._losses) / len(self._losses),
             "gradient_norm": gradient_norm,
-            "learning_rate": config.learning_rate * learning_rate_factor(step - 1, config, self.training.steps),
+            "learning_rate": config.learning_rate * learning_rate_factor(step - 1, config, self.setup.steps),
             "tokens_per_second": self._steps * self.tokens_per_step / elapsed,
             "waiting": self._seconds_waited / elapsed,
-            "peak_memory_bytes": peak_memory(self.training.accelerator.device),
+            "peak_memory_bytes": peak_memory(self.setup.accelerator.device),
         }
         self.log(step, line)
         self._losses = []
@@ -135,32 +135,32 @@ class Logger:
         """Write one line of `step`: the tokens up to it, then `values`."""
         line = {"step": step, "tokens": step * self.tokens_per_step, **values}
         self.history.append(line)
-        accelerator = self.training.accelerator
+        accelerator = self.setup.accelerator
         if accelerator.is_main_process:
             append_line(self.path, line)
-            if self.training.config.trackers:
+            if self.setup.config.trackers:
                 accelerator.log({key: value for key, value in line.items() if key != "step"}, step=step)
 
     def write_batch(self, micro_batches: Sequence[Batch]) -> Path:
         """Write this process's micro-batches of a step that was not finite, for inspection; return the file."""
-        path = self.out / f"not-finite-{self.training.accelerator.process_index}.npz"
+        path = self.out / f"not-finite-{self.setup.accelerator.process_index}.npz"
         write_arrays(path, batch_arrays(micro_batches))
         return path
 
     def summary(self) -> dict[str, Any]:
         """Return the facts of the training that every summary has: model, budget, speed, memory, last validation."""
-        training = self.training
-        model = training.model
-        device = training.accelerator.device
+        setup = self.setup
+        model = setup.model
+        device = setup.accelerator.device
         validations = [line for line in self.history if "validation_loss" in line]
         rates = sorted(line["tokens_per_second"] for line in self.history if "tokens_per_second" in line)
         words = model.get_input_embeddings()
         assert isinstance(words, torch.nn.Embedding)
         return {
             "preset": getattr(model.config, "preset", model.config.model_type),
-            "seed": training.config.seed,
-            "steps": training.steps,
-            "tokens": training.steps * self.tokens_per_step,
+            "seed": setup.config.seed,
+            "steps": setup.steps,
+            "tokens": setup.steps * self.tokens_per_step,
             "seconds": self.seconds,
             "tokens_per_second": rates[len(rates) // 2] if rates else None,  # its log was lost
             "parameters": sum(p.numel() for p in model.parameters()),
@@ -169,8 +169,8 @@ class Logger:
             "validation_loss": validations[-1]["validation_loss"] if validations else None,
             "validation_accuracy": validations[-1]["validation_accuracy"] if validations else None,
             "device": torch.cuda.get_device_name() if device.type == "cuda" else _processor(),
-            "precision": training.accelerator.mixed_precision.replace("no", "fp32"),
-            "processes": training.accelerator.num_processes,
+            "precision": setup.accelerator.mixed_precision.replace("no", "fp32"),
+            "processes": setup.accelerator.num_processes,
         }
 
 

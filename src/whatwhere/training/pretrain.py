@@ -23,9 +23,9 @@ from .training_folder import (
     finish_training,
     finished_summary,
     has_trained_steps,
-    keep_run,
     open_training,
     resume_or_begin_anew,
+    save_settings_and_keep,
 )
 from .training_keys import LoopConfig
 from .validator import Validator
@@ -113,7 +113,7 @@ def _train(
     torch.manual_seed(config.seed)
     model = EncoderForMaskedLM(model_config)
     if processes.is_main_process:
-        keep_run(config, run, CONFIG)
+        save_settings_and_keep(config, run, CONFIG)
 
     trainer = Trainer(model, config, steps, run.path)
     facts = trainer.fit(

@@ -95,7 +95,7 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
     config.save_in(run, name)
 
 
-def keep_run(config: SchemeConfig, run: RunFolder, name: str) -> None:
+def save_settings_and_keep(config: SchemeConfig, run: RunFolder, name: str) -> None:
     """Write the settings of a training whose input is found good, with its number of steps; from now on the run
     stays, whatever happens."""
     config.save_in(run, name)

@@ -14,18 +14,18 @@ class Validator:
 
     def __init__(
         self,
-        training: TrainingSetup,
+        setup: TrainingSetup,
         batches: Callable[[], Iterable[Batch]],
         more_values: MoreValues = lambda right, labels: {},
     ) -> None:
         """batches: the held-out ones, always the same, with `labels` (-100 is none). more_values: what else to log."""
-        self.training = training
+        self.setup = setup
         self.batches = batches
         self.more_values = more_values
 
     def is_due(self, step: int) -> bool:
         """Return whether the model is validated after `step`: every `validate_every`-th and the last one."""
-        return step % self.training.config.validate_every == 0 or step == self.training.steps
+        return step % self.setup.config.validate_every == 0 or step == self.setup.steps
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -34,8 +34,8 @@ class Validator:
         validation_loss: mean over all labels, in nats. validation_accuracy: share of the labels predicted right.
         validation_labels: their number.
         """
-        accelerator = self.training.accelerator
-        model = self.training.model
+        accelerator = self.setup.accelerator
+        model = self.setup.model
         model.eval()
         total = 0.0
         right = 0
@@ -43,7 +43,7 @@ class Validator:
         for batch in self.batches():
             batch = {key: value.to(accelerator.device) for key, value in batch.items()}
             with accelerator.autocast():
-                output = model(**batch, **self.training.model_arguments)
+                output = model(**batch, **self.setup.model_arguments)
             targets = batch["labels"][batch["labels"] != -100]
             total += float(output.loss) * len(targets)
             right += int((output.logits.argmax(-1) == targets).sum())
