@@ -62,6 +62,8 @@ MISTAKES = {
     "pretrain --out o --corpus pythn-docs": "No corpus 'pythn-docs': no such file or folder. Did you mean python-docs?",
     "pretrain --out o --models dstg": "No such option: --models. It belongs to whatwhere study. See whatwhere pretrain",
     "pretrain --out o --presets dstg": "No such option: --presets. Did you mean --preset",
+    "pretrain --out o --seed 1": "No such option: --seed. It is a key of the configuration: --set seed=. See",
+    "predict reference --text": "Option '--text' requires an argument. See whatwhere predict --help.",
     "pretrain --out o --scheme no.py": "The scheme no.py is no Python file that exists.",
     "windows --out o --corpus no.txt": "No corpus 'no.txt': no such file or folder.",
     "study --out o --models dstg,dsgt": "Unknown preset 'dsgt'. Did you mean dstg?",

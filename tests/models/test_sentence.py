@@ -118,7 +118,7 @@ assert (again.encode({TEXTS!r}) == model.encode({TEXTS!r})).all()
 
 
 def test_what_cannot_work_is_an_error(folder, tmp_path):
-    with pytest.raises(ValueError, match="are mean, cls, semantic, position; got 'max'"):
+    with pytest.raises(ValueError, match="pooling must be one of mean, cls, semantic, position; got 'max'"):
         ww.write_sentence_transformer(folder, pooling="max")
     ww.Encoder(ww.preset("ap", "tiny", vocab_size=50)).save_pretrained(tmp_path / "one")
     with pytest.raises(ValueError, match="one stream, which has no position columns. Pool its mean or cls"):

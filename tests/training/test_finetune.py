@@ -312,6 +312,12 @@ def test_cut_rows_are_reported(encoder, tmp_path):
     assert said in (tmp_path / "run/README.md").read_text()
 
 
+def test_the_command_names_a_missing_option(tables, tmp_path):
+    """It said "dev is missing" to a user who types options."""
+    done = whatwhere("finetune", "reference", "--out", str(tmp_path / "run"), "--data", str(tables["data"]))
+    assert done.returncode == 2 and "--dev is missing. Give it, here or in --config: " in done.stderr
+
+
 def test_the_command_leaves_a_classifier_and_records(encoder, tables, tmp_path):
     out = tmp_path / "run"
     settings = [

@@ -151,8 +151,7 @@ class StrictConfig(BaseModel):
             hint = f"Did you mean {' or '.join(matches)}?" if matches else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key[:60]!r}. {hint}"
         if entry["type"] == "missing" and key in cls.model_fields:
-            option = f"--{key.replace('_', '-')} on the command line"
-            return f"{key} is missing. Give it ({option}): {cls.model_fields[key].description}"
+            return f"{key} is missing. Give it: {cls.model_fields[key].description}"
         if not key:
             return entry["msg"].removeprefix("Value error, ")
         return value_problem(flags.get(str(entry["loc"][0]), key), entry)
