@@ -102,7 +102,9 @@ def measure(folder: Path) -> dict[str, list[str]]:
     ):
         out = folder / f"heads-{name}"
         corpus = str(study / "corpus")
-        result = run_heads(model, tokenizer, place, corpus=corpus, windows=12, ablated=8, out=out, progress=False)
+        result = run_heads(
+            model, tokenizer, place, corpus=corpus, windows=12, ablation_windows=8, out=out, progress=False
+        )
         texts[f"heads-{name}"] = lines(read_records(out / "records.parquet"))
         texts[f"heads-{name}-arrays"] = array_lines(out / "arrays")
         texts[f"heads-{name}-left-out"] = [f"{what}: {why}" for what, why in sorted(result["left_out"].items())]

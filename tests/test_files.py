@@ -1,5 +1,6 @@
 """Files and folders are written whole or not at all, whatever fails on the way."""
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -125,3 +126,6 @@ def test_system_errors_hide_temporary_names(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     assert said(lambda: write_text(tmp_path / "x", "four")).startswith("No room is left on the disk for a file.")
     assert describe_os_error(OSError("Cannot write x: full.")) == "Cannot write x: full."
+    # The folder that the processes of a training write together stands for no other name; it was no line at all.
+    full = OSError(errno.ENOSPC, "full", "run/checkpoints/.step-5-shards.0")
+    assert describe_os_error(full).startswith("No room is left on the disk for run/checkpoints/.step-5-shards.0.")

@@ -70,7 +70,7 @@ def test_groups_of_analyses_join_to_the_whole():
     torch.manual_seed(0)
     sizes = {"vocab_size": 40, "num_hidden_layers": 1, "max_position_embeddings": 24}
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", **sizes)).eval()
-    inputs = AnalysisInput(ME, model, documents(12), ablated=4)
+    inputs = AnalysisInput(ME, model, documents(12), ablation_windows=4)
     (shared, *others), analyses = split_analyses(inputs, analyses_of(INSIDE)), analyses_of(INSIDE)
     assert len(shared) > 3 and all(len(group) == 1 for group in others) and len(others) > 5
     whole = measure(inputs, analyses)

@@ -130,7 +130,7 @@ def test_paper_protocol_keeps_positions_that_never_occur():
     matrix = counts.matrix.toarray()
     matrix[15::16] = 0  # nothing stands at position 15
     padded = Counts(csr_array(matrix), 16, 12, counts.documents, "start", {})
-    found = corpus_geometry(padded, Plan(paper=True, width=64, dims=(), ranks=(1,), intervals=False))
+    found = corpus_geometry(padded, Plan(follows_paper=True, width=64, dims=(), ranks=(1,), intervals=False))
     assert len(found.distributions.positions) == 16 and found.corrected is None
     np.testing.assert_allclose(found.dist[14, 15], 0, atol=1e-6)  # 14 tokens are text in GEOM's 16; uniform, both
     assert ("stress.raw", "alibi, slopes 1", None) in values(found)

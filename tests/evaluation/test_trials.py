@@ -18,7 +18,7 @@ def test_a_flipped_bit_of_a_piece_is_noticed(tmp_path):
     facts = {"scores": [[0.5, 0.25, 0.5]], "rows": {"train": 24, 3: 1}, "half": "\ud800"}
     with RunFolder.open(tmp_path / "e", "squad") as run:
         trial.write(run.path, facts, {"predicted": np.arange(9)}, answers={"q": "Rollo"})
-        assert trial.is_done(run.path)
+        assert trial.check_finished(run.path)
     assert trial.facts(run.path, "scores")["rows"] == {"train": 24, "3": 1}
     assert trial.arrays(run.path)["predicted"].tolist() == list(range(9))
     for ending in (".json", ".npz", "-answers.json"):
@@ -28,12 +28,12 @@ def test_a_flipped_bit_of_a_piece_is_noticed(tmp_path):
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
             _hash_of_state.cache_clear()  # which tells apart what is written a few milliseconds later
             with pytest.raises(ValueError, match="is not as it was written") as error:
-                trial.is_done(run.path)
+                trial.check_finished(run.path)
             assert str(path) in str(error.value) and "\n" not in str(error.value)
         path.write_bytes(whole)
         _hash_of_state.cache_clear()
     trial.file(run.path, ".npz").unlink()
-    assert not trial.is_done(run.path) and not trial.is_finished(run.path)
+    assert not trial.check_finished(run.path) and not trial.is_finished(run.path)
 
 
 def test_other_values_in_an_interrupted_evaluation_are_noticed(tmp_path):

@@ -15,11 +15,11 @@ from whatwhere.study.study_settings import prefix_training_keys_in_errors
 @pytest.fixture
 def requirements(tmp_path):
     """Terms that this process meets: the same programs, a token that it sees, a folder whose lock it sees held."""
-    token = tmp_path / "held/.token"
-    with lock(token.parent):
-        token.write_text("run")
-        yield remote.Requirements("run", remote.code_versions(), os.getcwd(), str(token))
-        token.unlink(missing_ok=True)
+    proof = tmp_path / "held/.token"
+    with lock(proof.parent):
+        proof.write_text("run")
+        yield remote.Requirements("run", remote.code_versions(), os.getcwd(), str(proof))
+        proof.unlink(missing_ok=True)
 
 
 def refusal(requirements, threads=1):
@@ -32,7 +32,7 @@ def refusal(requirements, threads=1):
 
 def test_worker_like_the_command_is_accepted(requirements):
     remote.check_worker(requirements, "tcp://w:1", 1)
-    assert sorted(os.listdir(Path(requirements.token).parent)) == [".lock", ".token", ".writer"]
+    assert sorted(os.listdir(Path(requirements.proof_file).parent)) == [".lock", ".token", ".writer"]
 
 
 def test_worker_with_another_program_is_named(requirements):
@@ -66,16 +66,16 @@ def test_folder_in_use_keeps_its_class_in_a_study():
                 raise error
         return "done"
 
-    assert remote._do_when_folder_is_free(work, (), ignore_progress) == "done"
+    assert remote._do_when_run_is_free(work, (), ignore_progress) == "done"
 
 
 def test_worker_without_the_shared_folder_is_named(requirements, tmp_path):
     assert f"may not write {tmp_path / 'held'}" in refusal(replace(requirements, mark="another run's token"))
     assert "/gone" in refusal(replace(requirements, directory="/gone"))
-    Path(requirements.token).unlink()
+    Path(requirements.proof_file).unlink()
     assert f"does not see or may not write {tmp_path / 'held'}" in refusal(requirements)
 
 
 def test_worker_that_sees_no_locks_is_named(requirements, tmp_path):
     (tmp_path / ".token").write_text("run")
-    assert "passes no locks on" in refusal(replace(requirements, token=str(tmp_path / ".token")))
+    assert "passes no locks on" in refusal(replace(requirements, proof_file=str(tmp_path / ".token")))

@@ -50,7 +50,7 @@ def test_the_first_settings_bind(tmp_path):
         pytest.raises(ValueError, match=f"Run it with only `--out {out}` to resume, or choose another `--out`"),
     ):
         patch.setattr(
-            Counting, "RESUMES_FROM", "--out {out}"
+            Counting, "RESUME_ARGUMENTS", "--out {out}"
         )  # heads and geometry, whose folder is no answer, said so, too
         bound(out)
     with pytest.raises(ValueError, match="started with title='', this command has title='x'\\. Give title=''"):
@@ -60,7 +60,7 @@ def test_the_first_settings_bind(tmp_path):
 
 def test_the_command_that_resumes_can_be_typed(tmp_path, monkeypatch):
     """It named a folder or a text with a space in its name without quotes."""
-    monkeypatch.setattr(Counting, "RESUMES_FROM", "{text} --out {out}")
+    monkeypatch.setattr(Counting, "RESUME_ARGUMENTS", "{text} --out {out}")
     bound(tmp_path / "my run", steps=625, text="my text")
     with pytest.raises(ValueError) as error:
         bound(tmp_path / "my run", text="my text")

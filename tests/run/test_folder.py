@@ -417,10 +417,10 @@ def test_a_line_leaves_open_what_another_is_writing(tmp_path, monkeypatch):
 
 def test_a_step_keeps_small_results(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
-        assert run.step("budget") is None
+        assert run.finished_step("budget") is None
         run.mark_done("budget", inputs={"minutes": 2}, outcome={"steps": 7, "seconds": {"ap": 0.5}})
         assert run.outcome_of("budget") == {"steps": 7, "seconds": {"ap": 0.5}}
-        assert run.step("budget")["inputs"] == {"minutes": 2}
+        assert run.finished_step("budget")["inputs"] == {"minutes": 2}
         run.write("a.txt", "a")
         assert run.hash_of("a.txt") == files.sha256(tmp_path / "run/a.txt")
 

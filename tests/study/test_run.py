@@ -197,7 +197,7 @@ def _check_what_is_finished(out, config):
     with RunFolder.open(out, "study") as opened:
         opened.mark_done("results", inputs={"models": ["dstg/0"]})  # as after the page of the first model
     run_study(config, out, progress=False)
-    assert len(RunFolder.at(out).step("results")["inputs"]["models"]) == models and not verify(out)[1]
+    assert len(RunFolder.at(out).finished_step("results")["inputs"]["models"]) == models and not verify(out)[1]
     (out / "study.yaml").unlink()
     with pytest.raises(ValueError, match="study.yaml is missing"):
         run_study(config.model_copy(update={"steps": 4}), out, progress=False)

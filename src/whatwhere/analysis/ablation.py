@@ -437,7 +437,7 @@ def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
 
 
 def _ablations(s: AnalysisInput) -> list[Record]:
-    measure = partial(ablation_records, s.model, s.some(s.ablated), s.context)
+    measure = partial(ablation_records, s.model, s.some(s.ablation_windows), s.context)
     if s.thorough:
         return measure(progress=s.progress_of("ablation"))
     records = measure(kinds=KINDS[:1], progress=s.progress_of("ablation"))
@@ -453,7 +453,7 @@ ANALYSES = (
     Analysis(
         "swapped rows",
         INSIDE,
-        lambda s: swap_records(s.model, s.some(s.ablated), s.context, progress=s.progress_of("swapped rows")),
+        lambda s: swap_records(s.model, s.some(s.ablation_windows), s.context, progress=s.progress_of("swapped rows")),
         needs=("documents", "loss"),
         optional=True,
     ),

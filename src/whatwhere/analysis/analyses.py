@@ -26,7 +26,7 @@ class AnalysisInput:
     `INSIDE` read. untrained: the model of step 0. run: folder (str or Path) of the training, with checkpoints.
     corpus: `CorpusDistances` of the texts. Each of these may be None: the run has no such input.
     probed, splits, components: documents, splits, components of `probe_records`.
-    ablated: number of documents whose loss is measured without parts of the model; 0: none.
+    ablation_windows: number of documents whose loss is measured without parts of the model; 0: none.
     thorough: True ablates blocks and heads by all kinds, which takes three times as long as removing alone.
     progress: function that is called with (steps done, steps in all, name of the analysis), or None.
     """
@@ -41,7 +41,7 @@ class AnalysisInput:
     probed: int = 500
     splits: int = 5
     components: Sequence[int] = ()
-    ablated: int = 32
+    ablation_windows: int = 32
     thorough: bool = False
     progress: Progress = None
 
@@ -53,7 +53,7 @@ class AnalysisInput:
     @property
     def loss(self) -> bool:
         """True if the run asks for the loss of documents and the model has one."""
-        return bool(self.terms and hasattr(self.model, "head") and self.ablated)
+        return bool(self.terms and hasattr(self.model, "head") and self.ablation_windows)
 
     @property
     def table(self) -> Any:

@@ -17,7 +17,9 @@ def control_records(s: AnalysisInput) -> list[Record]:
     scores = score_records(s.untrained, s.some(SCORED), start)
     worth: list[Record] = []
     if s.loss:
-        worth = ablation_records(s.untrained, s.some(min(s.ablated, SCORED)), start, kinds=KINDS[:1], by=("all",))
+        worth = ablation_records(
+            s.untrained, s.some(min(s.ablation_windows, SCORED)), start, kinds=KINDS[:1], by=("all",)
+        )
     removed = [r for r in worth if r.metric != "ablation.loss"]
     return sentences.records(start) + variance.records(start) + scores + removed
 

@@ -66,14 +66,14 @@ RATIOS = (
 class Plan:
     """Settings of the measurements on a corpus.
 
-    paper: GEOM's own protocol: all positions, the last two always empty, smoothed counts, no correction.
+    follows_paper: GEOM's own protocol: all positions, the last two always empty, smoothed counts, no correction.
     min_support: tokens of a position that is kept.
     width: d of the encodings. dims: d of the curves. ranks: r of the MDS tables. heads: columns of ALiBi's table.
     tables: further tables by name, each (positions, width), row i of position i. splits: random halves. intervals:
     whether there are any.
     """
 
-    paper: bool = False
+    follows_paper: bool = False
     min_support: float = MIN_SUPPORT
     width: int = 768
     dims: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 768)
@@ -154,7 +154,7 @@ def encoding_tables(plan: Plan, n: int) -> dict[str, np.ndarray]:
     """
     tables = {name: make(n, plan.width) for name, make in ENCODINGS.items() if name not in ("alibi", "random")}
     tables["alibi"] = alibi(n, plan.heads)
-    if plan.paper:
+    if plan.follows_paper:
         tables["alibi, slopes 1"] = alibi(n, plan.heads, [1.0] * plan.heads)  # GEOM's number for IMDB (DESIGN 6.4)
     tables["random"] = ENCODINGS["random"](n, plan.width)
     for name, table in plan.tables.items():
@@ -178,8 +178,8 @@ def corpus_geometry(
     Raises:
         ValueError: no position with enough tokens, fewer than three such positions, or a table too short.
     """
-    smoothing, support = (PAPER_SMOOTHING, 0.0) if plan.paper else (0.0, plan.min_support)
-    if plan.paper:
+    smoothing, support = (PAPER_SMOOTHING, 0.0) if plan.follows_paper else (0.0, plan.min_support)
+    if plan.follows_paper:
         counts = _with_room_for_specials(counts)
     distributions = positional_distributions(counts.total(), smoothing, support)
     positions = distributions.positions
@@ -195,7 +195,7 @@ def corpus_geometry(
             "with --align relative for whole documents; geometry.hellinger_mds scales more in Python."
         )
     groups = [counts.group(g) for g in range(counts.groups) if counts.documents[g]]
-    if len(groups) < 2 and not plan.paper:
+    if len(groups) < 2 and not plan.follows_paper:
         raise ValueError(
             f"{int(counts.documents.sum())} document, or equal ones: nothing tells what chance adds to its distances. "
             "Give at least two; --set document=line or blank-line cuts a text into documents."
@@ -203,7 +203,7 @@ def corpus_geometry(
     compared = _Compared(plan, counts.positions, positions)
     progress(0, 1, "distances")
     dist = hellinger(distributions.p)
-    corrected = None if plan.paper else corrected_hellinger(groups, positions, plan.splits, plan.seed)
+    corrected = None if plan.follows_paper else corrected_hellinger(groups, positions, plan.splits, plan.seed)
     full = classical_mds(dist)
     full_corrected = None if corrected is None else _scaled(corrected.squares)
     values = compared.both(dist, full, corrected)
@@ -222,7 +222,7 @@ def corpus_geometry(
             summed = sum(left[1:], start=left[0])[positions]
             apart = hellinger(positional_distributions(summed, smoothing, 0.0).p)
             better = None
-            if not plan.paper:
+            if not plan.follows_paper:
                 better = corrected_hellinger(left, positions, SPLITS_OF_INTERVALS, plan.seed)
             again = compared.both(apart, classical_mds(apart), better)
             matrices = [apart.ravel(), *([] if better is None else [better.squares.ravel()])] if whole else []
@@ -233,7 +233,7 @@ def corpus_geometry(
         bounds = {key: float(h) for key, h in zip(keys, half, strict=False) if np.isfinite(h)}
         halves = [*half[len(keys) :].reshape(-1, m, m), None, None]
     values |= compared.tables_alone(full)
-    if not plan.paper and len(groups) >= FEWEST_GROUPS:
+    if not plan.follows_paper and len(groups) >= FEWEST_GROUPS:
         progress(0, 1, "held-out documents")
         values |= compared.held_out(groups)
     statistics = [_statistic(key, value, bounds.get(key)) for key, value in values.items() if np.isfinite(value)]

@@ -200,7 +200,7 @@ def heads(
         )
     opened = open_model(model, "masked" if ablate else None, attention="eager")
     reading: dict[str, Any] = {"corpus": corpus, "field": field, "windows": windows, "length": length}
-    reading |= {"ablated": ablate, "scheme": scheme, "out": out}
+    reading |= {"ablation_windows": ablate, "scheme": scheme, "out": out}
     with connect(on, out or Path()) as cluster:
         result = run_heads(opened.model, opened.tokenizer, opened.folder, **reading, cluster=cluster, model_name=model)
     written = f"\n{report_line(result['report'])}" if result["report"] else ""

@@ -338,7 +338,7 @@ def _build(
                 if run.is_done(step, inputs={"digest": digest}):
                     take(run.read(f"shards/{shard.name}.json"))
                     continue
-                if run.step(step) is not None:  # it is made again: of other text or settings, or damaged
+                if run.finished_step(step) is not None:  # it is made again: of other text or settings, or damaged
                     run.remove(*files_of(shard.name))
                 yield shard, parts, digest
 

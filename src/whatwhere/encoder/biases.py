@@ -170,10 +170,9 @@ class ProductBias(nn.Module):
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
-# Row of a pair's value in the learned values: [kind of the query][kind of the key], kinds as in `token_kinds` and
-# `cls_kinds` of `AttentionInputs`. Entry [0][0] is never
-# read: two words keep the value of their distance. The query is i (DSTG eq. 2; the
-# text around eq. 1 reverses it).
+# INDICES[kind of the query][kind of the key] is the row of the learned values that a pair gets; kinds are those of
+# `token_kinds` and `cls_kinds`. [0][0] is never read: two words keep the value of their distance. The query is i (DSTG
+# eq. 2; the text around eq. 1 reverses it).
 SPECIAL_INDICES = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
 RESET_INDICES = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
 SPECIAL_START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors
@@ -210,6 +209,8 @@ class RelativeBias(nn.Module):
     def forward(self, distance: Tensor, token_kinds: Tensor, cls_kinds: Tensor) -> Bias:
         """Return the bias for `AttentionInputs.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
+        distance: of a bias that has `buckets`, their numbers.
+
         token_kinds, cls_kinds: (b or 1, n), as in `AttentionInputs`.
         """
         by_distance = self.function(distance)  # (b, n, n, h) or (2n - 1, h)
@@ -232,7 +233,7 @@ class RelativeBias(nn.Module):
 class UntiedPositions(nn.Module):
     """TUPE's untied absolute positions: correlation of pU_Q and pU_K in each head, equal in all layers (3.1-3.3).
 
-    LayerNorm normalises p. With a reset, two more rows of the table, p_θ1 and p_θ2, give θ1 and θ2 as their
+    LayerNorm normalises p. With a reset, two more rows of the table, p_θ1 and p_θ2 (`cls`), give θ1 and θ2 as their
     correlations with themselves. With untied=free a parameter `free` (h, n, n) stands for the correlation (TUPE section
     5).
     """

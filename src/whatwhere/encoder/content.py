@@ -57,7 +57,8 @@ class ContentTerms(nn.Module):
         self.scale = config.score_scale
 
     def forward(self, q: Tensor, k: Tensor, pairs: PairInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the queries (b, h, n, d_head) that meet the words' keys, and the named terms (b or 1, h, n, n).
+        """Return the queries (b, h, n, d_head) whose product with the words' keys is the term `semantic`, and the other
+        terms by name, (b or 1, h, n, n).
 
         q, k: queries and keys of the words, (b, h, n, d_head). Terms are in score units; names are
         `semantic_to_relative` for a word as the query, `relative_to_semantic` for a word as the key, and `relative`.
@@ -199,8 +200,8 @@ class ContextualPositions(ContentTerms):
     p_ij is the sum of the gates σ(q_i·k_m/√d_head) over all m from j to i, at most `max_position_embeddings` - 1, and
     e(p) lies between the learned vectors e of the whole numbers around p. The paper looks back only; here keys after
     the query have vectors of their own. `before` and `after` (max_position_embeddings, d_head), zero at the start,
-    are of a layer and equal in all heads. As in the paper's listing the gates are σ(q·k / √d_head), of eq. 3 without
-    the root, and the term is not divided by it. The listing's bound of positions is a number of its own (npos_max),
+    are of a layer and equal in all heads. As in the paper's listing √d_head divides the scores of the gates (in
+    eq. 3 it does not), and not the term. The listing's bound of positions is a number of its own (npos_max),
     here it is that of all positions.
     """
 
@@ -238,11 +239,11 @@ class ContextualPositions(ContentTerms):
         if allowed is not None:
             gates = gates * allowed
         counted = gates.cumsum(-1)
-        own = counted.diagonal(dim1=-2, dim2=-1)[..., None]
-        own_gate = gates.diagonal(dim1=-2, dim2=-1)[..., None]
+        count_to_self = counted.diagonal(dim1=-2, dim2=-1)[..., None]
+        gate_to_self = gates.diagonal(dim1=-2, dim2=-1)[..., None]
         index = torch.arange(q.shape[2], device=q.device)
         is_after = index > index[:, None]
-        count = torch.where(is_after, counted - own + own_gate, own - counted + gates)
+        count = torch.where(is_after, counted - count_to_self + gate_to_self, count_to_self - counted + gates)
         count = count.clamp(max=len(self.before) - 1)
         low = count.floor()
         share = count - low

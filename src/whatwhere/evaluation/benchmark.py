@@ -182,19 +182,19 @@ class Trial:
         In a copy without a manifest, return whether its facts are there.
         """
         run = _run_at(out)
-        step = run.step(self.step_name)
+        step = run.finished_step(self.step_name)
         if step is None:
             return run.kind is None and self.file(out).is_file()
         return all(map(run.has, step["files"]))
 
-    def is_done(self, out: Path) -> bool:
-        """Return whether this trial is finished, and its model and files are those of that time.
+    def check_finished(self, out: Path) -> bool:
+        """Return whether this trial is finished, after comparing its model and the hashes of its files.
 
         Raises:
             ValueError: a file is not as it was written, or the model is another one now.
         """
         run = _run_at(out)
-        step = run.step(self.step_name)
+        step = run.finished_step(self.step_name)
         if step is None or not self.is_finished(out):
             return False
         run.check(*step["files"])
@@ -231,7 +231,7 @@ class Benchmark(Generic[C]):
     .json last; called in a process of its own, so a function of a module. records: of all finished trials. notes:
     sentences for the page, on the settings and on what is finished. score: metric of the table for people, a column
     each `part`; `difference` from the first model, where there is one also NAME.taught. heading: of a column. legend:
-    what the numbers are. brief: settings of `evaluate all`, which gives every benchmark a share of a budget. variants:
+    what the numbers are. brief: settings of `evaluate all`, which gives each benchmark the rest of a budget. variants:
     endings of `score` and `difference` that have rows of their own.
     """
 

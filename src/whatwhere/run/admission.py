@@ -46,7 +46,9 @@ class Admission:
         self.folder = folder
         self.mark = f"whatwhere-{secrets.token_hex(4)}"  # the resource of a worker that passed
         self.usable = 0  # workers that jobs could be given to at the last look
-        self.needs_gpu: bool | None = None  # whether jobs ask for a GPU: of the first workers that pass one has it
+        self.needs_gpu: bool | None = (
+            None  # whether jobs ask for a GPU: True where one of the first workers that pass has one
+        )
         self.processes: dict[str, WorkerProcess] = {}  # of every worker that ever passed, by its address
         self._processors: set[str] = set()  # names of those of the workers that passed
         self._silent: set[str] = set()  # addresses of workers that did not answer, and were named
@@ -91,8 +93,8 @@ class Admission:
 
     def _check(self, new: list[str], workers: dict[str, dict[str, Any]]) -> list[str]:
         """Let new workers check themselves, and return the addresses of those that do not pass."""
-        token = self.folder / f".token.{machine_id()}-{os.getpid()}"
-        requirements = Requirements(self.mark, code_versions(), os.getcwd(), str(token))
+        proof = self.folder / f".token.{machine_id()}-{os.getpid()}"
+        requirements = Requirements(self.mark, code_versions(), os.getcwd(), str(proof))
 
         async def ask(address: str) -> Any:
             answer = self.client.run(admit, requirements, workers=[address], on_error="return")
@@ -105,11 +107,11 @@ class Admission:
         async def ask_all() -> list[Any]:
             return await asyncio.gather(*map(ask, new))
 
-        write_text(token, requirements.mark)
+        write_text(proof, requirements.mark)
         try:
             answers = dict(zip(new, self.client.sync(ask_all), strict=True))
         finally:
-            token.unlink(missing_ok=True)
+            proof.unlink(missing_ok=True)
         refused = []
         for address, answer in answers.items():
             if answer is None or isinstance(answer, OSError):  # it is gone, or asked again the next time

@@ -54,7 +54,7 @@ class ClusterJobs:
         self.deaths = Deaths(client, admission.processes)
         self._jobs: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()  # number and label, by future
         self._numbers = count()
-        self._may_look = threading.Event()
+        self._look_now = threading.Event()
 
     def submit(self, job: Job) -> Any:
         """Hand a job to the workers, and return its `distributed.Future`."""
@@ -151,7 +151,7 @@ class ClusterJobs:
         def take_change(event: tuple[float, dict[str, Any]]) -> None:
             action = event[1].get("action")
             if action == "add-worker":
-                self._may_look.set()
+                self._look_now.set()
             elif action == "remove-worker" and not event[1]["expected"]:
                 self.deaths.record_loss(event[1]["worker"])
 
@@ -173,8 +173,8 @@ class ClusterJobs:
         def look_often() -> None:
             before = ""
             while not is_over.is_set():
-                self._may_look.wait(SECONDS_BETWEEN_LOOKS)
-                self._may_look.clear()
+                self._look_now.wait(SECONDS_BETWEEN_LOOKS)
+                self._look_now.clear()
                 if is_over.is_set():
                     return
                 with suppress(Exception):  # the scheduler is gone, which the jobs say
@@ -189,7 +189,7 @@ class ClusterJobs:
             yield
         finally:
             is_over.set()
-            self._may_look.set()
+            self._look_now.set()
             watcher.join(SECONDS_OF_WATCHER)
 
     def why_they_wait(self) -> str:

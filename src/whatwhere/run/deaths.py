@@ -12,7 +12,7 @@ from .admission import WorkerProcess
 SECONDS_TO_ASK = 3.0  # a nanny how its worker ended
 MOST_DEATHS = 20  # at one job, whatever their causes
 MEMORY = "passed its memory limit"
-GONE = "lost with the machine or job, or a nanny that cannot be asked"
+GONE = "lost with its machine or batch job, or its nanny cannot be asked"
 UNKNOWN = "died of something that its nanny does not name"
 _END = re.compile(r"Worker process (\d+) ((?:exited with|was killed by) .*)")
 _LIMIT = re.compile(r"\(pid=(\d+)\) exceeded .* memory budget")
@@ -21,7 +21,7 @@ _Worker = tuple[str, WorkerProcess | None]  # address and process: the next proc
 
 
 class Deaths:
-    """Workers that died while they did jobs, by the number of the job.
+    """Workers that died at a job, while they did it, by its number; some of them died of it, by what it does.
 
     Dask counts a death against every job that the worker was given, and all deaths alike. This counts a death at the
     job that the worker did, and tells a worker that was killed with its nanny from one that died of the job.
@@ -39,7 +39,9 @@ class Deaths:
         self._causes: dict[_Worker, str] = {}
 
     def record_begin(self, number: int, address: str) -> None:
-        """Remember that a worker begins a job."""
+        """Remember that a worker begins a job, and so has ended the one before: it does one at a time."""
+        for before in [other for other, busy in list(self._busy.items()) if busy == address]:
+            self._busy.pop(before, None)
         self._busy[number] = address
 
     def forget(self, number: int) -> None:

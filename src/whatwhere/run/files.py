@@ -152,8 +152,8 @@ def describe_os_error(error: OSError) -> str:
     name = error.filename2 or error.filename
     if isinstance(name, bytes | str | os.PathLike):
         path = Path(os.fsdecode(name))
-        # A temporary file stands for its target.
-        name = path.with_name(TEMPORARY.sub(r"\1", path.name))
+        temporary = TEMPORARY.match(path.name)
+        name = path.with_name(temporary["target"]) if temporary and temporary["target"] else path
     what = str(name) if name is not None else "a file"
     match error.errno:
         case errno.EEXIST | errno.ENOTDIR:
@@ -451,7 +451,7 @@ def _clear(path: Path, match: re.Match[str]) -> None:
 
 
 def _is_abandoned(path: Path, match: re.Match[str]) -> bool:
-    """Return whether the process of a temporary name has ended, or is this one.
+    """Return whether the process of a temporary name has ended, or is this one, which sweeps before it writes.
 
     Another machine's processes are not seen from here: theirs is abandoned once nothing was written to it for a day.
     What several processes wrote together is always abandoned: no training of theirs goes on.

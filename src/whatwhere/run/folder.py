@@ -293,7 +293,7 @@ class RunFolder:
         """
         self._refuse(self.problems())
 
-    def check_present(self) -> None:
+    def check_those_present(self) -> None:
         """Compare every listed file that exists with its hash: a step that lacks one runs again.
 
         Raises:
@@ -356,7 +356,7 @@ class RunFolder:
 
     def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
         """Return whether a step is finished from these inputs (None: any) and its files are as they were written."""
-        return self.step(step) is not None and self.reuse_problem(step, inputs=inputs) is None
+        return self.finished_step(step) is not None and self.reuse_problem(step, inputs=inputs) is None
 
     def reuse_problem(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
         """Return why a finished step cannot be reused; None where it can, or where the step was never finished."""
@@ -385,7 +385,7 @@ class RunFolder:
         self._refresh()
         return {step: dict(known["inputs"]) for step, known in self._steps.items()}
 
-    def step(self, step: str) -> Mapping[str, Any] | None:
+    def finished_step(self, step: str) -> Mapping[str, Any] | None:
         """Return `inputs`, `files` and `outcome` of a finished step; None where it was never finished."""
         self._refresh()
         return self._steps.get(step)

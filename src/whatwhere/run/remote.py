@@ -47,14 +47,14 @@ class Requirements:
     """Versions and folders that a worker has to have in common with the machine of a command.
 
     mark: resource that the command gives the workers that pass. versions: `code_versions` there. directory: where the
-    command runs, from which its relative paths count. token: file whose text is `mark`, in a shared folder that the
-    command holds.
+    command runs, from which its relative paths count. proof_file: file whose text is `mark`, in a shared folder that
+    the command holds.
     """
 
     mark: str
     versions: tuple[tuple[str, str], ...]
     directory: str
-    token: str
+    proof_file: str
 
 
 @cache
@@ -103,22 +103,22 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
             f"The worker {name} was started by a launcher (WORLD_SIZE), so that its trainings would wait for each "
             "other. Start it without torchrun or accelerate."
         )
-    token = Path(requirements.token)
+    proof = Path(requirements.proof_file)
     is_shared = os.access(requirements.directory, os.X_OK)
     try:
-        is_shared = token.read_text() == requirements.mark and is_shared
-        with tempfile.TemporaryFile(dir=token.parent):
+        is_shared = proof.read_text() == requirements.mark and is_shared
+        with tempfile.TemporaryFile(dir=proof.parent):
             pass
     except OSError:
         is_shared = False
     if not is_shared:
         raise ValueError(
-            f"The worker {name} does not see or may not write {token.parent}, or lacks {requirements.directory}. "
+            f"The worker {name} does not see or may not write {proof.parent}, or lacks {requirements.directory}. "
             "Let every worker have both under the same path, or choose an --out that all share."
         )
-    if is_free(token.parent):
+    if is_free(proof.parent):
         raise ValueError(
-            f"The worker {name} does not see who writes to {token.parent}: its file system passes no locks on. Mount "
+            f"The worker {name} does not see who writes to {proof.parent}: its file system passes no locks on. Mount "
             "it with locks (NFS 4; Lustre: -o flock), or choose another --out."
         )
 
@@ -196,7 +196,7 @@ def do_job(site: JobSite, number: int, pickled: bytes) -> Any:
         os.chdir(site.directory)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with _stop_if_unwanted(worker, key, send_progress) as progress, make_context():
-            return _do_when_folder_is_free(work, args, progress)
+            return _do_when_run_is_free(work, args, progress)
     except BaseException as error:
         traceback.clear_frames(error.__traceback__)  # they hold the model
         if not isinstance(error, Stopped):
@@ -246,8 +246,9 @@ def _stop_if_unwanted(worker: Any, key: str, send_progress: Progress) -> Iterato
         watcher.join()
 
 
-def _do_when_folder_is_free(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
-    """Do a job once its folder is free: a worker may still do the same job for a command that has ended."""
+def _do_when_run_is_free(work: Callable[..., Any], args: tuple[Any, ...], progress: Progress) -> Any:
+    """Do a job once the run that it writes, such as a model's folder, is free: a worker may still do the same job for a
+    command that has ended."""
     until = time.monotonic() + SECONDS_IN_USE
     while True:
         try:

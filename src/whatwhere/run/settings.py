@@ -60,7 +60,7 @@ class StrictConfig(BaseModel):
         load(path, settings)       from a YAML file and `key=value` settings; `merge_values` leaves them unchecked
         merge_with_run(run, name)  from these settings and those that the resumed run was started with
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
-        load_unverified(path)      from a file of a run that this command has compared already (`SchemeConfig` only)
+        load_without_hash_check(path)  from a file that this command has compared already (`SchemeConfig` only)
     """
 
     # Schemas are built when a class is first used: `whatwhere --help` only reads the fields.
@@ -69,7 +69,7 @@ class StrictConfig(BaseModel):
     )
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ()  # keys that may change when a run is resumed
     # Arguments of a command that takes all other settings from the folder `out`; "" where no command does.
-    RESUMES_FROM: ClassVar[str] = ""
+    RESUME_ARGUMENTS: ClassVar[str] = ""
 
     @classmethod
     def parse(
@@ -241,10 +241,10 @@ class StrictConfig(BaseModel):
             if not self.has_same_content(key, run.path):
                 default = "" if key in given else " (default)"
                 hint = f"Give {key}={before[key]!r} to resume, or choose another `--out`."
-                if self.RESUMES_FROM:
+                if self.RESUME_ARGUMENTS:
                     words = {"out": run.path, **before}
                     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
-                    arguments = self.RESUMES_FROM.format(**quoted)
+                    arguments = self.RESUME_ARGUMENTS.format(**quoted)
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{run.path} was started with {key}={before[key]!r}"
                 raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")

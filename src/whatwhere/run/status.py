@@ -37,7 +37,7 @@ def step_lines(log: Path) -> list[dict[str, Any]]:
 def is_finished(folder: Path) -> bool:
     """Return whether the training in a folder is finished, without comparing hashes."""
     run = RunFolder.at(folder)
-    is_trained = run.kind is None or run.step(TRAINED) is not None
+    is_trained = run.kind is None or run.finished_step(TRAINED) is not None
     return is_trained and (folder / SUMMARY).is_file() and has_weights(folder)
 
 
@@ -115,7 +115,7 @@ def _status_of_study(run: RunFolder, trainings: list[dict[str, Any]]) -> dict[st
         if not isinstance(value, type_):
             raise ValueError(f"{path}: {name} must be a {type_.__name__}; got {str(value)[:60]}.")
     count = sum(training["state"] == "finished" for training in trainings)
-    results = run.step(RESULTS)
+    results = run.finished_step(RESULTS)
     is_complete = results is not None and len(results["inputs"].get("models", ())) >= len(models) * seeds
     return _common_status_of(run, "study", is_complete) | {"models": len(models) * seeds, "finished": count}
 
@@ -129,7 +129,7 @@ def _status_of_other(run: RunFolder) -> dict[str, Any]:
 
 def _has_all_results(run: RunFolder) -> bool:
     """Return whether the results are of the settings that the folder has now, with no trial unfinished."""
-    if (results := run.step(RESULTS)) is None:
+    if (results := run.finished_step(RESULTS)) is None:
         return False
     is_current = results["inputs"].get("settings") == run.hash_of(f"{run.kind}.yaml")
     return is_current and not results["outcome"].get("unfinished")

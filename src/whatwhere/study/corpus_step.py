@@ -25,27 +25,32 @@ _ARRAYS = f"arrays/geometry-{CORPUS}.npz"
 _log = logging.getLogger(__name__)
 
 
-def corpus_records(run: RunFolder, windows: Windows, study: str, progress: Progress = ignore_progress) -> list[Record]:
-    """Return the records of the positions in the training documents, whose model is "corpus"; measure first if needed.
+def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progress = ignore_progress) -> None:
+    """Measure the positions in the training documents if not done yet; `corpus_records` reads the records.
 
     Positions count from the start of a document, as in GEOM; later pieces of a document are left out. Where nothing can
     be measured there are no records, and a warning on stderr says why.
     """
-    if not run.is_done(STEP):
-        positions = min(int(windows.facts["length"]) - 2, MOST_COUNTED)
-        counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
-        try:
-            geometry = corpus_geometry(counts, Plan(splits=SPLITS), progress)
-        except ValueError as error:
-            # The advice names options of `geometry`, which a study does not have.
-            problem = error.problem if isinstance(error, TooLittleText) else error
-            _log.warning("No geometry of the corpus: %s More text would give one.", problem)
-            run.write(_RECORDS, [])
-            run.mark_done(STEP, files=[_RECORDS])
-            return []
-        run.write(_ARRAYS, geometry_arrays(geometry, {}))
-        run.write(_RECORDS, geometry_records(RecordContext(CORPUS, study=study), counts, geometry))
-        run.mark_done(STEP, files=[_ARRAYS, _RECORDS])
+    if run.is_done(STEP):
+        return
+    positions = min(int(windows.facts["length"]) - 2, MOST_COUNTED)
+    counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)
+    try:
+        geometry = corpus_geometry(counts, Plan(splits=SPLITS), progress)
+    except ValueError as error:
+        # The advice names options of `geometry`, which a study does not have.
+        problem = error.problem if isinstance(error, TooLittleText) else error
+        _log.warning("No geometry of the corpus: %s More text would give one.", problem)
+        run.write(_RECORDS, [])
+        run.mark_done(STEP, files=[_RECORDS])
+        return
+    run.write(_ARRAYS, geometry_arrays(geometry, {}))
+    run.write(_RECORDS, geometry_records(RecordContext(CORPUS, study=study), counts, geometry))
+    run.mark_done(STEP, files=[_ARRAYS, _RECORDS])
+
+
+def corpus_records(run: RunFolder) -> list[Record]:
+    """Return the records of the measured corpus, whose model is "corpus"; none where nothing could be measured."""
     records: list[Record] = run.read(_RECORDS)
     return records
 

@@ -66,7 +66,7 @@ def run_evaluation(
         if not is_checked:
             benchmark.check(config)
         trials = benchmark.trials(config)
-        todo = [trial for trial in trials if not trial.is_done(out)]
+        todo = [trial for trial in trials if not trial.check_finished(out)]
         config.save_in(run, benchmark.file)
         run.keep()
         threads = _threads_of_trials(trials)
@@ -76,7 +76,15 @@ def run_evaluation(
             jobs = [
                 Job(trial.label, benchmark.work, (str(out), trial), threads[id(trial)]) for trial in round_of_trials
             ]
-            for _ in run_jobs(jobs, at_once, progress, False, "trials", make_context, cluster):
+            for _ in run_jobs(
+                jobs,
+                at_once,
+                progress,
+                process_per_job=False,
+                name="trials",
+                make_context=make_context,
+                cluster=cluster,
+            ):
                 pass
         unfinished = sum(not trial.is_finished(out) for trial in trials)
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
@@ -97,7 +105,7 @@ def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     """
     if file in run.listed_files() and any(step != RESULTS for step in run.finished_steps()):
         config.merge_with_run(run, file)  # refuses other differences
-        run.check_present()
+        run.check_those_present()
         config = config.continue_from(type(config).load_verified(run, file))
     config.check_names()
     return config

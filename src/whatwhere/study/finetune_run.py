@@ -47,7 +47,7 @@ def finetune_records(out: str | Path, corpus: CorpusDistances | None = None) -> 
     if not (out / SUMMARY).is_file() or not (out / CONFIG).is_file():
         raise ValueError(f"{out} holds no finished fine-tuning. Run the command that began it again.")
     summary = read_json(out / SUMMARY)
-    context = RecordContext(out.resolve().name, FinetuneConfig.load_unverified(out / CONFIG).seed)
+    context = RecordContext(out.resolve().name, FinetuneConfig.load_without_hash_check(out / CONFIG).seed)
     records = training_records(out, context)
     records.append(context.record("accuracy.commonest", summary["commonest"], part="validation", n=summary["dev_rows"]))
     if has_table(out):

@@ -75,24 +75,26 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     for folder in model_folders.values():
         check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
-        is_done = run.step(RESULTS) is not None
+        is_done = run.finished_step(RESULTS) is not None
         if is_done:
             config = config.merge_with_run(run, CONFIG)
         tokenizer = _make_tokenizer(config, sources)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)
-        if not is_done:  # those of a finished run stay until it is measured anew
+        if not is_done:  # a finished run keeps its saved settings until the new results are there
             config.save_in(run, CONFIG)
         run.keep()
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
-        for name, counts in counted.items() if not to_measure.paper else ():  # refused before any is measured
-            with name_text_in_errors(name):
-                positional_distributions(counts.total(), min_support=config.min_support)
+        if not to_measure.follows_paper:  # too little text is refused before any corpus is measured
+            for name, counts in counted.items():
+                with name_text_in_errors(name):
+                    positional_distributions(counts.total(), min_support=config.min_support)
         measured: dict[str, Measured] = {}
         for name, counts in counted.items():
             with show_progress(name, progress) as advance, name_text_in_errors(name):
                 measured[name] = counts, corpus_geometry(counts, to_measure, advance)
-        of_models = model_records(model_folders.values(), config, run.name, *next(iter(measured.values())))
+        first_corpus = next(iter(measured.values()))
+        of_models = model_records(model_folders.values(), config, run.name, *first_corpus)
         config.save_in(run, CONFIG)
         corpora = [_save_corpus(run, config, name, *of_corpus, encodings) for name, of_corpus in measured.items()]
         records = [
@@ -197,7 +199,7 @@ def _shards_folder(run: RunFolder, corpus: str) -> Path:
 def _measurements_of(config: GeometryConfig) -> Plan:
     """Return the settings of the measurements on each corpus."""
     return Plan(
-        paper=config.protocol == "paper",
+        follows_paper=config.protocol == "paper",
         dims=tuple(sorted(set(config.dims))),
         ranks=tuple(sorted(set(config.ranks))),
         tables=_load_tables(config),
@@ -252,7 +254,7 @@ def _count_corpus(
         if (saved.positions, saved.groups, saved.align, *saved_facts) == expected:
             run.add_to_manifest(file)
             return saved
-        is_done = run.step(RESULTS) is not None
+        is_done = run.finished_step(RESULTS) is not None
         if is_done and saved.facts.get("corpora") != text:
             raise ValueError(
                 f"The text of {name} is not the one that {run.path} has counted. Restore it, or choose another --out."

@@ -42,27 +42,27 @@ SCORES = ("previous", "next", "self", "local", "special", "broad", "retrieval")
 class HeadsTask:
     """Description of some analyses of a model, with all that a worker of a cluster needs to do them.
 
-    source: folder or name of the model. analyses: their names. ablated: see `run_heads`.
+    source: folder or name of the model. analyses: their names. ablation_windows: see `run_heads`.
     """
 
     source: str
     context: RecordContext
     documents: Documents
-    ablated: int
+    ablation_windows: int
     analyses: tuple[str, ...]
 
 
 def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
     """Open the model of a task and do the analyses that the task names."""
-    model = open_model(task.source, "masked" if task.ablated else None, attention="eager").model
+    model = open_model(task.source, "masked" if task.ablation_windows else None, attention="eager").model
     chosen = [analysis for analysis in analyses_of(INSIDE) if analysis.name in task.analyses]
-    return measure(_input_of(model, task.context, task.documents, task.ablated, progress), chosen)
+    return measure(_input_of(model, task.context, task.documents, task.ablation_windows, progress), chosen)
 
 
 def _input_of(
-    model: Any, context: RecordContext, documents: Documents, ablated: int, progress: Progress | None = None
+    model: Any, context: RecordContext, documents: Documents, ablation_windows: int, progress: Progress | None = None
 ) -> AnalysisInput:
-    return AnalysisInput(context, model, documents, ablated=ablated, thorough=True, progress=progress)
+    return AnalysisInput(context, model, documents, ablation_windows=ablation_windows, thorough=True, progress=progress)
 
 
 def _measure_on_cluster(
@@ -73,12 +73,20 @@ def _measure_on_cluster(
     jobs = []
     for group in split_analyses(inputs, analyses_of(INSIDE)):
         names = tuple(analysis.name for analysis in group)
-        task = HeadsTask(source, inputs.context, inputs.documents, inputs.ablated, names)
+        task = HeadsTask(source, inputs.context, inputs.documents, inputs.ablation_windows, names)
         jobs.append(Job(f"{inputs.context.model} {names[0]}", measure_task, (task,)))
     make_context = partial(scheme_of_job, text_of_scheme(scheme))
     parts = {
         job.label: part
-        for job, part in run_jobs(jobs, 1, progress, False, "analyses", make_context=make_context, cluster=cluster)
+        for job, part in run_jobs(
+            jobs,
+            1,
+            progress,
+            process_per_job=False,
+            name="analyses",
+            make_context=make_context,
+            cluster=cluster,
+        )
     }
     return join_measurements([parts[job.label] for job in jobs], analyses_of(INSIDE))
 
@@ -92,7 +100,7 @@ def run_heads(
     field: str = "text",
     windows: int = 500,
     length: int | None = None,
-    ablated: int = 0,
+    ablation_windows: int = 0,
     scheme: str | None = None,
     out: Path | None = None,
     progress: bool = True,
@@ -105,8 +113,8 @@ def run_heads(
     Args:
         model: one of ours with or without the masked-language head (ablations need it), or an encoder of transformers.
         folder: where the model was read from. corpus, field, length: see `model_windows`.
-        windows: how many held-out windows of full length to read. ablated: of those, how many have their loss measured
-            with parts taken out.
+        windows: how many held-out windows of full length to read. ablation_windows: of those, how many have their loss
+            measured with parts taken out.
         scheme: file of the model's own scheme, loaded already; the recorded command names it.
         cluster: Workers that do the analyses; they open the model, and see `out`. None: this process.
         model_name: What workers open the model by, where it is not `folder`.
@@ -121,7 +129,13 @@ def run_heads(
     with ExitStack() as stack:
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
-            settings = {"corpus": corpus, "field": field, "windows": windows, "length": length, "ablate": ablated}
+            settings = {
+                "corpus": corpus,
+                "field": field,
+                "windows": windows,
+                "length": length,
+                "ablate": ablation_windows,
+            }
             place = folder.absolute() if folder.exists() else folder  # a name on the Hub is no path
             settings_now = HeadsConfig.parse({"model": str(place), **settings})
             compare_settings_or_begin_anew(settings_now, run, CONFIG)
@@ -130,7 +144,7 @@ def run_heads(
         held_out = window_sets["held_out"]
         chosen = choose_documents(held_out, windows)
         context = RecordContext(name, seed, run.name if run else "")
-        inputs = partial(_input_of, model, context, chosen, ablated)
+        inputs = partial(_input_of, model, context, chosen, ablation_windows)
         if cluster is not None:
             measured = _measure_on_cluster(cluster, model_name or str(folder), inputs(), scheme, progress)
         else:

@@ -87,7 +87,7 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
         probed=task.probe_windows,
         splits=task.probe_splits,
         components=COMPONENTS if task.inside else (),
-        ablated=task.ablation_windows,
+        ablation_windows=task.ablation_windows,
         progress=progress,
     )
     measured = measure(analysis_input, ANALYSES if task.inside else analyses_of(PLAIN))

@@ -46,7 +46,7 @@ def compare_settings_or_begin_anew(config: StrictConfig, run: RunFolder, name: s
     Raises:
         ValueError: the results are of other settings, or the file is damaged.
     """
-    if run.step(RESULTS) is not None:
+    if run.finished_step(RESULTS) is not None:
         config.merge_with_run(run, name)
         return
     if leftovers := [file for file in run.listed_files() if file != name]:
@@ -91,7 +91,7 @@ def save_study(
     windows: Windows,
     steps: int,
     measured: Sequence[ModelOfSeed],
-    corpus_records: Sequence[Record],
+    records_without_model: Sequence[Record],
     comparison_records: Sequence[Record],
     seconds: float,
     at_once: int,
@@ -100,13 +100,13 @@ def save_study(
     """Write the results of a study's measured models and draw its page; return the page's path.
 
     Args:
-        corpus_records: Records of the corpus, without a model.
+        records_without_model: Records of the text and its positions.
         comparison_records: Records that compare models.
         seconds: Time that all commands on this study took together.
         at_once: Trainings that this command ran at the same time.
         notes: Sentences for the page's notes.
     """
-    gathered = list(corpus_records)
+    gathered = list(records_without_model)
     for model in measured:
         gathered += run.read(f"{model.folder}/{RECORDS}")
     gathered += comparison_records

@@ -29,7 +29,7 @@ from ..training.corpus_settings import check_one_batch, prepare_windows
 from ..training.pretrain import segments_message
 from ..training.scheme_settings import SCHEME, scheme_of_job, text_of_scheme
 from .comparisons import compare_models, save_explorer_texts
-from .corpus_step import corpus_records
+from .corpus_step import corpus_records, measure_corpus
 from .model_task import ModelTask, can_probe, train_and_measure
 from .results import FACTS, save_study, total_seconds
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
@@ -169,7 +169,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     _log_windows(windows, log)
     if config.inside:
         with show_progress("corpus", log.progress) as advance:
-            corpus_records(run, windows, run.name, advance)
+            measure_corpus(run, windows, run.name, advance)
     return Study(run, config, windows, log, cluster)
 
 
@@ -296,7 +296,7 @@ def complete_study(study: Study) -> Path:
             study.windows,
             steps,
             measured,
-            corpus_records=records,
+            records_without_model=records,
             comparison_records=comparison_records,
             seconds=_total_seconds(study),
             at_once=at_once_on_page,
@@ -339,13 +339,13 @@ def records_without_model(study: Study) -> list[Record]:
         held_out = study.windows["held_out"]
         records += ceiling_records(held_out, study=name, windows=config.probe_windows, splits=config.probe_splits)
     if config.inside:
-        records += corpus_records(study.run, study.windows, name)
+        records += corpus_records(study.run)
     return records
 
 
 def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOfSeed]:
     """Return the models that the page shows; none where a kill left results without their page."""
-    results = study.run.step(RESULTS)
+    results = study.run.finished_step(RESULTS)
     page = study.run.path / "report.html"
     facts_file = study.run.path / FACTS
     if results is None or not page.is_file() or not facts_file.is_file():
@@ -374,9 +374,9 @@ def _check_finished(run: RunFolder, models: int) -> None:
     Raises:
         ValueError: the first file that is not as it was written.
     """
-    results = run.step(RESULTS)
+    results = run.finished_step(RESULTS)
     if results is not None and len(results["inputs"]["models"]) >= models:
-        run.check_present()
+        run.check_those_present()
 
 
 def _log_windows(windows: Windows, log: StudyLog) -> None:

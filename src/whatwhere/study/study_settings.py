@@ -23,7 +23,7 @@ from .study_keys import ALL_PRESETS, CHOSEN_BY_STUDY, GeometryKeys, StudyKeys, n
 class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
     """Settings of a study: a comparison of presets on one corpus, from one recipe, on the same batches."""
 
-    RESUMES_FROM: ClassVar[str] = "--out {out}"
+    RESUME_ARGUMENTS: ClassVar[str] = "--out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "widths", "at_once", "seeds", "models", "variants")
 
     @model_validator(mode="before")

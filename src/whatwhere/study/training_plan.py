@@ -82,7 +82,10 @@ def threads_of_one(at_once: int) -> int:
 
 
 def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
-    """Return the threads of each model, in the order of `models_of`; None for all of the process."""
+    """Return the threads of each model, in the order of `models_of`; None for all of the process.
+
+    Of four models on eight cores, three at once, the first three have two threads each, and the last, alone, six.
+    """
     of_one = threads_of_one(at_once)
     threads = threads_of_jobs(len(config.models) * config.seeds, at_once)
     return [None if count is None else count * of_one for count in threads]

@@ -78,7 +78,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
     Keys that are left out have the values of DEFAULTS, else those of LoopConfig.
     """
 
-    RESUMES_FROM: ClassVar[str] = "{start} --out {out}"
+    RESUME_ARGUMENTS: ClassVar[str] = "{start} --out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("sharding",)
 
     def has_same_content(self, key: str, out: Path) -> bool:

@@ -28,7 +28,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     Keys that a size, a recipe or a preset sets (SIZE_DEFAULTS, RECIPE_DEFAULTS, PRESET_RATES) may be given, too.
     """
 
-    RESUMES_FROM: ClassVar[str] = "--out {out}"
+    RESUME_ARGUMENTS: ClassVar[str] = "--out {out}"
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = ("workers", "sharding")
 
     @model_validator(mode="before")
@@ -37,7 +37,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         values = {**values, "recipe": values.get("recipe") or recipe_of(str(values.get("preset", "dstg")))}
         name = str(values.get("preset") or "dstg")
         recipe = defaults_of(str(values["recipe"]), str(values.get("size") or "tiny"), name)
-        # None is "not given", but of these keys a value: the recipe's tokenizer or matrix_steps is switched off.
+        # None is "not given"; for these keys it is a value, which switches the recipe's tokenizer or matrix_steps off.
         can_be_none = ("tokenizer", "matrix_steps")
         values_given = {key: value for key, value in values.items() if value is not None or key in can_be_none}
         if any(key in values_given for key in BUDGET):
@@ -99,7 +99,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         positions = config.max_position_embeddings
         if self.length > positions and config.position_limit is None and "max_position_embeddings" not in self.model:
             config = preset(self.preset, self.size, **{**fields, "max_position_embeddings": self.length})
-        elif self.length > positions and not config.bilevel:  # whose places beyond the table share its last row
+        elif self.length > positions and not config.bilevel:  # with bilevel, places beyond the table share its last row
             of_what = "has" if config.position_limit is None else "has a position table of"
             raise ValueError(
                 f"length={self.length} tokens, but {self.preset} {of_what} {positions} positions. "

@@ -143,11 +143,11 @@ class SchemeConfig(SchemeKeys):
         return super().load_verified(run, name)
 
     @classmethod
-    def load_unverified(cls, path: Path) -> Self:
+    def load_without_hash_check(cls, path: Path) -> Self:
         """Return what `save_in` wrote, after loading the scheme of the folder.
 
-        Unlike `load_verified` it compares no hash: for a file that this command, or the parent of this process, has
-        compared or written.
+        The user must have given the scheme here, too. Unlike `load_verified` it compares no hash: for a file that this
+        command, or the parent of this process, has compared or written.
         """
         merged = cls.merge_values(path)
         use_scheme(merged.get("scheme"))
