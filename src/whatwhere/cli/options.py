@@ -214,8 +214,8 @@ def configured(
     merged = kind.merge_values(path, settings or (), **{**given(context, kind), **values})
     use_scheme(merged.get("scheme"))
     for parameter in context.command.params:
-        field = kind.model_fields.get(parameter.name or "")
-        if field is not None and field.is_required() and parameter.name not in merged:
-            raise ValueError(f"{parameter.opts[0]} is missing. Give it, here or in --config: {field.description}")
+        name = parameter.name or ""
+        if name in kind.model_fields and name not in merged and (key := Key.of(kind, name)).required:
+            raise ValueError(f"{key.flag} is missing. Give it, here or in --config: {key.field.description}")
     flags = {**dict(zip(values, values, strict=True)), **_flags(context, kind)}
     return kind.parse(merged, flags, path, settings or ())
