@@ -23,7 +23,7 @@ from ..run.errors import one_line
 from ..run.files import write_text
 from ..run.text_tables import table_lines
 from .preset_table import KEPT
-from .tensors import not_finite
+from .tensors import default_device, not_finite
 
 TRIED = 64  # most tokens of a text that a user's scheme is tried on
 SIZE_FIELDS = (
@@ -309,7 +309,7 @@ def trial(config: EncoderConfig, length: int) -> dict[str, Any]:
     try:
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            device = default_device()
             model: Any = EncoderForMaskedLM(config)
             model.to(device)
             ids = torch.randint(config.vocab_size, (2, tokens), device=device)
@@ -365,7 +365,7 @@ def explain(
     """
     first_step = trial(config, length or config.max_position_embeddings) if tried else None  # first: it says where
     cost = costs(config, length, labelled)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = default_device()
     return {
         "preset": config.preset,
         "source": SOURCES.get(config.preset),

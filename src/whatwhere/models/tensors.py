@@ -36,6 +36,11 @@ def device_of(model: Any) -> torch.device:
     return next((p.device for p in model.parameters()), torch.device("cpu"))
 
 
+def default_device() -> torch.device:
+    """Return the device of trainings and measurements: CUDA's current one, where there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def named_tensors(folder: Path) -> dict[str, Path]:
     """Map the name of every tensor in the safetensors files of a folder to the file that holds it.
 

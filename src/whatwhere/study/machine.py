@@ -11,6 +11,7 @@ import torch
 
 from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
+from ..models.tensors import default_device
 from ..run.processes import cores
 from ..run.remote import processor
 from ..run.thread_waiting import wait_policy
@@ -50,13 +51,9 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def backend_state(name: str) -> str:
     """Return "works" if a training step of a small `dstg` runs with an attention backend here; else what went wrong."""
-    device = _device()
+    device = default_device()
     model = EncoderForMaskedLM(preset("dstg", "tiny", vocab_size=32, num_hidden_layers=1))
     model.to(device)  # type: ignore[arg-type]
     ids = torch.tensor([[2, 7, 8, 9, 3]], device=device)
@@ -88,7 +85,7 @@ def diagnose(folder: Path) -> dict[str, Any]:
         "machine": machine(),
         "memory_free_bytes": psutil.virtual_memory().available,
         "disk_free_bytes": shutil.disk_usage(folder).free,
-        "bf16": bf16_pays(_device()),
+        "bf16": bf16_pays(default_device()),
         "threads": torch.get_num_threads(),
         "wait_policy": wait_policy(),
         "backends": {name: backend_state(name) for name in BACKENDS},

@@ -9,6 +9,7 @@ from ..analysis.passes import FEWEST_WINDOWS, choose_documents
 from ..analysis.record_context import RecordContext
 from ..corpus import Windows
 from ..models.open import open_model
+from ..models.tensors import default_device
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.names import SUMMARY
@@ -74,11 +75,12 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     folder = run.inner_path(task.model.folder)
     context = RecordContext(task.model.name, task.model.seed, task.out.resolve().name)
     beginning = folder / "checkpoints" / "step-0"
-    untrained = open_model(beginning, "masked").model if beginning.is_dir() else None
+    device = default_device()
+    untrained = open_model(beginning, "masked").model.to(device) if beginning.is_dir() else None
     held_out = windows["held_out"] if can_probe(windows) else None
     analysis_input = AnalysisInput(
         context,
-        open_model(folder, "masked").model,
+        open_model(folder, "masked").model.to(device),
         documents=None if held_out is None else choose_documents(held_out, task.probe_windows),
         held_out=held_out,
         untrained=untrained,

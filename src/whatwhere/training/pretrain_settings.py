@@ -3,7 +3,6 @@
 import math
 from typing import Any, ClassVar, Self
 
-import torch
 from pydantic import model_validator
 
 from ..corpus import MaskedBatches, Windows
@@ -13,6 +12,7 @@ from ..encoder import EncoderConfig, preset
 from ..encoder.attention import check_backend
 from ..models.explain import try_scheme
 from ..models.model_tables import check_table_files
+from ..models.tensors import default_device
 from .corpus_settings import CorpusConfig
 from .environment import check_trackers, process_group_state
 from .recipes import PRESET_RATES, defaults_of, recipe_of
@@ -124,7 +124,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         check_launcher()
         rows_of_micro_batch(self, process_group_state().num_processes)
         check_table_files(config)
-        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = default_device()
         check_backend(self.backend, device, needs_gradient=True, dropout=config.dropout)
         try_scheme(config, self.length)
 
