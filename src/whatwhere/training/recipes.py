@@ -55,12 +55,17 @@ RECIPE_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
+# Presets of NeoBERT's block that learn what they add to the scores: T5 tables, functions of the distance, u and v.
+_LEARNED_BIASES = (
+    *("dstg", "dstg-full-mlm", "dstg-waves", "dstg-waves-frozen", "rp"),
+    *("kerple-log", "kerple-power", "tisa", "fire", "transformer-xl", "dape"),
+)
+
 # Rates of a preset at a size, by the search that docs/method.md "Training" describes. Other presets train by the
 # defaults of their size and recipe.
 PRESET_RATES: dict[str, dict[str, dict[str, Any]]] = {
-    # T5 tables at ten times the rate: the lowest loss of the tries so far (docs/log.md, 2026-11-25; some are open).
-    # The waves of `dstg-waves` were searched as "half turn"; its frozen form takes the same rate, for equal terms.
-    "tiny": {name: {"bias_learning_rate_scale": 10.0} for name in ("dstg", "rp", "dstg-waves", "dstg-waves-frozen")},
+    # Ten times the rate: lower in each of them after 10.2M tokens (docs/results/schemes/README.md).
+    "tiny": {name: {"bias_learning_rate_scale": 10.0} for name in _LEARNED_BIASES},
     "small": {},
 }
 
