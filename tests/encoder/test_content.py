@@ -114,6 +114,24 @@ def test_cope_counts_no_padding():
     torch.testing.assert_close(packed, alone, rtol=1e-10, atol=1e-11)
 
 
+def test_cope_counts_sums_that_rounding_makes_fall(monkeypatch):
+    """Sums of gates made in parallel, as on an accelerator, can fall by rounding: they counted to place -1."""
+    model = build("cope").encoder
+    ids = torch.tensor([[2, 10, 11, 12, 3, 0, 0]])
+    mask = (ids > 0).long()
+    with torch.no_grad():
+        expected = model(ids, attention_mask=mask).last_hidden_state
+        whole = torch.Tensor.cumsum
+
+        def falling(values, dim):
+            sums = whole(values, dim)
+            return sums * (1 - 1e-7 * torch.arange(sums.shape[-1])) if sums.is_floating_point() else sums
+
+        monkeypatch.setattr(torch.Tensor, "cumsum", falling)
+        found = model(ids, attention_mask=mask).last_hidden_state
+    torch.testing.assert_close(found[:, :5], expected[:, :5], rtol=1e-5, atol=1e-5)
+
+
 def test_cope_counts_hundreds_of_gates_in_bfloat16():
     """Under autocast the sums of gates were in bfloat16: a whole token off at 512 tokens."""
     n = 512

@@ -244,7 +244,8 @@ class ContextualPositions(ContentTerms):
         index = torch.arange(q.shape[2], device=q.device)
         is_after = index > index[:, None]
         count = torch.where(is_after, counted - count_to_self + gate_to_self, count_to_self - counted + gates)
-        count = count.clamp(max=len(self.before) - 1)
+        # Sums made in parallel need not grow: where gates are closed, a difference can be below 0 by rounding.
+        count = count.clamp(0, len(self.before) - 1)
         low = count.floor()
         share = count - low
         rows = low.long()
