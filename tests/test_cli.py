@@ -233,10 +233,26 @@ def test_explain_a_preset_a_file_and_a_model(trained):
     assert json.loads((trained / "training.json").read_text())["operations"] == pytest.approx(
         facts[1]["operations"]["total"], rel=0.02
     )
+    assert facts[0]["labelled"] == facts[1]["labelled"] == 0.2
     done = whatwhere("explain", "tupe-r", "--size", "small", "--set", "model.block=neobert")
     assert "reset[t5(j - i)]" in done.stdout and "hidden_size              240" in done.stdout, done.stdout
     done = whatwhere("explain", "rope", str(trained), "--json")
     assert [one["preset"] for one in json.loads(done.stdout)["encoders"]] == ["rope", facts[0]["preset"]]
+
+
+def test_explain_counts_with_the_mask_rate_of_training(trained, tmp_path):
+    """The share of predicted tokens is that of pretrain.yaml, else the recipe's; a damaged one is refused."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    shutil.copy(trained / "config.json", folder)
+    for text, share in (("mask_rate: 0.37", 0.37), (None, 0.2)):
+        (folder / "pretrain.yaml").unlink(missing_ok=True)
+        if text is not None:
+            (folder / "pretrain.yaml").write_text(text, encoding="utf-8")
+        assert json.loads(whatwhere("explain", str(folder), "--json").stdout)["labelled"] == share
+    (folder / "pretrain.yaml").write_text("mask_rate: most", encoding="utf-8")
+    assert "mask_rate must lie between 0 and 1; got 'most'" in refused("explain", str(folder))
+    assert json.loads(whatwhere("explain", "reference", "--json").stdout)["operations"]["total"] == 2594816
 
 
 def test_spectra_and_probe_read_a_trained_model(trained):

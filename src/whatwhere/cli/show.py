@@ -200,7 +200,7 @@ def _facts_of(context: typer.Context, what: str, settings: list[str] | None) -> 
     from ..models.explain import explain as facts_of
     from ..models.model_tables import check_table_files
     from ..models.own_config import own_config
-    from ..training.pretrain_settings import PretrainConfig
+    from ..training.pretrain_settings import PretrainConfig, mask_rate_of
     from ..training.scheme_settings import use_scheme
 
     path = Path(model_source(what))
@@ -213,7 +213,9 @@ def _facts_of(context: typer.Context, what: str, settings: list[str] | None) -> 
                 f"No model at {what}: config.json is missing. Give the folder that pretrain wrote, or a preset."
             )
         use_scheme(scheme)
-        return facts_of(own_config(path), None, 0.15, "sdpa", scheme is not None)
+        encoder = own_config(path)
+        share = mask_rate_of(path, encoder.preset)
+        return facts_of(encoder, None, share, "sdpa", scheme is not None)
     if path.suffix in (".yaml", ".yml"):
         _one_encoder(context, path)
         config = configured(context, PretrainConfig, path, settings)

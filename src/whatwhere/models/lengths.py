@@ -12,6 +12,7 @@ from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
 from ..encoder import EncoderConfig
 from ..run.files import read_object, read_yaml
+from ..run.names import TRAININGS
 
 LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx")  # in config.json, as model types call them
 EXTENSION = "extension.json"  # in a copy: how it was made
@@ -169,12 +170,24 @@ def stated_positions(config: dict[str, Any]) -> int:
 def trained_length(folder: Path, config: dict[str, Any]) -> int:
     """Return the tokens of the longest text in a model's training, else `configured_length`."""
     extension = folder / EXTENSION
-    runs = [folder, *([folder.parent.parent] if folder.parent.name == "checkpoints" else [])]
-    settings = [run / name for run in runs for name in ("pretrain.yaml", "finetune.yaml")]
     if extension.is_file():
         return int(read_object(extension, "trained")["trained"])
-    saved: dict[str, Any] = next((read_yaml(path) for path in settings if path.is_file()), {})
-    return min(configured_length(config), int(saved.get("length", configured_length(config))))
+    return min(configured_length(config), int(settings_of_training(folder).get("length", configured_length(config))))
+
+
+def settings_of_training(folder: Path) -> dict[str, Any]:
+    """Return the settings of the training that wrote a model or its checkpoint; {} where the folder holds none.
+
+    Raises:
+        ValueError: the file of the settings is damaged.
+    """
+    runs = [folder, *([folder.parent.parent] if folder.parent.name == "checkpoints" else [])]
+    settings = [run / name for run in runs for name in TRAININGS]
+    path = next((path for path in settings if path.is_file()), None)
+    saved = read_yaml(path) if path is not None else {}
+    if not isinstance(saved, dict):
+        raise ValueError(f"{path} must hold `key: value` lines; got {type(saved).__name__}. Use a complete copy.")
+    return saved
 
 
 def usual_length(folder: Path, config: Any) -> int:

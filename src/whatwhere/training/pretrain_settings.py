@@ -1,6 +1,7 @@
 """Settings of a pretraining, and the masked batches that they ask for."""
 
 import math
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
@@ -11,6 +12,7 @@ from ..corpus.tokenizer import segment_end_ids
 from ..encoder import EncoderConfig, preset
 from ..encoder.attention import check_backend
 from ..models.explain import try_scheme
+from ..models.lengths import settings_of_training
 from ..models.model_tables import check_table_files
 from ..models.tensors import default_device
 from .corpus_settings import CorpusConfig
@@ -163,3 +165,21 @@ def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> Ba
         return batch if stage == len(lengths) else in_pieces(batch, lengths[stage], batches.windows.special_ids)
 
     return cut_batch
+
+
+def mask_rate_of(folder: Path, preset_name: str | None) -> float:
+    """Return the share of the tokens that the training of a model predicted.
+
+    The settings in the model's folder say it; without them it is the default of the preset's recipe.
+
+    Raises:
+        ValueError: the file of the settings is damaged.
+    """
+    name = preset_name or "dstg"
+    default = PretrainKeys.model_fields["mask_rate"].default
+    shares = {"mask_rate": default, **defaults_of(recipe_of(name), "tiny", name), **settings_of_training(folder)}
+    share = shares["mask_rate"]
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        problem = f"mask_rate must lie between 0 and 1; got {str(share)[:60]!r}"
+        raise ValueError(f"The settings of the training in {folder} are damaged: {problem}. Use a complete copy.")
+    return float(share)
