@@ -165,6 +165,10 @@ def test_what_cannot_be_compared_is_refused(pair, geometry_folder, tmp_path):
     (tmp_path / "model").mkdir()
     with pytest.raises(ValueError, match=r"model is no study: it holds no records\.parquet"):
         open_runs([pair[0], tmp_path / "model"])
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "study.yaml").write_text("models: [ap]")
+    with pytest.raises(ValueError, match="The study in .*begun is not finished. .*: whatwhere status .*begun"):
+        open_runs([pair[0], tmp_path / "begun"])
     (tmp_path / "model" / "config.json").write_text("{}")
     with pytest.raises(ValueError, match="model is a model, and studies alone"):
         open_runs([pair[0], tmp_path / "model"])

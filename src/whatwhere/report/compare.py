@@ -12,6 +12,7 @@ from typing import Any
 
 from ..records.metrics import unit
 from ..records.record import Arrays, Record
+from ..run.names import STUDY
 from . import how, ledger, pages
 from .figure import Table, row
 from .loaded_run import CORPUS, ArrayFiles, Run, Tables, kind_of, load_run
@@ -33,7 +34,8 @@ _INSTEAD = {  # and how its likes are compared
 def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
     """Return short name -> study for each folder: the folder's name where all differ and are short, else A, B, C.
 
-    Raises ValueError: fewer than two, one of them twice or no study, or a file in one is damaged or of another version.
+    Raises ValueError: fewer than two, one of them twice, unfinished or no study, or a file in one is damaged or of
+    another version.
     """
     folders = [Path(run) for run in runs]
     if len(folders) < 2:
@@ -43,6 +45,8 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
         if (before := studies_by_path.setdefault(folder.resolve(), folder)) is not folder:
             raise ValueError(f"{folder} is {before} once more. Name each run once.")
         if (kind := kind_of(folder)) != "study":
+            if not kind and (folder / STUDY).is_file():
+                raise ValueError(f"The study in {folder} is not finished. See how far it is: whatwhere status {folder}")
             what = _KINDS.get(kind, "no study: it holds no records.parquet")
             hint = _INSTEAD.get(kind, "Give folders that `whatwhere study` wrote.")
             raise ValueError(f"{folder} is {what}, and studies alone are compared. {hint}")
