@@ -3,9 +3,14 @@
 import pickle
 from typing import Any
 
+import numpy as np
+from scipy.sparse import csr_array
+
+from whatwhere.geometry.counts import Counts
 from whatwhere.geometry.distances import TooLittleText
 from whatwhere.run.folder import RunFolder
 from whatwhere.study import corpus_step
+from whatwhere.study.study_settings import StudyConfig
 
 
 class NoWindows(dict[str, Any]):
@@ -27,7 +32,20 @@ def test_the_warning_names_no_option_of_geometry(tmp_path, monkeypatch, caplog):
         corpus_step.measure_corpus(run, NoWindows(train=None), "run")
         corpus_step.measure_corpus(run, NoWindows(train=None), "run")  # said once
         assert corpus_step.corpus_records(run) == []
-    assert caplog.messages == [f"No geometry of the corpus: {problem} More text would give one."]
+    (message,) = caplog.messages
+    assert message.startswith(f"No geometry of the corpus: {problem} A study of more text would have one")
+    assert "--set document=blank-line" in message and "min_support" not in message
+    assert {"document"} <= set(StudyConfig.model_fields) and "min_support" not in StudyConfig.model_fields
+
+
+def test_advice_of_one_document_is_said_alone(tmp_path, monkeypatch, caplog):
+    """The warning repeats an error that already tells how to cut a text into documents, and adds nothing to it."""
+    counts = Counts(csr_array(np.eye(14, 20) * 1000), 14, 1, np.array([1]))
+    monkeypatch.setattr(corpus_step, "count_windows", lambda *_, **__: counts)
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        corpus_step.measure_corpus(run, NoWindows(train=None), "run")
+    (message,) = caplog.messages
+    assert message.endswith("Give at least two; --set document=line or blank-line cuts a text into documents.")
 
 
 def test_the_error_is_whole_from_another_process():

@@ -21,6 +21,10 @@ SPLITS = 4
 STEP = "measured corpus"
 _RECORDS = "corpus-geometry.parquet"
 _ARRAYS = f"arrays/geometry-{CORPUS}.npz"
+_ADVICE = (
+    "A study of more text would have one, or of smaller documents: --set document=blank-line makes one of each "
+    "paragraph of a text file."
+)
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +42,9 @@ def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progr
     try:
         geometry = corpus_geometry(counts, Plan(splits=SPLITS), progress)
     except ValueError as error:
-        # The advice names options of `geometry`, which a study does not have.
-        problem = error.problem if isinstance(error, TooLittleText) else error
-        _log.warning("No geometry of the corpus: %s More text would give one.", problem)
+        # The advice of the first kind names options of `geometry`, which a study does not have.
+        message = f"{error.problem} {_ADVICE}" if isinstance(error, TooLittleText) else error
+        _log.warning("No geometry of the corpus: %s", message)
         run.write(_RECORDS, [])
         run.mark_done(STEP, files=[_RECORDS])
         return
