@@ -123,6 +123,9 @@ def test_wrong_input_is_one_line(case, ours, theirs, tmp_path):
     elif case == "folder":
         for page in (tmp_path, f"{tmp_path}/new/"):
             assert f"--out is the file of the page, for example {page}" in refused(theirs, "--out", page)
+        picture = tmp_path / "page.png"
+        assert f"name ends in .html; got {picture}. Give {tmp_path}/page.html" in refused(theirs, "--out", picture)
+        assert not picture.exists()
     elif case == "damaged":
         (folder / "config.json").write_text(config)
         (folder / "model.safetensors").write_bytes(b"\0" * 20)

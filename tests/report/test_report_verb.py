@@ -47,7 +47,8 @@ def test_wrong_input_writes_nothing(build, tmp_path, monkeypatch):
     for arguments, message in (
         ((folder, folder), "once more"),
         ((folder, tmp_path / "none"), "is no study"),
-        ((folder, "--out", tmp_path), "is a folder. Give --out a file"),
+        ((folder, "--out", tmp_path), "--out is the file of the page, for example"),
+        ((folder, "--out", tmp_path / "page.png"), r"name ends in \.html; got .*page.png. Give .*page.html"),
         ((folder, "--csv", folder), "which is no CSV file"),
     ):
         result = run(*arguments)

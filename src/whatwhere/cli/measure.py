@@ -20,6 +20,7 @@ from .options import (
     Setting,
     check_early,
     check_model,
+    check_page_file,
     configured,
     emit,
     report_line,
@@ -229,8 +230,7 @@ def attention(
         truncate: Cut texts that are longer than the model reads.
     """
     check_utf8(text or (), "--text")
-    if out.is_dir() or not out.suffix:
-        raise ValueError(f"--out is the file of the page, for example {out / 'attention.html'}; got {out}.")
+    check_page_file(out, "attention.html")
     texts = _texts(text or [], file or [])
     check_model(model, scheme)
     from ..analysis.record_context import RecordContext

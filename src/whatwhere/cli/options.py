@@ -139,6 +139,23 @@ def report_line(page: Any) -> str:
     return f"The report is {page}: open it in a browser."
 
 
+def check_page_file(out: Path, name: str) -> None:
+    """Refuse an --out that is no file of a page.
+
+    Args:
+        name: Name of a page that the message gives as an example.
+
+    Raises:
+        ValueError: it is a folder, or its name does not end in .html.
+    """
+    if out.is_dir() or not out.suffix:
+        raise ValueError(f"--out is the file of the page, for example {out / name}; got {out}.")
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(
+            f"--out is the file of the page, whose name ends in .html; got {out}. Give {out.with_suffix('.html')}."
+        )
+
+
 def next_line(*words: str) -> str:
     """Return the command to type next, as the last line of what a verb prints."""
     return f"\nNext: whatwhere {shlex.join(words)}"

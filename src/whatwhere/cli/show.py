@@ -14,7 +14,7 @@ from ..run.lock import InUse, is_free, lock
 from ..run.reference import REFERENCE, model_source
 from ..run.text_tables import table_lines
 from ..training.training_keys import PretrainKeys, SchemeKeys
-from .options import Json, Setting, configured, emit, report_line, verb
+from .options import Json, Setting, check_page_file, configured, emit, report_line, verb
 
 
 def _run_folder(folder: Path) -> Path:
@@ -43,8 +43,8 @@ def report(
     """
     from ..report import comparison_page, open_runs, page_of, write_page, write_tables
 
-    if out is not None and out.is_dir():
-        raise ValueError(f"{out} is a folder. Give --out a file, for example {out / 'report.html'}.")
+    if out is not None:
+        check_page_file(out, "report.html")
     runs = [_run_folder(run) for run in runs]
     page = page_of(runs[0]) if len(runs) == 1 else comparison_page(open_runs(runs))
     tables = write_tables(page, csv) if csv is not None else []
