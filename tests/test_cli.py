@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
-from cli_runner import settings, whatwhere
+from cli_runner import sentences, settings, whatwhere
 from made_study import make_study
 from run_files import missing, unexplained
 
@@ -274,6 +275,27 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     assert empty == "" and heading.split() == ["layer", "part", "token", "segment", "intra"]
     assert [row.split()[:2] for row in rows] == [[str(i), p] for i in range(3) for p in ("all", "position", "semantic")]
     assert re.fullmatch(r"read: 20 windows of 32 tokens, of \d+ documents? of corpus.txt", read)
+
+
+def test_options_that_resume_can_be_typed(tmp_path):
+    """`spectra` and `geometry` named keys, such as `corpora=['a']`; --set takes what is no option."""
+    tables = [str(tmp_path / name) for name in ("a.npy", "b.npy")]
+    for number, path in enumerate(tables):
+        np.save(path, np.random.default_rng(number).normal(size=(16, 8)))
+    out = ("--out", str(tmp_path / "out"))
+    assert whatwhere("spectra", tables[0], *out).returncode == 0
+    assert "Leave `--words` out to resume, or choose another `--out`." in refused("spectra", tables[0], "--words", *out)
+    assert f"Give `{tables[0]}` to resume" in refused("spectra", tables[1], *out)
+    texts = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    for number, path in enumerate(texts):
+        Path(path).write_text(sentences(120, number), encoding="utf-8")
+    few = ("--set", "min_support=5", "--positions", "8", "--no-intervals", "--no-smacof", "--tokenizer", "words")
+    out = ("--out", str(tmp_path / "measured"), *few)
+    done = whatwhere("geometry", "--corpus", texts[0], "--set", "document=line", *out)
+    assert done.returncode == 0, done.stderr
+    line = refused("geometry", "--corpus", texts[1], "--set", "document=line", *out)
+    assert f"Give `--corpus {texts[0]}` to resume" in line
+    assert "Give `--set 'document=\"line\"'` to resume" in refused("geometry", "--corpus", texts[0], *out)
 
 
 def test_position_below_chance_is_read_nowhere():

@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 import whatwhere.cli
-from whatwhere.cli.key_options import names_in
+from whatwhere.cli.key_options import Key, names_in
 from whatwhere.cli.options import configured
 from whatwhere.cli.verbs import app
 from whatwhere.corpus.shards import JOINS
@@ -182,3 +182,21 @@ def test_what_keys_repeat_of_the_code_is_equal():
         assert not [name for name in names if name not in str(kind.model_fields[key].description)], (kind, key)
     tasks = str(evaluation_keys.MtebKeys.model_fields["tasks"].description)
     assert not [name for name in LOCAL if name not in tasks and not name.startswith("STS1")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "advice"),
+    [
+        (study_keys.HeadsConfig, "windows", 20, "Give `--windows 20`"),
+        (study_keys.HeadsConfig, "windows", 500, "Leave `--windows` out"),
+        (study_keys.HeadsConfig, "length", None, "Leave `--length` out"),
+        (study_keys.SpectraConfig, "words", True, "Give `--words`"),
+        (study_keys.SpectraConfig, "words", False, "Leave `--words` out"),
+        (study_keys.GeometryKeys, "intervals", False, "Give `--no-intervals`"),
+        (study_keys.GeometryKeys, "corpora", ["a=x.txt", "b y"], "Give `--corpus a=x.txt --corpus 'b y'`"),
+        (study_keys.GeometryKeys, "dims", [1, 2], "Give `--dims 1,2`"),
+    ],
+)
+def test_advice_on_a_key_can_be_typed(kind, key, value, advice):
+    """A message named keys as `words=False`, which the command line does not take."""
+    assert Key.of(kind, key).advice(value) == advice

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import shlex
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -116,6 +117,18 @@ class Key:
                 example = f", for example {','.join(map(str, self.default[:3]))}" if self.default else ""
                 raise WrongOption(f"{self.flag} takes {numbers} with commas{example}; got {text!r}.") from None
             raise WrongOption(value_problem(self.flag, error.errors()[0])) from None
+
+    def advice(self, value: Any) -> str:
+        """Return how to type the option so that the key has a value: "Give `--windows 20`"."""
+        if value is None or value == self.default:
+            return f"Leave `{self.flag}` out"
+        if isinstance(value, bool):
+            words = [self.flag if value else f"--no-{self.flag.removeprefix('--')}"]
+        elif self.shown.get("repeat"):
+            words = [word for part in value for word in (self.flag, str(part))]
+        else:
+            words = [self.flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+        return f"Give `{shlex.join(words)}`"
 
     def parameter(self, in_file: bool) -> inspect.Parameter:
         """Return the parameter of a verb that typer makes the option of; see `help` for `in_file`."""

@@ -15,7 +15,7 @@ import typer
 
 from ..corpus.paths import check_corpus
 from ..run.reference import check_model_name
-from ..run.settings import StrictConfig
+from ..run.settings import OtherSetting, StrictConfig
 from ..study.study_keys import HeadsConfig
 from ..training.training_keys import check_scheme_file
 from .key_options import Key
@@ -94,7 +94,11 @@ def verb(
             for name, key in keys.items():
                 if values[name] is None:
                     values[name] = key.default
-            function(**{name: values[name] for name in parameters})
+            try:
+                function(**{name: values[name] for name in parameters})
+            except OtherSetting as error:
+                advice = _advice(error, keys.get(error.key), error.key in parameters)
+                raise ValueError(error.advised(advice)) from None
 
         vars(call)["__signature__"] = inspect.Signature(shown)
         vars(call)["key_classes"] = tuple(options)
@@ -103,6 +107,15 @@ def verb(
         return function
 
     return register
+
+
+def _advice(error: OtherSetting, key: Key | None, is_argument: bool) -> str:
+    """Return how to type the setting that resumes a run: by its option, as an argument, or by --set."""
+    if key is not None:
+        return key.advice(error.value)
+    values = list(map(str, error.value)) if isinstance(error.value, list) else [str(error.value)]
+    words = values if is_argument else ["--set", f"{error.key}={json.dumps(error.value, default=str)}"]
+    return f"Give `{shlex.join(words)}`"
 
 
 def _clause(text: str) -> str:

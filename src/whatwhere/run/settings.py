@@ -50,6 +50,27 @@ def _check_keys(keys: Iterable[Any], path: str | Path | None) -> None:
         raise ValueError(f"{path or 'settings'}: a configuration key is a word; got {str(misfits[0])[:60]!r}.")
 
 
+class OtherSetting(ValueError):
+    """Error for a setting that differs from the one that a run was started with.
+
+    problem: both values. key, value: the setting that resumes the run. The command line names its option (`advised`).
+    """
+
+    def __init__(self, problem: str, hint: str, key: str, value: Any) -> None:
+        super().__init__(problem, hint, key, value)
+        self.problem = problem
+        self.hint = hint
+        self.key = key
+        self.value = value
+
+    def __str__(self) -> str:
+        return self.advised(f"Give {self.key}={self.value!r}")
+
+    def advised(self, advice: str) -> str:
+        """Return the message with a piece of advice, unless one command resumes the run whatever differs."""
+        return f"{self.problem} {self.hint or f'{advice} to resume, or choose another `--out`.'}"
+
+
 class StrictConfig(BaseModel):
     """A configuration whose unknown keys and wrong values are one-line ValueErrors.
 
@@ -228,7 +249,8 @@ class StrictConfig(BaseModel):
             name: Name of the YAML file.
 
         Raises:
-            ValueError: another key differs, or the file is missing, damaged or of another version.
+            OtherSetting: another key differs.
+            ValueError: the file is missing, damaged or of another version.
         """
         saved = self.load_verified(run, name)
         given = self.given_keys()
@@ -240,14 +262,15 @@ class StrictConfig(BaseModel):
                 continue
             if not self.has_same_content(key, run.path):
                 default = "" if key in given else " (default)"
-                hint = f"Give {key}={before[key]!r} to resume, or choose another `--out`."
+                hint = ""
                 if self.RESUME_ARGUMENTS:
                     words = {"out": run.path, **before}
                     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
                     arguments = self.RESUME_ARGUMENTS.format(**quoted)
                     hint = f"Run it with only `{arguments}` to resume, or choose another `--out`."
                 started = f"{run.path} was started with {key}={before[key]!r}"
-                raise ValueError(f"{started}, this command has {key}={value!r}{default}. {hint}")
+                problem = f"{started}, this command has {key}={value!r}{default}."
+                raise OtherSetting(problem, hint, key, before[key])
             keys_to_take.add(key)
         return saved.model_copy(update={key: getattr(self, key) for key in keys_to_take})
 
