@@ -309,6 +309,14 @@ def test_a_classifier_without_weights_labels_nothing(tmp_path):
     assert open_model(tmp_path / "whole", "labels").model.config.num_labels == 3
 
 
+def test_an_unknown_head_names_the_known_ones(place):
+    """The message on an unknown head was a KeyError that blamed the model's files."""
+    with pytest.raises(ValueError, match="^Unknown head 'maskd'. Did you mean masked. Heads: None, 'masked', 'labels'"):
+        open_model("reference", "maskd")
+    with pytest.raises(ValueError, match="^Unknown head 'tokens'. Heads: None"):
+        open_config(place / "bert", "tokens")
+
+
 def test_weights_in_an_older_folder_belong_to_its_identity(place, tmp_path):
     """Results of other weights would be taken for those of this model."""
     for kind in ("bert", "mpnet"):

@@ -28,7 +28,7 @@ from transformers.utils import logging
 
 from ..corpus.tokenizer import open_tokenizer
 from ..encoder import EncoderConfig
-from ..run.errors import name_model_in_errors, one_line
+from ..run.errors import name_model_in_errors, one_line, suggest_name
 from ..run.files import check_inside, read_json
 from ..run.folder import RunFolder
 from ..run.hub import check_hub, is_offline
@@ -142,6 +142,7 @@ def open_model(
         WeightsMisfit: weights of other shapes than `config` or `classes` ask for.
         HeadMissing: the weights lack the words or labels that their configuration names.
     """
+    _check_head_name(head)
     name, local = _place(source)
     changed = config is not None or classes is not None
     config = _read_config(name, local) if config is None else config
@@ -180,10 +181,11 @@ def open_config(source: str | Path, head: str | None = None) -> Any:
     """Read the configuration of a model that can have a head; no weight is read.
 
     Raises:
-        ValueError: no such folder, no finished model in it, several models, a pickle alone, a damaged file, one that is
-            not as it was written, sizes that the weights cannot have, no such model on the Hub, or one without that
-            head.
+        ValueError: an unknown head, no such folder, no finished model in it, several models, a pickle alone, a damaged
+            file, one that is not as it was written, sizes that the weights cannot have, no such model on the Hub, or
+            one without that head.
     """
+    _check_head_name(head)
     name, local = _place(source)
     config = _read_config(name, local)
     _check_head(name, config, head)
@@ -280,6 +282,13 @@ def _read_config(name: str, local: bool) -> Any:
         if local:
             check_sizes(Path(name), config)
         return config
+
+
+def _check_head_name(head: str | None) -> None:
+    if head not in HEADS:
+        known = ", ".join(repr(each) for each in HEADS)
+        hint = suggest_name(str(head), [each for each in HEADS if each])
+        raise ValueError(f"Unknown head {str(head)[:60]!r}.{hint} Heads: {known}.")
 
 
 def _check_head(name: str, config: Any, head: str | None) -> None:
