@@ -198,7 +198,7 @@ def test_what_is_left_out_follows_from_model_and_texts(classifier):
         (("reference", "--text", "x " * 200, "--stride", "500"), "A stride is from 0 to 125"),  # no remark first
         (("reference", "--text", "a\udce7"), "Text 1 of --text and --pair is not UTF-8"),
         (("reference", "--text", "x", "--length", "129"), "A length is from 5 to 128 tokens"),
-        (("reference", "--text", "x", "--length", "4"), "A length is from 5 to 128 tokens"),
+        (("reference", "--text", "x", "--length", "4"), "--length must be at least 5; got '4'"),
         (("reference", "--text", "x", "--text", "y", "--pair", "z"), "2 texts have 1 second texts"),
         (("reference", "--text", "x", "--file", "y"), "Give --text or --file, not both"),
         (("reference", "--file", "nowhere.txt"), "No file nowhere.txt"),

@@ -26,7 +26,7 @@ def predict(
     what: str | None = None,
     top: int = 5,
     pooling: str | None = None,
-    length: Annotated[int | None, typer.Option(min=4)] = None,
+    length: Annotated[int | None, typer.Option(min=5)] = None,
     stride: int | None = None,
     out: Path | None = None,
     scheme: str | None,
