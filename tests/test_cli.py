@@ -81,6 +81,11 @@ def trained(corpus_file, tmp_path_factory):
         (("spectra", "none.npy"), "No position table at none.npy"),
         (("probe", "nowhere"), "nowhere is no folder here, and the Hub gives no such model"),
         (("heads", "runs/nowhere", "--ablate", "3"), "runs/nowhere is no folder here, and the Hub gives no such model"),
+        (("probe", "nowhere", "--splits", "0"), "--splits must be at least 1; got '0'"),
+        (
+            ("geometry", "--corpus", "a=python-docs", "--corpus", "a=synthetic:repeat", "--out", "OUT"),
+            "Two corpora are named 'a'. Give each a name of its own",
+        ),
         (("attention", "reference", "--text", "A word.", "--out", "/proc/x.html"), "/proc/x.html is not there, or no"),
         (("pretrain", "--out", __file__), "test_cli.py is a file, where the folder of a run is needed"),
         (

@@ -37,7 +37,7 @@ def probe(
     windows: int,
     length: int | None,
     scheme: str | None,
-    splits: int = 5,
+    splits: Annotated[int, typer.Option(min=1)] = 5,
     as_json: Json = False,
 ) -> None:
     """Fit linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5).

@@ -185,6 +185,9 @@ class GeometryConfig(GeometryKeys):
             raise ValueError(
                 f"{len(self.field)} fields for {len(self.corpora)} corpora. Give one for all, or one for each."
             )
+        names = [name for name, _ in map(name_and_corpus, self.corpora) if name]
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise ValueError(f"Two corpora are named {twice[0]!r}. Give each a name of its own: --corpus NAME=TEXT.")
         if misfits := [d for d in (*self.dims, *self.ranks) if d < 1]:
             raise ValueError(f"dims and ranks must be at least 1; got {misfits[0]}.")
         if self.width % min(64, self.width) or self.width % 2:
@@ -195,7 +198,7 @@ class GeometryConfig(GeometryKeys):
         return self
 
     def sources(self) -> dict[str, Source]:
-        """Return the corpora by name; equal names get a number."""
+        """Return the corpora by name; texts of equal names get a number where the user gave none."""
         sources: dict[str, Source] = {}
         for i, spec in enumerate(self.corpora):
             given_name, corpus = name_and_corpus(spec)
