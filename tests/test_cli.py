@@ -68,6 +68,7 @@ def trained(corpus_file, tmp_path_factory):
         (("evaluate", "glue", "reference", "--out", "OUT", "--seeds", "0"), "--seeds must be at least 1; got '0'. See"),
         (("pretrain", "--out", "OUT", "--steps", "many"), "--steps must be a whole number; got 'many'. See"),
         (("explain", "dsgt"), "Unknown preset 'dsgt'. Did you mean dstg"),
+        (("explain", "r/tow"), "There is no folder r/tow. Give the folder of a trained model, or a preset."),
         (("explain", "."), "config.json is missing"),
         (
             ("explain", "ap", "--set", "model.absolute=mds", "--set", "model.table_file=none.npy"),

@@ -1,5 +1,6 @@
 """Verbs that show: report, claims, presets, explain, doctor."""
 
+import os
 import re
 from collections import Counter
 from contextlib import ExitStack, suppress
@@ -182,6 +183,8 @@ def explain(
     if context.params["scheme"] is None:  # else the scheme may register presets
         for name in what:
             if name != REFERENCE and not Path(name).exists() and not name.endswith((".yaml", ".yml")):
+                if "/" in name or os.sep in name:
+                    raise ValueError(f"There is no folder {name}. Give the folder of a trained model, or a preset.")
                 check_preset(name, context.params["size"] or "tiny")
     from ..models.explain import as_text, side_by_side, stops
 
