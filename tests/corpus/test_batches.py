@@ -1,13 +1,16 @@
 """Masked batches as a pure function of (seed, epoch, index): same masks in any batch, right rates, shifts in range."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import whatwhere
 from whatwhere.corpus import MaskedBatches, build_windows
-from whatwhere.corpus.batches import PositionDraws, in_pieces
+from whatwhere.corpus.batches import PositionDraws, in_pieces, times_read
 
 SPECIAL = {0, 1, 2, 3, 4}
 
@@ -317,3 +320,11 @@ def test_an_empty_split_is_an_error(list_source, tokenizer, tmp_path):
 def test_a_batch_that_processes_cannot_share_is_an_error(windows):
     with pytest.raises(ValueError, match="multiple of the number of processes, 2"):
         MaskedBatches(windows()["train"]).batch(0, 3, 0, 2)
+
+
+def test_one_place_says_how_often_windows_are_read():
+    """A training, a study and a model's card repeated the bound; once or less is not worth a word."""
+    assert times_read(1.5) == "read 1.5 times" and times_read(12.345) == "read 12.3 times"
+    assert times_read(1.004) == times_read(0.3) == times_read(0) == ""
+    files = (Path(whatwhere.__file__).parent).rglob("*.py")
+    assert [path.name for path in files if "1.005" in path.read_text(encoding="utf-8")] == ["batches.py"]

@@ -235,3 +235,12 @@ def padded(rows: Sequence[np.ndarray], with_: int, dtype: type[np.number[Any]] =
     for i, row in enumerate(rows):
         filled[i, : len(row)] = row
     return filled
+
+
+def times_read(passes: float) -> str:
+    """Say how often a training reads each window: "read 3.2 times", "" where the three digits are 1 or fewer.
+
+    Args:
+        passes: windows that all steps read, divided by the training windows.
+    """
+    return f"read {passes:.3g} times" if passes >= 1.005 else ""

@@ -8,6 +8,7 @@ from typing import Any
 import jinja2
 import yaml
 
+from ..corpus.batches import times_read
 from ..encoder import SOURCES, EncoderConfig
 from ..papers import bibtex
 from ..version import VERSION
@@ -233,12 +234,12 @@ def _pretraining(run: Mapping[str, Any], summary: Mapping[str, Any], corpus: str
     if loss is not None:
         held_out = f"loss {loss:.4f} nats per masked token, {accuracy:.1%} of them right"
     windows = f"{run['batch_size']} windows of {run['length']} tokens"
-    passes = summary.get("passes", 0)  # of a training before they were counted
-    often = f", each window read {passes:.3g} times" if passes >= 1.005 else ""
+    often = times_read(summary.get("passes", 0))  # 0: of a training before they were counted
+    repeated = f", each window {often}" if often else ""
     return {
         "corpus": f"{corpus}, {'nothing' if loss is None else share_held_out} held out",
         "objective": f"{100 * run['mask_rate']:.3g}% of the tokens predicted, {masking}",
-        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {windows}{often}",
+        "tokens": f"{summary['tokens']:,}: {summary['steps']:,} steps of {windows}{repeated}",
         "rows": _ROWS[run["join"], summary.get("pieces", "all")],
         "optimizer": _optimizer(run, summary),
         "speed": _speed(summary),

@@ -18,6 +18,7 @@ import torch
 from ..analysis.hidden import ceiling_records
 from ..analysis.passes import FEWEST_WINDOWS
 from ..corpus import Windows, open_source
+from ..corpus.batches import times_read
 from ..corpus.build import describe_pieces
 from ..records.record import Record
 from ..run.cluster import Cluster, connect
@@ -395,8 +396,8 @@ def _log_passes(study: Study, steps: int) -> None:
     config = study.config
     batch_size = config.pretraining(config.models[0], 0, steps).batch_size
     passes = steps * batch_size / len(study.windows["train"])
-    if passes >= 1.005:
-        study.log.log_event("passes", f"each training window is read {passes:.3g} times", times=round(passes, 2))
+    if often := times_read(passes):
+        study.log.log_event("passes", f"each training window is {often}", times=round(passes, 2))
 
 
 def _log_damage(study: Study, model: ModelOfSeed) -> None:

@@ -8,6 +8,7 @@ import torch
 from accelerate.utils import broadcast
 
 from ..corpus import Windows
+from ..corpus.batches import times_read
 from ..encoder import EncoderConfig, EncoderForMaskedLM
 from ..models.card import model_card
 from ..models.explain import costs
@@ -104,8 +105,9 @@ def _train(
     # All processes use the number of steps that the main process timed.
     steps = int(broadcast(torch.tensor(steps_of_budget(config, windows), device=processes.device)))
     passes = steps * config.batch_size / len(windows["train"])
-    if passes >= 1.005 and progress is True and processes.is_main_process:
-        print(f"{len(windows['train']):,} training windows, each read {passes:.3g} times", file=sys.stderr)
+    often = times_read(passes)
+    if often and progress is True and processes.is_main_process:
+        print(f"{len(windows['train']):,} training windows, each {often}", file=sys.stderr)
     segments = segments_message(config.preset, model_config, windows)
     if segments and progress is True and processes.is_main_process:
         print(segments, file=sys.stderr)
