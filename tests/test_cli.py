@@ -18,7 +18,7 @@ from run_files import missing, unexplained
 
 from whatwhere.cli.measure import _probe_text
 from whatwhere.encoder import EncoderForMaskedLM
-from whatwhere.records.record import Record
+from whatwhere.records.record import Record, write_records
 from whatwhere.run.files import read_object
 from whatwhere.study.heads_run import FACTS, HeadsConfig, _options_of
 from whatwhere.study.results import command_of
@@ -346,6 +346,16 @@ def test_claims_are_counts_by_origin_and_rows_by_verdict(tmp_path):
     assert below.endswith("; paper: 0.44")
     lacking = sum(int(line.split()[0]) for line in lines if line.startswith("  ") and line.split()[0].isdigit())
     assert lacking == sum(claim["value"] is None for claim in ledger)
+
+
+def test_missing_metrics_are_named_in_words(tmp_path):
+    """The reasons of claims that are not measured named metrics by their keys alone: "no ablation.remove of dstg"."""
+    records = [Record("s", "dstg", "accuracy", 0.5, seed=0)]
+    write_records(tmp_path / "records.parquet", records)
+    done = whatwhere("claims", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "no rise of loss (ablation.remove) of dstg, seed 0, part semantic" in done.stdout
+    assert not re.search(r"^ +\d+  no [a-z0-9_]+\.[a-z]", done.stdout, re.MULTILINE)
 
 
 def test_undertrained_models_are_announced_first(trained, tmp_path):

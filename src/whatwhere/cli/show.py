@@ -105,12 +105,24 @@ def _ledger(verdicts: list[dict[str, Any]]) -> str:
         before = verdict
     lacking = [str(c["scale"]).removeprefix("not measured: ") for c in verdicts if c["value"] is None]
     models = [why for why in lacking if why.startswith("needs a model ") and why.endswith(" in the study")]
-    missing = Counter(why for why in lacking if why not in models)
+    missing = Counter(_in_words(why) for why in lacking if why not in models)
     if models:
         names = dict.fromkeys(name for why in models for name in re.findall(r"a model (\S+)", why))
         missing[f"needs models that are not in the study: {', '.join(names)}"] = len(models)
     lines += ["", "not measured"] if missing else []
     return "\n".join([*lines, *table_lines([[str(n), why] for why, n in missing.most_common()], right=(0,), indent=2)])
+
+
+def _in_words(why: str) -> str:
+    """Put the name of a metric before its key, where a claim lacks its records: "no rise of loss (ablation.remove)"."""
+    from ..records.metrics import metric
+
+    match = re.match(r"no ([a-z0-9_]+(?:\.[a-z0-9_]+)+)", why)
+    if match is None:
+        return why
+    with suppress(ValueError):  # a key that is no metric
+        return f"no {metric(match[1]).name} ({match[1]}){why[match.end() :]}"
+    return why
 
 
 def _rows(claim: dict[str, Any], with_reason: bool) -> list[list[str]]:
