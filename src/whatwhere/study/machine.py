@@ -52,19 +52,26 @@ def machine() -> dict[str, Any]:
 
 
 def backend_state(name: str) -> str:
-    """Return "works" if a training step of a small `dstg` runs with an attention backend here; else what went wrong."""
+    """Return "works" if a training step of a small `dstg` runs with an attention backend here; else what went wrong.
+
+    In the precision that trainings choose here: a compiler can refuse bfloat16 alone. Padding is masked.
+    """
     device = default_device()
+    in_precision_of_training = torch.autocast(device.type, torch.bfloat16, enabled=bf16_pays(device))
     model = EncoderForMaskedLM(preset("dstg", "tiny", vocab_size=32, num_hidden_layers=1))
     model.to(device)  # type: ignore[arg-type]
-    ids = torch.tensor([[2, 7, 8, 9, 3]], device=device)
+    ids = torch.tensor([[2, 7, 8, 9, 3, 0]], device=device)
+    batch = {"input_ids": ids, "attention_mask": (ids > 0).long()}
     try:
         model.set_attn_implementation(name)
-        with torch.no_grad():
-            model(input_ids=ids)
+        with torch.no_grad(), in_precision_of_training:
+            model(**batch)
     except Exception as error:  # any failure is the answer
         return _line(error)
     try:
-        model(input_ids=ids, labels=ids).loss.backward()
+        with in_precision_of_training:
+            loss = model(**batch, labels=ids).loss
+        loss.backward()
     except Exception as error:
         return f"works without training; in training: {_line(error)}"
     return "works"
