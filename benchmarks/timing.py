@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from whatwhere.corpus import Source, open_source
+from whatwhere.models.tensors import default_device
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+DEVICE = default_device()
 REPEATS = {"full": 5, "quick": 3, "micro": 2}
 
 

@@ -56,6 +56,24 @@ def test_losses_have_intervals_between_seeds(tables, records):
     assert "6.50 nats" in rows[-1]
 
 
+def test_table_of_schemes_reads_final_models(records, tmp_path, capsys):
+    """R² in the table of all schemes were those before training, whose records come last in a file."""
+    records = [r for r in records if r.seed in (None, 0) and not (r.step == 0 and r.metric == "loss")]
+    records += [Record("s", model, "operations", 2e6, seed=0) for model in LOSSES]
+    tries = {1: 3.25, 10: 2.75}
+    records += [
+        Record("schemes-search", "dstg", "loss", loss, part=f"validation.biases-{scale}", seed=9)
+        for scale, loss in tries.items()
+    ]
+    file = tmp_path / "records.parquet"
+    write_records(file, records)
+    module_of(RESULTS / "schemes/tables.py").main(str(file))
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[2] == "| `dstg` | 3.50 |  | 0.30, position 0.30 | – | – | 1.00 |"
+    assert rows[3] == "| `ap` | 3.90 | – | 0.30 | – | – | 1.00 |"
+    assert rows[-1] == "| `dstg` | 3.25 → 2.75 |"
+
+
 def test_probes_are_of_final_models(tables, records):
     """Probes are of final models and stand above the papers row."""
     rows = tables.probe_table(Table(records), "r2.token").splitlines()

@@ -1,77 +1,90 @@
-"""The table of all schemes from its records, as Markdown: python tables.py records.parquet"""
+"""The table of all schemes from its records, as Markdown: python tables.py records.parquet
+
+A loss is the validation loss after the last step. Differences and gains have 95 % intervals over documents.
+"""
 
 import sys
 
-import numpy as np
-
-from whatwhere.analysis.record_context import document_mean
-from whatwhere.records.record import Record, read_records
+from whatwhere.records.record import read_records
+from whatwhere.records.table import Point, Table
 
 BASE = "dstg"
-SEARCHED = ("validation.biases-1", "validation.biases-10")  # validation losses of the two rates, another seed
+SEARCH = "schemes-search"  # name of the study whose validation losses have the rate of the biases in `part`
+STREAMS = {"all": "", "position": "position ", "semantic": "semantic "}
+TERMS = ("absolute", "relative")
+TITLES = "preset, loss, beside `dstg`, R² of position, nats without its term, 512 tokens, cost".split(", ")
 
 
-def values(records: list[Record], model: str, metric: str, part: str | None = None) -> dict[int | None, Record]:
-    """Records of a metric by their index."""
-    return {r.index: r for r in records if (r.model, r.metric, r.part) == (model, metric, part)}
-
-
-def last_loss(records: list[Record], model: str) -> float:
-    """Validation loss after the last step."""
-    curve = {r.step: r.value for r in records if (r.model, r.metric, r.part) == (model, "loss", "validation")}
-    return curve[max(step for step in curve if step is not None)]
-
-
-def beside_base(records: list[Record], model: str) -> str:
-    """Mean difference of the losses of the same documents, with its 95 % interval over them."""
-    of_model, of_base = (values(records, name, "loss.document") for name in (model, BASE))
-    places = sorted(i for i in of_model if i is not None)
-    if not places or model == BASE:
-        return "" if model == BASE else "–"
-    mean, low, high = document_mean(np.array([of_model[i].value - of_base[i].value for i in places]))
-    return f"{mean:+.2f} [{low:.2f}, {high:.2f}]"
-
-
-def longer(records: list[Record], model: str) -> str:
-    """Gain of the best way to read 512 tokens over reading in pieces, with its interval over documents."""
-    gains = [r for r in records if (r.model, r.metric) == (model, "length.gain")]
-    if not gains:
+def said(point: Point | None, sign: str = "+") -> str:
+    """Value and interval in words; "–" for nothing."""
+    if point is None:
         return "–"
-    best = max(gains, key=lambda r: r.value)
-    return f"{best.part} {best.value:+.2f} [{best.low:.2f}, {best.high:.2f}]"
+    interval = "" if point.interval is None else f" [{point.interval[0]:.2f}, {point.interval[1]:.2f}]"
+    return f"{point.value:{sign}.2f}{interval}"
 
 
-def position(records: list[Record], model: str) -> str:
-    """R² of position in the states of the last trained layer: of all dimensions, then of the meaning's where apart."""
+def last_loss(table: Table, model: str) -> float:
+    """Validation loss after the last step, in nats."""
+    curve = table.points("loss", model, by="step", part="validation")
+    return curve[max(curve)].value
+
+
+def beside_base(table: Table, model: str) -> str:
+    """Mean difference of the losses of the same documents from those of `dstg`."""
+    ours, base = (table.point("loss.document", name) for name in (model, BASE))
+    if model == BASE:
+        return ""
+    return "–" if ours is None or base is None else said(ours - base)
+
+
+def position(table: Table, model: str) -> str:
+    """R² of position after the last block but one: of all dimensions, then of each stream."""
     found = []
-    for part in ("all", "position", "semantic"):
-        layers = {r.layer: r.value for r in records if (r.model, r.metric, r.part) == (model, "r2.token", part)}
+    for part, words in STREAMS.items():
+        layers = table.points("r2.token", model, by="layer", part=part)
         if layers:
-            found.append(f"{'' if part == 'all' else part + ' '}{sorted(layers.items())[-2][1]:.2f}")
+            found.append(f"{words}{layers[max(layers) - 1].value:.2f}")
     return ", ".join(found) or "–"
 
 
-def searched(records: list[Record], model: str) -> str:
-    """Validation losses at the rate of the other parameters and at ten times it."""
-    found = {r.part: r.value for r in records if (r.model, r.study) == (model, "schemes-search")}
-    return " → ".join(f"{found[part]:.2f}" for part in SEARCHED) if found else ""
+def used(table: Table, model: str) -> str:
+    """Loss that rises without a term of positions, in nats."""
+    found = {term: table.point("ablation.remove", model, part=term) for term in TERMS}
+    return ", ".join(f"{term} {said(point)}" for term, point in found.items() if point is not None) or "–"
+
+
+def longer(table: Table, model: str) -> str:
+    """Gain of the best way to read 512 tokens over reading in pieces, in nats."""
+    gains = table.points("length.gain", model, by="part")
+    if not gains:
+        return "–"
+    best = max(gains, key=lambda part: gains[part].value)
+    return f"{best} {said(gains[best])}"
 
 
 def main(path: str) -> None:
     records = read_records(path)
-    models = sorted({r.model for r in records if r.metric == "operations"}, key=lambda m: last_loss(records, m))
-    print("| preset | loss | beside `dstg`, 250 articles | R² of position | 512 tokens | operations |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    table = Table(record for record in records if record.study != SEARCH)
+    models = sorted(table.models("operations"), key=lambda model: last_loss(table, model))
+    base = table.point("operations", BASE)
+    assert base is not None
+    print(f"| {' | '.join(TITLES)} |")
+    print(f"|{' --- |' * len(TITLES)}")
     for model in models:
-        cost = values(records, model, "operations")[None].value / values(records, BASE, "operations")[None].value
-        cells = [last_loss(records, model), beside_base(records, model), position(records, model)]
-        row = f"{cells[0]:.2f} | {cells[1]} | {cells[2]} | {longer(records, model)} | {cost:.2f}"
-        print(f"| `{model}` | {row} |")
+        operations = table.point("operations", model)
+        assert operations is not None
+        cells = [f"`{model}`", f"{last_loss(table, model):.2f}", beside_base(table, model), position(table, model)]
+        cells += [used(table, model), longer(table, model), f"{operations.value / base.value:.2f}"]
+        print(f"| {' | '.join(cells)} |")
+    tries: dict[str, dict[str | None, float]] = {}
+    for record in records:
+        if record.study == SEARCH:
+            tries.setdefault(record.model, {})[record.part] = record.value
     print("\n| preset | one rate → biases ten times as fast |")
     print("| --- | --- |")
-    tried = sorted({r.model for r in records if r.study == "schemes-search"}, key=lambda m: searched(records, m)[-4:])
-    for model in tried:
-        print(f"| `{model}` | {searched(records, model)} |")
+    for model, losses in sorted(tries.items(), key=lambda pair: min(pair[1].values())):
+        one, tenfold = (losses[f"validation.biases-{scale}"] for scale in (1, 10))
+        print(f"| `{model}` | {one:.2f} → {tenfold:.2f} |")
 
 
 if __name__ == "__main__":
