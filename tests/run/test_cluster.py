@@ -100,7 +100,7 @@ remote.code_versions = lambda: ((program[0], "0.0.1"), *others)
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_late_worker_that_is_refused_is_left_out(light, connected, tmp_path, capfd):
     """A worker of another version that joined in mid-work ended the whole command."""
     (tmp_path / "other.py").write_text(OTHER_VERSION)
@@ -118,17 +118,7 @@ def test_late_worker_that_is_refused_is_left_out(light, connected, tmp_path, cap
     assert said.count("has whatwhere 0.0.1,") == 1 and said.count("Until then it gets no work.") == 1, said
 
 
-@pytest.mark.long
-def test_command_without_a_usable_worker_is_refused(connected, monkeypatch):
-    """The one line of the first worker says how many others are refused."""
-    program, *others = remote.code_versions()
-    monkeypatch.setattr(admission, "code_versions", lambda: ((program[0], "9.9"), *others))
-    with pytest.raises(ValueError, match=r"this command has whatwhere 9\.9: .* \(1 more\)\.$") as refused:
-        connected.slots()
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.long
+@pytest.mark.slow
 def test_killed_worker_does_not_count_as_failure(light, connected, tmp_path):
     """A worker that went with its machine made its job a failed one, "perhaps for lack of memory"."""
     begun = tmp_path / "begun"
@@ -145,7 +135,7 @@ def test_killed_worker_does_not_count_as_failure(light, connected, tmp_path):
     assert {path.name for path in begun.iterdir()} > {str(pid)}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("work", "argument", "said"),
     [
@@ -162,7 +152,7 @@ def test_worker_that_dies_of_a_job_is_named(connected, capfd, work, argument, sa
     assert ("passed its memory limit and starts again" in capfd.readouterr().err) == (work is take_memory)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_workers_with_a_gpu_take_turns(light, tmp_path):
     """Where workers declare GPU=1 they alone get jobs, one at a time each; no GPU is needed to see that."""
     wait_for_worker(light.add_worker("--no-nanny", "--resources", "GPU=1"))
@@ -175,7 +165,7 @@ def test_workers_with_a_gpu_take_turns(light, tmp_path):
     end(light.workers.pop())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_refused_worker_with_a_gpu_stops_nobody(light, connected, tmp_path, capfd):
     """Every job asked for a GPU where one worker had declared it, though that worker was refused: nothing began."""
     (tmp_path / "other.py").write_text(OTHER_VERSION)
@@ -188,7 +178,7 @@ def test_refused_worker_with_a_gpu_stops_nobody(light, connected, tmp_path, capf
     assert capfd.readouterr().err.count("has whatwhere 0.0.1,") == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_wait_for_paused_workers_is_told(connected):
     """Dask gives nothing to workers that hold 80 % of their memory, and the command said nothing for ever."""
 
@@ -208,7 +198,7 @@ def test_wait_for_paused_workers_is_told(connected):
         wait_for(lambda: session.why_they_wait() == "")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_scheduler_lost_between_two_uses_is_one_line(tmp_path):
     """Where nothing ran as the scheduler went, the next use of it was a traceback of Dask's."""
     pytest.importorskip("distributed")
@@ -266,6 +256,17 @@ def started(*arguments: str) -> "subprocess.Popen[str]":
     """The command line in a process of its own."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command(*arguments), env=environment(), **pipes)
+
+
+@pytest.mark.long
+def test_command_without_a_usable_worker_is_refused(cluster, monkeypatch, tmp_path):
+    """The one line of the first worker says how many others are refused."""
+    program, *others = remote.code_versions()
+    monkeypatch.setattr(admission, "code_versions", lambda: ((program[0], "9.9"), *others))
+    with connect(str(cluster.file), tmp_path) as connected, lock(tmp_path):
+        with pytest.raises(ValueError, match=r"this command has whatwhere 9\.9: .* \(2 more\)\.$") as refused:
+            connected.slots()
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.long
