@@ -155,6 +155,21 @@ def test_a_difference_is_paired_by_seed_and_split():
     assert (seeds - 2 * seeds).interval == pytest.approx(hierarchical(-seeds.at, documents=500))
 
 
+def test_a_difference_takes_the_seeds_that_both_have():
+    """Three seeds less two, or seeds 1 and 2 less 0 and 1, were taken for independent or paired by their order."""
+    ours = summary([r2(value, seed) for seed, value in ((2, 0.7), (0, 0.5), (1, 0.65))])
+    theirs = summary([r2(value, seed, model="rp") for seed, value in ((1, 0.6), (2, 0.62))])
+    difference = ours - theirs
+    assert difference.numbers == (1, 2) and difference.each == pytest.approx([0.05, 0.08])
+    assert difference.interval == pytest.approx(seed_interval(np.array([0.05, 0.08])), abs=0.02)
+    assert (theirs - ours).each == pytest.approx([-0.05, -0.08])
+    shifted = summary([r2(value, seed) for seed, value in ((0, 0.5), (1, 0.65))])
+    assert (shifted - theirs).each == pytest.approx([0.05])
+    apart = summary([r2(0.5, 7)])
+    unpaired = ours - apart
+    assert unpaired.numbers == () and unpaired.value == pytest.approx(ours.value - 0.5)
+
+
 def test_a_fact_of_the_corpus_pairs_with_seeds():
     """With several seeds the ceiling of a text's splits was taken as independent of what is read in these splits."""
     splits = np.array([[0.50, 0.62, 0.55, 0.47, 0.58]])

@@ -27,13 +27,15 @@ class Point:
     """Quantity of every training seed, with its interval (one row where no training is involved).
 
     at: (seeds, k) values of the k splits or documents, k = 1 where nothing was repeated. Arithmetic is paired by seed
-        and by split or document, as all models are probed on the same splits and ablated on the same documents.
+        and by split or document, as all models are probed on the same splits and ablated on the same documents; of two
+        points with other seeds it takes those that both have.
     below, above: (seeds,) half-widths of the 95 % interval that the records carry, 0 where they carry none; of several
         seeds it is one over what all of them read. Sums and differences combine them in quadrature, which is right for
         independent errors, too wide for errors that go together (of the same documents, as a rule), too narrow for two
         shares of one whole.
     columns: kind of the columns of `at`: "splits", which overlap, "documents", which do not, or "".
-    n: observations behind the value. trained: True if the rows are training seeds.
+    n: observations behind the value. trained: True if the rows are training seeds. numbers: the seeds, ascending; ()
+        where they are not known.
     span: least and largest possible value. Sums, differences, multiples and ratios have the range that follows
         from theirs: the difference of two shares lies in [-1, 1]. Intervals are formed on its scale (`intervals`).
     """
@@ -45,6 +47,7 @@ class Point:
     n: int | None = None
     trained: bool = True
     span: Range = UNBOUNDED
+    numbers: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, values: Sequence[Sequence[float]] | np.ndarray, columns: str = "", span: Range = UNBOUNDED) -> "Point":
@@ -136,6 +139,7 @@ class Point:
         if not isinstance(other, Point):
             return replace(self, at=self.at + other, span=(self.span[0] + other, self.span[1] + other))
         trained = self.trained or other.trained
+        self, other = self._with_seeds_of(other), other._with_seeds_of(self)
         self = self._for_each_seed(other)
         other = other._for_each_seed(self)
         if self.at.shape != other.at.shape:  # nothing to pair
@@ -146,7 +150,20 @@ class Point:
         span = (self.span[0] + other.span[0], self.span[1] + other.span[1])
         at = self.at + other.at
         columns = self.columns or other.columns
-        return replace(self, at=at, below=below, above=above, columns=columns, trained=trained, span=span)
+        numbers = self.numbers or other.numbers
+        return replace(
+            self, at=at, below=below, above=above, columns=columns, trained=trained, span=span, numbers=numbers
+        )
+
+    def _with_seeds_of(self, other: "Point") -> "Point":
+        """Return the rows of the seeds that another point has, too; without a common seed the value `alone`."""
+        if not self.numbers or not other.numbers or self.numbers == other.numbers:
+            return self
+        kept = [row for row, number in enumerate(self.numbers) if number in other.numbers]
+        if not kept:
+            return self.alone()
+        numbers = tuple(self.numbers[row] for row in kept)
+        return replace(self, at=self.at[kept], below=self.below[kept], above=self.above[kept], numbers=numbers)
 
     def _for_each_seed(self, other: "Point") -> "Point":
         """Return a fact of the corpus, which is the same beside every seed, once for each seed of another point that
@@ -175,6 +192,7 @@ class Point:
     def __truediv__(self, other: "Point") -> "Point":
         """Divide two positive values, half-widths to first order; the ratio of two values that cannot be negative
         cannot be negative."""
+        self, other = self._with_seeds_of(other), other._with_seeds_of(self)
         ratio = self.at / other.at
         mean = other.each
         size = np.abs(ratio.mean(axis=1))
@@ -306,7 +324,7 @@ def smallest_difference(places: Iterable[Sequence[Point]], paired: bool = True) 
         seeded = [p for p in points if p.seeds > 1]
         rows = [p.each for p in seeded]
         if paired:
-            rows = [a.each - b.each for a, b in combinations(seeded, 2) if a.seeds == b.seeds]
+            rows = [d.each for a, b in combinations(seeded, 2) if (d := a - b).seeds > 1]
         for row in rows:
             spreads.setdefault(len(row), []).append(float(row.var(ddof=1)))
     if not spreads:
@@ -376,8 +394,11 @@ def summary(records: Iterable[Record]) -> Point | None:
         by_seed.setdefault(r.seed, {})[r.index] = r  # of two records in one place the later one counts
     if not by_seed:
         return None
-    places = list(by_seed.values())
-    trained = any(seed is not None for seed in by_seed)
+    numbers = tuple(sorted(seed for seed in by_seed if seed is not None))
+    trained = bool(numbers)
+    places = [by_seed[seed] for seed in (*numbers, *([None] if None in by_seed else []))]
+    if None in by_seed:
+        numbers = ()
     parts = [sorted(index for index in place if index is not None) for place in places]
     n = next((place[None].n for place in places if None in place), next(iter(places[0].values())).n)
     name = next(iter(places[0].values())).metric
@@ -385,11 +406,11 @@ def summary(records: Iterable[Record]) -> Point | None:
     if len(parts[0]) > 1 and all(part == parts[0] for part in parts):
         at = np.array([[place[index].value for index in parts[0]] for place in places])
         zeros = np.zeros(len(places))
-        return Point(at, zeros, zeros, repeats(name) or "splits", n, trained, span)
+        return Point(at, zeros, zeros, repeats(name) or "splits", n, trained, span, numbers)
     at, below, above = np.array([_alone(place) for place in places]).T
     if len(places) > 1 and not is_shared(name):
         below = above = np.zeros(len(places))
-    return Point(at[:, None], below, above, "", n, trained, span)
+    return Point(at[:, None], below, above, "", n, trained, span, numbers)
 
 
 def _alone(place: Mapping[int | None, Record]) -> tuple[float, float, float]:
