@@ -186,7 +186,7 @@ def test_the_page_says_every_term_of_the_ledger(folder, small_run, tmp_path):
     (study / "study.json").write_text(json.dumps(facts))
     run = load_run(study)
     page = study_page(run)
-    rates = "T5 tables × 1.0 there, 10.0 here"
+    rates = "biases × 1.0 there, 10.0 here"
     rows = "It is trained on all rows of each document, this run on the first row of each document."
     assert rows in page.pick.apart and any(rates in term for term in page.pick.apart)
     assert [note for note in run.beside.notes if note in page.pick.apart] == list(run.beside.terms)

@@ -5,16 +5,15 @@ import pytest
 from whatwhere.encoder import PRESETS, preset
 from whatwhere.records.terms import rates, unequal
 from whatwhere.training.pretrain_settings import PretrainConfig
-from whatwhere.training.recipes import PRESET_RATES
 
 
-def entry(name, kind=None, parameters=1_400_000, own=None, **settings):
+def entry(name, kind=None, parameters=1_400_000, **settings):
     """A model as study.json has it; `model` among the settings are fields of its encoder."""
     training = PretrainConfig(preset=kind or name, **{"recipe": "dstg", "steps": 100, **settings})
     config = training.encoder_config().to_dict()
     dumped = training.model_dump(mode="json")
     summary = {"parameters": parameters}
-    return {"name": name, "config": config, "training": dumped, "summary": summary, "scheme_recipe": own or {}}
+    return {"name": name, "config": config, "training": dumped, "summary": summary}
 
 
 def test_arithmetic_of_trainings_is_a_term():
@@ -29,13 +28,10 @@ def test_arithmetic_of_trainings_is_a_term():
     assert "precision (`dstg` bf16 and fp32, `rope` bf16)" in unequal([*models, again])
 
 
-def test_presets_of_a_block_differ_in_scheme_alone(monkeypatch):
-    """Presets of a block differ in their position schemes and rates alone."""
+def test_presets_of_a_block_differ_in_scheme_alone():
     waves = ["dstg", "dstg-waves"]  # they differ in the start of one table, which is their scheme, and is named
     assert "start of the table (`dstg` random, `dstg-waves` half-turn)" in unequal([entry(name) for name in waves])
     names = [name for name in PRESETS if preset(name).block == "neobert" and name != "dstg-waves"]
-    assert unequal([entry(name) for name in names]) == "The models differ in more than their position schemes: rates."
-    monkeypatch.setitem(PRESET_RATES, "tiny", {})
     assert unequal([entry(name) for name in names]) == ""
     assert rates([entry(name) for name in names]).startswith("Rates: one recipe for all models")
 
@@ -71,7 +67,8 @@ def test_starts_and_rates_are_compared_where_present():
     assert "start of the table (`dstg` sinusoidal, `ap` random)" in unequal([entry("dstg", **sines), entry("ap")])
     slow = {"bias_learning_rate_scale": 3.0}
     assert unequal([entry("rope"), entry("rp", **slow)]) == ""
-    assert "rates" in unequal([entry("dstg"), entry("rp", **slow)])
+    for other in ("rp", "fire", "transformer-xl", "dape"):  # biases of the last three are terms of words and distances
+        assert "rates" in unequal([entry("dstg"), entry(other, **slow)])
 
 
 def test_another_block_and_recipe_are_one_sentence():
@@ -81,24 +78,12 @@ def test_another_block_and_recipe_are_one_sentence():
     assert said.count(". ") == 0
 
 
-def test_rates_are_said_of_each_scheme(monkeypatch):
-    """Rates are said of each and where they are the schemes own."""
-    monkeypatch.setitem(PRESET_RATES, "tiny", {})
+def test_rates_that_differ_are_named():
     slow = {"bias_learning_rate_scale": 3.0}
     by_hand = rates([entry("dstg", **slow), entry("rp"), entry("mine", "rp")])
-    assert by_hand == "Rates: T5 tables × (`dstg` 3, others 1)."
-    assert rates([entry("dstg", own=slow, **slow), entry("rp")]).startswith("Rates of each scheme: T5 tables × (")
+    assert by_hand == "Rates: biases × (`dstg` 3, others 10)."
     assert rates([entry("dstg")]) == rates([{"name": "dstg"}, {"name": "ap"}]) == ""
-
-
-def test_preset_rates_are_no_common_recipe():
-    """The demo: T5 tables of both models that have any are ten times as fast, which no pair of values tells."""
-    tenfold = {"bias_learning_rate_scale": 10.0}
-    demo = [entry("dstg", own=tenfold), entry("ap"), entry("rp", own=tenfold), entry("rope")]
-    assert unequal(demo) == ""
-    assert rates(demo) == (
-        "Rates: one recipe for all models, but T5 tables × 10 in `dstg` and `rp`, as found for these schemes."
-    )
+    assert rates([entry("dstg"), entry("rp"), entry("ap")]).startswith("Rates: one recipe for all models; ")
 
 
 def test_unrecorded_settings_are_not_compared():

@@ -13,7 +13,7 @@ from whatwhere.run.files import parse_yaml
 from whatwhere.run.folder import RunFolder
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training.pretrain_settings import PretrainConfig, curriculum
-from whatwhere.training.recipes import PRESET_RATES, SIZE_DEFAULTS, defaults_of
+from whatwhere.training.recipes import SIZE_DEFAULTS, defaults_of
 from whatwhere.training.scheme_settings import trust_scheme
 from whatwhere.training.training_keys import LoopConfig
 
@@ -54,14 +54,6 @@ def test_settings_override_values_override_the_file(tmp_path):
     assert merged == {"a": "nan", "b": "2", "c": 1000.0, "d": -50.0, "e": "infinity"}
 
 
-@pytest.fixture
-def own_rates(monkeypatch):
-    """A recipe of `rp` at size tiny."""
-    own = {"bias_learning_rate_scale": 3.0, "matrix_learning_rate_scale": 1.5}
-    monkeypatch.setitem(PRESET_RATES, "tiny", {"rp": own})
-    return own
-
-
 def test_a_key_without_a_value_takes_settings(tmp_path):
     """`model:` with nothing behind it made `--set model.dropout=0.1` an error: model is a single value."""
     path = tmp_path / "p.yaml"
@@ -72,42 +64,23 @@ def test_a_key_without_a_value_takes_settings(tmp_path):
         LoopConfig.merge_values(path, ["model.dropout=0.1"])
 
 
-def test_presets_train_at_their_own_rates(own_rates):
-    """A preset trains at the rates of its own unless others are given."""
-    plain = PretrainConfig.load(None, preset="ap")
-    assert plain.preset_rates == {} and plain.bias_learning_rate_scale == 1.0
-    own = PretrainConfig.load(None, preset="rp")
-    assert {key: getattr(own, key) for key in own_rates} == own.preset_rates == own_rates
-    given = PretrainConfig.load(None, ["matrix_learning_rate_scale=2"], preset="rp")
-    assert given.preset_rates == {"bias_learning_rate_scale": 3.0} and given.matrix_learning_rate_scale == 2.0
-    assert PretrainConfig.load(None, preset="rp", size="small").preset_rates == {}
-    assert own.model_dump(mode="json")["bias_learning_rate_scale"] == 3.0
-
-
-def test_variants_get_their_presets_recipe(own_rates):
-    """A saved training says the rates that it had, so that a recipe found later does not change it."""
-    own = {"models": ["rp", "mine", "ap"], "variants": {"mine": {"preset": "rp", "model": {"dropout": 0.1}}}}
-    study = StudyConfig.parse(own)
-    rates = {m: study.pretraining(m).bias_learning_rate_scale for m in study.models}
-    assert rates == {"rp": 3.0, "mine": 3.0, "ap": 1.0}
-    said = study.comparison_notes()
-    recipe = "bias_learning_rate_scale=3.0, matrix_learning_rate_scale=1.5"
-    assert said[:2] == [f"rp trains by the recipe of rp: {recipe}", f"mine trains by the recipe of rp: {recipe}"]
-    assert "dropout (`mine` 0.1, others 0)" in said[2] and "rates" in said[2] and len(said) == 3
-    for_all = StudyConfig.parse({**own, "training": {"bias_learning_rate_scale": 5}})
-    assert {for_all.pretraining(m).bias_learning_rate_scale for m in study.models} == {5.0}
-    saved = study.pretraining("rp").model_dump()
-    PRESET_RATES["tiny"]["rp"] = {"bias_learning_rate_scale": 9.0}
-    assert PretrainConfig.parse(saved).bias_learning_rate_scale == 3.0
-
-
-def test_preset_rates_name_real_presets_and_keys():
-    """Recipes of schemes name presets and keys that there are."""
-    for size, presets in PRESET_RATES.items():
-        assert size in SIZE_DEFAULTS
-        for name, own in presets.items():
-            assert name in PRESETS and set(own) <= set(LoopConfig.model_fields)
-            PretrainConfig.parse({"preset": name, "size": size, **own})
+@pytest.mark.parametrize("preset", ["tupe-r", "bert-r", "tisa", "kerple-log"])
+def test_learned_biases_of_a_study_have_one_rate(preset):
+    """`tupe-r` and `bert-r` beside `dstg` learned their biases a tenth as fast, on one backbone as well."""
+    training = {"model": {"block": "neobert"}}
+    study = StudyConfig.parse(
+        {"models": ["dstg", preset, "mine"], "variants": {"mine": {"preset": preset}}, "training": training}
+    )
+    assert {study.pretraining(model).bias_learning_rate_scale for model in study.models} == {10.0}
+    assert "rates" not in " ".join(study.comparison_notes())
+    slow = study.pretraining("mine").model_dump() | {"bias_learning_rate_scale": 1.0}
+    assert PretrainConfig.parse(slow).bias_learning_rate_scale == 1.0
+    by_tupe = PretrainConfig.load(None, ["recipe=tupe"], preset=preset)
+    assert (
+        by_tupe.bias_learning_rate_scale
+        == PretrainConfig.load(None, preset=preset, size="small").bias_learning_rate_scale
+        == 1
+    )
 
 
 def test_schemes_without_a_table_read_any_length():

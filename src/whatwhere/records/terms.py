@@ -40,11 +40,11 @@ RATES = {
     "matrix_learning_rate_scale": "hidden matrices ×",
     "embedding_learning_rate_scale": "words ×",
     "table_learning_rate_scale": "position table ×",
-    "bias_learning_rate_scale": "T5 tables ×",
+    "bias_learning_rate_scale": "biases ×",
     "weight_decay": "weight decay",
     "embedding_weight_decay": "decay of words",
     "table_weight_decay": "decay of the position table",
-    "bias_weight_decay": "decay of T5 tables",
+    "bias_weight_decay": "decay of biases",
     "optimizer": "optimizer",
     "muon_scale": "size of Muon's updates",
     "matrix_steps": "steps of the matrices' rate",
@@ -56,13 +56,13 @@ RATES = {
     "epsilon": "ε of AdamW",
     "clip": "clipping",
 }
-# Keys about a part that not every model has: the field of the encoder that names the part.
-_OF_PART = {
-    "position_initializer_range": "absolute",
-    "table_learning_rate_scale": "absolute",
-    "table_weight_decay": "absolute",
-    "bias_learning_rate_scale": "relative",
-    "bias_weight_decay": "relative",
+# Keys about a part that not every model has: the fields of the encoder that name such a part.
+_OF_PARTS = {
+    "position_initializer_range": ("absolute",),
+    "table_learning_rate_scale": ("absolute",),
+    "table_weight_decay": ("absolute",),
+    "bias_learning_rate_scale": ("relative", "relative_content", "untied"),
+    "bias_weight_decay": ("relative", "relative_content", "untied"),
 }
 
 
@@ -82,28 +82,16 @@ def unequal(entries: Sequence[Entry]) -> str:
 
 
 def rates(entries: Sequence[Entry]) -> str:
-    """Return a sentence on the rates: one recipe for all models, rates of single presets, or the differences.
+    """Return a sentence on the rates: one recipe for all models, or the differences.
 
     A single trained model has none: "".
     """
     models = {name: e for name, e in _models(entries).items() if _part(e, "training").get("learning_rate") is not None}
     if len(models) < 2:
         return ""
-    by_scheme = _rates_by_scheme(models)
     if differing := list(filter(None, _rates(models))):
-        return f"Rates{' of each scheme' * bool(by_scheme)}: {'; '.join(differing)}."
-    if by_scheme:  # equal in all models that have the part
-        return f"Rates: one recipe for all models, but {'; '.join(by_scheme)}, as found for these schemes."
+        return f"Rates: {'; '.join(differing)}."
     return "Rates: one recipe for all models; at rates of its own another scheme may be ahead."
-
-
-def _rates_by_scheme(models: Mapping[str, Entry]) -> list[str]:
-    """Name the rates that models have by the recipe of their preset, and these models."""
-    groups: dict[str, list[str]] = {}
-    for model, entry in models.items():
-        for key, value in _part(entry, "scheme_recipe").items():
-            groups.setdefault(f"{RATES.get(key, key)} {_word(value)}", []).append(model)
-    return [f"{rate} in {_listed(of)}" for rate, of in groups.items()]
 
 
 def _rates(models: Mapping[str, Entry]) -> list[str]:
@@ -129,16 +117,19 @@ def _settings(models: Mapping[str, Entry], part: str, keys: Mapping[str, str]) -
     """Return name of every key -> model -> its value, of the models that have the part which the key is about."""
     settings = {}
     for key, name in keys.items():
-        having = {m: e for m, e in models.items() if key in _part(e, part) and _is_about(key, e)}
+        having = {m: e for m, e in models.items() if key in _part(e, part) and is_about(key, _part(e, "config"))}
         settings[name] = {m: _word(_part(e, part)[key]) for m, e in having.items()}
     return settings
 
 
-def _is_about(key: str, entry: Entry) -> bool:
-    """Tell if a key applies to a model: keys of a table or a bias need one, and a start needs a learned table."""
+def is_about(key: str, config: Mapping[str, Any]) -> bool:
+    """Tell if a key applies to an encoder: keys of a table or a bias need one, and a start needs a learned table.
+
+    config: fields of the encoder.
+    """
     if key == "table_start":
-        return _part(entry, "config").get("absolute") == "learned"
-    return key not in _OF_PART or _part(entry, "config").get(_OF_PART[key]) not in (None, "none")
+        return config.get("absolute") == "learned"
+    return key not in _OF_PARTS or any(config.get(part) not in (None, "none") for part in _OF_PARTS[key])
 
 
 def _word(value: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from ..claims import CLAIMS, evaluate
 from ..records.record import FORMAT, Record, read_records
 from ..records.table import Table
-from ..records.terms import ENCODER, RATES
+from ..records.terms import ENCODER, RATES, is_about
 from ..run.files import read_json
 
 FOLDER = Path(__file__).parents[1] / "reference_studies"
@@ -45,7 +45,7 @@ _PIECES = {"first": "the first row of each document", "all": "all rows of each d
 
 
 def settings_of(config: Mapping[str, Any], training: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the settings of a model that its reference must share or differ from in words.
+    """Return the settings that matter to a model, which its reference must share or differ from in words.
 
     Args:
         config: of an encoder, as config.json holds it.
@@ -53,9 +53,7 @@ def settings_of(config: Mapping[str, Any], training: Mapping[str, Any] | None = 
     """
     settings = {key: value for key, value in config.items() if key not in _APART}
     settings |= {key: value for key in TRAINING if (value := (training or {}).get(key)) is not None}
-    if settings.get("absolute") != "learned":
-        settings.pop("table_start", None)
-    return settings
+    return {key: value for key, value in settings.items() if is_about(key, config)}
 
 
 def kind_of_text(corpus: str) -> str:

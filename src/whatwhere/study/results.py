@@ -129,7 +129,6 @@ def _entry_of(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSee
         "source": SOURCES[config.preset(model.name)],
         "config": outcome["config"],
         "training": training.model_dump(mode="json"),
-        "scheme_recipe": training.preset_rates,
         "summary": outcome["summary"],
         "left_out": outcome["left_out"],
     }

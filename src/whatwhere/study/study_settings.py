@@ -100,17 +100,13 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         return error
 
     def comparison_notes(self) -> list[str]:
-        """Return sentences on what models differ in beside their schemes: a preset's learning rates, other settings."""
+        """Return a sentence on what models differ in beside their schemes, in a list; an empty one where nothing is."""
         trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
-        sentences = []
-        for name, training in trainings.items():
-            rates = ", ".join(f"{key}={value}" for key, value in training.preset_rates.items())
-            sentences += [f"{name} trains by the recipe of {training.preset}: {rates}"] if rates else []
         entries = [
             {"name": n, "config": t.encoder_config().to_dict(), "training": t.model_dump(mode="json")}
             for n, t in trainings.items()
         ]
-        return sentences + list(filter(None, [unequal(entries)]))
+        return list(filter(None, [unequal(entries)]))
 
     def preset(self, model: str) -> str:
         """Return the preset of a model, which may be a variant."""

@@ -17,7 +17,7 @@ from ..models.model_tables import check_table_files
 from ..models.tensors import default_device
 from .corpus_settings import CorpusConfig
 from .environment import check_trackers, process_group_state
-from .recipes import PRESET_RATES, defaults_of, recipe_of
+from .recipes import defaults_of, recipe_of
 from .scheme_settings import SchemeConfig
 from .setup import Batch, BatchFunction
 from .sharding import check_launcher, rows_of_micro_batch
@@ -27,7 +27,7 @@ from .training_keys import BUDGET, PretrainKeys
 class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     """Settings of a pretraining.
 
-    Keys that a size, a recipe or a preset sets (SIZE_DEFAULTS, RECIPE_DEFAULTS, PRESET_RATES) may be given, too.
+    Keys that a size or a recipe sets (SIZE_DEFAULTS, RECIPE_DEFAULTS) may be given, too.
     """
 
     RESUME_ARGUMENTS: ClassVar[str] = "--out {out}"
@@ -37,8 +37,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
         values = {**values, "recipe": values.get("recipe") or recipe_of(str(values.get("preset", "dstg")))}
-        name = str(values.get("preset") or "dstg")
-        recipe = defaults_of(str(values["recipe"]), str(values.get("size") or "tiny"), name)
+        recipe = defaults_of(str(values["recipe"]), str(values.get("size") or "tiny"))
         # None is "not given"; for these keys it is a value, which switches the recipe's tokenizer or matrix_steps off.
         can_be_none = ("tokenizer", "matrix_steps")
         values_given = {key: value for key, value in values.items() if value is not None or key in can_be_none}
@@ -57,7 +56,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
 
     def given_keys(self) -> set[str]:
         """Return the keys whose value differs from the recipe's."""
-        recipe = defaults_of(self.recipe, self.size, self.preset) | {"recipe": recipe_of(self.preset)}
+        recipe = defaults_of(self.recipe, self.size) | {"recipe": recipe_of(self.preset)}
         return {key for key in super().given_keys() if key not in recipe or recipe[key] != getattr(self, key)}
 
     def in_steps(self) -> Self:
@@ -66,12 +65,6 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
             return self
         steps = math.ceil(self.tokens / (self.batch_size * self.length))
         return self.model_copy(update={"steps": steps, "tokens": None})
-
-    @property
-    def preset_rates(self) -> dict[str, Any]:
-        """Keys whose value is the one that `PRESET_RATES` has for the preset."""
-        rates = PRESET_RATES.get(self.size, {}).get(self.preset, {})
-        return {key: value for key, value in rates.items() if getattr(self, key) == value}
 
     def encoder_config(self, windows: Windows | None = None) -> EncoderConfig:
         """Return the model's configuration; vocabulary, special tokens and ends of segments come from `windows`, if
@@ -177,7 +170,7 @@ def mask_rate_of(folder: Path, preset_name: str | None) -> float:
     """
     name = preset_name or "dstg"
     default = PretrainKeys.model_fields["mask_rate"].default
-    shares = {"mask_rate": default, **defaults_of(recipe_of(name), "tiny", name), **settings_of_training(folder)}
+    shares = {"mask_rate": default, **defaults_of(recipe_of(name), "tiny"), **settings_of_training(folder)}
     share = shares["mask_rate"]
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
         problem = f"mask_rate must lie between 0 and 1; got {str(share)[:60]!r}"

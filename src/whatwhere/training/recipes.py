@@ -37,10 +37,11 @@ SIZE_DEFAULTS: dict[str, dict[str, Any]] = {
 # unigram loss by the recipe of the size.
 TOKENS_TO_LEARN = {"tiny": 2_500_000, "small": 5_000_000}
 
-# Defaults of a recipe that differ from its size's, at every size (`always`) or at one. DSTG's are the size's own; TUPE:
-# its Table 1, and BERT's masking. (Dropout and the epsilon of norms are part of a preset.)
+# Defaults of a recipe that differ from its size's, at every size (`always`) or at one. TUPE: its Table 1, and BERT's
+# masking. (Dropout and the epsilon of norms are part of a preset.)
 RECIPE_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
-    "dstg": {},
+    # Ten times the rate: lower in 15 of 15 presets after 10.2M tokens (docs/results/schemes/README.md).
+    "dstg": {"tiny": {"bias_learning_rate_scale": 10.0}},
     "tupe": {
         "always": {
             "mask_rate": 0.15,
@@ -55,28 +56,13 @@ RECIPE_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 
-# Presets of NeoBERT's block that learn what they add to the scores: T5 tables, functions of the distance, u and v.
-_LEARNED_BIASES = (
-    *("dstg", "dstg-full-mlm", "dstg-waves", "dstg-waves-frozen", "rp"),
-    *("kerple-log", "kerple-power", "tisa", "fire", "transformer-xl", "dape"),
-)
-
-# Rates of a preset at a size, by the search that docs/method.md "Training" describes. Other presets train by the
-# defaults of their size and recipe.
-PRESET_RATES: dict[str, dict[str, dict[str, Any]]] = {
-    # Ten times the rate: lower in each of them after 10.2M tokens (docs/results/schemes/README.md).
-    "tiny": {name: {"bias_learning_rate_scale": 10.0} for name in _LEARNED_BIASES},
-    "small": {},
-}
-
 
 def recipe_of(preset: str) -> str:
     """Return the recipe of a preset: "tupe" for presets with BERT's block, else "dstg"."""
     return "tupe" if PRESETS.get(preset, {}).get("block") == "bert" else "dstg"
 
 
-def defaults_of(recipe: str, size: str, preset: str | None = None) -> dict[str, Any]:
-    """Return the defaults of a recipe at a size, overridden by the preset's; unknown names set none."""
+def defaults_of(recipe: str, size: str) -> dict[str, Any]:
+    """Return the defaults of a recipe at a size; unknown names set none."""
     changes = RECIPE_DEFAULTS.get(recipe, {})
-    rates = PRESET_RATES.get(size, {}).get(preset or "", {})
-    return {**SIZE_DEFAULTS.get(size, {}), **changes.get("always", {}), **changes.get(size, {}), **rates}
+    return {**SIZE_DEFAULTS.get(size, {}), **changes.get("always", {}), **changes.get(size, {})}
