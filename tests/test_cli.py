@@ -262,6 +262,21 @@ def test_explain_counts_with_the_mask_rate_of_training(trained, tmp_path):
     assert json.loads(whatwhere("explain", "reference", "--json").stdout)["operations"]["total"] == 2594816
 
 
+def test_explain_counts_the_texts_of_training(trained, tmp_path):
+    """It counted the longest text that the position table allows, whatever the model was trained on."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    shutil.copy(trained / "config.json", folder)
+    (folder / "pretrain.yaml").write_text("length: 24", encoding="utf-8")
+    assert json.loads(whatwhere("explain", str(folder), "--json").stdout)["length"] == 24
+
+
+def test_language_is_asked_for_in_words():
+    """The message held a regular expression."""
+    words = "language must be two or three small letters, such as en (ISO 639); got 'english'"
+    assert words in refused("pretrain", "--set", "language=english", "--out", "none")
+
+
 def test_spectra_and_probe_read_a_trained_model(trained):
     done = whatwhere("spectra", str(trained), "--json")
     shares = [r["value"] for r in json.loads(done.stdout)["records"] if r["metric"] == "pca.share"]
@@ -275,7 +290,8 @@ def test_spectra_and_probe_read_a_trained_model(trained):
     found = {(r["metric"], r["part"], r["layer"]) for r in json.loads(done.stdout)["records"]}
     assert {("r2.token", part, 2) for part in ("all", "position", "semantic")} <= found
     done = whatwhere("probe", str(trained), "--windows", "20", "--splits", "2")  # finds its windows by itself
-    learned, _, sentence, empty, heading, *rows, read = done.stdout.splitlines()
+    learned, _, sentence, empty, heading, *rows, few, read = done.stdout.splitlines()
+    assert few == "Under 20 documents an interval tells how random splits of them differ, no more."
     assert "has not learned more than how often each token occurs" in learned
     assert re.match(r"A token's position can be read (best )?from the .*R² -?\d\.\d\d", sentence)
     assert empty == "" and heading.split() == ["layer", "part", "token", "segment", "intra"]

@@ -1,6 +1,7 @@
 """Every claim with made-up records that make it hold, and such that make it fail; the paper's printed value is among
 the first."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,19 @@ def test_the_middle_corpus_or_table_counts(name):
     three = verdict(name, [*corpus_wide, *good, *bad, *best])
     assert three["verdict"] == "holds here" and f"bad{regime} not seen here" in three["scale"]
     assert verdict(name, [*corpus_wide, *good])["scale"].startswith(f"good{regime}; ")
+
+
+def test_first_models_of_a_verdict_are_named():
+    """A study of 37 models had a line of 700 characters."""
+    case = CASES["geom-random-worst"]
+    good = [r for r in case.records(case.good, 0.0) if r.model]
+    bad = [r for r in case.records(case.bad, 0.0) if r.model]
+    shared = [r for r in case.records(case.good, 0.0) if not r.model]
+    copies = [
+        replace(r, model=f"{name}-{i}") for name, rows in (("a", good), ("b", bad)) for i in range(6) for r in rows
+    ]
+    told = verdict("geom-random-worst", [*shared, *copies])["scale"]
+    assert re.search(r"a-\d, a-\d, a-\d and \d more holds here; b-\d, b-\d, b-\d and \d more not seen here", told)
 
 
 @pytest.mark.parametrize("claim", FACTS, ids=lambda c: c.id)

@@ -45,8 +45,8 @@ def test_every_kind_of_table_gives_the_same_rows(name, data, tmp_path):
     (tmp_path / name).write_bytes(data)
     found = read_labelled(tmp_path / name, "sentence", "label")
     assert found == LabelledTexts([row[0] for row in ROWS], None, ["0", "1", "1"])
-    pairs = read_labelled(tmp_path / name, "sentence", "other", text_pair="sentence")
-    assert pairs.pairs == pairs.texts and pairs.labels == ["yes", "no", "maybe"]
+    pairs = read_labelled(tmp_path / name, "sentence", "label", text_pair="other")
+    assert pairs.pairs == ["yes", "no", "maybe"] and pairs.labels == ["0", "1", "1"]
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,21 @@ def test_the_digest_sees_every_row_and_label(tokenizer):
         )
         == 4
     )
+
+
+def test_a_column_cannot_be_two_things(tmp_path):
+    """Pairs of a text and itself were trained on without a word."""
+    (tmp_path / "a.tsv").write_text(tsv())
+    with pytest.raises(ValueError, match="^'sentence' is given for two of text, second text and label"):
+        read_labelled(tmp_path / "a.tsv", "sentence", "label", "sentence")
+
+
+def test_unknown_label_is_named_with_its_place(tokenizer, tmp_path):
+    """The message named neither file nor line."""
+    (tmp_path / "a.tsv").write_text(tsv())
+    rows = read_labelled(tmp_path / "a.tsv", "sentence", "label")
+    with pytest.raises(ValueError, match=r"a\.tsv, line 3: the label '1' does not occur in the training data"):
+        LabelledBatches(rows, ["0", "2"], tokenizer, 8)
 
 
 def test_a_label_of_the_dev_set_alone_is_refused(tokenizer):

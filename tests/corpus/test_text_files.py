@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from whatwhere.corpus import build_windows, characters, open_source
+from whatwhere.run.folder import RunFolder
 
 TEXTS = ["First document. Straße, naïve.", "Second one\nwith two lines", "Third 日本"]
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
@@ -226,6 +227,16 @@ def test_text_of_an_unknown_ending_is_read_as_text(tmp_path, name):
 def test_an_unknown_document_rule_names_the_known(tmp_path):
     with pytest.raises(ValueError, match="auto, file, blank-line, heading, line"):
         open_source(tmp_path, document="page")
+
+
+def test_folder_of_a_run_is_no_text(tmp_path):
+    """The settings and logs of a study were read as a corpus."""
+    with RunFolder.open(tmp_path / "run", "study") as run:
+        run.write("study.yaml", {"models": ["dstg"]})
+        (tmp_path / "run/notes.txt").write_text("a text")
+        run.keep()
+    with pytest.raises(ValueError, match="run is the folder of a study run, whose files are no texts"):
+        open_source(tmp_path / "run")
 
 
 def test_an_empty_file_has_no_documents(tmp_path, tokenizer):

@@ -93,7 +93,9 @@ def test_a_rank_beyond_the_tables_is_said(tmp_path):
     config = GeometryConfig.parse({"corpora": [text], "positions": 16, "tokenizer": "words", "rank": 15, **few})
     (corpus,) = run_geometry(config, tmp_path / "run", progress=False)["corpora"]
     rank = corpus["table"]["rank"]
-    assert rank < 15 and f"Rank 15 was asked for; the distances have rank {rank}, which is used." in corpus["summary"]
+    assert (
+        rank < 15 and f"The distances have rank {rank}, which is used where a rank of 15 is set." in corpus["summary"]
+    )
 
 
 def test_table_of_the_run_loads_into_a_model(run):

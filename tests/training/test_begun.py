@@ -20,7 +20,7 @@ from whatwhere.study.study import run_study
 from whatwhere.study.study_settings import StudyConfig
 from whatwhere.training import finetune, pretrain
 from whatwhere.training.corpus_settings import prepare_windows
-from whatwhere.training.divergence import NotFinite
+from whatwhere.training.divergence import NotFinite, timing_message
 from whatwhere.training.finetune import FinetuneConfig
 from whatwhere.training.loop import Trainer
 from whatwhere.training.pretrain_settings import PretrainConfig
@@ -156,6 +156,14 @@ def test_a_run_without_a_step_is_checked_anew(text, tmp_path):
         (out / f"checkpoints/step-{step}").mkdir(parents=True)
     with pytest.raises(ValueError, match=f"again, or open its checkpoint {out}/checkpoints/step-20."):
         check_folder(out)
+
+
+@pytest.mark.parametrize(("precision", "is_advised"), [("fp32", False), ("bf16", True)])
+def test_advice_on_precision_is_what_is_not_set(precision, is_advised):
+    """A training in fp32 that was not finite was told to set precision=fp32."""
+    config = PretrainConfig.parse({"steps": 1, "precision": precision})
+    told = timing_message(NotFinite(float("nan"), 1.0, ""), 3, "dstg", config)
+    assert "learning_rate=" in told and ("precision=fp32" in told) == is_advised
 
 
 def test_windows_that_suffice_stay_after_a_refusal(text, tmp_path, monkeypatch):

@@ -32,6 +32,7 @@ from transformers import (
 import whatwhere as ww
 from whatwhere.corpus import tokenizer
 from whatwhere.models import open as models
+from whatwhere.models.predict import opened
 from whatwhere.records.intervals import share_interval
 from whatwhere.records.record import read_records, select
 from whatwhere.run import hub
@@ -377,6 +378,15 @@ def test_negative_labels_are_named(encoder, tables, tmp_path, capsys):
     assert told in capsys.readouterr().err
 
 
+def test_rows_without_text_are_counted(encoder, tables, tmp_path, capsys):
+    """Empty rows trained on special tokens without a word."""
+    text = Path(tables["data"]).read_text()
+    (tmp_path / "data.tsv").write_text(text + "\tyes\n \tno\n")
+    values = {**tables, "data": str(tmp_path / "data.tsv")}
+    finetune(config_of(encoder, values, steps=1, checkpoint_steps=[]), tmp_path / "run")
+    assert "2 of 122 rows have no text: they train on special tokens alone." in capsys.readouterr().err
+
+
 def test_notes_of_other_tools_stay_in_config(encoder, tables, tmp_path):
     """A key that is no field of ours was lost by fine-tuning."""
     shutil.copytree(encoder, tmp_path / "noted", ignore=shutil.ignore_patterns("manifest*", "checkpoints"))
@@ -412,6 +422,9 @@ def test_bert_is_fine_tuned_as_its_class(tables, tmp_path):
         said = [model.config.id2label[int(model.eval()(**row).logits.argmax())] for row in rows]
     right = sum(one == label for one, (*_, label) in zip(said, dev, strict=True))
     assert summary["validation_accuracy"] == right / len(dev) and rows[0]["token_type_ids"].sum() > 0
+    predictor = opened(tmp_path / "run", [dev[0][0]])
+    predictor([dev[0][0]])
+    assert "was trained on pairs of texts, and these are single ones: give --pair as well" in predictor.remark
     first = AutoModelForSequenceClassification.from_pretrained(tmp_path / "run/checkpoints/step-0")
     began = AutoModel.from_pretrained(start).embeddings.position_embeddings.weight
     assert torch.equal(first.bert.embeddings.position_embeddings.weight, began)

@@ -124,6 +124,7 @@ _ROW = (
     "id claim kind origin always verdict so_far holm value low high values p bars paper_value untrained scale source "
     "rule unit models records"
 ).split()
+MOST_NAMED = 3  # models behind a verdict
 NO_P = "no p: a value without an interval decides"
 
 
@@ -193,12 +194,25 @@ def _judged(claim: Claim, table: Table) -> _Finding:
     tested = [f for f in findings if f.verdict != UNTESTABLE] or findings
     judged = [f for f in tested if f.verdict != UNSETTLED] or tested
     middle = sorted(judged, key=lambda f: f.margin)[(len(judged) - 1) // 2]
-    others = ", ".join(f"{f.models[0]} {f.verdict}" for f in findings if f is not middle)
+    others = _list_by_verdict([f for f in findings if f is not middle])
     place = f"{middle.models[0]}{f', the middle of {len(findings)} ({others})' if others else ''}"
     lacking = f"; {len(missing)} more lack records" if missing else ""
     # A page shows the first words of what is not testable as the reason.
     words = [middle.scale, place] if middle.verdict == UNTESTABLE else [place, middle.scale]
     return replace(middle, scale=f"{'; '.join(words)}{lacking}")
+
+
+def _list_by_verdict(findings: Sequence[_Finding]) -> str:
+    """Return verdicts with the models that have them, the first few by name."""
+    models: dict[str, list[str]] = {}
+    for finding in findings:
+        models.setdefault(finding.verdict, []).append(finding.models[0])
+    groups = []
+    for verdict, names in models.items():
+        more = len(names) - MOST_NAMED
+        which = ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        groups.append(f"{which} {verdict}")
+    return "; ".join(groups)
 
 
 def _finding(claim: Claim, evidence: Evidence) -> _Finding:

@@ -27,6 +27,8 @@ from .options import (
     verb,
 )
 
+FEW_DOCUMENTS = 20  # of a probe, whose splits leave a fifth for the test: 4
+
 
 @verb(options={HeadsConfig: "corpus field windows length", SchemeKeys: "scheme"})
 def probe(
@@ -103,6 +105,8 @@ def _probe_text(records: list[Any], source: str) -> str:
         rows.append([str(layer), part or "", *cells])
     lines += table_lines(rows, right=(0, *range(2, len(rows[0]))))
     facts = {r.metric.removeprefix("probe."): int(r.value) for r in records if r.metric.startswith("probe.")}
+    if facts["documents"] < FEW_DOCUMENTS:
+        lines.append(f"Under {FEW_DOCUMENTS} documents an interval tells how random splits of them differ, no more.")
     documents = f"{facts['documents']} document{'s' * (facts['documents'] != 1)}"
     read = f"read: {facts['windows']} windows of {facts['length']} tokens, of {documents} of {source}"
     return "\n".join([*lines, read])

@@ -66,7 +66,7 @@ def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_
     the reference study of the same size.
 
     Args:
-        run: Folder of a study, a geometry run or an evaluation.
+        run: Folder of a study, or of another command that leaves a records.parquet: geometry, heads, an evaluation.
         arithmetic: Judge instead the statements that hold by arithmetic, whatever is measured (docs/theory.md).
     """
     from ..claims import CLAIMS, FACTS, evaluate
@@ -213,6 +213,7 @@ def explain(
 def _facts_of(context: typer.Context, what: str, settings: list[str] | None) -> dict[str, Any]:
     """Collect what `explain` prints of one encoder."""
     from ..models.explain import explain as facts_of
+    from ..models.lengths import usual_length
     from ..models.model_tables import check_table_files
     from ..models.own_config import own_config
     from ..training.pretrain_settings import PretrainConfig, mask_rate_of
@@ -230,7 +231,7 @@ def _facts_of(context: typer.Context, what: str, settings: list[str] | None) -> 
         use_scheme(scheme)
         encoder = own_config(path)
         share = mask_rate_of(path, encoder.preset)
-        return facts_of(encoder, None, share, "sdpa", scheme is not None)
+        return facts_of(encoder, usual_length(path, encoder), share, "sdpa", scheme is not None)
     if path.suffix in (".yaml", ".yml"):
         _one_encoder(context, path)
         config = configured(context, PretrainConfig, path, settings)

@@ -1,7 +1,7 @@
 """Labelled texts, read from tables (.tsv, .csv, .jsonl, also packed)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,15 @@ MOST_LABELS = 1000
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """Labelled texts, or pairs of texts, with each label as it stands in the file."""
+    """Labelled texts, or pairs of texts, with each label as it stands in the file.
+
+    places: file and line of each row, for messages; () where they are not known.
+    """
 
     texts: list[str]
     pairs: list[str] | None
     labels: list[str]
+    places: Sequence[str] = field(default=(), compare=False)
 
 
 def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str | None = None) -> LabelledTexts:
@@ -31,10 +35,15 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
             are wanted.
 
     Raises:
-        ValueError: no such file or column, an unknown ending, a row of another width or without a label, or no rows.
+        ValueError: no such file or column, an unknown ending, a row of another width or without a label, no rows, or a
+            column that is to be two things.
     """
     path = Path(path)
-    data = LabelledTexts([], [] if text_pair else None, [])
+    names = [name for name in (text, text_pair, label) if name]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{twice!r} is given for two of text, second text and label. Name a column for each.")
+    places: list[str] = []
+    data = LabelledTexts([], [] if text_pair else None, [], places)
     columns = [(text, data.texts)]
     if text_pair and data.pairs is not None:
         columns.append((text_pair, data.pairs))
@@ -54,6 +63,7 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
             values.append(row[name])
         if label:
             data.labels.append(str(row[label]).strip())
+            places.append(place)
     if not data.texts:
         raise ValueError(f"{path} holds no rows. Give a table with a header and labelled rows.")
     return data

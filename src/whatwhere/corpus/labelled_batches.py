@@ -36,8 +36,9 @@ class LabelledBatches(Batches):
     ) -> None:
         super().__init__(len(data.labels), seed)
         if names is not None and (strange := sorted(set(data.labels) - set(names))):
+            place = f"{data.places[data.labels.index(strange[0])]}: " if data.places else ""
             raise ValueError(
-                f"The label {strange[0]!r} does not occur in the training data. Labels there: "
+                f"{place}the label {strange[0]!r} does not occur in the training data. Labels there: "
                 f"{', '.join(names)}. Leave such rows out."
             )
         backend = tokenizer.backend_tokenizer

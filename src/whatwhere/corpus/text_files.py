@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..run.files import page_bytes
+from ..run.folder import RunFolder
 from .characters import PACKED, blocks, characters, check_size, ending_of, joined_lines, lines_of, whole_lines
 from .paths import check_text
 from .source import PART_CHARACTERS, Source, first_line, split_long, valid_unicode
@@ -72,6 +73,8 @@ class Files(Source):
             raise ValueError(
                 f"{path} holds windows of token ids, made for a training. Give the text that they were made from."
             )
+        if path.is_dir() and (kind := RunFolder.at(path).kind) is not None:
+            raise ValueError(f"{path} is the folder of a {kind} run, whose files are no texts. Give the text itself.")
         if path.is_dir():
             files = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p.relative_to(path)))
             known = [p for p in files if _kind(p) is not None]

@@ -16,7 +16,7 @@ from ..encoder import EncoderConfig
 from ..run.errors import as_list
 from ..run.progress import Progress, ignore_progress
 from ..run.reference import model_source
-from .lengths import MOST_AT_ONCE, usual_length
+from .lengths import MOST_AT_ONCE, settings_of_training, usual_length
 from .modules import MODULES, VectorParts, vector_parts
 from .open import HeadMissing, open_config, open_model
 from .prediction_kinds import KINDS, check_kind
@@ -81,6 +81,8 @@ class Predictor:
         self.model = opened.model
         self.tokenizer = opened.tokenizer
         self.types = opened.token_types
+        second = settings_of_training(opened.folder).get("text_pair")
+        self.reads_pairs = self.what == "labels" and bool(second)
         check_tokenizer(self.tokenizer, self.name)
         ours = config.model_type == EncoderConfig.model_type
         usual = usual_length(opened.folder, config)
@@ -147,6 +149,8 @@ class Predictor:
             raise ValueError("Pairs are cut, not read in windows, so that a stride has no use. Leave it out.")
         if not texts:
             raise ValueError("There is no text. Give one or more.")
+        if self.reads_pairs and pairs is None:
+            self.remark = f"{self.name} was trained on pairs of texts, and these are single ones: give --pair as well."
         if top < 1:
             raise ValueError(f"At least the top 1 is shown; got {top}.")
         if parts is not None and parts.prompt:

@@ -20,6 +20,7 @@ _PLAIN_WORDS = {  # pydantic's words -> ours
     "a valid string": "a text",
     "a valid ": "a ",
     r", (unable to|got a number with) .*$": "",
+    r"^String should match pattern '\^\[a-z\]\{2,3\}\$'$": "must be two or three small letters, such as en (ISO 639)",
 }
 
 

@@ -404,7 +404,7 @@ def _summary_of(config: GeometryConfig, geometry: Geometry, table: dict[str, Any
     )
     rank = (geometry.mds_corrected or geometry.mds).rank  # of the distances that the table is made of
     if ranks_above := [r for r in (*config.ranks, config.rank or 0) if r > rank]:
-        words.append(f"Rank {max(ranks_above)} was asked for; the distances have rank {rank}, which is used.")
+        words.append(f"The distances have rank {rank}, which is used where a rank of {max(ranks_above)} is set.")
     if table:
         words.append(
             f"`{table['file']}` is its table of rank {table['rank']} for {table['rows']} model positions: `--set "

@@ -65,7 +65,8 @@ def batch_arrays(micro_batches: Sequence[dict[str, Tensor]]) -> dict[str, np.nda
 
 
 def _rate_hint(config: LoopConfig) -> str:
-    return f"Lower --set learning_rate= (now {config.learning_rate:g}) or --set precision=fp32, in another --out"
+    exact = "" if config.precision == "fp32" else " or --set precision=fp32"
+    return f"Lower --set learning_rate= (now {config.learning_rate:g}){exact}, in another --out"
 
 
 def _checkpoint_hint(checkpoint: Path | None) -> str:

@@ -218,6 +218,8 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
             print(f"{cut[0].upper()}{cut[1:]}.{_length_hint(config.length, max_tokens(model.config))}", file=sys.stderr)
         if progress and (line := _negative_labels(names, rows.labels)):
             print(line, file=sys.stderr)
+        if progress and (blank := sum(not text.strip() for text in rows.texts)):
+            print(f"{blank:,} of {len(data):,} rows have no text: they train on special tokens alone.", file=sys.stderr)
         if progress and facts["file_hashes"]["data"] == facts["file_hashes"]["dev"]:
             print(f"{config.dev} is what is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
     trainer = Trainer(model, config, config.total_steps(len(data)), run.path)
