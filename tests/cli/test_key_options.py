@@ -193,6 +193,7 @@ def test_what_keys_repeat_of_the_code_is_equal():
         (study_keys.SpectraConfig, "words", True, "Give `--words`"),
         (study_keys.SpectraConfig, "words", False, "Leave `--words` out"),
         (study_keys.GeometryKeys, "intervals", False, "Give `--no-intervals`"),
+        (study_keys.GeometryKeys, "intervals", True, "Leave `--no-intervals` out"),
         (study_keys.GeometryKeys, "corpora", ["a=x.txt", "b y"], "Give `--corpus a=x.txt --corpus 'b y'`"),
         (study_keys.GeometryKeys, "dims", [1, 2], "Give `--dims 1,2`"),
     ],

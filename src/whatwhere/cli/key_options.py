@@ -120,10 +120,11 @@ class Key:
 
     def advice(self, value: Any) -> str:
         """Return how to type the option so that the key has a value: "Give `--windows 20`"."""
+        negated = f"--no-{self.flag.removeprefix('--')}"
         if value is None or value == self.default:
-            return f"Leave `{self.flag}` out"
+            return f"Leave `{negated if value is True else self.flag}` out"
         if isinstance(value, bool):
-            words = [self.flag if value else f"--no-{self.flag.removeprefix('--')}"]
+            words = [self.flag if value else negated]
         elif self.shown.get("repeat"):
             words = [word for part in value for word in (self.flag, str(part))]
         else:
