@@ -56,6 +56,15 @@ def test_losses_have_intervals_between_seeds(tables, records):
     assert "6.50 nats" in rows[-1]
 
 
+def test_page_of_schemes_has_the_tables_of_its_records(capsys):
+    """A row that was typed anew could be of other records."""
+    folder = RESULTS / "schemes"
+    module_of(folder / "tables.py").main(str(folder / "records.parquet"))
+    page = (folder / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert len(rows) > 40 and [row for row in rows if row not in page] == []
+
+
 def test_table_of_schemes_reads_final_models(records, tmp_path, capsys):
     """R² in the table of all schemes were those before training, whose records come last in a file."""
     records = [r for r in records if r.seed in (None, 0) and not (r.step == 0 and r.metric == "loss")]

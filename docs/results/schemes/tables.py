@@ -11,7 +11,11 @@ from whatwhere.records.table import Point, Table
 BASE = "dstg"
 SEARCH = "schemes-search"  # name of the study whose validation losses have the rate of the biases in `part`
 STREAMS = {"all": "", "position": "position ", "semantic": "semantic "}
-TERMS = ("absolute", "relative")
+# Terms of positions in the scores; where positions are added to words no term is theirs alone.
+TERMS = (
+    *("absolute", "absolute_to_semantic", "semantic_to_absolute"),
+    *("relative", "semantic_to_relative", "relative_to_semantic"),
+)
 TITLES = "preset, loss, beside `dstg`, R² of position, nats without its term, 512 tokens, cost".split(", ")
 
 
@@ -48,13 +52,13 @@ def position(table: Table, model: str) -> str:
 
 
 def used(table: Table, model: str) -> str:
-    """Loss that rises without a term of positions, in nats."""
+    """Loss that rises without each term of positions, in nats."""
     found = {term: table.point("ablation.remove", model, part=term) for term in TERMS}
-    return ", ".join(f"{term} {said(point)}" for term, point in found.items() if point is not None) or "–"
+    return ", ".join(f"{term.replace('_', ' ')} {said(point)}" for term, point in found.items() if point) or "–"
 
 
 def longer(table: Table, model: str) -> str:
-    """Gain of the best way to read 512 tokens over reading in pieces, in nats."""
+    """Gain of the best way tried to read 512 tokens over reading in pieces, in nats."""
     gains = table.points("length.gain", model, by="part")
     if not gains:
         return "–"
