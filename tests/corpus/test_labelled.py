@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.corpus import train_tokenizer
-from whatwhere.corpus.labelled import LabelledTexts, label_names, read_labelled
+from whatwhere.corpus import open_source, train_tokenizer
+from whatwhere.corpus.labelled import LabelledTexts, label_names, read_columns, read_labelled
 from whatwhere.corpus.labelled_batches import LabelledBatches
 
 ROWS = [('he said "no" , twice', "0", "yes"), ("a, b", "1", "no"), ("plain", "1", "maybe")]
@@ -149,6 +149,21 @@ def test_a_column_cannot_be_two_things(tmp_path):
     (tmp_path / "a.tsv").write_text(tsv())
     with pytest.raises(ValueError, match="^'sentence' is given for two of text, second text and label"):
         read_labelled(tmp_path / "a.tsv", "sentence", "label", "sentence")
+
+
+def test_column_that_stands_twice_is_refused(tmp_path):
+    """finetune trained on the last column of a name, predict read the first."""
+    path = tmp_path / "a.tsv"
+    path.write_text("sentence\tsentence\tlabel\nx\ta text\t1\ny\tanother\t0\n")
+    told = "names the column 'sentence' 2 times. Rename all but one."
+    with pytest.raises(ValueError, match=told):
+        read_labelled(path, "sentence", "label")
+    with pytest.raises(ValueError, match=told):
+        list(open_source(path, field="sentence"))
+    with pytest.raises(ValueError, match=told):
+        list(read_columns(path, ["sentence"]))
+    path.write_text("sentence\tnote\tnote\tlabel\nx\t\t\t1\ny\t\t\t0\n")
+    assert read_labelled(path, "sentence", "label").texts == ["x", "y"]
 
 
 def test_unknown_label_is_named_with_its_place(tokenizer, tmp_path):

@@ -7,7 +7,16 @@ from typing import Any
 
 from .characters import PACKED, ending_of
 from .paths import check_table
-from .text_files import data_lines, has_value, json_rows, names_inside, some_names, table_rows, value_of
+from .text_files import (
+    check_named_once,
+    data_lines,
+    has_value,
+    json_rows,
+    names_inside,
+    some_names,
+    table_rows,
+    value_of,
+)
 
 MOST_LABELS = 1000
 
@@ -47,7 +56,7 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
     columns = [(text, data.texts)]
     if text_pair and data.pairs is not None:
         columns.append((text_pair, data.pairs))
-    for place, cells in _rows(path):
+    for place, cells in _rows(path, names):
         row = {name: value_of(cells, name) for name in (text, label, text_pair) if name and has_value(cells, name)}
         if missing := [name for name in (text, label, text_pair) if name and name not in row]:
             raise ValueError(
@@ -69,14 +78,16 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
     return data
 
 
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, row) of a table; the place names file and line."""
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (place, row) of a table; the place names file and line. No name of `columns` may stand twice."""
     check_table(path)
     if ending_of(path) not in (".tsv", ".csv"):
         yield from json_rows(path)
         return
     rows = table_rows(path, data_lines(path))
     _, names = next(rows)
+    for column in columns:
+        check_named_once(path, names, column)
     for number, row in rows:
         yield f"{path}, line {number}", dict(zip(names, row, strict=True))
 
@@ -106,7 +117,10 @@ def read_columns(path: Path, columns: Sequence[str | int], gaps: bool = False) -
         rows = enumerate((line.rstrip("\r\n").split("\t") for line in lines), 1)
     places: dict[str, int] = {}
     if any(isinstance(column, str) for column in columns):
-        places = {name.lstrip("\ufeff").strip(): i for i, name in enumerate(next(rows)[1])}
+        names = [name.lstrip("\ufeff").strip() for name in next(rows)[1]]
+        for column in columns:
+            check_named_once(path, names, str(column))
+        places = {name: i for i, name in enumerate(names)}
         if missing := [name for name in columns if name not in places]:
             raise ValueError(f"{path} has no column {missing[0]!r}. Its columns: {some_names([*places])}.")
     at = [places[column] if isinstance(column, str) else column for column in columns]

@@ -282,8 +282,20 @@ def _table_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str]:
     if names and field not in names:
         columns = f"Its first line must name the fields, there: {some_names(names)}"
         raise _no_field(path, field, columns)
+    if names:
+        check_named_once(path, names, field)
     for _, row in rows:
         yield row[names.index(field)]
+
+
+def check_named_once(path: Path, names: Sequence[str], column: str) -> None:
+    """Refuse a column whose name stands twice in the header: one reader would take the first, another the last.
+
+    Raises:
+        ValueError: it does.
+    """
+    if names.count(column) > 1:
+        raise ValueError(f"{path} names the column {column!r} {names.count(column)} times. Rename all but one.")
 
 
 def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:

@@ -90,7 +90,7 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
     if not supported.any():
         most = support.max()
         advice = (
-            "Count more text, or smaller documents: --set document=blank-line makes one of each paragraph. Or take "
+            "Count more text, or smaller documents (--set document=line is the smallest). Or take "
             f"fewer tokens: --set min_support={int(most)}."
             if most
             else "Give text with tokens in it."

@@ -217,8 +217,8 @@ def _refuse_removals(run: RunFolder, saved: StudyConfig, requested: StudyConfig)
         )
     if lost := [name for name in saved.models if name not in requested.models]:
         raise ValueError(
-            f"{run.path} was started with models={','.join(saved.models)}, this command lacks {lost[0]}. Give all its "
-            "models, or choose another --out."
+            f"{run.path} was started with models={','.join(saved.models)}, this command lacks {','.join(lost)}. Give "
+            "all its models, or choose another --out."
         )
     for name in saved.models:
         if saved.variants.get(name) != requested.variants.get(name):

@@ -74,7 +74,7 @@ def _open_text(config: CorpusConfig, out: Path, progress: bool) -> tuple[Source,
     if (saved := saved_tokenizer(out, _tokenizer_request(config))) is not None:
         return source, saved
     if progress and config.tokenizer is None:
-        entries = f"{config.vocab_size:,} entries"
+        entries = f"at most {config.vocab_size:,} entries"
         print(f"Reading {config.corpus} and training a WordPiece of {entries}", file=sys.stderr, flush=True)
     return source, build_tokenizer(config.tokenizer, source, config.vocab_size, newline_token=config.newline_token)
 

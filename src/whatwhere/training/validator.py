@@ -6,6 +6,7 @@ import torch
 
 from .setup import Batch, TrainingSetup
 
+BEFORE_END = 0.9  # of the steps of a training
 MoreValues = Callable[[int, int], dict[str, float]]  # (labels predicted right, labels) -> more values of a validation
 
 
@@ -24,8 +25,14 @@ class Validator:
         self.more_values = more_values
 
     def is_due(self, step: int) -> bool:
-        """Return whether the model is validated after `step`: every `validate_every`-th and the last one."""
-        return step % self.setup.config.validate_every == 0 or step == self.setup.steps
+        """Return whether the model is validated after `step`: every `validate_every`-th and the last one.
+
+        A shorter training is validated before its last tenth as well, else nothing would tell whether it still learns.
+        """
+        every = self.setup.config.validate_every
+        before_end = int(BEFORE_END * self.setup.steps)
+        is_short = every > before_end
+        return step % every == 0 or step == self.setup.steps or (is_short and step == before_end)
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
