@@ -187,7 +187,7 @@ def test_the_page_says_every_term_of_the_ledger(folder, small_run, tmp_path):
     run = load_run(study)
     page = study_page(run)
     rates = "biases × 1.0 there, 10.0 here"
-    rows = "It is trained on all rows of each document, this run on the first row of each document."
+    rows = "The reference study is trained on all rows of each document, this run on the first row of each document."
     assert rows in page.pick.apart and any(rates in term for term in page.pick.apart)
     assert [note for note in run.beside.notes if note in page.pick.apart] == list(run.beside.terms)
     assert rates in render_page(page).split('id="learning"')[0]
@@ -196,7 +196,7 @@ def test_the_page_says_every_term_of_the_ledger(folder, small_run, tmp_path):
 def test_another_scheme_or_depth_is_no_neighbour(folder, small_run):
     facts, table = small_run
     found = beside(with_settings(facts, "dstg", num_hidden_layers=2), table)
-    assert list(found.models) == ["ap"] and "It has no model for `dstg`." in found.notes
+    assert list(found.models) == ["ap"] and "The reference study has no model for `dstg`." in found.notes
     none = beside(with_settings(with_settings(facts, "dstg", preset="split"), "ap", absolute="sinusoidal"), table)
     assert none.study is None and "has no model of the scheme and depth of one here" in none.notes[0]
 

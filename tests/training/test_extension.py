@@ -481,7 +481,10 @@ def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--length", "100"], "The model reads 128 tokens. Got length=100; give more."),
+        (
+            ["--length", "100"],
+            r"The model reads 128 tokens as it is \(predict --length 128\). Give more; got 100.",
+        ),
         (
             ["--length", "200", "--method", "spline"],
             "There is no method 'spline' for a position table. Known: sinusoidal",
@@ -495,7 +498,10 @@ def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
             "components are of fourier and rotation. Got method='cyclic'; leave components out",
         ),
         (["--length", "999999999999"], "Rows for 999,999,999,999 tokens need .* GiB, and .* are free. Give less"),
-        (["--length", "128"], "The model reads 128 tokens. Got length=128; give more."),
+        (
+            ["--length", "128"],
+            r"The model reads 128 tokens as it is \(predict --length 128\). Give more; got 128.",
+        ),
         (["--length", "200", "--method", "mds"], "mds needs points, .* .--points FILE.npy., or another method."),
         (["--length", "200", "--method", "mds", "--points", "none.npy"], "No position table at none.npy"),
     ],

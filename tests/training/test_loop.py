@@ -27,7 +27,6 @@ from whatwhere.training.pretrain import pretrain
 from whatwhere.training.pretrain_settings import PretrainConfig, make_batches
 from whatwhere.training.recipes import TOKENS_TO_LEARN
 from whatwhere.training.training_keys import LoopConfig
-from whatwhere.training.validator import Validator
 
 SETTINGS = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 5}
 
@@ -549,14 +548,3 @@ def test_resuming_at_the_first_checkpoint_logs_nothing_twice(windows, corpus_fil
     pretrain(config, tmp_path / "run", windows=windows, progress=False)
     steps = [json.loads(line)["step"] for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     assert steps == [json.loads(line)["step"] for line in expected]
-
-
-@pytest.mark.parametrize(
-    ("steps", "every", "due"),
-    [(40, 100, [36, 40]), (40, 36, [36, 40]), (40, 37, [36, 37, 40]), (40, 10, [10, 20, 30, 40]), (1, 100, [1])],
-)
-def test_short_trainings_are_validated_near_their_end(steps, every, due):
-    """With the untrained model and the last step alone a page called the whole fall that of the last tenth."""
-    setup = SimpleNamespace(config=SimpleNamespace(validate_every=every), steps=steps)
-    validator = Validator(setup, list)
-    assert [step for step in range(1, steps + 1) if validator.is_due(step)] == due

@@ -154,7 +154,9 @@ def extend(
     if out.exists():
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
     if length < before or (length == before and not (plain or (window and known != SCALINGS))):
-        raise ValueError(f"The model reads {before} tokens. Got length={length}; give more.")
+        raise ValueError(
+            f"The model reads {before} tokens as it is (predict --length {before}). Give more; got {length}."
+        )
     check_original(folder, length)
     room = psutil.virtual_memory().available  # 8 float64
     needed_bytes = 64 * length * int(config.get("hidden_size", 1))

@@ -224,7 +224,7 @@ def beside(facts: Mapping[str, Any], table: Table) -> Beside | None:
     terms = _terms(study, facts, name, pairs)
     first = f"Beside this run stands the reference study {study.name}: size {size}, {study.label}."
     absent = _listed([model for model in models if model not in matched])
-    without = [f"It has no model for {absent}."] if absent else []
+    without = [f"The reference study has no model for {absent}."] if absent else []
     return Beside(study, matched, terms, [first, *terms, *without, *left_out])
 
 
@@ -313,11 +313,13 @@ def _terms(study: ReferenceStudy, facts: Mapping[str, Any], corpus: str, pairs: 
         missing = f"this run is on {corpus}"
         if own_kind:
             missing = f"no reference study of {own_kind} and this size comes with this version"
-        sentences.append(f"It is on {kind or study.facts['corpus']['name']}: {missing}, and losses do not compare.")
+        sentences.append(
+            f"The reference study is on {kind or study.facts['corpus']['name']}: {missing}, and losses do not compare."
+        )
     ours = _rows_of_run(facts)
     theirs = study.facts["corpus"].get("rows")
     if ours and theirs and ours != theirs:
-        sentences.append(f"It is trained on {theirs}, this run on {ours}.")
+        sentences.append(f"The reference study is trained on {theirs}, this run on {ours}.")
     if settings := _apart(pairs):
         sentences.append(f"What differs: {settings}.")
     return sentences
