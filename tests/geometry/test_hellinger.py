@@ -96,7 +96,7 @@ def test_papers_protocol_makes_unoccupied_positions_uniform():
         (
             [[1, 2], [3, 4]],
             {},
-            "No position has 500 tokens.*at most 7, at position 1. Count more text, or smaller documents .--set document=line",
+            "No position has 500 tokens.*at most 7, at position 1. Count more text, or smaller documents .--set doc",
         ),
         ([[1, -2], [3, 4]], {}, "Counts are finite and not negative. The smallest is -2"),
         ([1, 2], {}, r"Counts have shape \(positions, vocabulary\). Got \(2,\)"),
