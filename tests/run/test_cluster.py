@@ -255,7 +255,12 @@ def cluster(starting, studied):
 def started(*arguments: str) -> "subprocess.Popen[str]":
     """The command line in a process of its own."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command(*arguments), env=environment(), **pipes)
+    # Tests in the background ignore SIGINT; a study that inherits that rightly goes on to its end.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command(*arguments), env=environment(), **pipes)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.long
