@@ -57,8 +57,8 @@ def read_labelled(path: str | Path, text: str, label: str | None, text_pair: str
     if text_pair and data.pairs is not None:
         columns.append((text_pair, data.pairs))
     for place, cells in _rows(path, names):
-        row = {name: value_of(cells, name) for name in (text, label, text_pair) if name and has_value(cells, name)}
-        if missing := [name for name in (text, label, text_pair) if name and name not in row]:
+        row = {name: value_of(cells, name) for name in names if has_value(cells, name)}
+        if missing := [name for name in names if name not in row]:
             raise ValueError(
                 f"{place}: no column {missing[0]!r}. Give one of those there: {some_names(names_inside(cells))}."
             )

@@ -7,6 +7,7 @@ from .table import ANY, Table
 
 LEARNED = 0.1  # nats below the unigram plateau from which a model counts as trained at all
 HALF = 0.5  # share of the best model's gain over the plateau, below which another model is undertrained
+BEFORE_END = 0.9  # of the steps of a training: how far its loss falls is judged from there
 FALLING = 0.05  # nats over the last tenth of the steps up to which a loss has settled
 PLACED = 0.5  # share of the windows that begin with a document, from which places in windows are places in documents
 PRESENT = 0.25  # R² from which a part is said to carry a target (ap's last layer, which "loses" it, has 0.24)
@@ -133,7 +134,7 @@ def unsettled(table: Table, model: str, seeds: Iterable[int | None] | None = Non
     falls = [(0.0, 0)]
     for _, losses in _courses(table, model, seeds):
         last = max(losses, default=0)
-        before = max((step for step in losses if step <= 0.9 * last and step < last), default=None)
+        before = max((step for step in losses if step <= BEFORE_END * last and step < last), default=None)
         if before is not None:
             falls.append(((losses[before] - losses[last]) * 0.1 * last / (last - before), last))
     fall, steps = max(falls)

@@ -139,9 +139,10 @@ class Point:
         if not isinstance(other, Point):
             return replace(self, at=self.at + other, span=(self.span[0] + other, self.span[1] + other))
         trained = self.trained or other.trained
-        self, other = self._with_seeds_of(other), other._with_seeds_of(self)
-        self = self._for_each_seed(other)
-        other = other._for_each_seed(self)
+        ours = self._with_seeds_of(other)
+        theirs = other._with_seeds_of(self)
+        self = ours._for_each_seed(theirs)
+        other = theirs._for_each_seed(self)
         if self.at.shape != other.at.shape:  # nothing to pair
             self = self.alone()
             other = other.alone()
@@ -192,14 +193,15 @@ class Point:
     def __truediv__(self, other: "Point") -> "Point":
         """Divide two positive values, half-widths to first order; the ratio of two values that cannot be negative
         cannot be negative."""
-        self, other = self._with_seeds_of(other), other._with_seeds_of(self)
-        ratio = self.at / other.at
-        mean = other.each
+        top = self._with_seeds_of(other)
+        bottom = other._with_seeds_of(self)
+        ratio = top.at / bottom.at
+        mean = bottom.each
         size = np.abs(ratio.mean(axis=1))
-        below = np.hypot(self.below / mean, size * other.above / mean)
-        above = np.hypot(self.above / mean, size * other.below / mean)
+        below = np.hypot(top.below / mean, size * bottom.above / mean)
+        above = np.hypot(top.above / mean, size * bottom.below / mean)
         span = (0.0, math.inf) if min(self.span[0], other.span[0]) >= 0 else UNBOUNDED
-        return replace(self, at=ratio, below=below, above=above, columns=self.columns or other.columns, span=span)
+        return replace(top, at=ratio, below=below, above=above, columns=top.columns or bottom.columns, span=span)
 
     def __le__(self, other: "Point | float") -> "Margin":
         """Return the margin by which this point is below the other value."""

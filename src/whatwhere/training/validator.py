@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 import torch
 
+from ..records.gates import BEFORE_END
 from .setup import Batch, TrainingSetup
 
-BEFORE_END = 0.9  # of the steps of a training
 MoreValues = Callable[[int, int], dict[str, float]]  # (labels predicted right, labels) -> more values of a validation
 
 
