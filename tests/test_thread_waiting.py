@@ -137,11 +137,12 @@ with ProcessPoolExecutor(1, get_context("spawn")) as pool:
 OUR_WORKERS = """
 from whatwhere.run.shard_pool import ShardPool
 from whatwhere.run.reference import reference
-from whatwhere.run.jobs import Job, run_jobs
+from whatwhere.run.executors import Job
+from whatwhere.run.jobs import run_jobs
 jobs = [Job("a", begun_with, ()), Job("b", begun_with, ())]
 found = [result for _, result in run_jobs(jobs, 2, False, process_per_job=False)]
 with ShardPool(Path(reference()) / "tokenizer.json", 2) as pool:
-    found.append(pool.submit(begun_with, ()).result())
+    found.append(pool.submit_to_process(Job("c", begun_with, ()), 0).result())
 """
 FOUND = """
 for environment in [begun_with(), *found]:

@@ -66,9 +66,11 @@ def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer,
 def test_worker_processes_count_the_same(list_source, documents, tokenizer, monkeypatch, processes):
     monkeypatch.setattr(shard_pool, "WORTH_PROCESSES", 0)
     monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
-    sent, submit = [], shard_pool.ShardPool.submit
+    sent, submit = [], shard_pool.ShardPool.submit_to_process
     monkeypatch.setattr(
-        shard_pool.ShardPool, "submit", lambda self, work, task: sent.append(work) or submit(self, work, task)
+        shard_pool.ShardPool,
+        "submit_to_process",
+        lambda self, job, number: sent.append(number) or submit(self, job, number),
     )
     one, two = (count_source(list_source(documents), tokenizer, 9, workers=number, progress=False) for number in (1, 2))
     assert sent

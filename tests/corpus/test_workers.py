@@ -20,6 +20,7 @@ from whatwhere.corpus import build, build_windows, count_source
 from whatwhere.corpus.shards import Part, ShardSettings, write_shard
 from whatwhere.run import shard_pool
 from whatwhere.run import signals as stop
+from whatwhere.run.executors import Job
 
 FORK = multiprocessing.get_context("fork")
 
@@ -32,9 +33,11 @@ def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer
     monkeypatch.setattr(shard_pool, "WORTH_PROCESSES", 0)
     options = {"length": 32, "progress": False, "shard_characters": 3000}
     build_windows(list_source(documents), tokenizer, tmp_path / "one", workers=1, **options)
-    sent, submit = [], shard_pool.ShardPool.submit
+    sent, submit = [], shard_pool.ShardPool.submit_to_process
     monkeypatch.setattr(
-        shard_pool.ShardPool, "submit", lambda self, work, task: sent.append(task[0].number) or submit(self, work, task)
+        shard_pool.ShardPool,
+        "submit_to_process",
+        lambda self, job, number: sent.append(number) or submit(self, job, number),
     )
     build_windows(list_source(documents), tokenizer, tmp_path / "two", workers=2, **options)
     assert shard_files(tmp_path / "one") == shard_files(tmp_path / "two")
@@ -43,13 +46,13 @@ def test_worker_processes_write_the_same_bytes(list_source, documents, tokenizer
 
 
 def test_a_worker_that_dies_is_done_without(list_source, documents, tokenizer, tmp_path, monkeypatch):
-    def broken(self, work, task):
+    def broken(self, job, number):
         future = Future()
         future.set_exception(BrokenProcessPool("killed"))
         return future
 
     monkeypatch.setattr(shard_pool, "WORTH_PROCESSES", 0)
-    monkeypatch.setattr(shard_pool.ShardPool, "submit", broken)
+    monkeypatch.setattr(shard_pool.ShardPool, "submit_to_process", broken)
     w = build_windows(
         list_source(documents), tokenizer, tmp_path / "w", length=32, workers=2, progress=False, shard_characters=3000
     )
@@ -82,7 +85,10 @@ def work_and_wait(tokenizer_file: str, out: str, method: str = "fork") -> None:
     multiprocessing.get_context = multiprocessing.get_context if method == "spawn" else lambda _: FORK
     pool = shard_pool.ShardPool(Path(tokenizer_file), 2)
     shard = ShardSettings(out, 0, 16, "run-on", "all", 0.0, 2, 3, "uint16")
-    pool.submit(write_shard, (shard, [Part("alpha beta", True, 0.5)], "digest")).result()
+    task = shard, [Part("alpha beta", True, 0.5)], "digest"
+    pool.submit_to_process(
+        Job("shard", shard_pool.work_with_tokenizer, (tokenizer_file, write_shard, task)), 0
+    ).result()
     (Path(out) / "ready").touch()
     time.sleep(LONGEST)
 

@@ -27,9 +27,9 @@ from whatwhere.run import cluster as cluster_module
 from whatwhere.run.admission import workers_of
 from whatwhere.run.cluster import connect
 from whatwhere.run.cluster_jobs import SECONDS_BETWEEN_LOOKS
+from whatwhere.run.executors import Job, as_finished
 from whatwhere.run.files import read_lines
 from whatwhere.run.lock import lock, writer_of
-from whatwhere.run.processes import Job
 from whatwhere.study.study_settings import StudyConfig
 
 # ---- without a cluster ----
@@ -80,10 +80,6 @@ def connected(light, tmp_path):
         yield connected
 
 
-def ignore_state(*state: object) -> None:
-    pass
-
-
 @contextmanager
 def beside(work: Callable[[], None]) -> Iterator[None]:
     """Do work in a thread beside the block."""
@@ -91,6 +87,13 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
         done = pool.submit(work)
         yield
         done.result()
+
+
+def results(connected, jobs):
+    """Results of jobs on the workers, with at most two jobs a worker under way."""
+    with connected.session() as workers:
+        for _, _, future in as_finished(workers, enumerate(jobs), lambda: 2 * connected.admission.usable):
+            yield future.result()
 
 
 OTHER_VERSION = """
@@ -110,7 +113,7 @@ def test_late_worker_that_is_refused_is_left_out(light, connected, tmp_path, cap
         wait_for_worker(light.add_worker("--no-nanny", "--preload", str(tmp_path / "other.py")))
         yield from [(0.1,)] * 30
 
-    pids = {pid for pid, *_ in connected.map(Job("rest", rest, args) for args in seconds())}
+    pids = {pid for pid, *_ in results(connected, (Job("rest", rest, args) for args in seconds()))}
     late = light.workers.pop()
     assert len(pids) == 2 and not pids & processes_of(late)
     end(late)
@@ -130,7 +133,7 @@ def test_killed_worker_does_not_count_as_failure(light, connected, tmp_path):
         end(next(worker for worker in light.workers if pid in processes_of(worker)))
 
     with beside(kill_first):
-        ((_, pid),) = connected.run([Job("wait", wait_in, (str(begun),))], ignore_state)
+        (pid,) = results(connected, [Job("wait", wait_in, (str(begun),))])
     light.workers = [worker for worker in light.workers if worker.poll() is None]
     assert {path.name for path in begun.iterdir()} > {str(pid)}
 
@@ -147,7 +150,7 @@ def test_killed_worker_does_not_count_as_failure(light, connected, tmp_path):
 def test_worker_that_dies_of_a_job_is_named(connected, capfd, work, argument, said):
     """Memory, a crash and a kill were one line, "perhaps for lack of memory"."""
     with pytest.raises(OSError, match=f"^A worker died at job {said}, and run the same command") as refused:
-        list(connected.run([Job("job", work, (argument,))], ignore_state))
+        list(results(connected, [Job("job", work, (argument,))]))
     assert "\n" not in str(refused.value)
     assert ("passed its memory limit and starts again" in capfd.readouterr().err) == (work is take_memory)
 
@@ -158,9 +161,9 @@ def test_workers_with_a_gpu_take_turns(light, tmp_path):
     wait_for_worker(light.add_worker("--no-nanny", "--resources", "GPU=1"))
     with connect(str(light.file), tmp_path / "out") as connected, lock(tmp_path / "out"):
         assert connected.slots() == 1 < len(workers_of(connected.client))
-        results = [result for _, result in connected.run([Job("rest", rest, (0.2,))] * 4, ignore_state)]
-    assert {pid for pid, *_ in results} <= processes_of(light.workers[-1])
-    times = sorted(results, key=lambda result: result[1])
+        found = list(results(connected, [Job("rest", rest, (0.2,))] * 4))
+    assert {pid for pid, *_ in found} <= processes_of(light.workers[-1])
+    times = sorted(found, key=lambda result: result[1])
     assert all(before[2] <= after[1] for before, after in pairwise(times))
     end(light.workers.pop())
 
@@ -172,7 +175,7 @@ def test_refused_worker_with_a_gpu_stops_nobody(light, connected, tmp_path, capf
     wait_for_worker(light.add_worker("--no-nanny", "--resources", "GPU=1", "--preload", str(tmp_path / "other.py")))
     refused = light.workers.pop()
     assert connected.slots() == len(workers_of(connected.client)) - 1
-    ((_, (pid, *_)),) = connected.run([Job("rest", rest, (0.1,))], ignore_state)
+    ((pid, *_),) = results(connected, [Job("rest", rest, (0.1,))])
     assert pid not in processes_of(refused)
     end(refused)
     assert capfd.readouterr().err.count("has whatwhere 0.0.1,") == 1
@@ -188,7 +191,7 @@ def test_wait_for_paused_workers_is_told(connected):
     def resume(dask_worker) -> None:
         dask_worker.status = type(dask_worker.status).running
 
-    with connected.session(ignore_state) as session:
+    with connected.session() as session:
         assert session.why_they_wait() == ""
         # Dask looks at their memory, and lets them go on.
         wait_for(
@@ -211,7 +214,7 @@ def test_scheduler_lost_between_two_uses_is_one_line(tmp_path):
             with pytest.raises(OSError, match="^The scheduler at .* is gone. Finished work and checkpoints stay"):
                 connected.slots()
             with pytest.raises(OSError, match="^The scheduler at .* is gone"):
-                list(connected.map([Job("rest", rest, (0.1,))]))
+                list(results(connected, [Job("rest", rest, (0.1,))]))
 
 
 # ---- with Dask, on workers that have their modules ----

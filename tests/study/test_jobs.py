@@ -13,7 +13,8 @@ from fork_server import LONGEST
 from rich.progress import Progress
 from threadpoolctl import threadpool_info
 
-from whatwhere.run.jobs import Job, run_jobs, show_progress, threads_of_jobs
+from whatwhere.run.executors import Job
+from whatwhere.run.jobs import run_jobs, show_progress, threads_of_jobs
 from whatwhere.run.processes import Processes
 from whatwhere.run.signals import Stopped
 
@@ -93,7 +94,7 @@ def test_libraries_that_a_job_loads_keep_its_threads(monkeypatch):
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.setenv(name, "2")
     with Processes(1) as processes:
-        assert processes.submit(Job("threads", threads_of_libraries, ())).result() == {1}
+        assert processes.submit(Job("threads", threads_of_libraries, ()), 0).result() == {1}
 
 
 def in_parts(progress):

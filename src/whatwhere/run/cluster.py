@@ -9,16 +9,15 @@ import logging
 import os
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from .admission import Admission, describe_lost_scheduler, workers_of
 from .cluster_jobs import ClusterJobs
+from .executors import MakeContext, Show, ignore_progress
 from .lock import InUse, writer_of
-from .processes import Job, MakeContext
 from .remote import wait_until_idle
 from .signals import GRACE, Stopped
 
@@ -57,50 +56,13 @@ class Cluster:
         """
         return max(1, len(self.admission.check_new_workers()))
 
-    def run(
-        self, jobs: Sequence[Job], show: Callable[..., None], make_context: MakeContext = nullcontext
-    ) -> Iterator[tuple[int, Any]]:
-        """Do jobs on the workers, and yield the number of each with its result when it finishes.
+    @contextmanager
+    def session(self, show: Show = ignore_progress, make_context: MakeContext = nullcontext) -> Iterator[ClusterJobs]:
+        """Yield an executor for the block; where it ends early, jobs that run are stopped, with a checkpoint.
 
         Args:
-            show: Function that gets the number and label of a job, done, total, part and note.
+            show: Function that gets the progress of the jobs, in a thread of its own.
             make_context: Picklable function that returns the context in which a worker does a job.
-
-        Raises:
-            Exception: whatever a job raises, or as `ClusterJobs.result`. The others are stopped, with a checkpoint.
-        """
-        from distributed import as_completed
-
-        with self.session(show, make_context) as session:
-            numbers = {session.submit(job): number for number, job in enumerate(jobs)}
-            completed = as_completed(list(numbers), loop=self.client.loop)
-            for future in completed:
-                if session.retry_unless_job_kills_workers(future):
-                    completed.add(future)
-                    continue
-                number = numbers.pop(future)
-                result = session.result(future)
-                del future  # else a worker that dies would have the job done again
-                show(number, jobs[number].label, 0, None, "", "")
-                yield number, result
-
-    def map(self, jobs: Iterable[Job]) -> Generator[Any, None, None]:
-        """Do jobs on the workers, and yield their results in the order of the jobs.
-
-        Jobs are drawn as workers become free: at most two a worker are under way.
-        """
-        waiting: deque[Any] = deque()
-        with self.session(lambda *state: None) as session:
-            for job in jobs:
-                while waiting and (waiting[0].done() or len(waiting) >= 2 * max(1, self.admission.usable)):
-                    yield session.result(waiting.popleft())
-                waiting.append(session.submit(job))
-            while waiting:
-                yield session.result(waiting.popleft())
-
-    @contextmanager
-    def session(self, show: Callable[..., None], make_context: MakeContext = nullcontext) -> Iterator[ClusterJobs]:
-        """Yield the `ClusterJobs` of the block; where it ends early, jobs that run are stopped, with a checkpoint.
 
         Raises:
             ValueError: no worker has what this command has.

@@ -6,15 +6,15 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from itertools import count
+from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from .admission import Admission, describe_lost_scheduler
 from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_job, describe_deaths
-from .processes import Job, MakeContext
+from .executors import Job, MakeContext
 from .remote import JobSite, code_versions, do_job
 
 SECONDS_BETWEEN_LOOKS = 5.0  # for workers, which may come and go
@@ -24,7 +24,7 @@ WORKERS = "all"  # dask's name of the events of workers that come and go, among 
 
 
 class ClusterJobs:
-    """Jobs of one use of a cluster, numbered from 0.
+    """Executor of jobs on the workers of a cluster, for one use of it.
 
     Args:
         client: `distributed.Client` of the scheduler.
@@ -52,54 +52,68 @@ class ClusterJobs:
         self.token = secrets.token_hex(4)
         self.site = JobSite(f"whatwhere-{self.token}", str(folder), os.getcwd())
         self.deaths = Deaths(client, admission.processes)
-        self._jobs: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()  # number and label, by future
-        self._numbers = count()
+        self._under_way: dict[Any, tuple[int, str]] = {}  # number and label of a job, by its `distributed.Future`
         self._look_now = threading.Event()
 
-    def submit(self, job: Job) -> Any:
-        """Hand a job to the workers, and return its `distributed.Future`."""
-        number = next(self._numbers)
+    def submit(self, job: Job, number: int) -> "Future[Any]":
+        """Hand a job to the workers, and return its future result.
+
+        The future may raise, beside what the job raises:
+            ValueError: the scheduler lacks this package.
+            OSError: workers died of the job again and again, or the scheduler is gone.
+        """
         pickled = pickle.dumps((job.label, job.work, job.args, self.make_context))
         key = f"{job.label.replace(' ', '-')}-{self.token}-{number}"
         options = {"key": key, "pure": False, "resources": self.resources}
         with describe_lost_scheduler(self.client, self.address):
-            future = self.client.submit(do_job, self.site, number, pickled, **options)
-        self._jobs[future] = number, job.label
+            on_cluster = self.client.submit(do_job, self.site, number, pickled, **options)
+        self._under_way[on_cluster] = number, job.label
+        future: Future[Any] = Future()
+        on_cluster.add_done_callback(partial(self._finish, future))
         return future
 
-    def retry_unless_job_kills_workers(self, future: Any) -> bool:
+    def _finish(self, future: "Future[Any]", on_cluster: Any) -> None:
+        """Give a future the result or the error of a job that Dask has finished, or retry the job."""
+        try:
+            if self._retry_unless_job_kills_workers(on_cluster):
+                on_cluster.add_done_callback(partial(self._finish, future))
+                return
+            result = self._result(on_cluster)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        # Dask would do the job again if the worker that holds its result died.
+        self._under_way.pop(on_cluster, None)
+
+    def _retry_unless_job_kills_workers(self, on_cluster: Any) -> bool:
         """Retry a job that Dask gave up although its workers did not die of it; return whether it was retried."""
         from distributed import KilledWorker
 
-        if future.status != "error" or not isinstance(error := future.exception(), KilledWorker):
+        if on_cluster.status != "error" or not isinstance(error := on_cluster.exception(), KilledWorker):
             return False
-        number, _ = self._jobs[future]
+        number, _ = self._under_way[on_cluster]
         self.deaths.wait_for_loss(number, error.last_worker.address)
         causes = self.deaths.find_causes(number)
         if deaths_of_job(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
             return False
         with describe_lost_scheduler(self.client, self.address):
-            future.retry()
+            on_cluster.retry()
         return True
 
-    def result(self, future: Any) -> Any:
-        """Wait for the result of a job and return it, or raise its error in the words of this package.
-
-        Raises:
-            ValueError: the scheduler lacks this package.
-            OSError: workers died of the job again and again, or the scheduler is gone.
-        """
+    def _result(self, on_cluster: Any) -> Any:
+        """Return the result of a job, or raise its error in the words of this package."""
         from distributed import KilledWorker
 
         while True:
             try:
                 with describe_lost_scheduler(self.client, self.address):
-                    result = future.result()
-                self.deaths.forget(self._jobs[future][0])
+                    result = on_cluster.result()
+                self.deaths.forget(self._under_way[on_cluster][0])
                 return result
             except KilledWorker:
-                if not self.retry_unless_job_kills_workers(future):
-                    raise OSError(self._describe_deaths(future)) from None
+                if not self._retry_unless_job_kills_workers(on_cluster):
+                    raise OSError(self._describe_deaths(on_cluster)) from None
             except (ModuleNotFoundError, RuntimeError) as error:
                 cause = error.__cause__ or error
                 if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").split(".")[0] != "whatwhere":
@@ -110,9 +124,9 @@ class ClusterJobs:
                     "again."
                 ) from None
 
-    def _describe_deaths(self, future: Any) -> str:
+    def _describe_deaths(self, on_cluster: Any) -> str:
         """Return the error message on a job at which workers died again and again."""
-        number, label = self._jobs[future]
+        number, label = self._under_way[on_cluster]
         causes = self.deaths.find_causes(number)
         advice = "Look at what it printed"
         if causes[MEMORY]:
@@ -128,7 +142,7 @@ class ClusterJobs:
 
     def cancel(self) -> None:
         """Tell the workers to stop the jobs."""
-        self.client.cancel(list(self._jobs), force=True)
+        self.client.cancel(list(self._under_way), force=True)
 
     @contextmanager
     def listen(self, show: Callable[..., None]) -> Iterator[None]:

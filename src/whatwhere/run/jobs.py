@@ -9,7 +9,6 @@ import os
 import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -17,10 +16,20 @@ from itertools import groupby
 from typing import Any
 
 import torch
-from threadpoolctl import threadpool_limits
 
 from .cluster import Cluster
-from .processes import Job, MakeContext, Processes, Show, check_not_spawned, cores, progress_of
+from .executors import (
+    Executor,
+    Job,
+    MakeContext,
+    Show,
+    ThisProcess,
+    as_finished,
+    ignore_progress,
+    limit_threads,
+    progress_of,
+)
+from .processes import Processes, check_not_spawned, cores
 from .progress import Progress, make_bars
 from .signals import Stopped
 
@@ -72,59 +81,58 @@ def run_jobs(
         Exception: whatever a job raises. The other jobs are stopped, trainings with a checkpoint, and finished work
             stays on disk.
     """
-    if cluster is not None:
-        with _show_bars(progress, len(jobs), name) as show:
-            for number, result in cluster.run(jobs, show, partial(_on_one_thread, make_context)):
-                yield jobs[number], result
-        return
-    if len(jobs) < 2 or most_threads < 2:
-        with _show_bars(progress, len(jobs), name) as show:
-            for number, job in enumerate(jobs):
-                with make_context(), limit_threads(job.threads):
-                    result = job.work(*job.args, progress_of(show, number, job.label))
-                show(number, job.label, 0, None, "", "")
-                yield job, result
-        return
-    check_not_spawned("This call")
+    numbered = list(enumerate(jobs))
+    is_alone = len(jobs) < 2 or most_threads < 2
+    if cluster is None and not is_alone:
+        check_not_spawned("This call")
     with _show_bars(progress, len(jobs), name) as show:
-        for threads, group in groupby(enumerate(jobs), key=lambda pair: pair[1].threads or most_threads):
-            numbered = list(group)
-            size = min(len(numbered), most_threads // threads)
-            with Processes(size, threads, 1 if process_per_job else None, show) as processes:
-                try:
-                    waiting = {processes.submit(job, number, make_context): job for number, job in numbered}
-                    while waiting:
-                        for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                            result = future.result()
-                            yield waiting.pop(future), result
-                except BaseException as error:
-                    if isinstance(error, Stopped) and progress:
-                        rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
-                        print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
-                    if isinstance(error, BrokenProcessPool):
-                        advice = "put `taskset -c 0` before it"
-                        if process_per_job:  # on one thread, as the models before: numbers depend on how many
-                            advice = "put `OMP_NUM_THREADS=1` before it and add `--set at_once=1`"
-                        raise OSError(
-                            "A process was killed, perhaps for lack of memory. Run the same command to resume. "
-                            f"To do one of the {name} at a time, {advice}."
-                        ) from None
-                    raise
+        if cluster is not None:
+            with cluster.session(show, partial(_on_one_thread, make_context)) as workers:
+                yield from _results(workers, numbered, show)
+        elif is_alone:
+            yield from _results(ThisProcess(show, make_context), numbered, show)
+        else:
+            for threads, group in groupby(numbered, key=lambda pair: pair[1].threads or most_threads):
+                some = list(group)
+                size = min(len(some), most_threads // threads)
+                jobs_each = 1 if process_per_job else None
+                with (
+                    Processes(size, threads, jobs_each, show, make_context) as processes,
+                    _explain_end(name, process_per_job, progress),
+                ):
+                    yield from _results(processes, some, show)
+
+
+def _results(executor: Executor, jobs: Sequence[tuple[int, Job]], show: Show) -> Generator[tuple[Job, Any], None, None]:
+    """Yield each of some numbered jobs with its result when it finishes, and end its bar."""
+    for number, job, future in as_finished(executor, jobs):
+        result = future.result()
+        show(number, job.label, 0, None, "", "")
+        yield job, result
 
 
 @contextmanager
-def limit_threads(threads: int | None) -> Iterator[None]:
-    """Limit this process to a number of threads inside the block; None leaves them as they are."""
-    previous = torch.get_num_threads()
-    if threads is None:
-        yield
-        return
-    torch.set_num_threads(threads)
+def _explain_end(name: str, process_per_job: bool, progress: bool) -> Iterator[None]:
+    """Print what stays where the block, in which processes do jobs, is stopped.
+
+    Raises:
+        OSError: in place of the error of a process that was killed, with advice.
+    """
     try:
-        with threadpool_limits(threads, user_api="blas"):
-            yield
-    finally:
-        torch.set_num_threads(previous)
+        yield
+    except Stopped:
+        if progress:
+            rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
+            print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
+        raise
+    except BrokenProcessPool:
+        advice = "put `taskset -c 0` before it"
+        if process_per_job:  # on one thread, as the models before: numbers depend on how many
+            advice = "put `OMP_NUM_THREADS=1` before it and add `--set at_once=1`"
+        raise OSError(
+            "A process was killed, perhaps for lack of memory. Run the same command to resume. "
+            f"To do one of the {name} at a time, {advice}."
+        ) from None
 
 
 @contextmanager
@@ -146,7 +154,7 @@ def _show_bars(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     is unknown. Where the block ends well, the bars are shown as complete. Several threads may call the function.
     """
     if not progress:
-        yield lambda *state: None
+        yield ignore_progress
         return
     # Seconds that the time left is judged by: long, as the parts behind the bar of all jobs differ in speed.
     with make_bars(speed_estimate_period=600) as display:

@@ -1,13 +1,11 @@
-"""Jobs, and processes of this machine that do them on a fixed number of threads and send their progress."""
+"""Processes of this machine that do jobs on a fixed number of threads each and send their progress."""
 
 import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from multiprocessing.connection import Connection, wait
 from threading import Thread
 from typing import Any, Self
@@ -15,27 +13,11 @@ from typing import Any, Self
 import torch
 from threadpoolctl import threadpool_limits
 
-from .progress import Progress
+from .executors import Job, MakeContext, Show, progress_of
 from .signals import end_process, hold_signals_while_spawning
 
 SECONDS_BETWEEN_REPORTS = 0.2  # of one process's progress
 _THREADS_OF_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-MakeContext = Callable[[], AbstractContextManager[object]]
-Show = Callable[[int, str, int, int | None, str, str], None]  # number and label of a job, done, total, part, note
-
-
-@dataclass(frozen=True)
-class Job:
-    """Piece of work of a command, for this process, another one, or a worker of a cluster.
-
-    label: its name on the screen. work: function of a module, which is called with `args` and, last, a `Progress`.
-    threads: how many it computes on; None: all of its process. A worker of a cluster has one, whatever stands here.
-    """
-
-    label: str
-    work: Callable[..., Any]
-    args: tuple[Any, ...]
-    threads: int | None = None
 
 
 def cores() -> int:
@@ -54,7 +36,7 @@ def check_not_spawned(caller: str) -> None:
 
 
 class Processes:
-    """Processes that start with the first jobs, and end with the block or with this process, whatever ends it.
+    """Executor of processes that start with the first jobs, and end with the block or with this process.
 
     They are spawned, not forked: a fork of a process with torch's and the tokenizer's threads can hang.
 
@@ -62,11 +44,18 @@ class Processes:
         count: Processes, each with `threads` threads.
         jobs_per_process: Jobs after which a process is replaced by a new one; None: never.
         show: Function that gets the progress of the jobs, in a thread of its own.
+        make_context: Picklable function that returns the context in which each job runs.
     """
 
     def __init__(
-        self, count: int, threads: int = 1, jobs_per_process: int | None = None, show: Show | None = None
+        self,
+        count: int,
+        threads: int = 1,
+        jobs_per_process: int | None = None,
+        show: Show | None = None,
+        make_context: MakeContext = nullcontext,
     ) -> None:
+        self.make_context = make_context
         context = multiprocessing.get_context("spawn")
         # A pipe, as an Event that a killed process waits for can never be set.
         stop_receiver, self._stop_sender = context.Pipe(duplex=False)
@@ -77,15 +66,15 @@ class Processes:
         initial = threads, stop_receiver, self._states
         self._pool = ProcessPoolExecutor(count, context, _start, initial, max_tasks_per_child=jobs_per_process)
 
-    def submit(self, job: Job, number: int = 0, make_context: MakeContext = nullcontext) -> Future[Any]:
-        """Hand a job to a process, which does it in the context of `make_context`; `show` knows the job by `number`.
+    def submit(self, job: Job, number: int) -> "Future[Any]":
+        """Hand a job to a process; `show` knows the job by `number`.
 
         Raises:
             BrokenProcessPool: a process was killed before.
             Stopped: a signal came while a process started.
         """
         with hold_signals_while_spawning():
-            return self._pool.submit(_do_job, number, job, make_context)
+            return self._pool.submit(_do_job, number, job, self.make_context)
 
     def stop(self) -> None:
         """Tell the processes to end, trainings after a checkpoint; the end of the block waits for that."""
@@ -102,15 +91,6 @@ class Processes:
         self.stop()
         if is_well and self._states is not None:  # nobody died holding the queue's lock
             self._states.put(None)
-
-
-def progress_of(show: Show, number: int, label: str) -> Progress:
-    """Return the `Progress` of one job."""
-
-    def progress(done: int, total: int, part: str = "", note: str = "") -> None:
-        show(number, label, done, total, part, note)
-
-    return progress
 
 
 _states: Any = None
@@ -151,10 +131,7 @@ def _do_job(number: int, job: Job, make_context: MakeContext) -> Any:
             _states.put(state)
 
     with make_context():
-        result = job.work(*job.args, progress_of(put, number, job.label))
-    if _states is not None:
-        _states.put((number, job.label, 0, None, "", ""))
-    return result
+        return job.work(*job.args, progress_of(put, number, job.label))
 
 
 def _forward(states: Any, show: Show) -> None:

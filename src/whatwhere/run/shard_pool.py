@@ -1,7 +1,6 @@
 """Shards of text in further processes or on the workers of a cluster, while this process reads the text."""
 
 import os
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -12,8 +11,9 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from .cluster import Cluster
+from .executors import Job, ThisProcess, as_finished
 from .files import sha256
-from .processes import Job, Processes, cores
+from .processes import Processes, cores
 from .progress import Progress
 
 Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
@@ -24,9 +24,9 @@ WORTH_PROCESSES = 20_000_000  # characters still to be done: a process takes sec
 
 
 class ShardPool:
-    """Processes that do the shards of a corpus beside this one, or the workers of a cluster that do them all.
+    """Executor of the shards of a corpus: this process and further ones, which start late and only for a large corpus.
 
-    The processes are started late and only for a large corpus; this process does a shard itself while they are busy.
+    This process does a shard itself while the others are busy. With a cluster, its workers do them all.
 
     Args:
         workers: Processes in all, this one included; None: one a core.
@@ -35,10 +35,12 @@ class ShardPool:
 
     def __init__(self, tokenizer_file: Path, workers: int | None, cluster: Cluster | None = None):
         self.file = str(tokenizer_file)
-        self.tokenizer = Tokenizer.from_file(self.file)
         self.cluster = cluster
         self.children = (cores() if workers is None else workers) - 1
         self.processes: Processes | None = None
+        self.here = ThisProcess()
+        self.amount_read: Callable[[], tuple[int, float | None]] = lambda: (0, None)  # `map` says
+        self.sent: list[Future[Any]] = []  # to the further processes, which they have not finished
         self.results: Generator[Any, None, None] | None = None  # of the cluster
 
     def needs_processes(self, characters_read: int, share: float | None) -> bool:
@@ -58,41 +60,40 @@ class ShardPool:
 
         amount_read: returns the number of characters read, and which share of the corpus they are.
         """
+        jobs = enumerate(Job(SHARD, work_with_tokenizer, (self.file, work, task)) for task in tasks)
         if self.cluster is not None:
-            self.results = self.cluster.map(Job(SHARD, work_with_tokenizer, (self.file, work, task)) for task in tasks)
+            self.results = _results_of_workers(self.cluster, jobs)
             yield from self.results
             return
-        waiting: deque[tuple[Task, Future[Any]]] = deque()
-
-        def collect() -> Any:
-            task, future = waiting.popleft()
+        self.amount_read = amount_read
+        for number, job, future in as_finished(self, jobs):
             try:
-                return future.result()
+                result = future.result()
             except BrokenProcessPool:  # a process was killed, or could not start: go on without
                 self.children = 0
-                return work(self.tokenizer, *task)
+                result = self.here.submit(job, number).result()
+            yield result
 
-        for task in tasks:
-            while waiting and waiting[0][1].done():
-                yield collect()
-            if len(waiting) < 2 * self.children and self.needs_processes(*amount_read()):
-                waiting.append((task, self.submit(work, task)))
-            else:
-                yield work(self.tokenizer, *task)
-        while waiting:
-            yield collect()
+    def submit(self, job: Job, number: int) -> "Future[Any]":
+        """Hand a shard to the further processes where they are worth it and have few waiting, else do it at once."""
+        self.sent = [future for future in self.sent if not future.done()]
+        if len(self.sent) >= 2 * self.children or not self.needs_processes(*self.amount_read()):
+            return self.here.submit(job, number)
+        future = self.submit_to_process(job, number)
+        self.sent.append(future)
+        return future
 
-    def submit(self, work: Work, task: Task) -> Future[Any]:
-        """Give a task to the further processes, and start them before the first task.
+    def submit_to_process(self, job: Job, number: int) -> "Future[Any]":
+        """Hand a shard to the further processes, and start them before the first one.
 
         Returns:
-            The future result; where the processes cannot run it raises `BrokenProcessPool`.
+            The future result; where the processes cannot do it, one that raises `BrokenProcessPool`.
         """
         if self.processes is None:
             os.environ["TOKENIZERS_PARALLELISM"] = "false"  # from now on a core belongs to each process
             self.processes = Processes(self.children)
         try:
-            return self.processes.submit(Job(SHARD, work_with_tokenizer, (self.file, work, task)))
+            return self.processes.submit(job, number)
         except BrokenProcessPool as error:
             failed: Future[Any] = Future()
             failed.set_exception(error)
@@ -115,8 +116,15 @@ class ShardPool:
             os.environ["TOKENIZERS_PARALLELISM"] = self.parallelism
 
 
+def _results_of_workers(cluster: Cluster, jobs: Iterable[tuple[int, Job]]) -> Generator[Any, None, None]:
+    with cluster.session() as workers:
+        # As few wait as keep the workers busy: each holds the text of its shard.
+        for _, _, future in as_finished(workers, jobs, lambda: 2 * max(1, cluster.admission.usable)):
+            yield future.result()
+
+
 def work_with_tokenizer(tokenizer_file: str, work: Work, task: Task, progress: Progress) -> Any:
-    """Do a task in another process or on a worker, which reads the tokenizer once."""
+    """Do a task; the tokenizer is read once a process or worker."""
     del progress  # a shard takes seconds
     return work(_read_tokenizer(tokenizer_file, sha256(Path(tokenizer_file))), *task)
 

@@ -26,10 +26,11 @@ from ..models.open import model_folder
 from ..records.record import Record
 from ..records.table import Point, Table
 from ..run.cluster import Cluster
+from ..run.executors import Job
 from ..run.files import read_json
 from ..run.folder import RunFolder
 from ..run.hub import check_on_disk
-from ..run.jobs import Job, parallel_jobs, run_jobs, threads_of_jobs
+from ..run.jobs import parallel_jobs, run_jobs, threads_of_jobs
 from ..run.names import EVALUATE_ALL, RESULTS
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import scheme_of_job, text_of_scheme

@@ -17,9 +17,10 @@ from ..records.gates import NOTHING, labels
 from ..records.record import Record
 from ..records.table import Table
 from ..run.cluster import Cluster
+from ..run.executors import Job
 from ..run.folder import RunFolder
 from ..run.hub import check_on_disk
-from ..run.jobs import Job, run_jobs, show_progress
+from ..run.jobs import run_jobs, show_progress
 from ..run.progress import Progress
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import scheme_of_job, text_of_scheme

@@ -22,8 +22,9 @@ from ..corpus.batches import times_read
 from ..corpus.build import describe_pieces
 from ..records.record import Record
 from ..run.cluster import Cluster, connect
+from ..run.executors import Job
 from ..run.folder import RunFolder
-from ..run.jobs import Job, run_jobs, show_progress
+from ..run.jobs import run_jobs, show_progress
 from ..run.names import RESULTS, STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
 from ..training.corpus_settings import check_one_batch, prepare_windows
