@@ -19,7 +19,7 @@ from whatwhere.run.cluster import connect
 from whatwhere.run.lock import lock
 
 from .packing import Beginning
-from .timing import Results, Settings, alternate, figure, row
+from .timing import Results, Settings, alternate, clock, figure, row
 
 CHARACTERS = {"full": 50_000_000, "quick": 8_000_000, "micro": 60_000}
 STEPS = {"full": 300, "quick": 40, "micro": 2}  # of each model of a study
@@ -28,6 +28,7 @@ LENGTH, POSITIONS = 128, 512
 MICRO = ("inside=false", "length=32", "vocab_size=300", "training.batch_size=2", "training.model.num_hidden_layers=1")
 ROUNDS = 2
 LONGEST = 120  # seconds until something that does not come is an error
+Work = Callable[[Path, str, Source, PreTrainedTokenizerFast], None]
 
 
 def cluster(settings: Settings) -> Results:
@@ -44,19 +45,18 @@ def cluster(settings: Settings) -> Results:
 
 
 def _text(results: Results, settings: Settings, folder: Path, source: Source) -> None:
-    """Windows and counts on one worker and on two."""
+    """Windows and counts on one worker and on two. No other cluster runs: an idle one takes a twentieth of a core."""
     tokenizer = build_tokenizer(settings.tokenizer, source)
-    with _dask(folder / "one", 1) as one, _dask(folder / "two", 2) as two:
-        addresses = {"one worker": one, "two workers": two}
-        shape = f"{settings.corpus_name}, {sum(map(len, source)) / 1e6:.1f} M characters"
-        for what, work in (("windows", _windows), ("counts of 512 positions", _counts)):
-            runs = {
-                name: lambda work=work, address=address: work(folder, address, source, tokenizer)
-                for name, address in addresses.items()
-            }
-            times = alternate(runs, ROUNDS)
-            first, second = (figure(name, values) for name, values in times.items())
-            results.rows.append(row(f"{what}, one worker / two", shape, first, second, at_least=1.8))
+    shape = f"{settings.corpus_name}, {sum(map(len, source)) / 1e6:.1f} M characters"
+    for what, work in (("windows", _windows), ("counts of 512 positions", _counts)):
+
+        def on_new_workers(count: int, work: Work = work) -> float:
+            with _dask(Path(tempfile.mkdtemp(dir=folder)) / "dask", count) as address:
+                return clock(lambda: work(folder, address, source, tokenizer))
+
+        times = alternate({"one worker": 1, "two workers": 2}, ROUNDS, on_new_workers)
+        first, second = (figure(name, values) for name, values in times.items())
+        results.rows.append(row(f"{what}, one worker / two", shape, first, second, at_least=1.8))
 
 
 def _windows(folder: Path, address: str, source: Source, tokenizer: PreTrainedTokenizerFast) -> None:
