@@ -274,3 +274,12 @@ def test_auto_sees_a_megabyte_of_a_packed_file(packing, tmp_path):
     lines = "".join(f"{number**9}\n" for number in range(10_000))
     path.write_bytes(PACK[packing](lines.encode() + b"\nAnother document.\n"))
     assert open_source(path).document == "blank-line"
+
+
+def test_field_of_plain_text_is_refused(tmp_path):
+    """A field that was typed for plain text was passed over without a word."""
+    (tmp_path / "a.txt").write_text("one\n\ntwo\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="a.txt is plain text, which has no field 'body'. Leave the field out."):
+        open_source(tmp_path / "a.txt", field="body")
+    (tmp_path / "b.jsonl").write_text('{"body": "three"}\n', encoding="utf-8")
+    assert list(open_source(tmp_path, field="body")) == ["one\n\ntwo", "three"]

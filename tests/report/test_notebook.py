@@ -86,7 +86,7 @@ def _numbers(figure):
 
 
 def test_what_is_not_there_is_said(demo, tmp_path):
-    with pytest.raises(ValueError, match=r"has no figure 'postion'. Did you mean position.* whatwhere.figures\(run\)"):
+    with pytest.raises(ValueError, match=r"has no figure 'postion'. Did you mean position\? Figures: position, loss, "):
         ww.plot(demo, "postion")
     for ask in (ww.figures, ww.dataframe, lambda run: ww.plot(run, "position")):
         for run in (3, None, [demo, 3]):

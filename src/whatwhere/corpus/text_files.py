@@ -59,8 +59,8 @@ class Files(Source):
     between fields, whichever its first line has; .tsv has tabs and no quotes.
 
     Raises:
-        ValueError: nothing there, an unknown ending and no text, no such file in a folder, an unknown rule. While
-            reading: bytes that are not UTF-8, a damaged file, a field that is not there.
+        ValueError: nothing there, an unknown ending and no text, no such file in a folder, an unknown rule, a field of
+            plain text. While reading: bytes that are not UTF-8, a damaged file, a field that is not there.
     """
 
     def __init__(self, path: Path, field: str = "text", document: str = "auto"):
@@ -90,6 +90,8 @@ class Files(Source):
             self.paths = [path]
         if path.is_dir():
             self.remark = _passed_over(path, set(files) - set(self.paths))
+        if field != "text" and all(_kind_by_content(p) == "text" for p in self.paths):
+            raise ValueError(f"{path} is plain text, which has no field {field!r}. Leave the field out.")
         self.path = path
         self.field = field
         self.name = path.resolve().name
@@ -175,14 +177,20 @@ def _passed_over(folder: Path, files: set[Path]) -> str:
 
 def _row_texts(path: Path, raw: IO[bytes], field: str) -> Iterator[str] | None:
     """Return the texts of a file of rows; None for a text, which has none."""
-    kind = _kind(path)
+    kind = _kind_by_content(path)
     if kind == "table":
         return _table_texts(path, raw, field)
     if kind == "parquet":
         return _parquet_texts(path, raw, field)
-    if kind == "json" or _holds_objects(path):
+    if kind == "json":
         return _json_texts(path, raw, field)
     return None
+
+
+def _kind_by_content(path: Path) -> str:
+    """Return the kind of a file by its ending; a text that holds JSON objects is "json"."""
+    kind = _kind(path) or "text"
+    return "json" if kind == "text" and _holds_objects(path) else kind
 
 
 def _holds_objects(path: Path) -> bool:

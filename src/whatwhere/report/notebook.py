@@ -82,7 +82,7 @@ def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "p
     known = {figure.id: figure for figure in _figures(run)}
     if name not in known:
         near = suggest_name(name, known)
-        hint = "All names: whatwhere.figures(run)." if known else "It has none: nothing was measured."
+        hint = f"Figures: {', '.join(known)}." if known else "It has none: nothing was measured."
         raise ValueError(f"{', '.join(map(str, _folders(run)))} has no figure {name!r}.{near} {hint}")
     return composed(known[name], theme, width)
 
