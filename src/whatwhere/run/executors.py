@@ -34,7 +34,7 @@ class Job:
 
 
 class Executor(Protocol):
-    """What does jobs: this process, processes of this machine, or the workers of a cluster."""
+    """Processes that do jobs: this one, others of this machine, or the workers of a cluster."""
 
     def submit(self, job: Job, number: int) -> "Future[Any]":
         """Hand over a job, which has a number that no other job of this executor has, and return its future result."""
