@@ -303,7 +303,8 @@ def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None =
     emit({"files": count, "problems": problems}, as_json, f"{count:,} files below {folder} have a hash{same}.")
     if problems:
         which = "one file is" if len(problems) == 1 else f"{len(problems):,} files are"
-        raise ValueError(f"Below {folder} {which} not as written. Use complete copies; `--accept NAME` for one that you changed.")
+        advice = "Use complete copies; `--accept NAME` for one that you changed"
+        raise ValueError(f"Below {folder} {which} not as written. {advice}.")
 
 
 @verb()

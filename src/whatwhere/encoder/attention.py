@@ -314,8 +314,8 @@ def _flex(
 ) -> Any:
     """Compute outputs (b, h, n, d_v), and beside them what is requested."""
     n = q.shape[2]
-    # The least float32 is beyond bfloat16. One number serves both: a second one in the same process would become a
-    # variable of the compiled graph.
+    # The least float32 is beyond bfloat16. One number serves both types: a second one in the same process would become
+    # a variable of the compiled graph.
     lowest = max(torch.finfo(q.dtype).min, torch.finfo(torch.bfloat16).min)
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:

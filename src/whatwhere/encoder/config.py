@@ -205,14 +205,9 @@ class EncoderConfig(PretrainedConfig):
                 hint = suggest_name(key, list(type(self).__dataclass_fields__))
                 hint = hint or " Fields: docs/method.md, or help(whatwhere.EncoderConfig)."
                 raise ValueError(f"EncoderConfig has no field {key!r}.{hint}")
-        properties = {key: getattr(type(self), key, None) for key in foreign}
-        computed = {key for key, value in properties.items() if isinstance(value, property)}
-        # One with a setter (`rope_scaling`) is another name of a field that we lack: it goes, as in BERT's folders.
-        foreign = {key: foreign[key] for key in foreign if getattr(properties[key], "fset", None) is None}
-        computed &= foreign.keys()
-        super().__post_init__(**kwargs, **{key: value for key, value in foreign.items() if key not in computed})
-        # A property has no setter, so transformers cannot set such a key; in `vars` it is kept and saved again.
-        vars(self).update({key: foreign[key] for key in computed})
+        notes, read_only = self._sort_foreign_keys(foreign)
+        super().__post_init__(**kwargs, **notes)
+        vars(self).update(read_only)  # transformers cannot set them; here they are kept and saved again
         self._check_types()
         if self.intermediate_size is None:
             self.intermediate_size = 4 * self.hidden_size
@@ -221,6 +216,22 @@ class EncoderConfig(PretrainedConfig):
         checks = chain(self._wrong_values(), self._wrong_streams(), self._wrong_scheme())
         if misfit := next(checks, None):
             raise ValueError(misfit)
+
+    def _sort_foreign_keys(self, foreign: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return those keys of a folder that are no fields: notes of other tools, and read-only properties.
+
+        A property with a setter (`rope_scaling`) is another name of a field that we lack. It is left out, as in folders
+        of BERT.
+        """
+        notes = {}
+        read_only = {}
+        for key, value in foreign.items():
+            attribute = getattr(type(self), key, None)
+            if not isinstance(attribute, property):
+                notes[key] = value
+            elif attribute.fset is None:
+                read_only[key] = value
+        return notes, read_only
 
     def _check_types(self) -> None:
         """Refuse a value of another type than its field: YAML and JSON may give a word for a number."""

@@ -47,7 +47,8 @@ class InputConvolution(nn.Module):
             return x + F.conv1d(seen.mT, taps, self.bias, padding=half, groups=len(taps)).mT
         n = x.shape[1]
         padded = F.pad(seen, (0, 0, half, half))
-        documents = None if document_ids is None else F.pad(document_ids, (half, half), value=-2)  # padding's is -1
+        # No document has number -2; -1 is that of padding.
+        documents = None if document_ids is None else F.pad(document_ids, (half, half), value=-2)
         columns = None if allowed_mask is None else F.pad(allowed_mask[:, 0], (half, half))
         out = x + self.bias
         for tap in range(2 * half + 1):

@@ -224,6 +224,7 @@ class Encoder(EncoderPreTrainedModel):
             documents = document_ids
             if allowed_mask is not None and documents is None:  # a token that looks at none before it begins one
                 documents = (~allowed_mask[:, 0].tril(-1).any(-1)).long().cumsum(-1)
+            # What rotations and biases count from here on are segments; the table reads places in them.
             places_in_segments, position_ids = segments(ends, input_ids, attention_mask, documents)
         else:
             position_ids = self._positions(input_ids, attention_mask, position_ids)

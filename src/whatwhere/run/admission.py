@@ -46,9 +46,8 @@ class Admission:
         self.folder = folder
         self.mark = f"whatwhere-{secrets.token_hex(4)}"  # the resource of a worker that passed
         self.usable = 0  # workers that jobs could be given to at the last look
-        self.needs_gpu: bool | None = (
-            None  # whether jobs ask for a GPU: True where one of the first workers that pass has one
-        )
+        # Whether jobs ask for a GPU: True where one of the first workers that pass has one.
+        self.needs_gpu: bool | None = None
         self.processes: dict[str, WorkerProcess] = {}  # of every worker that ever passed, by its address
         self._processors: set[str] = set()  # names of those of the workers that passed
         self._silent: set[str] = set()  # addresses of workers that did not answer, and were named
@@ -70,6 +69,7 @@ class Admission:
         with self._lock, describe_lost_scheduler(self.client, self.address):
             workers = workers_of(self.client)
             self._refused = {address: why for address, why in self._refused.items() if address in workers}
+            # One with the mark that is not recorded has passed, but its answer came too late.
             new = [
                 address
                 for address, worker in workers.items()

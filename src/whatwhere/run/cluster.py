@@ -11,18 +11,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .admission import Admission, describe_lost_scheduler, workers_of
 from .cluster_jobs import ClusterJobs
-from .executors import MakeContext, Show, ignore_progress
+from .executors import MakeContext, Show, ignore_job_progress, one_thread_context
 from .lock import InUse, writer_of
-from .remote import wait_until_idle
+from .remote import wait_until_idle as wait_on_worker
 from .signals import GRACE, Stopped
 
-MESSAGES_KEPT = 10  # for Dask's developers, with the texts in them; Dask's default is 1,000
+MESSAGES_KEPT = 10  # of its log by Dask, with the arguments of jobs, that is, texts; its default is 1,000
 SECONDS_OF_SILENCE = 5.0  # until a line says what the command waits for
+SECONDS_OF_ANSWERS = 5.0  # of workers, after they have waited
 SECONDS_TO_CONNECT = 5  # twice: to reach the scheduler, and for its first answer
 
 
@@ -57,7 +59,9 @@ class Cluster:
         return max(1, len(self.admission.check_new_workers()))
 
     @contextmanager
-    def session(self, show: Show = ignore_progress, make_context: MakeContext = nullcontext) -> Iterator[ClusterJobs]:
+    def session(
+        self, show: Show = ignore_job_progress, make_context: MakeContext = nullcontext
+    ) -> Iterator[ClusterJobs]:
         """Yield an executor for the block; where it ends early, jobs that run are stopped, with a checkpoint.
 
         Args:
@@ -68,10 +72,11 @@ class Cluster:
             ValueError: no worker has what this command has.
         """
         self.admission.check_new_workers()
-        session = ClusterJobs(self.client, self.address, self.folder, self.admission, self.resources, make_context)
+        on_one_thread = partial(one_thread_context, make_context)
+        jobs = ClusterJobs(self.client, self.address, self.folder, self.admission, self.resources, on_one_thread)
         try:
-            with session.listen(show), session.watch():
-                yield session
+            with jobs.listen(show), jobs.watch():
+                yield jobs
         except BaseException as error:
             if isinstance(error, Stopped):
                 print(
@@ -80,7 +85,7 @@ class Cluster:
                     flush=True,
                 )
             with suppress(Exception):  # the scheduler is gone, and its workers stop by themselves
-                session.cancel()
+                jobs.cancel()
                 self.wait_until_idle()
             raise
 
@@ -88,14 +93,14 @@ class Cluster:
         """Wait for workers that still do a job in this folder, as for a command that was killed."""
 
         async def wait() -> None:
-            await self.client.run(wait_until_idle, str(self.folder), GRACE, on_error="ignore")
+            await self.client.run(wait_on_worker, str(self.folder), GRACE, on_error="ignore")
 
         words = "Waiting for workers that may still do a job in this folder"
         notice = threading.Timer(SECONDS_OF_SILENCE, lambda: print(words, file=sys.stderr, flush=True))
         notice.start()
         try:
             with suppress(TimeoutError), describe_lost_scheduler(self.client, self.address):
-                self.client.sync(wait, callback_timeout=GRACE + SECONDS_OF_SILENCE)
+                self.client.sync(wait, callback_timeout=GRACE + SECONDS_OF_ANSWERS)
         finally:
             notice.cancel()
 

@@ -15,7 +15,7 @@ from typing import Any
 from .admission import Admission, describe_lost_scheduler
 from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_job, describe_deaths
 from .executors import Job, MakeContext
-from .remote import JobSite, code_versions, do_job
+from .remote import BEGIN, JobSite, code_versions, do_job
 
 SECONDS_BETWEEN_LOOKS = 5.0  # for workers, which may come and go
 SECONDS_OF_WATCHER = 5.0  # to end: it may be asking workers
@@ -83,7 +83,7 @@ class ClusterJobs:
             future.set_exception(error)
         else:
             future.set_result(result)
-        # Dask would do the job again if the worker that holds its result died.
+        # The last reference to Dask's future: with it, Dask would do the job again if the worker with its result died.
         self._under_way.pop(on_cluster, None)
 
     def _retry_unless_job_kills_workers(self, on_cluster: Any) -> bool:
@@ -102,7 +102,10 @@ class ClusterJobs:
         return True
 
     def _result(self, on_cluster: Any) -> Any:
-        """Return the result of a job, or raise its error in the words of this package."""
+        """Return the result of a job, or raise its error in the words of this package.
+
+        The worker that holds a result may die before it is fetched: Dask does the job again, which may kill others.
+        """
         from distributed import KilledWorker
 
         while True:
@@ -149,10 +152,11 @@ class ClusterJobs:
         """Show the progress that workers send in the block, and name a worker that passes its memory limit."""
 
         def take_progress(event: tuple[float, Any]) -> None:
-            if len(event[1]) == 2:
-                self.deaths.record_begin(*event[1])
+            what, *values = event[1]
+            if what == BEGIN:
+                self.deaths.record_begin(*values)
             else:
-                show(*event[1])
+                show(*values)
 
         def name_restart(event: tuple[float, dict[str, Any]]) -> None:
             worker = event[1].get("worker", "")

@@ -21,7 +21,7 @@ _Worker = tuple[str, WorkerProcess | None]  # address and process: the next proc
 
 
 class Deaths:
-    """Workers that died at a job, while they did it, by its number; some of them died of it, by what it does.
+    """Deaths of workers by the number of the job that each was doing, and whether the job was the cause.
 
     Dask counts a death against every job that the worker was given, and all deaths alike. This counts a death at the
     job that the worker did, and tells a worker that was killed with its nanny from one that died of the job.
@@ -62,6 +62,7 @@ class Deaths:
         for number, busy in list(self._busy.items()):  # Dask's thread calls this, another one `forget`
             if busy == address:
                 self._deaths[number].append((address, self.processes.get(address)))
+                self._busy.pop(number, None)  # the next process at this address has not begun the job
 
     def wait_for_loss(self, number: int, address: str) -> None:
         """Wait until the scheduler has told of a death at a job; return at once if the worker did another job."""

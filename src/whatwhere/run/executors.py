@@ -24,7 +24,7 @@ class Job:
     """Piece of work of a command. Where another process does it, arguments and result must be picklable.
 
     label: its name on the screen. work: function of a module, which is called with `args` and, last, a `Progress`.
-    threads: how many it computes on; None: all of its process. A worker of a cluster has one, whatever stands here.
+    threads: how many it computes on in a process of this machine; None: all that there are. On a worker it has one.
     """
 
     label: str
@@ -49,7 +49,7 @@ class ThisProcess:
     """
 
     def __init__(self, show: Show | None = None, make_context: MakeContext = nullcontext) -> None:
-        self.show = show or ignore_progress
+        self.show = show or ignore_job_progress
         self.make_context = make_context
 
     def submit(self, job: Job, number: int) -> "Future[Any]":
@@ -94,8 +94,23 @@ def progress_of(show: Show, number: int, label: str) -> Progress:
     return progress
 
 
-def ignore_progress(number: int, label: str, done: int, total: int | None, part: str, note: str) -> None:
+def ignore_job_progress(number: int, label: str, done: int, total: int | None, part: str, note: str) -> None:
     """Show nothing."""
+
+
+@contextmanager
+def one_thread_context(make_context: MakeContext) -> Iterator[None]:
+    """Run the block on one thread in the context of `make_context`; afterwards determinism is as it was before.
+
+    A worker of a cluster does the jobs of many commands in one process.
+    """
+    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    warns_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    try:
+        with make_context(), limit_threads(1):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(is_deterministic, warn_only=warns_only)
 
 
 @contextmanager

@@ -4,10 +4,10 @@
 a torn last line, which a killed process may leave, is ignored.
 
 A file is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is
-killed before the rename leaves a hash that the file does not have yet: until its writer's next line, or the next
-`open`, which looks at the files, each file in a last line may still have its former hash. Every handle that `at`
-returns is a writer of its own, whose lines have a random token under `by`; lines of the handle that `open` yields have
-none.
+killed before the rename leaves a hash that the file does not have yet. So a file in a writer's last line may have
+either hash, the new one or its former one, until that writer adds its next line, or `open` has compared the files.
+Every handle that `at` returns is a writer of its own, whose lines have a random token under `by`; lines of the handle
+that `open` yields have none.
 
 A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
 with its `inputs`, its outcome under `facts`, and its files under `of`), and `closed` (no file has two hashes any more)

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -25,8 +24,7 @@ from .executors import (
     Show,
     ThisProcess,
     as_finished,
-    ignore_progress,
-    limit_threads,
+    ignore_job_progress,
     progress_of,
 )
 from .processes import Processes, check_not_spawned, cores
@@ -44,16 +42,16 @@ def parallel_jobs() -> int:
     return cores()
 
 
-def threads_of_jobs(jobs: int, most_jobs: int) -> list[int | None]:
-    """Return the threads of each job, where at most `most_jobs` run at the same time, each on one core.
+def threads_of_jobs(jobs: int, at_once: int) -> list[int | None]:
+    """Return the threads of each job, where at most `at_once` run at the same time.
 
     Each job has one thread, but the last jobs share the cores that are left idle. Where jobs run one by one, each is
     None: all threads of the process.
     """
-    if most_jobs < 2:
+    if at_once < 2:
         return [None] * jobs
-    rest = jobs % most_jobs
-    return [*[1] * (jobs - rest), *[most_jobs // max(rest, 1)] * rest]
+    rest = jobs % at_once
+    return [*[1] * (jobs - rest), *[at_once // max(rest, 1)] * rest]
 
 
 def run_jobs(
@@ -65,14 +63,16 @@ def run_jobs(
     make_context: MakeContext = nullcontext,
     cluster: Cluster | None = None,
 ) -> Generator[tuple[Job, Any], None, None]:
-    """Run jobs in processes, on `most_threads` threads in all, and yield each job with its result when it finishes.
+    """Run jobs in processes, and yield each with its result when it finishes.
 
-    Arguments and results must be picklable. A single job, or `most_threads` = 1, runs in this process.
+    Neighbours that have as many threads run together; the next ones start when all of these have finished.
 
     Args:
+        most_threads: Threads of all jobs that run at the same time. With 1, or for a single job, jobs run one after
+            another in this process. On a cluster nothing reads it.
         progress: Show bars on stderr.
-        process_per_job: Start a process for each job, as the heap of a training stays large and a second one would grow
-            on top of it. False: short jobs share their processes, which take some seconds to start.
+        process_per_job: Start a process for each job, as for trainings: the heap of one stays large, and a second one
+            would grow on top of it. False: short jobs share their processes, which take some seconds to start.
         name: Name of the jobs on the screen.
         make_context: Picklable function that returns the context in which each job runs.
         cluster: Workers that do the jobs, on one thread each, in place of processes of this machine.
@@ -87,7 +87,7 @@ def run_jobs(
         check_not_spawned("This call")
     with _show_bars(progress, len(jobs), name) as show:
         if cluster is not None:
-            with cluster.session(show, partial(_on_one_thread, make_context)) as workers:
+            with cluster.session(show, make_context) as workers:
                 yield from _results(workers, numbered, show)
         elif is_alone:
             yield from _results(ThisProcess(show, make_context), numbered, show)
@@ -127,23 +127,12 @@ def _explain_end(name: str, process_per_job: bool, progress: bool) -> Iterator[N
         raise
     except BrokenProcessPool:
         advice = "put `taskset -c 0` before it"
-        if process_per_job:  # on one thread, as the models before: numbers depend on how many
+        if process_per_job:  # on one thread, as the killed process had: results depend on the number of threads
             advice = "put `OMP_NUM_THREADS=1` before it and add `--set at_once=1`"
         raise OSError(
             "A process was killed, perhaps for lack of memory. Run the same command to resume. "
             f"To do one of the {name} at a time, {advice}."
         ) from None
-
-
-@contextmanager
-def _on_one_thread(make_context: MakeContext) -> Iterator[None]:
-    is_deterministic = torch.are_deterministic_algorithms_enabled()
-    warns_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    try:
-        with make_context(), limit_threads(1):
-            yield
-    finally:
-        torch.use_deterministic_algorithms(is_deterministic, warn_only=warns_only)  # as the next command's job expects
 
 
 @contextmanager
@@ -154,7 +143,7 @@ def _show_bars(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
     is unknown. Where the block ends well, the bars are shown as complete. Several threads may call the function.
     """
     if not progress:
-        yield ignore_progress
+        yield ignore_job_progress
         return
     # Seconds that the time left is judged by: long, as the parts behind the bar of all jobs differ in speed.
     with make_bars(speed_estimate_period=600) as display:
@@ -180,7 +169,8 @@ def _show_bars(progress: bool, jobs: int = 0, kind: str = "") -> Iterator[Show]:
                 display.update(running[number][1], completed=done, note=note)
             if bar_of_all is not None:
                 # Work before a training counts nothing, work after it as a whole training.
-                share_trained = float(number in shares)
+                has_trained = number in shares
+                share_trained = float(has_trained)
                 if total and part in TRAINING_PARTS:
                     share_trained = done / total
                 share = 1.0 if total is None else TRAINING_SHARE * share_trained

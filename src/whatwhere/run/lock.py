@@ -107,7 +107,7 @@ def lock(folder: Path) -> Iterator[None]:
     if _locked_folders.get(folder.resolve()) == threading.get_ident():
         yield
         return
-    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
+    new_folders = [new for new in (folder, *folder.parents) if not new.exists()]
     path = folder / LOCK
     file_lock = FileLock(path, timeout=SECONDS_TO_WAIT)
     _acquire(file_lock, path)
@@ -119,9 +119,9 @@ def lock(folder: Path) -> Iterator[None]:
         _locked_folders.pop(folder.resolve(), None)
         try:
             (folder / WRITER).unlink(missing_ok=True)
-            path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)  # a process that has just opened it finds it unlinked, and opens a new one
         finally:  # also where a signal interrupts this process
             file_lock.release()
         with suppress(OSError):  # the folders hold files
-            for path in new_folders:
-                path.rmdir()
+            for new in new_folders:
+                new.rmdir()

@@ -12,7 +12,7 @@ SECONDS_BETWEEN_LINES = 60.0  # of a log file, where no bar can move
 
 
 class Progress(Protocol):
-    """Function that long work calls to report how far it is: the only shape in which progress is passed around."""
+    """Function that long work calls to report how far it is; jobs side by side tell it as `executors.Show`."""
 
     def __call__(self, done: int, total: int, part: str = "", note: str = "") -> None:
         """Report the state of the work.

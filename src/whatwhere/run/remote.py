@@ -26,12 +26,13 @@ from ..version import VERSION
 from .lock import InUse, is_free
 from .memory import trim_heap
 from .progress import Progress
-from .signals import Stopped, clear_stop, request_stop, stop_in_thread
+from .signals import Stopped, clear_stop, request_stop, stop_this_thread
 
 SECONDS_BETWEEN_LOOKS = 0.5  # at whether a job is still wanted
 SECONDS_OF_LONG_JOB = 5.0  # one that takes more may have held a model
 SECONDS_IN_USE = 900.0  # that a job waits for the last writer of its folder, whose step may take minutes
 SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
+BEGIN, PROGRESS = "begin", "progress"  # first value of a job's events, before those of `Deaths.record_begin`, `Show`
 _PACKAGE = Path(__file__).parents[1]
 # Programs that decide numbers; those of an extra may be absent on both sides.
 _DECIDE_NUMBERS = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy", "scikit-learn")
@@ -180,17 +181,17 @@ def do_job(site: JobSite, number: int, pickled: bytes) -> Any:
     worker = get_worker()
     key = str(worker.get_current_task())
     last = 0.0
+    label = ""
 
     def send_progress(done: int, total: int, part: str = "", note: str = "") -> None:
         nonlocal last
         if (now := time.perf_counter()) - last > SECONDS_BETWEEN_REPORTS:
             last = now
-            worker.log_event(site.topic, (number, label, float(done), float(total), part, note))
+            worker.log_event(site.topic, (PROGRESS, number, label, float(done), float(total), part, note))
 
-    label = ""
     began = time.monotonic()
     _folder_in_work = Path(site.folder)
-    worker.log_event(site.topic, (number, worker.address))
+    worker.log_event(site.topic, (BEGIN, number, worker.address))
     try:
         label, work, args, make_context = pickle.loads(pickled)
         os.chdir(site.directory)
@@ -234,7 +235,7 @@ def _stop_if_unwanted(worker: Any, key: str, send_progress: Progress) -> Iterato
 
     def progress(done: int, total: int, part: str = "", note: str = "") -> None:
         if is_unwanted.is_set():
-            stop_in_thread()
+            stop_this_thread()
         send_progress(done, total, part, note)
 
     watcher = threading.Thread(target=watch, daemon=True)

@@ -25,7 +25,7 @@ _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
 def plain_path(text: str) -> str:
-    """Return a path that exists without `./`, doubled and trailing slashes, also in NAME=PATH; other texts as they are.
+    """Strip `./`, doubled and trailing slashes from a text that is an existing path, or NAME=PATH with one.
 
     Two settings are equal where their plain paths are. A name on the Hub, `reference` and the like stay unchanged.
     """

@@ -39,7 +39,7 @@ class ShardPool:
         self.children = (cores() if workers is None else workers) - 1
         self.processes: Processes | None = None
         self.here = ThisProcess()
-        self.amount_read: Callable[[], tuple[int, float | None]] = lambda: (0, None)  # `map` says
+        self.amount_read: Callable[[], tuple[int, float | None]] = lambda: (0, None)  # set by `map`
         self.sent: list[Future[Any]] = []  # to the further processes, which they have not finished
         self.results: Generator[Any, None, None] | None = None  # of the cluster
 
@@ -48,7 +48,7 @@ class ShardPool:
 
         Args:
             characters_read: by all processes.
-            share: share of the corpus that these characters are; None where it is unknown.
+            share: share of the corpus that these characters are; None where it is unknown: as much again is left.
         """
         characters_left = characters_read * (1 / share - 1) if share else characters_read
         return self.processes is not None or characters_left >= WORTH_PROCESSES

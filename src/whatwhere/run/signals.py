@@ -43,7 +43,7 @@ def clear_stop() -> None:
     _stop_signal = None
 
 
-def stop_in_thread() -> None:
+def stop_this_thread() -> None:
     """Stop the work of the thread that calls this: at once, or after its step where it defers a stop.
 
     Raises:

@@ -142,7 +142,10 @@ def _note_on_unfinished(trials: int) -> str:
 
 
 def _plan_rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:
-    """Yield rounds of trials: a stage, or with a budget `at_once` trials, until the next would exceed the budget."""
+    """Yield rounds of trials: a stage, or with a budget `at_once` trials, until the next would exceed the budget.
+
+    The caller finishes a round before it asks for the next one: the time between is what the round took.
+    """
     began = time.perf_counter()
     seconds = dict[str, float]()
     for _, group in groupby(todo, key=lambda trial: trial.stage):
@@ -152,7 +155,7 @@ def _plan_rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> 
             round_of_trials = stage[i : i + most]
             start = time.perf_counter()
             longest = max(seconds.get(trial.part, 0.0) for trial in round_of_trials)
-            if minutes and start - began + longest > 60 * minutes:
+            if minutes is not None and start - began + longest > 60 * minutes:
                 return
             yield round_of_trials
             for trial in round_of_trials:
@@ -277,7 +280,7 @@ def run_all(
         notes: list[str] = []
         for benchmark, settings in choices:
             if config.minutes is not None:
-                settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)
+                settings.minutes = max(config.minutes - (time.perf_counter() - began) / 60, 1e-9)  # no trial is begun
             folder = run.inner_path(benchmark.name)
             result = run_evaluation(benchmark, settings, folder, progress, is_checked=True, cluster=cluster)
             results[benchmark.name] = result

@@ -68,8 +68,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     started = time.strftime("%Y-%m-%d %H:%M")
     sources = config.sources()
     _check_names(sources)
-    to_measure = _measurements_of(config)
-    encodings = encoding_tables(to_measure, config.positions)  # a table too short is refused before anything is counted
+    plan = _measurements_of(config)
+    encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
     model_folders = {source: Path(model_source(source)) for source in config.models}
     check_model_names(config.models, model_folders)
     for folder in model_folders.values():
@@ -85,14 +85,14 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             config.save_in(run, CONFIG)
         run.keep()
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
-        if not to_measure.follows_paper:  # too little text is refused before any corpus is measured
+        if not plan.follows_paper:  # too little text is refused before any corpus is measured
             for name, counts in counted.items():
                 with name_text_in_errors(name):
                     positional_distributions(counts.total(), min_support=config.min_support)
         measured: dict[str, Measured] = {}
         for name, counts in counted.items():
             with show_progress(name, progress) as advance, name_text_in_errors(name):
-                measured[name] = counts, corpus_geometry(counts, to_measure, advance)
+                measured[name] = counts, corpus_geometry(counts, plan, advance)
         first_corpus = next(iter(measured.values()))
         of_models = model_records(model_folders.values(), config, run.name, *first_corpus)
         config.save_in(run, CONFIG)
@@ -252,7 +252,7 @@ def _count_corpus(
         expected = config.positions, config.groups, config.align, text, tokenizer_hash(tokenizer), config.phrases
         saved_facts = (saved.facts.get(key) for key in ("corpora", "tokenizer_sha256", "phrases"))
         if (saved.positions, saved.groups, saved.align, *saved_facts) == expected:
-            run.add_to_manifest(file)
+            run.add_to_manifest(file)  # where the process was killed between writing and listing it
             return saved
         is_done = run.finished_step(RESULTS) is not None
         if is_done and saved.facts.get("corpora") != text:

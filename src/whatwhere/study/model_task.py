@@ -63,7 +63,8 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
     with prefix_training_keys_in_errors():
         label = f"{task.model.name} seed {task.model.seed}"
         summary = pretrain(task.training, folder, windows=windows, progress=progress, label=label)
-    if not RunFolder.at(task.out).is_done(task.model.step_name):  # by a worker that died before it could say so
+    # A worker may have measured it, and died before it returned.
+    if not RunFolder.at(task.out).is_done(task.model.step_name):
         progress(0, 1, "looking inside")
         measure_model(task, windows, progress)
     return summary

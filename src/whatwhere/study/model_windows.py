@@ -12,7 +12,7 @@ from ..corpus.windows import own_windows
 from ..models.lengths import max_tokens, usual_length
 
 MOST_TOKENS = 512  # most tokens of a window whose length nobody asked for
-PYTHON_DOCS = 4_000_000  # tokens that python-docs has at least; a part of it is read in seconds, all of it in a minute
+TOKENS_OF_PYTHON_DOCS = 4_000_000  # at least; a part of it is read in seconds, all of it in a minute
 
 
 @contextmanager
@@ -54,8 +54,8 @@ def model_windows(
     with tempfile.TemporaryDirectory() as temporary:
         if windows is None:
             length = length or min(usual_length(folder, model.config), MOST_TOKENS)
-            part = PYTHON_DOCS // (2 * max(windows_needed, 1) * length)
-            source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(part, 1), 16))
+            every = TOKENS_OF_PYTHON_DOCS // (2 * max(windows_needed, 1) * length)
+            source = open_source(corpus, field) if corpus is not None else PythonDocs(every=min(max(every, 1), 16))
             # A copy, unchanged: line breaks must not become a token where the model's vocabulary has none for them.
             tokenizer.save_pretrained(f"{temporary}/given")
             window_tokenizer = load_tokenizer(f"{temporary}/given")

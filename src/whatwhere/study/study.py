@@ -43,7 +43,7 @@ from .training_plan import (
     models_at_once,
     models_of,
     threads_of_models,
-    threads_of_one,
+    threads_per_model,
     threads_while_timed,
 )
 from .training_records import text_records
@@ -286,7 +286,7 @@ def complete_study(study: Study) -> Path:
             label = f"{model.name} seed {model.seed}"
             jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
     models_on_page = _models_on_page(study, models)
-    most_threads = at_once * threads_of_one(at_once) if at_once > 1 else 1
+    most_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
     was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
     # A command that trains nothing leaves what the page says of the trainings.
     at_once_on_page = at_once if jobs or not study.run.has(FACTS) else study.run.read(FACTS).get("at_once", at_once)
@@ -364,7 +364,8 @@ def _needs_page(models: Sequence[ModelOfSeed], on_page: Sequence[ModelOfSeed], m
         missing = {model.seed for model in models if model not in done}
         return {model.seed for model in models} - missing
 
-    return not on_page or complete_seeds(measured) > complete_seeds(on_page)
+    new_seeds = complete_seeds(measured) - complete_seeds(on_page)
+    return not on_page or bool(new_seeds)
 
 
 def _check_finished(run: RunFolder, models: int) -> None:

@@ -76,7 +76,7 @@ def models_at_once(config: StudyConfig, steps: int | None) -> int:
     return parallel_jobs()
 
 
-def threads_of_one(at_once: int) -> int:
+def threads_per_model(at_once: int) -> int:
     """Return the threads of each of `at_once` models that share the cores: at least one."""
     return max(1, parallel_jobs() // at_once)
 
@@ -86,9 +86,9 @@ def threads_of_models(config: StudyConfig, at_once: int) -> list[int | None]:
 
     Of four models on eight cores, three at once, the first three have two threads each, and the last, alone, six.
     """
-    of_one = threads_of_one(at_once)
+    of_each = threads_per_model(at_once)
     threads = threads_of_jobs(len(config.models) * config.seeds, at_once)
-    return [None if count is None else count * of_one for count in threads]
+    return [None if count is None else count * of_each for count in threads]
 
 
 def threads_while_timed(config: StudyConfig) -> int | None:
@@ -110,8 +110,8 @@ def budget_of_minutes(
     at_once = slots or models_at_once(config, None)
     parallel = min(at_once, len(config.models) * config.seeds)
     contention = CONTENTION if parallel > 1 else 1.0
-    # One step of all models and seeds, in seconds of all that train at the same time.
-    step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
+    # Time that one step of every model and seed takes, as many at the same time as there are cores or workers.
+    seconds_of_step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
     analysis_steps = 0.0
     if config.inside:
         analysis_steps = STEPS_PER_PROBED_WINDOW * config.probe_windows
@@ -120,10 +120,10 @@ def budget_of_minutes(
     fixed = RESERVE_SECONDS + spent
     seconds_left = total * (1 - RESERVE_SHARE) - fixed
     # Steps that are timed on a busy machine look long; analyses, estimated from them, must leave time to train.
-    seconds_left -= min(analysis_steps * step, MOST_TIME_FOR_ANALYSES * total)
-    steps = max(FEWEST_STEPS, int(seconds_left / (step * OVERHEAD)))
+    seconds_left -= min(analysis_steps * seconds_of_step, MOST_TIME_FOR_ANALYSES * total)
+    steps = max(FEWEST_STEPS, int(seconds_left / (seconds_of_step * OVERHEAD)))
     scale = 60 * (1 - RESERVE_SHARE)
-    return Budget(steps, OVERHEAD * step / scale, (analysis_steps * step + fixed) / scale)
+    return Budget(steps, OVERHEAD * seconds_of_step / scale, (analysis_steps * seconds_of_step + fixed) / scale)
 
 
 def matched_widths(config: StudyConfig, windows: Windows) -> dict[str, int]:

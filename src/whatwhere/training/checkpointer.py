@@ -62,7 +62,7 @@ class Checkpointer:
     def load(self) -> int | None:
         """Restore model, optimizers, random generators and logger from the newest checkpoint that is whole.
 
-        Newer checkpoints that are broken are named on stderr; `drop_after` then removes them.
+        Newer checkpoints that are broken are named on stderr; `drop_later_than` then removes them.
 
         Returns:
             Step of the checkpoint; None, and nothing changes, where there is none.

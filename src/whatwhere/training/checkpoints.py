@@ -71,10 +71,11 @@ class _TensorFiles:
         self.names = list(self.files[0].keys())
 
     def read(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """Read a tensor: this process's rows where it has the shape of `like`, else (a step count, say) all of it."""
+        """Read a tensor: this process's rows where its rows in all files make the shape of `like`, else all of it."""
         slices = [file.get_slice(name) for file in self.files] if like.ndim else []
         shapes = [rows.get_shape() for rows in slices]
-        if not like.ndim or [sum(s[0] for s in shapes if s), *shapes[0][1:]] != list(like.shape):
+        joined_shape = [sum(s[0] for s in shapes if s), *shapes[0][1:]] if shapes else None
+        if joined_shape != list(like.shape):  # a step count, which every file holds whole
             tensor: torch.Tensor = self.files[0].get_tensor(name)
             return tensor
         first_row, last_row = rows_of_process(like)
@@ -112,7 +113,7 @@ def write_checkpoint(
     try:
         with RunFolder.create(final, KIND) as folder:
             save_model(model, folder, one_file=True)
-            states = {**optimizer_states} | {f"random.{name}": state for name, state in random_states.items()}
+            states = {**optimizer_states} | {f"random.{name}": values for name, values in random_states.items()}
             save_file(states, folder / (OPTIMIZER if shards == 1 else _shard_file(0, shards)))
             for rank in range(1, shards):
                 os.replace(_shards_folder(root, step) / _shard_file(rank, shards), folder / _shard_file(rank, shards))

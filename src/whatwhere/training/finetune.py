@@ -274,12 +274,12 @@ def _length_hint(length: int, longest: int | None) -> str:
 def _negative_labels(names: list[str], labels: list[str]) -> str:
     """Return a line on negative labels, by which data sets mark rows without a label; "" where there are none."""
     negative = [name for name in names if re.fullmatch(r"-\d+", name)]
-    many = sum(label in negative for label in labels)
+    count = sum(label in negative for label in labels)
     if not negative:
         return ""
     return (
-        f"{' and '.join(negative)} is trained on as a class: {many:,} of {len(labels):,} rows have it. Leave such rows "
-        "out if it means that they have no label."
+        f"{' and '.join(negative)} is trained on as a class: {count:,} of {len(labels):,} rows have it. Leave such "
+        "rows out if it means that they have no label."
     )
 
 

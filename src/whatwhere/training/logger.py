@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import torch
 from ..run.files import append_line, flush_file, write_arrays, write_text
 from ..run.folder import LOG
 from ..run.memory import peak_memory, reset_peak_memory
+from ..run.remote import processor
 from ..run.status import step_lines
 from .divergence import batch_arrays
 from .optimizers import learning_rate_factor
@@ -168,11 +168,7 @@ class Logger:
             "peak_memory_bytes": peak_memory(device),
             "validation_loss": validations[-1]["validation_loss"] if validations else None,
             "validation_accuracy": validations[-1]["validation_accuracy"] if validations else None,
-            "device": torch.cuda.get_device_name() if device.type == "cuda" else _processor(),
+            "device": torch.cuda.get_device_name() if device.type == "cuda" else processor(),
             "precision": setup.accelerator.mixed_precision.replace("no", "fp32"),
             "processes": setup.accelerator.num_processes,
         }
-
-
-def _processor() -> str:
-    return platform.processor() or platform.machine()

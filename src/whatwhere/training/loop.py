@@ -124,13 +124,13 @@ class Trainer(TrainingSetup):
         return logger.summary()
 
     def _prefetch(self, batch_of_micro_step: BatchFunction, start: int) -> Generator[list[Batch]]:
-        """Yield the batches of the steps from `start` on; a thread makes the next one while a step is taken."""
+        """Yield the batches of the steps that follow `start` steps; a thread makes the next while a step is taken."""
         with ThreadPoolExecutor(1) as thread:
             upcoming = thread.submit(self.micro_batches, batch_of_micro_step, start)
-            for step in range(start + 1, self.steps + 1):
+            for index in range(start, self.steps):
                 micro_batches = upcoming.result()
-                if step < self.steps:
-                    upcoming = thread.submit(self.micro_batches, batch_of_micro_step, step)
+                if index + 1 < self.steps:
+                    upcoming = thread.submit(self.micro_batches, batch_of_micro_step, index + 1)
                 yield micro_batches
 
     def micro_batches(self, batch_of_micro_step: BatchFunction, step: int) -> list[Batch]:

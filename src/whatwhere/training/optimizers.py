@@ -149,7 +149,7 @@ def _group_of(name: str, parameter: Tensor) -> str:
     The scheme's parts are `position_embeddings`, `untied` (TUPE), `relative` (biases), `content` (terms of words and
     distances) and `distance_vectors`, which those may share.
     """
-    # What TUPE's part and a content term learn besides: projections (`query`, `key`), small networks, norms.
+    # Projections (`query`, `key`), small networks and norms of a scheme's parts learn as matrices or plain parameters.
     is_untied_map = name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias"))
     is_content_map = name.endswith((".weight", ".bias"))
     if "position_embeddings." in name or "distance_vectors." in name or name.endswith("untied.cls"):

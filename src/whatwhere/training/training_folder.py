@@ -86,7 +86,7 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
                     "Delete it, or choose another --out."
                 )
     leftovers = [LOG, CHECKPOINTS, *(path.name for path in out.glob("not-finite-*.npz"))]
-    # The listed files are of a training whose weights are gone.
+    # The listed files are of a training whose weights are gone. corpus/ is a run of its own: its files are not listed.
     leftovers += [file for file in run.listed_files() if file not in (name, SCHEME)]
     if config.scheme is None:
         leftovers.append(SCHEME)
