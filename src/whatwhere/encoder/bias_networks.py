@@ -20,7 +20,7 @@ WIDTH = 32  # of the hidden layer: the number of both papers
 class BiasNetwork(nn.Module):
     """Network of one hidden layer, from `inputs` numbers to a value for each head.
 
-    Whoever calls it multiplies the inputs by `inner`; `forward` does the rest.
+    The caller multiplies the inputs by `inner`, once for all examples where it can; `forward` does the rest.
     """
 
     def __init__(self, inputs: int, heads: int, slope: float) -> None:

@@ -480,7 +480,7 @@ class EncoderConfig(PretrainedConfig):
 
     @property
     def intermediate_step(self) -> int:
-        """Smallest step of intermediate_size by which it divides over the streams like hidden_size."""
+        """Number of which intermediate_size is a multiple, so that streams share it as they share hidden_size."""
         return self.hidden_size // math.gcd(self.hidden_size, self.position_size)
 
     @property

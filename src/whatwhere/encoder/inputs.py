@@ -61,8 +61,10 @@ def common_row(position_ids: Tensor) -> Tensor:
 
 
 def distances(position_ids: Tensor, is_consecutive: bool) -> Tensor:
-    """Return the distances, key position minus query position, of positions (b, n): (b, n, n), or where they are a run
-    of consecutive numbers -(n - 1) ... n - 1, (2n - 1,)."""
+    """Return the distances, key position minus query position, of positions (b, n): (b, n, n).
+
+    Where positions are consecutive, those from -(n - 1) to n - 1: (2n - 1,).
+    """
     n = position_ids.shape[1]
     if is_consecutive:
         return torch.arange(1 - n, n, device=position_ids.device)
@@ -88,11 +90,12 @@ def segments(
     if document_ids is not None:
         is_other = (document_ids != _token_before(document_ids)) & (tokens_before > 0)
         number = number + is_other.long().cumsum(-1)
-    # Each segment's first token writes how many stand before it; what the others write is not read. No cummax: ONNX
-    # has none.
+    # Column `number` of `start` gets the tokens that stand before a segment, which its first token writes; the others
+    # write to a column that nobody reads. No cummax: ONNX has none.
     is_first = number > _token_before(number)
-    slot = torch.where(is_first, number, 2 * n)  # an end and a new document may both raise the number
-    start = tokens_before.new_zeros(b, 2 * n + 1).scatter(1, slot, tokens_before)
+    discard = 2 * n  # numbers stay below it: an end and a new document may both raise the number at a token
+    column = torch.where(is_first, number, discard)
+    start = tokens_before.new_zeros(b, discard + 1).scatter(1, column, tokens_before)
     return tokens_before - start.gather(1, number), number
 
 

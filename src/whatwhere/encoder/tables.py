@@ -156,7 +156,7 @@ class FixedTable(nn.Module):
         super().__init__()
         self.register_buffer("weight", torch.zeros(rows, width))
         if not self.weight.is_meta and config.table_start in ("half-turn", "sinusoidal"):
-            _start(self.weight, config)  # right where no weights are drawn, too
+            _start(self.weight, config)  # a model that is opened without drawing weights has it, too
 
     def initialize(self, config: EncoderConfig) -> None:
         """Set the values as the configuration says."""

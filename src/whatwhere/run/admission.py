@@ -54,7 +54,7 @@ class Admission:
         self._refused: dict[str, str] = {}  # address -> why
         self._lock = threading.Lock()  # the thread that looks for new workers, and the one that hands out jobs
 
-    def check_new_workers(self, may_raise: bool = True) -> list[dict[str, Any]]:
+    def admit_new_workers(self, may_raise: bool = True) -> list[dict[str, Any]]:
         """Let new workers check themselves, print why some do not pass, and return the workers that may get jobs.
 
         These have passed, and have a GPU where jobs ask for one. They are described as `workers_of` does it.

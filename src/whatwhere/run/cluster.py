@@ -56,7 +56,7 @@ class Cluster:
         Raises:
             ValueError: no worker has what this command has.
         """
-        return max(1, len(self.admission.check_new_workers()))
+        return max(1, len(self.admission.admit_new_workers()))
 
     @contextmanager
     def session(
@@ -71,7 +71,7 @@ class Cluster:
         Raises:
             ValueError: no worker has what this command has.
         """
-        self.admission.check_new_workers()
+        self.admission.admit_new_workers()
         on_one_thread = partial(one_thread_context, make_context)
         jobs = ClusterJobs(self.client, self.address, self.folder, self.admission, self.resources, on_one_thread)
         try:

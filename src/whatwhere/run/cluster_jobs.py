@@ -212,7 +212,7 @@ class ClusterJobs:
 
     def why_they_wait(self) -> str:
         """Return a line on why jobs wait, if no worker can do one now; "" if one can."""
-        usable = self.admission.check_new_workers(may_raise=False)
+        usable = self.admission.admit_new_workers(may_raise=False)
         if not usable:
             which = "No worker with a GPU" if self.admission.needs_gpu else "No worker"
             return f"{which} of {self.address} is left: waiting for one (dask worker)."

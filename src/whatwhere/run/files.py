@@ -451,7 +451,7 @@ def _clear(path: Path, match: re.Match[str]) -> None:
 
 
 def _is_abandoned(path: Path, match: re.Match[str]) -> bool:
-    """Return whether the process of a temporary name has ended, or is this one, which sweeps before it writes.
+    """Return whether the process of a temporary name has ended, or is this one, which sweeps when it writes nothing.
 
     Another machine's processes are not seen from here: theirs is abandoned once nothing was written to it for a day.
     What several processes wrote together is always abandoned: no training of theirs goes on.

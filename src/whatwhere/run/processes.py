@@ -59,11 +59,11 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         # A pipe, as an Event that a killed process waits for can never be set.
         stop_receiver, self._stop_sender = context.Pipe(duplex=False)
-        self._states: Any = None
+        self._reports: Any = None
         if show is not None:
-            self._states = context.SimpleQueue()
-            Thread(target=_forward, args=(self._states, show), daemon=True).start()
-        initial = threads, stop_receiver, self._states
+            self._reports = context.SimpleQueue()
+            Thread(target=_forward, args=(self._reports, show), daemon=True).start()
+        initial = threads, stop_receiver, self._reports
         self._pool = ProcessPoolExecutor(count, context, _start, initial, max_tasks_per_child=jobs_per_process)
 
     def submit(self, job: Job, number: int) -> "Future[Any]":
@@ -89,16 +89,16 @@ class Processes:
             self.stop()
         self._pool.shutdown(cancel_futures=not is_well)
         self.stop()
-        if is_well and self._states is not None:  # nobody died holding the queue's lock
-            self._states.put(None)
+        if is_well and self._reports is not None:  # nobody died holding the queue's lock
+            self._reports.put(None)
 
 
-_states: Any = None
+_reports: Any = None
 
 
-def _start(threads: int, stop_receiver: Connection, states: Any) -> None:
-    global _states
-    _states = states
+def _start(threads: int, stop_receiver: Connection, reports: Any) -> None:
+    global _reports
+    _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent says so, and stops all
     # In a thread: work that defers it ends its step first.
     signal.signal(signal.SIGTERM, lambda number, _: Thread(target=end_process, args=(number,), daemon=True).start())
@@ -124,16 +124,16 @@ def _leave_at_stop(stop_receiver: Connection) -> None:
 def _do_job(number: int, job: Job, make_context: MakeContext) -> Any:
     last = 0.0
 
-    def put(*state: Any) -> None:
+    def put(*report: Any) -> None:
         nonlocal last
-        if _states is not None and (now := time.perf_counter()) - last > SECONDS_BETWEEN_REPORTS:
+        if _reports is not None and (now := time.perf_counter()) - last > SECONDS_BETWEEN_REPORTS:
             last = now
-            _states.put(state)
+            _reports.put(report)
 
     with make_context():
         return job.work(*job.args, progress_of(put, number, job.label))
 
 
-def _forward(states: Any, show: Show) -> None:
-    while (state := states.get()) is not None:
-        show(*state)
+def _forward(reports: Any, show: Show) -> None:
+    while (report := reports.get()) is not None:
+        show(*report)

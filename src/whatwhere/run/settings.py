@@ -241,9 +241,10 @@ class StrictConfig(BaseModel):
         `results.compare_settings_or_begin_anew` runs whose results come all at the end, and `study` and
         `evaluation_run` add what a second command may add (models, seeds, trials).
 
-        Call it only where the folder has a step or a result: settings of a command that failed before are replaced
-        (`save_in`). Changeable are `CHANGEABLE_KEYS`, `changeable`, and a key whose content is the same under another
-        path (`has_same_content`, `plain_path`).
+        Callers decide from when on settings bind: a training once it has saved a step, a study once its settings are
+        saved, an evaluation once a trial is finished. Before, those of a command that failed are replaced (`save_in`).
+        Changeable are `CHANGEABLE_KEYS`, `changeable`, and a key whose content is the same under another path
+        (`has_same_content`, `plain_path`).
 
         Args:
             name: Name of the YAML file.

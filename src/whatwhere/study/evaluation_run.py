@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..claims import evaluate
+from ..claims import evaluate as judge_claims
 from ..evaluation.benchmark import UNTRAINED, Benchmark, EvaluationConfig, Trial
 from ..evaluation.examples import forget_data
 from ..evaluation.glue import GLUE
@@ -183,7 +183,7 @@ def _write_results(
         "machine": machine(),
         "notes": list(notes),
     }
-    return str(save_results(run, records, FACTS, page_facts, evaluate(records), unfinished=unfinished))
+    return str(save_results(run, records, FACTS, page_facts, judge_claims(records), unfinished=unfinished))
 
 
 def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str:

@@ -54,8 +54,8 @@ def check_vocabulary(folder: Path, tokenizer: Any) -> None:
 def model_records(
     folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, geometry: Geometry
 ) -> list[Record]:
-    """Measure models against the first corpus: at every checkpoint the separation of their tables, there and finished
-    GEOM's conditions H1 and H3."""
+    """Measure models against the first corpus: the separation of their tables at every checkpoint, GEOM's conditions H1
+    and H3 there and of the finished model."""
     records: list[Record] = []
     distributions = geometry.distributions
     corpus = CorpusDistances(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis.course import convergence_records
-from ..claims import evaluate
+from ..claims import evaluate as judge_claims
 from ..corpus import Windows
 from ..encoder import SOURCES
 from ..records.record import Record
@@ -116,7 +116,7 @@ def save_study(
     page_facts = _page_facts_of(run, config, windows, entries, notes)
     page_facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}
     inputs = {"models": [str(model) for model in measured], "between": bool(comparison_records)}
-    return save_results(run, gathered, FACTS, page_facts, evaluate(gathered), inputs)
+    return save_results(run, gathered, FACTS, page_facts, judge_claims(gathered), inputs)
 
 
 def _entry_of(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def run_spectra(
             kind = "table" if table.kind == POSITIONS else "words"
             arrays = table_arrays(table.rows) if table.kind == POSITIONS else word_records(table.rows, context)[1]
             file = f"arrays/{kind}-{context.stem}.npz"
-            if file in files:  # a file is called like a model with its seed
+            if file in files:  # of another model and seed whose names join to the same
                 file = f"arrays/{kind}-{context.stem}-{len(files)}.npz"
             files.append(file)
             run.write(file, {key: v.astype(np.float32) if v.dtype.kind == "f" else v for key, v in arrays.items()})

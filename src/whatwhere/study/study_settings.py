@@ -100,7 +100,7 @@ class StudyConfig(StudyKeys, CorpusConfig, SchemeConfig):
         return error
 
     def comparison_notes(self) -> list[str]:
-        """Return a sentence on what models differ in beside their schemes, in a list; an empty one where nothing is."""
+        """Return a list of one sentence on what models differ in, or none where it is their schemes alone."""
         trainings = {name: self.pretraining(name, 0, self.steps or 1) for name in self.models}
         entries = [
             {"name": n, "config": t.encoder_config().to_dict(), "training": t.model_dump(mode="json")}

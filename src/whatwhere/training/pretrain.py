@@ -60,7 +60,8 @@ def pretrain(
         Stopped: a signal asked to stop, and a checkpoint is written.
     """
     before = RunFolder.at(out)
-    if CONFIG not in before.listed_files() or not has_trained_steps(before):  # else its settings bind
+    # Where a step is saved, the saved settings bind, which were checked.
+    if CONFIG not in before.listed_files() or not has_trained_steps(before):
         config.check()
     with open_training(out, KIND) as run:
         config = _resume_budget(config, run, is_silent=not progress)
@@ -105,9 +106,9 @@ def _train(
     # All processes use the number of steps that the main process timed.
     steps = int(broadcast(torch.tensor(steps_of_budget(config, windows), device=processes.device)))
     passes = steps * config.batch_size / len(windows["train"])
-    often = times_read(passes)
-    if often and progress is True and processes.is_main_process:
-        print(f"{len(windows['train']):,} training windows, each {often}", file=sys.stderr)
+    reading = times_read(passes)
+    if reading and progress is True and processes.is_main_process:
+        print(f"{len(windows['train']):,} training windows, each {reading}", file=sys.stderr)
     segments = segments_message(config.preset, model_config, windows)
     if segments and progress is True and processes.is_main_process:
         print(segments, file=sys.stderr)

@@ -142,7 +142,7 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
 
 
 def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> BatchFunction:
-    """Return the batches of a training of `steps` steps, cut into pieces as `first_length` asks.
+    """Return the function that makes the batches of `steps` steps, cut into pieces as `first_length` asks.
 
     Pieces double in length in each equal part of the steps; in the last part the windows are whole.
     """

@@ -33,8 +33,8 @@ SIZE_DEFAULTS: dict[str, dict[str, Any]] = {
     },
 }
 
-# Training tokens after which the slowest of dstg, ap, rp and rope (at `small` of dstg and ap) is half a nat below the
-# unigram loss by the recipe of the size.
+# Training tokens after which a model is half a nat below the unigram loss, by the recipe of the size: of the slowest of
+# dstg, ap, rp and rope at `tiny`, of dstg and ap at `small`.
 TOKENS_TO_LEARN = {"tiny": 2_500_000, "small": 5_000_000}
 
 # Defaults of a recipe that differ from its size's, at every size (`always`) or at one. TUPE: its Table 1, and BERT's
