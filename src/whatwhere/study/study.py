@@ -273,63 +273,89 @@ def _seconds_of_steps(study: Study) -> dict[str, float]:
 def complete_study(study: Study) -> Path:
     """Do what a prepared study lacks: train, measure and compare models, draw the page; return the page's path."""
     config = study.config
-    records = records_without_model(study)
+    records = records_without_model(study)  # before steps are timed, as a budget of minutes pays for them
     steps = steps_of(study)
     _log_passes(study, steps)
-    models = models_of(config)
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.slots()
-    threads = threads_of_models(config, at_once) if study.cluster is None else [1] * len(models)
-    jobs = []
-    for model, count in zip(models, threads, strict=True):
-        if not study.is_measured(model):
-            _log_damage(study, model)
-            label = f"{model.name} seed {model.seed}"
-            jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
-    models_on_page = _models_on_page(study, models)
+    jobs = _jobs_left(study, steps, at_once)
+    page = _StudyPage(study, records, steps, at_once, is_trained=bool(jobs))
+    page.draw_if_due()  # a command that was killed between measuring and drawing left none
     most_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
-    was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
-    # A command that trains nothing leaves what the page says of the trainings.
-    at_once_on_page = at_once if jobs or not study.run.has(FACTS) else study.run.read(FACTS).get("at_once", at_once)
-
-    def save(measured: list[ModelOfSeed], comparison_records: list[Record]) -> Path:
-        return save_study(
-            study.run,
-            config,
-            study.windows,
-            steps,
-            measured,
-            records_without_model=records,
-            comparison_records=comparison_records,
-            seconds=_total_seconds(study),
-            at_once=at_once_on_page,
-            notes=[ON_CLUSTER] if was_on_cluster else [],
-        )
-
-    def draw_if_due() -> None:
-        """Draw the page of the models that are measured so far, where one is due and others follow."""
-        nonlocal models_on_page
-        measured = [model for model in models if study.is_measured(model)]
-        is_damaged = any(study.run.reuse_problem(model.step_name) for model in models)  # no page is drawn from it
-        if 0 < len(measured) < len(models) and not is_damaged and _needs_page(models, models_on_page, measured):
-            models_on_page = measured
-            save(measured, [])
-
-    draw_if_due()  # a command that was killed between measuring and drawing left none
     make_context = partial(scheme_of_job, text_of_scheme(config.scheme))
     # Closed where the body is interrupted: the jobs that run stop before this process lets go of the folder.
     results = run_jobs(jobs, most_threads, study.progress, make_context=make_context, cluster=study.cluster)
     with closing(results) as done:
         for job, summary in done:
             _log_trained(study, job.args[0].model, summary)
-            draw_if_due()
+            page.draw_if_due()
     comparison_records: list[Record] = []
     if config.inside:
         for seed in range(config.seeds):
             comparison_records += compare_models(study.run, config, study.windows, seed, study.progress)
         save_explorer_texts(study.run, config, study.windows)
-    report = save(models, comparison_records)
+    report = page.draw(page.models, comparison_records)
     study.log.log_event("report", path=str(report))
     return report
+
+
+def _jobs_left(study: Study, steps: int, at_once: int) -> list[Job]:
+    """Return a job for each model that is not measured yet, with the threads that it has in the whole study."""
+    models = models_of(study.config)
+    threads = threads_of_models(study.config, at_once) if study.cluster is None else [1] * len(models)
+    jobs = []
+    for model, count in zip(models, threads, strict=True):
+        if not study.is_measured(model):
+            _log_damage(study, model)
+            label = f"{model.name} seed {model.seed}"
+            jobs.append(Job(label, train_and_measure, (study.task(model, steps),), count))
+    return jobs
+
+
+class _StudyPage:
+    """Results and page of a study, drawn of the models that are measured whenever a page is due.
+
+    Args:
+        records: that need no model.
+        at_once: how many models this command trains at the same time.
+        is_trained: whether this command trains any; else the page keeps what it says of the trainings.
+    """
+
+    def __init__(self, study: Study, records: list[Record], steps: int, at_once: int, is_trained: bool) -> None:
+        self.study = study
+        self.records = records
+        self.steps = steps
+        self.models = models_of(study.config)
+        self.models_on_page = _models_on_page(study, self.models)
+        self.at_once = at_once
+        if not is_trained and study.run.has(FACTS):
+            self.at_once = study.run.read(FACTS).get("at_once", at_once)
+        was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
+        self.notes = [ON_CLUSTER] if was_on_cluster else []
+
+    def draw_if_due(self) -> None:
+        """Draw the page of the models that are measured so far, where one is due and others follow."""
+        measured = [model for model in self.models if self.study.is_measured(model)]
+        # No page is drawn from a damaged model.
+        is_damaged = any(self.study.run.reuse_problem(model.step_name) for model in self.models)
+        is_due = _needs_page(self.models, self.models_on_page, measured)
+        if 0 < len(measured) < len(self.models) and not is_damaged and is_due:
+            self.models_on_page = measured
+            self.draw(measured, [])
+
+    def draw(self, measured: list[ModelOfSeed], comparison_records: list[Record]) -> Path:
+        """Write the results of measured models and draw the page; return its path."""
+        return save_study(
+            self.study.run,
+            self.study.config,
+            self.study.windows,
+            self.steps,
+            measured,
+            records_without_model=self.records,
+            comparison_records=comparison_records,
+            seconds=_total_seconds(self.study),
+            at_once=self.at_once,
+            notes=self.notes,
+        )
 
 
 def records_without_model(study: Study) -> list[Record]:
