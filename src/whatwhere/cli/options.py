@@ -98,7 +98,7 @@ def verb(
                 function(**{name: values[name] for name in parameters})
             except OtherSetting as error:
                 advice = _advice(error, keys.get(error.key), error.key in parameters)
-                raise ValueError(error.advised(advice)) from None
+                raise ValueError(error.message_with(advice)) from None
 
         vars(call)["__signature__"] = inspect.Signature(shown)
         vars(call)["key_classes"] = tuple(options)

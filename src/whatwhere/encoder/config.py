@@ -72,11 +72,11 @@ class EncoderConfig(PretrainedConfig):
     of a table (TUPE section 5).
 
     Tables: `table_width` is the width of the table, if a learned linear map brings it to the model's. `table_rank` is
-    the rank of `low_rank`. `table_file` is a .npy file or model folder for `mds`, whose
-    rows are scaled; `fixed` takes those of a file as they are. `table_start` is the start of
-    `learned`, and all that `fixed` ever is: "random", "half-turn", "sinusoidal", "zeros", a .npy file or a model
-    folder. `table_scale` is the factor of a fixed table, or of the waves that a learned table starts from. None: scale
-    to the root mean square `position_initializer_range`, a half turn by 0.1.
+    the rank of `low_rank`. `table_file` is a .npy file or model folder for `mds`, whose rows are scaled; `fixed` takes
+    those of a file as they are. `table_start` is the start of `learned`, and all that `fixed` ever is: "random",
+    "half-turn", "sinusoidal", "zeros", a .npy file or a model folder. `table_scale` is the factor of a fixed table, or
+    of the waves that a learned table starts from. Where it is None, these have the root mean square
+    `position_initializer_range`, and a half turn has the factor 0.1.
 
     `input_kernel` is the odd number k of taps of a depthwise convolution over what enters the first block, words with
     their table rows if any, added to it; it reads neighbours in the row (`InputConvolution`). 0: none.

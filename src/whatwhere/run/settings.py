@@ -64,9 +64,9 @@ class OtherSetting(ValueError):
         self.value = value
 
     def __str__(self) -> str:
-        return self.advised(f"Give {self.key}={self.value!r}")
+        return self.message_with(f"Give {self.key}={self.value!r}")
 
-    def advised(self, advice: str) -> str:
+    def message_with(self, advice: str) -> str:
         """Return the message with a piece of advice, unless one command resumes the run whatever differs."""
         return f"{self.problem} {self.hint or f'{advice} to resume, or choose another `--out`.'}"
 
@@ -82,6 +82,13 @@ class StrictConfig(BaseModel):
         merge_with_run(run, name)  from these settings and those that the resumed run was started with
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
         load_without_hash_check(path)  from a file that this command has compared already (`SchemeConfig` only)
+
+    The checks, in the order in which a command makes them; the first two load no torch:
+
+        check_values               keys and values, by themselves
+        check_existence            names and paths
+        pydantic's validators      values beside each other, when an object is made
+        check                      what needs an encoder, a device or a file's content, before any text is read
     """
 
     # Schemas are built when a class is first used: `whatwhere --help` only reads the fields.
