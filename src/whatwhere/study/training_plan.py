@@ -122,6 +122,7 @@ def budget_of_minutes(
     # Steps that are timed on a busy machine look long; analyses, estimated from them, must leave time to train.
     seconds_left -= min(analysis_steps * seconds_of_step, MOST_TIME_FOR_ANALYSES * total)
     steps = max(FEWEST_STEPS, int(seconds_left / (seconds_of_step * OVERHEAD)))
+    # What other numbers of steps would take counts the analyses as they were estimated, without that limit.
     scale = 60 * (1 - RESERVE_SHARE)
     return Budget(steps, OVERHEAD * seconds_of_step / scale, (analysis_steps * seconds_of_step + fixed) / scale)
 
