@@ -25,7 +25,7 @@ _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
 def plain_path(text: str) -> str:
-    """Strip `./`, doubled and trailing slashes from a text that is an existing path, or NAME=PATH with one.
+    """Return a path, or NAME=PATH, without `./`, doubled and trailing slashes; a text that names nothing as it is.
 
     Two settings are equal where their plain paths are. A name on the Hub, `reference` and the like stay unchanged.
     """
