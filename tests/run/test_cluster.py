@@ -122,7 +122,7 @@ def test_late_worker_that_is_refused_is_left_out(light, connected, tmp_path, cap
 
 
 @pytest.mark.slow
-def test_killed_worker_does_not_count_as_failure(light, connected, tmp_path):
+def test_killed_worker_does_not_count_as_failure(light, connected, tmp_path, capfd):
     """A worker that went with its machine made its job a failed one, "perhaps for lack of memory"."""
     begun = tmp_path / "begun"
     begun.mkdir()
@@ -136,6 +136,7 @@ def test_killed_worker_does_not_count_as_failure(light, connected, tmp_path):
         (pid,) = results(connected, [Job("wait", wait_in, (str(begun),))])
     light.workers = [worker for worker in light.workers if worker.poll() is None]
     assert {path.name for path in begun.iterdir()} > {str(pid)}
+    assert capfd.readouterr().err.count("is gone; its job goes on where it can.") == 1
 
 
 @pytest.mark.slow
@@ -229,6 +230,11 @@ def test_address_without_a_scheduler_is_one_line(tmp_path, monkeypatch):
     done = whatwhere("study", "--out", str(tmp_path / "out"))
     assert time.monotonic() - begun < 5
     assert done.returncode == 2 and done.stderr.startswith("whatwhere: No scheduler answers at tcp://127.0.0.1:1 (")
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
+    (tmp_path / "broken.json").write_text("{")
+    monkeypatch.setenv("WHATWHERE_ON", str(tmp_path / "broken.json"))
+    done = whatwhere("study", "--out", str(tmp_path / "out"))  # it was a traceback of Dask's
+    assert done.returncode == 2 and "broken.json is no scheduler file. Give the one that" in done.stderr
     assert done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
 
 

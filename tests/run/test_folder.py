@@ -480,6 +480,9 @@ def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path, monkeypatch):
     assert whatwhere("verify", str(run), "--accept", "a.json").returncode == 0
     done = whatwhere("verify", str(run), "--accept", "c.json")
     assert done.returncode == 2 and "records no file c.json that is there. It records: a.json, b.json." in done.stderr
+    (run / "b.json").write_text('{"x": 3}')
+    done = whatwhere("verify", str(tmp_path), "--accept", "run/b.json")  # "no whole manifest.jsonl" of the outer folder
+    assert done.returncode == 0 and RunFolder.at(run).read("b.json") == {"x": 3}, done.stderr
     done = whatwhere("verify", str(tmp_path), "--accept", "a.json")
     assert done.returncode == 2 and "has no whole manifest.jsonl" in done.stderr
 

@@ -5,6 +5,7 @@ then goes on there. A worker does one job at a time, on one thread, so that a mo
 it is trained.
 """
 
+import json
 import logging
 import os
 import sys
@@ -123,6 +124,8 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
         return
     if not Path(address).is_file() and ":" not in address:
         raise ValueError(f"There is no scheduler file {address}. Give that of dask scheduler, or tcp://HOST:8786.")
+    if Path(address).is_file():
+        _check_scheduler_file(Path(address))
     try:
         import dask
         from distributed import Client
@@ -155,3 +158,17 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
             cluster = Cluster(client, address, folder)
             cluster.wait_until_idle()
             yield cluster
+
+
+def _check_scheduler_file(path: Path) -> None:
+    """Refuse a file that no scheduler has written.
+
+    Raises:
+        ValueError: names it.
+    """
+    try:
+        is_whole = "address" in json.loads(path.read_text("utf-8"))
+    except (ValueError, TypeError):
+        is_whole = False
+    if not is_whole:
+        raise ValueError(f"{path} is no scheduler file. Give the one that dask scheduler --scheduler-file writes.")

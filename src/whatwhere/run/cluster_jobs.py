@@ -171,7 +171,10 @@ class ClusterJobs:
             if action == "add-worker":
                 self._look_now.set()
             elif action == "remove-worker" and not event[1]["expected"]:
-                self.deaths.record_loss(event[1]["worker"])
+                worker = event[1]["worker"]
+                if self.deaths.is_busy(worker) and not self.deaths.has_passed_memory_limit(worker):
+                    print(f"\nThe worker {worker} is gone; its job goes on where it can.", file=sys.stderr, flush=True)
+                self.deaths.record_loss(worker)
 
         topics = {self.site.topic: take_progress, RESTARTS: name_restart, WORKERS: take_change}
         for topic, take in topics.items():

@@ -53,6 +53,10 @@ class Deaths:
         """Remember that a worker passed its memory limit, for which its nanny ends it."""
         self._causes[address, self.processes.get(address)] = MEMORY
 
+    def has_passed_memory_limit(self, address: str) -> bool:
+        """Return whether the worker's present process has passed its memory limit."""
+        return self._causes.get((address, self.processes.get(address))) == MEMORY
+
     def is_busy(self, address: str) -> bool:
         """Return whether a worker does one of these jobs, as far as it has told."""
         return address in list(self._busy.values())

@@ -133,14 +133,17 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-async def admit(requirements: Requirements, dask_worker: Any) -> tuple[int, str]:
-    """Let the scheduler give this worker jobs that ask for `Requirements.mark`, and return the id of its process and
-    its processor's name.
+async def admit(requirements: Requirements, dask_worker: Any) -> tuple[int, str] | ValueError:
+    """Let the scheduler give this worker jobs that ask for `Requirements.mark`.
 
-    Raises:
-        ValueError: the worker lacks what the command has (`check_worker`).
+    Returns:
+        The id of its process and its processor's name; or why it does not pass (`check_worker`): Dask would write the
+        traceback of an error that is raised to the worker's log.
     """
-    await asyncio.to_thread(check_worker, requirements, dask_worker.address, dask_worker.state.nthreads)
+    try:
+        await asyncio.to_thread(check_worker, requirements, dask_worker.address, dask_worker.state.nthreads)
+    except ValueError as error:
+        return ValueError(str(error))
     await dask_worker.set_resources(**{requirements.mark: 1})
     if dask_worker.status.name == "running":
         # Jobs for which there was no worker are given to one that begins to run, not to one that gets a resource.

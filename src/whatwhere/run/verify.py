@@ -32,12 +32,16 @@ def accept_file(folder: Path, name: str) -> None:
     """Add the present hash of a file that a user has changed on purpose to the manifest of its run.
 
     Args:
-        folder: The run's own folder.
-        name: The file, relative to the folder or to the working directory.
+        folder: The run's own folder, or one that it lies in.
+        name: The file, relative to the folder, or to the working directory.
 
     Raises:
         ValueError: the folder is no run's, or records no such file.
     """
+    if RunFolder.at(folder).kind is None and (folder / name).is_file():  # such as a folder of studies or windows
+        inner = next((path for path in (folder / name).parents if (path / MANIFEST).is_file()), folder)
+        name = str((folder / name).relative_to(inner))
+        folder = inner
     run = RunFolder.at(folder)
     if run.kind is None:
         raise ValueError(f"{folder} has no whole {MANIFEST}. Give the folder of the run whose file you changed.")
