@@ -234,7 +234,11 @@ def test_address_without_a_scheduler_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "broken.json").write_text("{")
     monkeypatch.setenv("WHATWHERE_ON", str(tmp_path / "broken.json"))
     done = whatwhere("study", "--out", str(tmp_path / "out"))  # it was a traceback of Dask's
-    assert done.returncode == 2 and "broken.json is no scheduler file. Give the one that" in done.stderr
+    assert (
+        done.returncode == 2
+        and "broken.json is not complete JSON (" in done.stderr
+        and "Give the file that dask" in done.stderr
+    )
     assert done.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
 
 

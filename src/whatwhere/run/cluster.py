@@ -5,7 +5,6 @@ then goes on there. A worker does one job at a time, on one thread, so that a mo
 it is trained.
 """
 
-import json
 import logging
 import os
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 from .admission import Admission, describe_lost_scheduler, workers_of
 from .cluster_jobs import ClusterJobs
 from .executors import MakeContext, Show, ignore_job_progress, one_thread_context
+from .files import read_json
 from .lock import InUse, writer_of
 from .remote import wait_until_idle as wait_on_worker
 from .signals import GRACE, Stopped
@@ -166,9 +166,7 @@ def _check_scheduler_file(path: Path) -> None:
     Raises:
         ValueError: names it.
     """
-    try:
-        is_whole = "address" in json.loads(path.read_text("utf-8"))
-    except (ValueError, TypeError):
-        is_whole = False
-    if not is_whole:
-        raise ValueError(f"{path} is no scheduler file. Give the one that dask scheduler --scheduler-file writes.")
+    hint = "Give the file that dask scheduler --scheduler-file writes."
+    scheduler = read_json(path, hint)
+    if not isinstance(scheduler, dict) or "address" not in scheduler:
+        raise ValueError(f"{path} is no scheduler file. {hint}")

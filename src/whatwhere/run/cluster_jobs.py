@@ -74,11 +74,16 @@ class ClusterJobs:
 
     def _finish(self, future: "Future[Any]", on_cluster: Any) -> None:
         """Give a future the result or the error of a job that Dask has finished, or retry the job."""
+        from distributed import KilledWorker
+
         try:
-            if self._retry_unless_job_kills_workers(on_cluster):
-                on_cluster.add_done_callback(partial(self._finish, future))
-                return
-            result = self._result(on_cluster)
+            try:
+                result = self._result(on_cluster)
+            except KilledWorker as error:
+                if self._retry_unless_job_kills_workers(on_cluster, error):
+                    on_cluster.add_done_callback(partial(self._finish, future))
+                    return
+                raise OSError(self._describe_deaths(on_cluster)) from None
         except BaseException as error:
             future.set_exception(error)
         else:
@@ -86,12 +91,11 @@ class ClusterJobs:
         # The last reference to Dask's future: with it, Dask would do the job again if the worker with its result died.
         self._under_way.pop(on_cluster, None)
 
-    def _retry_unless_job_kills_workers(self, on_cluster: Any) -> bool:
-        """Retry a job that Dask gave up although its workers did not die of it; return whether it was retried."""
-        from distributed import KilledWorker
+    def _retry_unless_job_kills_workers(self, on_cluster: Any, error: Any) -> bool:
+        """Retry a job that Dask gave up although its workers did not die of it; return whether it was retried.
 
-        if on_cluster.status != "error" or not isinstance(error := on_cluster.exception(), KilledWorker):
-            return False
+        error: the `distributed.KilledWorker` of the job.
+        """
         number, _ = self._under_way[on_cluster]
         self.deaths.wait_for_loss(number, error.last_worker.address)
         causes = self.deaths.find_causes(number)
@@ -102,30 +106,20 @@ class ClusterJobs:
         return True
 
     def _result(self, on_cluster: Any) -> Any:
-        """Return the result of a job, or raise its error in the words of this package.
-
-        The worker that holds a result may die before it is fetched: Dask does the job again, which may kill others.
-        """
-        from distributed import KilledWorker
-
-        while True:
-            try:
-                with describe_lost_scheduler(self.client, self.address):
-                    result = on_cluster.result()
-                self.deaths.forget(self._under_way[on_cluster][0])
-                return result
-            except KilledWorker:
-                if not self._retry_unless_job_kills_workers(on_cluster):
-                    raise OSError(self._describe_deaths(on_cluster)) from None
-            except (ModuleNotFoundError, RuntimeError) as error:
-                cause = error.__cause__ or error
-                if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").split(".")[0] != "whatwhere":
-                    raise
-                program, installed = code_versions()[0]
-                raise ValueError(
-                    f"The scheduler at {self.address} lacks {program} {installed}. Install it there, and start it "
-                    "again."
-                ) from None
+        """Return the result of a job, or raise its error, one of a missing package in the words of this one."""
+        try:
+            with describe_lost_scheduler(self.client, self.address):
+                result = on_cluster.result()
+        except (ModuleNotFoundError, RuntimeError) as error:
+            cause = error.__cause__ or error
+            if not isinstance(cause, ModuleNotFoundError) or (cause.name or "").split(".")[0] != "whatwhere":
+                raise
+            program, installed = code_versions()[0]
+            raise ValueError(
+                f"The scheduler at {self.address} lacks {program} {installed}. Install it there, and start it again."
+            ) from None
+        self.deaths.forget(self._under_way[on_cluster][0])
+        return result
 
     def _describe_deaths(self, on_cluster: Any) -> str:
         """Return the error message on a job at which workers died again and again."""
