@@ -14,19 +14,19 @@ from pathlib import Path
 import psutil
 from transformers import PreTrainedTokenizerFast
 
-from whatwhere.corpus import Source, build_tokenizer, build_windows, count_source
+from whatwhere.corpus import Source, build_tokenizer, build_windows, count_source, open_source
 from whatwhere.run.cluster import connect
 from whatwhere.run.lock import lock
 
 from .packing import Beginning
 from .timing import Results, Settings, alternate, clock, figure, row
 
-CHARACTERS = {"full": 50_000_000, "quick": 8_000_000, "micro": 60_000}
+CHARACTERS = {"full": 300_000_000, "quick": 8_000_000, "micro": 60_000}  # of windows and counts: all of Wikipedia
+OF_STUDIES = {"full": 50_000_000, "quick": 8_000_000, "micro": 60_000}
 STEPS = {"full": 300, "quick": 40, "micro": 2}  # of each model of a study
 MODELS = "dstg,ap,rp,rope"  # of `make demo`
 LENGTH, POSITIONS = 128, 512
 MICRO = ("inside=false", "length=32", "vocab_size=300", "training.batch_size=2", "training.model.num_hidden_layers=1")
-ROUNDS = 2
 LONGEST = 120  # seconds until something that does not come is an error
 Work = Callable[[Path, str, Source, PreTrainedTokenizerFast], None]
 
@@ -36,9 +36,12 @@ def cluster(settings: Settings) -> Results:
     results = Results()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        source = Beginning(settings.source(), CHARACTERS[settings.scale])
-        (folder / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in source))
-        _text(results, settings, folder, source)
+        for name, sizes in {"text": OF_STUDIES, "long": CHARACTERS}.items():
+            beginning = Beginning(settings.source(), sizes[settings.scale])
+            # Not packed: the command would unpack it on a core that the workers need.
+            with (folder / f"{name}.jsonl").open("w") as file:
+                file.writelines(json.dumps({"text": document}) + "\n" for document in beginning)
+        _text(results, settings, folder, open_source(str(folder / "long.jsonl")))
         _demo(results, settings, folder)
         _kill(results, settings, folder)
     return results
@@ -54,7 +57,7 @@ def _text(results: Results, settings: Settings, folder: Path, source: Source) ->
             with _dask(Path(tempfile.mkdtemp(dir=folder)) / "dask", count) as address:
                 return clock(lambda: work(folder, address, source, tokenizer))
 
-        times = alternate({"one worker": 1, "two workers": 2}, ROUNDS, on_new_workers)
+        times = alternate({"one worker": 1, "two workers": 2}, 1, on_new_workers)
         first, second = (figure(name, values) for name, values in times.items())
         results.rows.append(row(f"{what}, one worker / two", shape, first, second, at_least=1.8))
 
@@ -80,7 +83,7 @@ def _demo(results: Results, settings: Settings, folder: Path) -> None:
             "two workers": lambda: _finish(_study(folder, words, address)[0]),
             "processes": lambda: _finish(_study(folder, words)[0]),
         }
-        times = alternate(runs, ROUNDS - 1)
+        times = alternate(runs, 1)
     first, second = (figure(name, values) for name, values in times.items())
     results.rows.append(row("a study, two workers / processes", shape, first, second, at_most=1.05))
 
@@ -101,7 +104,7 @@ def _kill(results: Results, settings: Settings, folder: Path) -> None:
                     psutil.Process(next(iter(client.run(os.getpid).values()))).kill()
             _finish(study)
 
-    times = alternate({"one killed": lambda: run(True), "undisturbed": lambda: run(False)}, ROUNDS - 1)
+    times = alternate({"one killed": lambda: run(True), "undisturbed": lambda: run(False)}, 1)
     first, second = (figure(name, values) for name, values in times.items())
     results.rows.append(row("a study with a worker killed / undisturbed", shape, first, second, at_most=1.3))
 

@@ -56,7 +56,9 @@ def test_long_documents_are_read_as_far_as_needed(align, list_source, tokenizer,
     seen = []
     count_texts = counting.count_texts
     monkeypatch.setattr(
-        counting, "count_texts", lambda t, job, given, kept: seen.extend(map(len, given)) or count_texts(t, job, given)
+        counting,
+        "count_texts",
+        lambda t, job, given, *places: seen.extend(map(len, given)) or count_texts(t, job, given, *places),
     )
     counts = count_source(list_source(texts), tokenizer, 8, align=align, groups=1, workers=1, progress=False)
     np.testing.assert_array_equal(counts.matrix.toarray(), expected)
@@ -101,6 +103,45 @@ def test_shards_that_are_kept_are_not_counted_again(list_source, documents, toke
     assert (found.documents == expected.documents).all() and found.facts == expected.facts
     assert counted(list_source(documents))[1] == 0
     assert counted(list_source(documents), positions=10)[1] == shards
+
+
+def test_shards_are_added_in_pairs(list_source, documents, tokenizer, monkeypatch):
+    """Counts of shards are added in a tree, and folders of those that were added go."""
+    # The command added them all itself, which took a sixth of its core beside two workers.
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 1500)
+    add_pair = counting.add_pair
+    sums, folders = [], []
+
+    def added(*arguments):
+        folders.append(len(list(arguments[-1].glob("*/"))))
+        sums.append(add_pair(*arguments))
+        return sums[-1]
+
+    monkeypatch.setattr(counting, "add_pair", added)
+    counts = count_source(list_source(documents), tokenizer, 9, groups=4, workers=1, progress=False)
+    np.testing.assert_array_equal(counts.matrix.toarray(), loop(documents, tokenizer, 9, groups=4))
+    shards = len(sums) + 1
+    assert shards > 16 and sums[-1].level <= np.ceil(np.log2(shards)) and max(folders) <= sums[-1].level + 1
+    assert sums[-1].characters == sum(map(len, documents)) and sums[-1].documents.tolist() == counts.documents.tolist()
+
+
+@pytest.mark.parametrize("texts", [["\u0001 \u0002"] * 3, ["\u0001 \u0002", "alpha", "\u0002 \u0003"]])
+def test_shards_without_tokens_are_added(texts, list_source, tokenizer, monkeypatch):
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 2)
+    counts = count_source(list_source(texts), tokenizer, 3, groups=2, workers=1, progress=False)
+    np.testing.assert_array_equal(counts.matrix.toarray(), loop(texts, tokenizer, 3, groups=2))
+    assert counts.documents.sum() == 3
+
+
+@pytest.mark.parametrize("held", [10, 1 << 21])
+def test_counts_can_be_changed_in_place(held, list_source, documents, tokenizer, monkeypatch):
+    """Counts from files are writable, as those in memory, after their folder is gone."""
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
+    monkeypatch.setattr("whatwhere.geometry.counts._HELD", held)
+    counts = count_source(list_source(documents), tokenizer, 9, groups=4, progress=False)
+    np.testing.assert_array_equal(counts.matrix.toarray(), loop(documents, tokenizer, 9, groups=4))
+    counts.matrix.data[:] = 0
+    assert counts.tokens == 0
 
 
 def test_progress_is_on_stderr(list_source, documents, tokenizer, capsys):

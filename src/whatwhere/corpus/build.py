@@ -21,7 +21,7 @@ from ..run.folder import RunFolder
 from ..run.lock import remove_stale_lock
 from ..run.processes import check_not_spawned
 from ..run.progress import estimate_total, progress_bar
-from ..run.shard_pool import ShardPool
+from ..run.shard_pool import ShardPool, Task
 from .segments import SPECIAL
 from .shards import (
     JOINS,
@@ -328,7 +328,7 @@ def _build(
         def shards_of(file: Source) -> Iterator[list[Part]]:
             return in_lists(_parts(file), size, lambda part: len(part.text))
 
-        def unfinished() -> Iterator[tuple[ShardSettings, list[Part], str]]:
+        def unfinished() -> Iterator[Task]:
             nonlocal read
             for number, parts in numbered_lists(source, shards_of):
                 read += sum(len(text_part.text) for text_part in parts)
@@ -340,9 +340,9 @@ def _build(
                     continue
                 if run.finished_step(step) is not None:  # it is made again: of other text or settings, or damaged
                     run.remove(*files_of(shard.name))
-                yield shard, parts, digest
+                yield write_shard, shard, parts, digest
 
-        for description, hashes in pool.map(write_shard, unfinished(), lambda: (read, source.share_read())):
+        for description, hashes in pool.map(unfinished(), lambda: (read, source.share_read())):
             _keep_shard(run, description, hashes)
             take(description)
     return [done[number] for number in sorted(done)]

@@ -1,13 +1,14 @@
 """Counts of a corpus's tokens by position (GEOM algorithm 1, line 3), straight from text or from windows on disk.
 
-Text is read once, in order, in shards; processes of this machine or workers of a cluster count some each. Memory holds
-a few shards and a bounded part of the counts, whatever the size of the corpus: the rest of them is in temporary files
-(`geometry.counts.Tally`), where the result stays mapped.
+Text is read once, in order, in shards; processes of this machine or workers of a cluster count some each. They also add
+the counts of shards, in a tree: sums of about as many shards in pairs. Memory holds a few shards and a bounded part of
+the counts, whatever the size of the corpus: the rest of them is in temporary files, where the result stays mapped.
 """
 
 import hashlib
 import json
 import re
+import shutil
 import tempfile
 import zlib
 from collections import Counter, defaultdict
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,12 @@ from scipy.sparse import csr_array
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from ..geometry.counts import Counts, Tally, in_lists
+from ..geometry.counts import Counts, StoredCounts, Tally, add_in_files, in_lists
 from ..run.cluster import Cluster
 from ..run.files import temporary_folder
 from ..run.processes import check_not_spawned
 from ..run.progress import estimate_total, progress_bar
-from ..run.shard_pool import ShardPool
+from ..run.shard_pool import ShardPool, Task
 from .segments import DOCUMENT, PIECE
 from .shards import SHARD_CHARACTERS, plain
 from .source import Source, numbered_lists
@@ -66,6 +67,25 @@ class CountJob:
             encoded = text.encode("utf-8")
             digest.update(f"\0{len(encoded)}\0".encode() + encoded)
         return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class PartialCounts:
+    """Counts of some shards in a file or folder.
+
+    level: how many additions they are made by, one after another. documents: (groups,). characters: that were read.
+    added: what they are the sum of, which is not needed any more.
+    """
+
+    path: Path
+    level: int
+    documents: np.ndarray
+    characters: int
+    added: tuple["PartialCounts", ...] = ()
+
+    def open(self, vocab_size: int) -> csr_array | StoredCounts:
+        """Open the counts (groups and positions, V)."""
+        return StoredCounts.open(self.path, vocab_size) if self.path.is_dir() else Counts.load(self.path).matrix
 
 
 def count_source(
@@ -111,39 +131,56 @@ def count_source(
     sha = tokenizer_hash(tokenizer)
     special_ids = _no_text(special_token_ids(tokenizer))
     job = CountJob(len(tokenizer), positions, special_ids, align, groups, sha, keys)
-    tally = job.tally()
-    documents = np.zeros(groups, np.int64)
+    job.tally()  # which refuses an option out of range before anything is read
+    parts: list[PartialCounts] = []
     read = done = 0
-
-    def shards() -> Iterator[tuple[CountJob, list[str], Path | None]]:
-        nonlocal read
-        for number, texts in numbered_lists(source, lambda file: in_lists(file.beginnings(most), SHARD_CHARACTERS)):
-            read += sum(map(len, texts))
-            yield job, texts, keep and keep / f"{number:05d}.npz"
-
     place: AbstractContextManager[str | Path] = tempfile.TemporaryDirectory()
     if cluster is not None:
         place = temporary_folder(cluster.folder / "counting")  # which the workers see
-    with place as folder, progress_bar("counting", progress) as advance:
-        file = Path(folder) / "tokenizer.json"
+    with place as folder_name, progress_bar("counting", progress) as advance:
+        folder = Path(folder_name)
+        file = folder / "tokenizer.json"
         tokenizer.backend_tokenizer.save(str(file))
-        with ShardPool(file, 1 if phrases else workers, None if phrases else cluster) as pool:
-            for matrix, counted, characters in pool.map(count_texts, shards(), lambda: (read, source.share_read())):
-                tally.add_counts(matrix)
-                documents += counted
-                done += characters
+
+        def tasks() -> Iterator[Task]:
+            nonlocal read
+            for number, texts in numbered_lists(source, lambda file: in_lists(file.beginnings(most), SHARD_CHARACTERS)):
+                while pair := take_pair(parts):
+                    yield add_pair, job, pair, folder
+                read += sum(map(len, texts))
+                yield count_texts, job, texts, folder, keep and keep / f"{number:05d}.npz"
+
+        def rest_of_tasks() -> Iterator[Task]:
+            while pair := take_pair(parts, whatever_level=True):
+                yield add_pair, job, pair, folder
+
+        def take(part: PartialCounts) -> None:
+            nonlocal done
+            parts.append(part)
+            for added in part.added:
+                shutil.rmtree(added.path, ignore_errors=True)  # a file that is kept stays
+            if not part.level:
+                done += part.characters
                 total = estimate_total(done, read, source.share_read())
                 advance(done, total, note=f"{done / 1e6:.1f} million characters")
-    matrix = tally.total()
-    if not documents.any():
-        raise ValueError(f"Corpus {source.name} has no text to count. Give a corpus that has some.")
+
+        with ShardPool(file, 1 if phrases else workers, None if phrases else cluster) as pool:
+            for part in pool.map(tasks(), lambda: (read, source.share_read())):
+                take(part)
+            while len(parts) > 1:
+                for part in pool.map(rest_of_tasks(), lambda: (read, 1.0)):
+                    take(part)
+        if not parts:
+            raise ValueError(f"Corpus {source.name} has no text to count. Give a corpus that has some.")
+        opened = parts[0].open(job.vocab_size)
+        matrix = opened.copied() if isinstance(opened, StoredCounts) else opened
     facts = {
         "corpora": [{"name": source.name, **source.fingerprint()}],
         "tokenizer_sha256": sha,
         "special_ids": list(special_ids),
         "phrases": phrases,
     }
-    return Counts(matrix, positions, groups, documents, align, facts)
+    return Counts(matrix, positions, groups, parts[0].documents, align, facts)
 
 
 def count_windows(
@@ -201,15 +238,13 @@ def count_windows(
 
 
 def count_texts(
-    tokenizer: Tokenizer, job: CountJob, texts: Sequence[str], kept: Path | None = None
-) -> tuple[csr_array, np.ndarray, int]:
+    tokenizer: Tokenizer, job: CountJob, texts: Sequence[str], folder: Path, kept: Path | None = None
+) -> PartialCounts:
     """Count the tokens of a shard's documents by position; may run in a worker process.
 
     Args:
-        kept: a file for the counts of the shard; counts of the same job and texts in it are read, not made again.
-
-    Returns:
-        Counts (groups, positions and tokens as `Tally.total`), documents of each group (groups,), and characters read.
+        folder: where the counts are written; the caller deletes it.
+        kept: a file for the counts in place of it; counts of the same job and texts in it are taken, not made again.
     """
     keys = texts if job.keys is None else [job.keys.get(text, text) for text in texts]
     groups = np.array([zlib.crc32(key.encode("utf-8")) % job.groups for key in keys], np.int64)
@@ -219,7 +254,7 @@ def count_texts(
         with suppress(ValueError):  # there is none, or a damaged one
             before = Counts.load(kept)
             if before.facts.get("digest") == digest:
-                return before.matrix, before.documents, characters
+                return PartialCounts(kept, 0, before.documents, characters)
     tally = job.tally()
     encoder = _encoder(tokenizer)
     done = 0
@@ -227,11 +262,39 @@ def count_texts(
         ids, starts = encoder.encode(batch, job.positions if job.align == "start" else None)
         tally.add(ids, starts, groups[done : done + len(batch)])
         done += len(batch)
-    matrix = tally.total()
     documents = np.bincount(groups, minlength=job.groups)
     if kept:
-        Counts(matrix, job.positions, job.groups, documents, job.align, {"digest": digest}).save(kept)
-    return matrix, documents, characters
+        Counts(tally.total(), job.positions, job.groups, documents, job.align, {"digest": digest}).save(kept)
+        return PartialCounts(kept, 0, documents, characters)
+    path = Path(tempfile.mkdtemp(dir=folder))  # of its own: a worker that is thought dead may do the same shard
+    StoredCounts.write([tally.total()], job.vocab_size, path)
+    return PartialCounts(path, 0, documents, characters)
+
+
+def take_pair(parts: list[PartialCounts], whatever_level: bool = False) -> tuple[PartialCounts, PartialCounts] | None:
+    """Take two counts of one level out of a list, where it has such: counts of about as many shards, as a rule.
+
+    whatever_level: take the two of the lowest levels.
+    """
+    parts.sort(key=lambda part: part.level)
+    for i, (first, second) in enumerate(pairwise(parts)):
+        if whatever_level or first.level == second.level:
+            del parts[i : i + 2]
+            return first, second
+    return None
+
+
+def add_pair(
+    tokenizer: Tokenizer, job: CountJob, pair: tuple[PartialCounts, PartialCounts], folder: Path
+) -> PartialCounts:
+    """Add the counts of shards; may run in a worker process. Those that are added stay: it may be done twice."""
+    del tokenizer
+    first, second = pair
+    path = Path(tempfile.mkdtemp(dir=folder))
+    add_in_files(first.open(job.vocab_size), second.open(job.vocab_size), path)
+    level = max(first.level, second.level) + 1
+    added = tuple(replace(part, added=()) for part in pair)
+    return PartialCounts(path, level, first.documents + second.documents, first.characters + second.characters, added)
 
 
 def _no_text(special_ids: dict[str, int]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ Special tokens are neither counted nor positions: position i is the i-th token o
 
 import json
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
@@ -14,7 +14,7 @@ from mmap import ACCESS_COPY, mmap
 from operator import add
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -26,6 +26,7 @@ FORMAT = "whatwhere-counts-1"
 _CHUNK = 1 << 20  # tokens that are sorted at once, some forty bytes each
 _HELD = 1 << 21  # non-zeros of a sum that is made in memory, 12 bytes each; a larger one is made in files
 _STORED: dict[str, np.dtype[Any]] = {"data": np.dtype(np.int64), "indices": np.dtype(np.int32)}  # of a csr_array
+_INDPTR = "indptr.npy"
 T = TypeVar("T")
 
 
@@ -35,8 +36,8 @@ class Tally:
     Each token becomes one number, (group * n + position) * V + id. Numbers are sorted a million at a time (numpy sorts
     unsigned integers faster than they can be scattered into a table of that size), runs of equal ones become a sparse
     matrix, and matrices of about the same size are added, as a binary counter carries. Large sums are made in temporary
-    files (`_Stored`), so memory holds the chunk and a few times `_HELD` non-zeros, however many there are; disk, under
-    TMPDIR, up to three times the result.
+    files, so memory holds the chunk and a few times `_HELD` non-zeros, however many there are; disk, under TMPDIR,
+    up to three times the result.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Tally:
         self._row_starts = np.arange(rows + 1, dtype=self._key) * self._key.type(vocab_size)
         self._keys: list[np.ndarray] = []
         self._held = 0
-        self._sums: list[csr_array | _Stored] = []
+        self._sums: list[csr_array | StoredCounts] = []
 
     def add(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray | int = 0) -> None:
         """Count the rows ids[starts[i]:starts[i + 1]]; `groups` is the group of each row, (rows,), or of all rows.
@@ -88,7 +89,7 @@ class Tally:
 
     def add_counts(self, matrix: csr_array) -> None:
         """Add counts, csr_array (n_groups * max_positions, vocab_size), that another tally made."""
-        total: csr_array | _Stored = matrix
+        total: csr_array | StoredCounts = matrix
         while self._sums and self._sums[-1].nnz <= 2 * total.nnz:
             total = _sum(self._sums.pop(), total)
         self._sums.append(total)
@@ -99,7 +100,7 @@ class Tally:
         nothing = csr_array((len(self._row_starts) - 1, self.vocab_size), dtype=np.int64)
         total = reduce(_sum, reversed(self._sums or [nothing]))
         self._sums = [total]
-        return total.mapped() if isinstance(total, _Stored) else total
+        return total.mapped() if isinstance(total, StoredCounts) else total
 
     def _keys_of(self, ids: np.ndarray, starts: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return one number for each token that counts."""
@@ -141,25 +142,42 @@ class Tally:
         self._held = 0
 
 
-class _Stored:
-    """Sparse counts whose numbers stand in temporary files without a name.
+class StoredCounts:
+    """Sparse counts whose numbers stand in files.
 
     shape: (rows, V). nnz: non-zeros. indptr: (rows + 1,) int64, as of a csr_array.
     """
 
-    def __init__(self, blocks: Iterable[csr_array], shape: tuple[int, int]) -> None:
-        """blocks: some rows of the matrix each, in turn."""
-        self.shape = shape
-        self.files = [TemporaryFile() for _ in _STORED]
-        for file in self.files:
+    def __init__(self, files: Sequence[IO[bytes]], indptr: np.ndarray, vocab_size: int) -> None:
+        """files: those of _STORED, open. indptr: as of a csr_array."""
+        self.files = files
+        for file in files:
             weakref.finalize(self, file.close)
+        self.indptr = indptr
+        self.nnz = int(indptr[-1])
+        self.shape = len(indptr) - 1, vocab_size
+
+    @classmethod
+    def write(cls, blocks: Iterable[csr_array], vocab_size: int, folder: Path | None = None) -> "StoredCounts":
+        """Write counts, some rows in each block, to a folder, or to temporary files without a name."""
+        files = [TemporaryFile() if folder is None else (folder / name).open("w+b") for name in _STORED]
         lengths = [np.zeros(1, np.int64)]
         for block in blocks:
-            for file, (name, dtype) in zip(self.files, _STORED.items(), strict=True):
+            for file, (name, dtype) in zip(files, _STORED.items(), strict=True):
                 file.write(getattr(block, name).astype(dtype, copy=False).data)
             lengths.append(np.diff(block.indptr))
-        self.indptr = np.cumsum(np.concatenate(lengths))
-        self.nnz = int(self.indptr[-1])
+        for file in files:
+            file.flush()
+        indptr = np.cumsum(np.concatenate(lengths), dtype=np.int64)
+        if folder is not None:
+            np.save(folder / _INDPTR, indptr)
+        return cls(files, indptr, vocab_size)
+
+    @classmethod
+    def open(cls, folder: Path, vocab_size: int) -> "StoredCounts":
+        """Open the counts that `write` left in a folder."""
+        files = [(folder / name).open("rb") for name in _STORED]
+        return cls(files, np.load(folder / _INDPTR), vocab_size)
 
     def __getitem__(self, rows: slice) -> csr_array:
         """Read some rows into memory: pages of a map would stay there until others need the room."""
@@ -170,25 +188,40 @@ class _Stored:
             arrays.append(np.frombuffer(file.read(int(indptr[-1] - indptr[0]) * dtype.itemsize), dtype))
         return csr_array((*arrays, (indptr - indptr[0]).astype(np.int32)), shape=(len(indptr) - 1, self.shape[1]))
 
+    def copied(self) -> csr_array:
+        """Return the counts so that the files are not needed any more: a few in memory, many from temporary files."""
+        if self.nnz <= _HELD:
+            return self[0 : self.shape[0]].copy()
+        blocks = (self[begin:end] for begin, end in _blocks_of_rows(self.indptr))
+        return StoredCounts.write(blocks, self.shape[1]).mapped()
+
     def mapped(self) -> csr_array:
         """Return all counts mapped from the files; the process may write to its copy."""
         arrays = []
         for file, dtype in zip(self.files, _STORED.values(), strict=True):
-            file.flush()
             arrays.append(np.frombuffer(mmap(file.fileno(), 0, access=ACCESS_COPY), dtype))
         # scipy needs both index arrays of one type, and would copy the mapped one to convert it.
         indptr = self.indptr.astype(np.int32 if self.nnz < 2**31 else np.int64)
         return csr_array((*arrays, indptr), shape=self.shape)
 
 
-def _sum(a: csr_array | _Stored, b: csr_array | _Stored) -> csr_array | _Stored:
-    """Add two counts; a large sum goes block by block of rows into files."""
+def add_in_files(a: csr_array | StoredCounts, b: csr_array | StoredCounts, folder: Path | None = None) -> StoredCounts:
+    """Add counts of one shape, block by block of rows; write the sum to a folder, or to temporary files."""
+    ends = a.indptr.astype(np.int64) + b.indptr
+    return StoredCounts.write((a[begin:end] + b[begin:end] for begin, end in _blocks_of_rows(ends)), a.shape[1], folder)
+
+
+def _sum(a: csr_array | StoredCounts, b: csr_array | StoredCounts) -> csr_array | StoredCounts:
+    """Add two counts; a large sum goes block by block of rows into temporary files."""
     if isinstance(a, csr_array) and isinstance(b, csr_array) and a.nnz + b.nnz <= _HELD:
         return a + b
-    ends = a.indptr.astype(np.int64) + b.indptr
+    return add_in_files(a, b)
+
+
+def _blocks_of_rows(ends: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yield first row and end of blocks of rows that hold few numbers each; ends: (rows + 1,) of the numbers."""
     steps = np.arange(0, ends[-1], _HELD // 8)  # a block is held three times: of both, and their sum
-    bounds = np.unique([*np.searchsorted(ends, steps), len(ends) - 1])
-    return _Stored((a[begin:end] + b[begin:end] for begin, end in pairwise(bounds.tolist())), a.shape)
+    yield from pairwise(np.unique([0, *np.searchsorted(ends, steps), len(ends) - 1]).tolist())
 
 
 def positional_counts(

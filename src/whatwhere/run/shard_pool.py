@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,8 @@ from .cluster import Cluster
 from .executors import Job, ThisProcess, as_finished
 from .files import sha256
 from .processes import Processes, cores
-from .progress import Progress
 
-Work = Callable[..., Any]  # a function of a module: (tokenizer, *task)
-Task = tuple[Any, ...]
+Task = tuple[Any, ...]  # a function of a module, and its arguments after the tokenizer
 
 SHARD = "shard"  # label of the jobs
 WORTH_PROCESSES = 20_000_000  # characters still to be done: a process takes seconds to start (it imports torch)
@@ -39,6 +38,7 @@ class ShardPool:
         self.children = (cores() if workers is None else workers) - 1
         self.processes: Processes | None = None
         self.here = ThisProcess()
+        self.numbers = count()  # of jobs
         self.amount_read: Callable[[], tuple[int, float | None]] = lambda: (0, None)  # set by `map`
         self.sent: list[Future[Any]] = []  # to the further processes, which they have not finished
         self.results: Generator[Any, None, None] | None = None  # of the cluster
@@ -53,14 +53,12 @@ class ShardPool:
         characters_left = characters_read * (1 / share - 1) if share else characters_read
         return self.processes is not None or characters_left >= WORTH_PROCESSES
 
-    def map(
-        self, work: Work, tasks: Iterable[Task], amount_read: Callable[[], tuple[int, float | None]]
-    ) -> Iterator[Any]:
-        """Yield the results of work(tokenizer, *task), in any order.
+    def map(self, tasks: Iterable[Task], amount_read: Callable[[], tuple[int, float | None]]) -> Iterator[Any]:
+        """Yield function(tokenizer, *arguments) of each task (function, *arguments), in any order.
 
         amount_read: returns the number of characters read, and which share of the corpus they are.
         """
-        jobs = enumerate(Job(SHARD, work_with_tokenizer, (self.file, work, task)) for task in tasks)
+        jobs = ((next(self.numbers), Job(SHARD, work_with_tokenizer, (self.file, *task))) for task in tasks)
         if self.cluster is not None:
             self.results = _results_of_workers(self.cluster, jobs)
             yield from self.results
@@ -123,9 +121,12 @@ def _results_of_workers(cluster: Cluster, jobs: Iterable[tuple[int, Job]]) -> Ge
             yield future.result()
 
 
-def work_with_tokenizer(tokenizer_file: str, work: Work, task: Task, progress: Progress) -> Any:
-    """Do a task; the tokenizer is read once a process or worker."""
-    del progress  # a shard takes seconds
+def work_with_tokenizer(tokenizer_file: str, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Do work(tokenizer, *arguments); the tokenizer is read once a process or worker.
+
+    arguments: of a job, so that a `Progress` is the last.
+    """
+    *task, _ = arguments  # a shard takes seconds: it shows no progress of its own
     return work(_read_tokenizer(tokenizer_file, sha256(Path(tokenizer_file))), *task)
 
 
