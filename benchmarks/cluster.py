@@ -21,7 +21,7 @@ from whatwhere.run.lock import lock
 from .packing import Beginning
 from .timing import Results, Settings, alternate, clock, figure, row
 
-CHARACTERS = {"full": 300_000_000, "quick": 8_000_000, "micro": 60_000}  # of windows and counts: all of Wikipedia
+CHARACTERS = {"full": 150_000_000, "quick": 8_000_000, "micro": 60_000}  # of windows and counts
 OF_STUDIES = {"full": 50_000_000, "quick": 8_000_000, "micro": 60_000}
 STEPS = {"full": 300, "quick": 40, "micro": 2}  # of each model of a study
 MODELS = "dstg,ap,rp,rope"  # of `make demo`
