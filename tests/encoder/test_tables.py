@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from encoder_models import VOCAB, build, config, inputs
+from scipy.fft import dct
 from transformers import (
     AlbertModel,
     BertConfig,
@@ -240,6 +241,20 @@ def test_a_learned_table_may_start_from_sines(tmp_path):
     assert float(model.position_table().detach().square().mean().sqrt()) == pytest.approx(0.3, rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["ap", "dstg"])
+def test_a_learned_table_may_start_smooth(name):
+    """Columns are sums of the first eight waves of scipy's cosine transform, with sizes drawn from the seed."""
+    found = table_of(name, table_start="smooth", position_initializer_range=0.3)
+    waves = dct(found.double().numpy(), axis=0, norm="ortho")
+    assert np.abs(waves[[0, *range(9, ROWS)]]).max() < 1e-6 and (np.abs(waves[1:9]) > 1e-5).all()
+    assert float(found.square().mean().sqrt()) == pytest.approx(0.3, rel=1e-6)
+    torch.manual_seed(0)
+    first, second = (ww.Encoder(config("ap", table_start="smooth")).position_table() for _ in range(2))
+    torch.manual_seed(0)
+    assert torch.equal(ww.Encoder(config("ap", table_start="smooth")).position_table(), first)
+    assert not torch.equal(first, second)
+
+
 @pytest.mark.parametrize("name", ["ap", "dstg", "tupe-a", "bert-a", "split"])
 def test_a_learned_table_may_start_as_half_a_turn(name):
     found = table_of(name, table_start="half-turn")
@@ -265,7 +280,7 @@ def test_a_table_with_rate_zero_stays_as_it_started(tmp_path):
     assert torch.equal(model.position_table(), before)
 
 
-@pytest.mark.parametrize("start", ["half-turn", "sinusoidal", "random", "file"])
+@pytest.mark.parametrize("start", ["half-turn", "sinusoidal", "smooth", "random", "file"])
 def test_a_fixed_table_is_the_start_alone(start, table_file, tmp_path):
     """A fixed table is the start of a learned one, without parameters, and a saved model keeps it."""
     start = table_file if start == "file" else start

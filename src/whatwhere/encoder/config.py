@@ -29,7 +29,13 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "initializer": lambda: ("normal", "uniform"),
 }
 
-TABLE_STARTS = ("random", "half-turn", "sinusoidal", "zeros")  # of a table; any other start is a file or folder
+TABLE_STARTS = (
+    "random",
+    "smooth",
+    "half-turn",
+    "sinusoidal",
+    "zeros",
+)  # of a table; any other start is a file or folder
 TABLES_WITH_A_START = ("learned", "fixed")  # tables that begin as `table_start` says
 
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
@@ -74,8 +80,8 @@ class EncoderConfig(PretrainedConfig):
     Tables: `table_width` is the width of the table, if a learned linear map brings it to the model's. `table_rank` is
     the rank of `low_rank`. `table_file` is a .npy file or model folder for `mds`, whose rows are scaled; `fixed` takes
     those of a file as they are. `table_start` is the start of `learned`, and all that `fixed` ever is: "random",
-    "half-turn", "sinusoidal", "zeros", a .npy file or a model folder. `table_scale` is the factor of a fixed table, or
-    of the waves that a learned table starts from. Where it is None, these have the root mean square
+    "smooth", "half-turn", "sinusoidal", "zeros", a .npy file or a model folder. `table_scale` is the factor of a fixed
+    table, or of the waves that a learned table starts from. Where it is None, these have the root mean square
     `position_initializer_range`, and a half turn has the factor 0.1.
 
     `input_kernel` is the odd number k of taps of a depthwise convolution over what enters the first block, words with
@@ -387,9 +393,9 @@ class EncoderConfig(PretrainedConfig):
         if self.table_start == "half-turn" and (self.table_width or self.position_width) < 2:
             yield "table_start=half-turn fills two columns, and the table has one. Set position_size or table_width."
         if self.table_scale is not None:
-            waves = self.table_start in ("sinusoidal", "half-turn")
+            waves = self.table_start in ("sinusoidal", "smooth", "half-turn")
             if absolute not in ("sinusoidal", "fourier", "mds") and not waves:
-                starts = "table_start=sinusoidal, table_start=half-turn"
+                starts = "table_start=sinusoidal, smooth or half-turn"
                 kinds = f"tables that are fixed or start from waves (sinusoidal, fourier, mds, {starts})"
                 yield f"table_scale is for {kinds}; got absolute={absolute}."
             if not 0 < self.table_scale < math.inf:

@@ -42,6 +42,18 @@ def half_turn(rows: int, width: int) -> Tensor:
     return table
 
 
+def smooth_noise(rows: int, width: int) -> Tensor:
+    """Draw noise whose neighbouring rows are alike, each column a sum of `SMOOTH_WAVES` slow waves: (rows, width).
+
+    Wave k is cos(π·k·(i + 1/2)/rows) at row i, half a turn of it k times over all positions, k from 1; its size in each
+    column is drawn from a normal distribution. float64.
+    """
+    k = torch.arange(1, min(SMOOTH_WAVES, rows) + 1, dtype=torch.float64)
+    places = torch.arange(rows, dtype=torch.float64) + 0.5
+    waves = torch.cos(places[:, None] * k * (math.pi / rows))
+    return waves @ torch.randn(len(k), width, dtype=torch.float64)
+
+
 def has_loaded_numbers(parameter: Tensor) -> bool:
     """Return whether a parameter holds the numbers of a loaded model, which stay."""
     return getattr(parameter, "_is_hf_initialized", False)
@@ -112,6 +124,7 @@ def read_starting_table(source: str, rows: int, width: int) -> Tensor:
 
 
 HALF_TURN_SIZE = 0.1  # of the two waves of a half turn, as in the authors' code
+SMOOTH_WAVES = 8  # of a smooth start: docs/results/start
 
 
 def _starting_scale(config: EncoderConfig, table: Tensor) -> float:
@@ -128,9 +141,9 @@ def _starting_scale(config: EncoderConfig, table: Tensor) -> float:
 class LearnedTable(nn.Module):
     """Table with a free row for each position (BERT; DSTG section 3.1), which starts as `table_start` says (LOWDIM 5).
 
-    "random" draws it as the word embeddings are drawn, "half-turn" puts `half_turn` into two columns, "sinusoidal"
-    takes `sinusoid`, "zeros" sets every entry to 0; a .npy file or a model folder gives its own rows
-    (`read_starting_table`).
+    "random" draws it as the word embeddings are drawn, "smooth" draws `smooth_noise`, "half-turn" puts `half_turn` into
+    two columns, "sinusoidal" takes `sinusoid`, "zeros" sets every entry to 0; a .npy file or a model folder gives its
+    own rows (`read_starting_table`).
     """
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
@@ -178,8 +191,12 @@ def _start(weight: Tensor, config: EncoderConfig) -> None:
     elif config.table_start == "half-turn":
         size = HALF_TURN_SIZE if config.table_scale is None else config.table_scale
         init.copy_(weight, size * half_turn(rows, width))
-    elif config.table_start == "sinusoidal":
-        waves = sinusoid(rows, width, torch.float64)
+    elif config.table_start in ("sinusoidal", "smooth"):
+        if config.table_start == "smooth" and has_loaded_numbers(weight):  # nothing is drawn for a loaded model
+            return
+        waves = (
+            sinusoid(rows, width, torch.float64) if config.table_start == "sinusoidal" else smooth_noise(rows, width)
+        )
         init.copy_(weight, _starting_scale(config, waves) * waves)
     elif not has_loaded_numbers(weight):  # a loaded model needs the file no more
         init.copy_(weight, read_starting_table(config.table_start, rows, width))
