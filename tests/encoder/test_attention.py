@@ -6,7 +6,7 @@ import pytest
 import torch
 from encoder_models import CASES, build, inputs, real
 
-from whatwhere.encoder.attention import BACKENDS, LaterQueriesKeys, Product, attend_eagerly, attend_fused, term_scores
+from whatwhere.encoder.attention import BACKENDS, Product, QueriesKeysAhead, attend_eagerly, attend_fused, term_scores
 from whatwhere.encoder.biases import Bias
 from whatwhere.encoder.model import Encoder
 
@@ -71,7 +71,7 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
         [Product({"semantic": q}, {"semantic": k})],
         [Product({"absolute": q_pos}, {"absolute": k_pos}), Product({"semantic": q}, {"semantic": k})],
         [Product({"absolute": q_pos, "semantic": q}, {"absolute": k_pos, "semantic": k})],
-        [Product({"semantic": q}, {"semantic": k}, LaterQueriesKeys({"semantic": q_pos}, {"semantic": k_pos}, upper))],
+        [Product({"semantic": q}, {"semantic": k}, QueriesKeysAhead({"semantic": q_pos}, {"semantic": k_pos}, upper))],
     ):
         found = []
         for function in (
@@ -79,7 +79,7 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
             attend_fused,
         ):
             made, leaves = biases(bias)
-            leaves = [q, k, v, *leaves, *([] if products[0].later is None else [q_pos, k_pos])]
+            leaves = [q, k, v, *leaves, *([] if products[0].ahead is None else [q_pos, k_pos])]
             out = function(products, made, v, 0.5, allowed, 0.0)
             gradients = torch.autograd.grad((out * probe.detach()).sum(), leaves)
             with torch.no_grad():

@@ -123,28 +123,28 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LaterQueriesKeys:
-    """Queries and keys that replace those of a `Product` at later pairs, whose key has the larger position (xPos).
+class QueriesKeysAhead:
+    """Queries and keys that replace those of a `Product` where the key is ahead, at the larger position (xPos).
 
-    q, k: as of `Product`. is_later: (b or 1, 1, n, n), True at later pairs.
+    q, k: as of `Product`. is_ahead: (b or 1, 1, n, n), True at pairs whose key is ahead.
     """
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
-    is_later: Tensor
+    is_ahead: Tensor
 
 
 @dataclass(frozen=True)
 class Product:
     """Terms scale · q_a·k_b of all pairs of named queries and keys (b or 1, h, n, d_head); their sum is (Σq)·(Σk).
 
-    A query and a key of the same name a give the term "a"; a query a and a key b give the term "a_to_b". later: other
+    A query and a key of the same name a give the term "a"; a query a and a key b give the term "a_to_b". ahead: other
     queries and keys for the pairs whose key has the larger position, or None.
     """
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
-    later: LaterQueriesKeys | None = None
+    ahead: QueriesKeysAhead | None = None
 
     def terms(self, scale: float) -> dict[str, Tensor]:
         """Return each term (b or 1, h, n, n), in score units, by name."""
@@ -153,9 +153,9 @@ class Product:
 
     def _scores(self, a: str, b: str) -> Tensor:
         scores = self.q[a] @ self.k[b].transpose(-1, -2)
-        if self.later is None:
+        if self.ahead is None:
             return scores
-        return torch.where(self.later.is_later, self.later.q[a] @ self.later.k[b].transpose(-1, -2), scores)
+        return torch.where(self.ahead.is_ahead, self.ahead.q[a] @ self.ahead.k[b].transpose(-1, -2), scores)
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ class AttentionInputs:
         if unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, rotated_width), or None.
-    key_rotation: cos and sin for the keys, where they differ from the queries' (xPos), else None. At a later pair,
-        whose key has the larger position, the query takes `key_rotation` and the key `rotation`.
-    is_later: (b or 1, 1, n, n), True at later pairs; with key_rotation only.
+    key_rotation: cos and sin for the keys, where they differ from the queries' (xPos), else None. Where the key is
+        ahead, at the larger position, the query takes `key_rotation` and the key `rotation`.
+    is_ahead: (b or 1, 1, n, n), True at pairs whose key is ahead; with key_rotation only.
     position_query_key: query and key of the positions, which join the words' (BERT-A^d), or None.
     distance_vectors: (rows, width), which DeBERTa's terms share over all layers, or None.
     biases: biases that all layers share, computed once.
@@ -192,7 +192,7 @@ class AttentionInputs:
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
     key_rotation: tuple[Tensor, Tensor] | None = None
-    is_later: Tensor | None = None
+    is_ahead: Tensor | None = None
     position_query_key: tuple[Tensor, Tensor] | None = None
     distance_vectors: Tensor | None = None
     biases: tuple[Bias, ...] = ()
@@ -226,8 +226,8 @@ def attend_eagerly(
     return F.dropout(attn, dropout) @ values, attn
 
 
-# Queries, keys (b, h, n, d) and mask of `LaterQueriesKeys`, its named parts joined.
-JoinedLater = tuple[Tensor, Tensor, Tensor]
+# Queries, keys (b, h, n, d) and mask of `QueriesKeysAhead`, its named parts joined.
+JoinedAhead = tuple[Tensor, Tensor, Tensor]
 
 
 def attend_by_sdpa(
@@ -238,23 +238,23 @@ def attend_by_sdpa(
     allowed: Tensor | None,
     scale: float,
     dropout: float,
-    later: JoinedLater | None = None,
+    ahead: JoinedAhead | None = None,
 ) -> Tensor:
     """Compute the outputs by torch's scaled_dot_product_attention, or on a CPU by `biased_attention` where that is
     faster.
 
     A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`. torch's kernel has
-    one product: with `later` pairs, where it would run, all scores are computed at once, (b, h, n, n).
+    one product: with another one for keys that are ahead, all scores are computed at once, (b, h, n, n).
     """
-    slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16 or later is not None
+    slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16 or ahead is not None
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
         if bias is None:
-            return biased_attention(q, k, values, None, None, None, allowed, scale, dropout, later)
+            return biased_attention(q, k, values, None, None, None, allowed, scale, dropout, ahead)
         return biased_attention(
-            q, k, values, bias.base, bias.special_values, bias.token_kinds, allowed, scale, dropout, later
+            q, k, values, bias.base, bias.special_values, bias.kinds, allowed, scale, dropout, ahead
         )
-    if later is not None:
-        product = Product({"": q}, {"": k}, LaterQueriesKeys({"": later[0]}, {"": later[1]}, later[2]))
+    if ahead is not None:
+        product = Product({"": q}, {"": k}, QueriesKeysAhead({"": ahead[0]}, {"": ahead[1]}, ahead[2]))
         terms = term_scores([product], [] if bias is None else [bias], scale)
         return attend_eagerly(terms, values, allowed, dropout)[0]
     width = values.shape[-1]
@@ -283,23 +283,23 @@ def attend_by_flex(
     allowed: Tensor | None,
     scale: float,
     dropout: float,
-    later: JoinedLater | None = None,
+    ahead: JoinedAhead | None = None,
 ) -> Tensor:
     """Compute the outputs by torch's FlexAttention, which looks the bias up inside the kernel.
 
-    A bias of the distance alone needs no (h, n, n) map. With `later` pairs it runs once over each kind of pairs, and
-    the two outputs are weighed by their sums of exponentials.
+    A bias of the distance alone needs no (h, n, n) map. Where keys that are ahead have another product, it runs once
+    over each kind of pairs, and the two outputs are weighed by their sums of exponentials.
 
     On a CPU it runs without compilation, for comparisons only, and has no backward pass.
     """
-    if later is not None:
-        is_later = later[2].expand(q.shape[0], -1, -1, -1)
-        seen = (~is_later, is_later) if allowed is None else (allowed & ~is_later, allowed & is_later)
+    if ahead is not None:
+        is_ahead = ahead[2].expand(q.shape[0], -1, -1, -1)
+        seen = (~is_ahead, is_ahead) if allowed is None else (allowed & ~is_ahead, allowed & is_ahead)
         request = AuxRequest(lse=True)
-        earlier_outputs, earlier_sums = _flex(q, k, values, bias, seen[0], scale, request)
-        later_outputs, later_sums = _flex(later[0], later[1], values, bias, seen[1], scale, request)
-        share = torch.sigmoid(earlier_sums.lse - later_sums.lse)[..., None].to(values.dtype)
-        return share * earlier_outputs + (1 - share) * later_outputs
+        other_outputs, other_sums = _flex(q, k, values, bias, seen[0], scale, request)
+        ahead_outputs, ahead_sums = _flex(ahead[0], ahead[1], values, bias, seen[1], scale, request)
+        share = torch.sigmoid(other_sums.lse - ahead_sums.lse)[..., None].to(values.dtype)
+        return share * other_outputs + (1 - share) * ahead_outputs
     return _flex(q, k, values, bias, allowed, scale, None)  # type: ignore[no-any-return]
 
 
@@ -323,9 +323,9 @@ def _flex(
             example = b if bias.base.shape[0] > 1 else 0
             value = bias.base[h, j - i + n - 1] if bias.base.ndim == 2 else bias.base[example, h, i, j]
             if bias.special_values is not None:
-                row = b if bias.token_kinds.shape[0] > 1 else 0
-                query = bias.token_kinds[row, i]
-                key = bias.token_kinds[row, j]
+                row = b if bias.kinds.shape[0] > 1 else 0
+                query = bias.kinds[row, i]
+                key = bias.kinds[row, j]
                 value = torch.where((query > 0) | (key > 0), bias.special_values[query, key, h], value)
             score = score + value
         if allowed is not None:
@@ -383,10 +383,10 @@ def attend_fused(
     b = values.shape[0]
     q = _concatenate([p.q for p in products], b)
     k = _concatenate([p.k for p in products], b)
-    later = None
-    if (parts := products[0].later) is not None:  # of the one product that a rotation knows
-        later = _concatenate([parts.q], b), _concatenate([parts.k], b), parts.is_later
-    return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout, later)
+    ahead = None
+    if (parts := products[0].ahead) is not None:  # of the one product that a rotation knows
+        ahead = _concatenate([parts.q], b), _concatenate([parts.k], b), parts.is_ahead
+    return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout, ahead)
 
 
 class StackedLinear(nn.Linear):
@@ -445,16 +445,16 @@ class Attention(nn.Module):
         d_stream)."""
         queries = {}
         keys = {}
-        later_queries = {}
-        later_keys = {}
+        ahead_queries = {}
+        ahead_keys = {}
         values = []
         parts = zip(self.term_of_stream, streams, self.qkv, self.output_sizes, strict=True)
         for name, x, project, output_sizes in parts:
             q, k, v = project(x).split_with_sizes(output_sizes, dim=-1)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
             if inputs.key_rotation is not None and inputs.rotation is not None:
-                later_queries[name] = rotate(q, *inputs.key_rotation)
-                later_keys[name] = rotate(k, *inputs.rotation)
+                ahead_queries[name] = rotate(q, *inputs.key_rotation)
+                ahead_keys[name] = rotate(k, *inputs.rotation)
             if inputs.rotation is not None:
                 q = rotate(q, *inputs.rotation)
                 k = rotate(k, *(inputs.key_rotation or inputs.rotation))
@@ -473,9 +473,9 @@ class Attention(nn.Module):
             queries["semantic"], content = self.content(queries["semantic"], keys["semantic"], pair_inputs)
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key
-            later_queries["absolute"], later_keys["absolute"] = inputs.position_query_key
-        if inputs.is_later is not None:
-            products = [Product(queries, keys, LaterQueriesKeys(later_queries, later_keys, inputs.is_later))]
+            ahead_queries["absolute"], ahead_keys["absolute"] = inputs.position_query_key
+        if inputs.is_ahead is not None:
+            products = [Product(queries, keys, QueriesKeysAhead(ahead_queries, ahead_keys, inputs.is_ahead))]
         elif self.joint or inputs.position_query_key is not None:
             products = [Product(queries, keys)]
         else:

@@ -31,30 +31,29 @@ def biased_attention(
     allowed: Tensor | None,
     scale: float,
     dropout: float,
-    later: tuple[Tensor, Tensor, Tensor] | None = None,
+    ahead: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Compute dropout(softmax(scale · q·k + bias)) v as (b, h, n, d_v), in the type of q, on CPU.
 
     Args:
         q, k: (b, h, n, d_qk). v: (b, h, n, d_v), any width.
         base, special_values: as in a `Bias` ((b or 1, h, n, n) or (h, 2n - 1); (kinds, kinds, h)), or None.
-        token_kinds: (b, n), the kind of each token, 0 if it is not special, or (1, n) where they stand alike in all;
-            needed with `special_values`.
+        token_kinds: `kinds` of the `Bias`; needed with `special_values`.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
             everywhere alike, as in the eager computation.
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
-        later: queries and keys as q and k, and a mask (b or 1, 1, n, n), True where theirs is the product in place of
-            q·k; or None.
+        ahead: queries and keys as q and k, and a mask (b or 1, 1, n, n), True where theirs is the product in place of
+            q·k: where the key is at the larger position (xPos). None: nowhere.
     """
     seed = int(torch.randint(1 << 62, ())) if dropout else 0
     if allowed is not None and len(allowed) != len(q):
         allowed = allowed.expand(len(q), -1, -1, -1)
-    later_q, later_k, later_mask = later or (None, None, None)
-    if later_mask is not None:
-        later_mask = later_mask.expand(len(q), -1, -1, -1)
+    ahead_q, ahead_k, ahead_mask = ahead or (None, None, None)
+    if ahead_mask is not None:
+        ahead_mask = ahead_mask.expand(len(q), -1, -1, -1)
     numbers = scale, dropout, seed
-    inputs = _WeightInputs(base, special_values, token_kinds, allowed, later_q, later_k, later_mask, *numbers)
-    learned = q, k, v, base, special_values, later_q, later_k
+    inputs = _WeightInputs(base, special_values, token_kinds, allowed, ahead_q, ahead_k, ahead_mask, *numbers)
+    learned = q, k, v, base, special_values, ahead_q, ahead_k
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in learned):
         return _BiasedAttention.apply(q, k, v, *inputs)  # type: ignore[no-any-return]
     return _attend(q, k, v, inputs)
@@ -67,9 +66,9 @@ class _WeightInputs(NamedTuple):
     special_values: Tensor | None
     token_kinds: Tensor | None
     allowed: Tensor | None
-    later_q: Tensor | None
-    later_k: Tensor | None
-    later_mask: Tensor | None
+    ahead_q: Tensor | None
+    ahead_k: Tensor | None
+    ahead_mask: Tensor | None
     scale: float
     dropout: float
     seed: int
@@ -116,9 +115,9 @@ class _TiledWeights:
         self.base = base
         self.special_values = special_values
         self.allowed = inputs.allowed
-        self.later_q = None if inputs.later_q is None else inputs.later_q.contiguous()
-        self.later_k = None if inputs.later_k is None else inputs.later_k.contiguous()
-        self.later_mask = inputs.later_mask
+        self.ahead_q = None if inputs.ahead_q is None else inputs.ahead_q.contiguous()
+        self.ahead_k = None if inputs.ahead_k is None else inputs.ahead_k.contiguous()
+        self.ahead_mask = inputs.ahead_mask
         self.scale = inputs.scale
         # A weight is dropped where a random number of LEVELS is below this one.
         self.dropped_levels = min(round(dropout * LEVELS), LEVELS - 1)
@@ -137,7 +136,7 @@ class _TiledWeights:
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(SCORES_PER_TILE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.dtype)
-        self.later_scores = torch.empty(size if inputs.later_q is not None else 0, dtype=self.dtype)
+        self.ahead_scores = torch.empty(size if inputs.ahead_q is not None else 0, dtype=self.dtype)
         self.low_precision = torch.empty(size, dtype=q.dtype) if q.dtype != self.dtype else None
         self.noise = torch.empty(size if dropout else 0, dtype=self.dtype)
         self.bits = torch.empty(-(-size // 4) if dropout else 0, dtype=torch.int64)
@@ -230,7 +229,7 @@ class _TiledWeights:
         special_values = self.special_values
         if special_values is not None and (self.shares_special or not len(self.special_tokens[0])):
             special_values = None
-        is_simple = self.low_precision is None and self.later_mask is None
+        is_simple = self.low_precision is None and self.ahead_mask is None
         if base is not None and special_values is None and is_simple:
             if self.b == 1 and self.by_distance:  # the map was made for this tile alone
                 scores = base[None]
@@ -239,9 +238,9 @@ class _TiledWeights:
             scores.flatten(0, 1).baddbmm_(q, k.transpose(1, 2), alpha=self.scale)
             return self._softmax(scores, tile)
         scores = self.product(q, k, self.scores).unflatten(0, (-1, heads))  # scaled by the next pass
-        if self.later_q is not None and self.later_k is not None and self.later_mask is not None:
-            others = self.product(tile.of_queries(self.later_q), tile.of_keys(self.later_k), self.later_scores)
-            torch.where(tile.of_mask(self.later_mask), others.view(scores.shape), scores, out=scores)
+        if self.ahead_q is not None and self.ahead_k is not None and self.ahead_mask is not None:
+            others = self.product(tile.of_queries(self.ahead_q), tile.of_keys(self.ahead_k), self.ahead_scores)
+            torch.where(tile.of_mask(self.ahead_mask), others.view(scores.shape), scores, out=scores)
         if special_values is not None:
             special_values = special_values[:, :, tile.heads].to(self.dtype)
             (examples, keys), (query_examples, queries) = self._special_in(tile)
@@ -356,11 +355,11 @@ class _BiasedAttention(torch.autograd.Function):
         is_split = n * n > SCORES_PER_TILE  # then queries of several tiles add to the gradient of a key
         d_q = torch.empty_like(q)
         d_k, d_v = (torch.zeros_like(x, dtype=dtype) if is_split else torch.empty_like(x) for x in (k, v))
-        later_mask = inputs.later_mask
-        d_later_q = d_later_k = None
-        if work.later_q is not None:
-            d_later_q = torch.empty_like(q)
-            d_later_k = torch.zeros_like(k, dtype=dtype) if is_split else torch.empty_like(k)
+        ahead_mask = inputs.ahead_mask
+        d_ahead_q = d_ahead_k = None
+        if work.ahead_q is not None:
+            d_ahead_q = torch.empty_like(q)
+            d_ahead_k = torch.zeros_like(k, dtype=dtype) if is_split else torch.empty_like(k)
         is_needed = dict(zip(("q", "k", "v", *_WeightInputs._fields), ctx.needs_input_grad, strict=True))
         d_base = d_special_values = None
         if inputs.base is not None and is_needed["base"]:
@@ -399,15 +398,15 @@ class _BiasedAttention(torch.autograd.Function):
                 if blind_queries is not None:
                     d_scores *= ~tile.of_mask(blind_queries)
                 d_product = d_scores
-                if later_mask is not None and work.later_q is not None and work.later_k is not None:
-                    assert d_later_q is not None and d_later_k is not None
-                    is_later = tile.of_mask(later_mask)
-                    low_d_later = work.to_low_precision(
-                        torch.mul(d_scores, is_later, out=_part(work.later_scores, *d_scores.shape))
+                if ahead_mask is not None and work.ahead_q is not None and work.ahead_k is not None:
+                    assert d_ahead_q is not None and d_ahead_k is not None
+                    is_ahead = tile.of_mask(ahead_mask)
+                    low_d_ahead = work.to_low_precision(
+                        torch.mul(d_scores, is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
                     )
-                    torch.bmm(low_d_later, tile.of_keys(work.later_k), out=tile.of_queries(d_later_q))
-                    _put_product(tile.of_keys(d_later_k), low_d_later, tile.of_queries(work.later_q), add=is_split)
-                    d_product = torch.mul(d_scores, ~is_later, out=_part(work.later_scores, *d_scores.shape))
+                    torch.bmm(low_d_ahead, tile.of_keys(work.ahead_k), out=tile.of_queries(d_ahead_q))
+                    _put_product(tile.of_keys(d_ahead_k), low_d_ahead, tile.of_queries(work.ahead_q), add=is_split)
+                    d_product = torch.mul(d_scores, ~is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
                 low_d_scores = work.to_low_precision(d_product)
                 torch.bmm(low_d_scores, tile.of_keys(k), out=tile.of_queries(d_q))
                 _put_product(tile.of_keys(d_k), low_d_scores, tile.of_queries(q), add=is_split)
@@ -423,11 +422,11 @@ class _BiasedAttention(torch.autograd.Function):
                 d_base[group[0].heads, work.distances(group[0])] += d_by_distance.sum(1)
         d_q = d_q.mul_(work.scale)
         d_k = d_k.mul_(work.scale)
-        if d_later_q is not None and d_later_k is not None:
-            d_later_q = d_later_q.mul_(work.scale)
-            d_later_k = d_later_k.mul_(work.scale).to(k.dtype)
+        if d_ahead_q is not None and d_ahead_k is not None:
+            d_ahead_q = d_ahead_q.mul_(work.scale)
+            d_ahead_k = d_ahead_k.mul_(work.scale).to(k.dtype)
         of_inputs: dict[str, Tensor | None] = dict.fromkeys(_WeightInputs._fields)
-        of_inputs |= {"base": d_base, "special_values": d_special_values, "later_q": d_later_q, "later_k": d_later_k}
+        of_inputs |= {"base": d_base, "special_values": d_special_values, "ahead_q": d_ahead_q, "ahead_k": d_ahead_k}
         return d_q, d_k.to(k.dtype), d_v.to(v.dtype), *of_inputs.values()
 
 

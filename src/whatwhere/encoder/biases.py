@@ -25,14 +25,15 @@ class Bias:
 
     base: (b or 1, h, n, n), or (h, 2n - 1) where it depends on the distance alone, the value at distance j - i in
     column j - i + n - 1. special_values: (kinds, kinds, h), by the kind of the query and of the key, for pairs of which
-    one at least is special; None if special tokens are treated like all others. token_kinds: (b, n), the kind of a
-    token as a whole number, 0 for those that are not special, or (1, n) where they stand alike in all examples.
+    one at least is special; None if special tokens are treated like all others. kinds: (b, n), the kind of each token
+    by which its values are found, 0 where it is not special, or (1, n) where they stand alike in all examples: the
+    `token_kinds` or, of a bias that resets [CLS], the `cls_kinds` of `AttentionInputs`.
     """
 
     name: str
     base: Tensor
     special_values: Tensor | None
-    token_kinds: Tensor
+    kinds: Tensor
 
     def base_map(self) -> Tensor:
         """Return the base as (b or 1, h, n, n)."""
@@ -42,9 +43,9 @@ class Bias:
         """Return the whole term (b or 1, h, n, n), with the values at special tokens, as the specification has it."""
         if self.special_values is None:
             return self.base_map()
-        of_kinds = self.special_values[:, self.token_kinds].transpose(-1, -2)[..., None, :]  # (kinds, b or 1, h, 1, n)
-        query = self.token_kinds[:, None, :, None]
-        key = self.token_kinds[:, None, None, :]
+        of_kinds = self.special_values[:, self.kinds].transpose(-1, -2)[..., None, :]  # (kinds, b or 1, h, 1, n)
+        query = self.kinds[:, None, :, None]
+        key = self.kinds[:, None, None, :]
         dense = torch.where(key > 0, of_kinds[0], self.base_map())
         for kind in range(1, len(of_kinds)):
             dense = torch.where(query == kind, of_kinds[kind], dense)
@@ -72,11 +73,11 @@ def sum_biases(biases: list[Bias]) -> Bias | None:
     if len(biases) == 1:
         return first_bias
     name = " + ".join(b.name for b in biases)
-    token_kinds = first_bias.token_kinds
+    kinds = first_bias.kinds
     is_plain = first_bias.special_values is None
-    if any((b.special_values is None) != is_plain or b.token_kinds is not token_kinds for b in biases):
+    if any((b.special_values is None) != is_plain or b.kinds is not kinds for b in biases):
         dense = torch.stack(torch.broadcast_tensors(*(b.to_dense() for b in biases))).sum(0)
-        return Bias(name, dense, None, token_kinds)
+        return Bias(name, dense, None, kinds)
     is_same_form = all(b.base.ndim == first_bias.base.ndim for b in biases)
     base = sum(
         (b.base if is_same_form else b.base_map() for b in biases[1:]),
@@ -85,7 +86,7 @@ def sum_biases(biases: list[Bias]) -> Bias | None:
     special_values = None
     if not is_plain:
         special_values = torch.stack([b.special_values for b in biases if b.special_values is not None]).sum(0)
-    return Bias(name, base, special_values, token_kinds)
+    return Bias(name, base, special_values, kinds)
 
 
 def t5_bucket(distance: Tensor, buckets: int = 32, max_distance: int = 128) -> Tensor:

@@ -55,9 +55,9 @@ def token_positions(attention_mask: Tensor, limit: int | None) -> Tensor:
     return places if limit is None else torch.where(tokens.bool(), places, places.clamp(max=limit - 1))
 
 
-def common_row(position_ids: Tensor) -> Tensor:
-    """Return `position_ids` (b, n) as one row (1, n) where all rows are equal, else unchanged."""
-    return position_ids[:1] if bool((position_ids == position_ids[:1]).all()) else position_ids
+def common_row(numbers: Tensor) -> Tensor:
+    """Return numbers (b, n) as one row (1, n) where all rows are equal, else unchanged."""
+    return numbers[:1] if bool((numbers == numbers[:1]).all()) else numbers
 
 
 def distances(position_ids: Tensor, is_consecutive: bool) -> Tensor:

@@ -208,33 +208,25 @@ class Encoder(EncoderPreTrainedModel):
             ValueError: a position is negative or outside the table.
         """
         config = self.config
-        cls_kinds = (input_ids == config.cls_token_id).long()
-        is_sep = (input_ids == config.sep_token_id).long()
-        token_kinds = torch.where(cls_kinds > 0, cls_kinds, 2 * is_sep if config.relative_special == "each" else is_sep)
+        token_kinds, cls_kinds = self._kinds(input_ids)
         # Values may choose a faster computation, where the device and the compiler let them be read.
         reads_values = can_read(input_ids)
-        if reads_values:
-            token_kinds, cls_kinds = (x[:1] if bool((x == x[:1]).all()) else x for x in (token_kinds, cls_kinds))
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
-        counts_from_zero = position_ids is None and attention_mask is None and document_ids is None
-        places_in_segments = None
-        if config.bilevel:
-            counts_from_zero = False
-            ends = config.segment_end_ids or [config.sep_token_id]
-            documents = document_ids
-            if allowed_mask is not None and documents is None:  # a token that looks at none before it begins one
-                documents = (~allowed_mask[:, 0].tril(-1).any(-1)).long().cumsum(-1)
-            # What rotations and biases count from here on are segments; the table reads places in them.
-            places_in_segments, position_ids = segments(ends, input_ids, attention_mask, documents)
+        counts_from_zero = (
+            position_ids is None and attention_mask is None and document_ids is None and not config.bilevel
+        )
+        if config.bilevel:  # rotations and biases count segments, and the table reads places in them
+            places, counted = self._segments(input_ids, attention_mask, document_ids, allowed_mask)
+            table_rows = places.clamp(max=config.max_position_embeddings - 1)  # places beyond it share its last row
         else:
-            position_ids = self._positions(input_ids, attention_mask, position_ids)
+            table_rows = counted = self._positions(input_ids, attention_mask, position_ids)
         # With a mask of pairs every token counts: one that no token looks at may itself look at others.
         token_mask = attention_mask if allowed_mask is None else None
-        positions = position_ids
+        positions = counted
         if counts_from_zero:
-            positions = position_ids[:1]
+            positions = counted[:1]
         elif reads_values and (self.untied is not None or config.relative_content != "none"):
-            positions = common_row(position_ids)
+            positions = common_row(counted)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
         position_query_key = None
         biases: list[Bias] = []
@@ -242,9 +234,9 @@ class Encoder(EncoderPreTrainedModel):
         if config.relative != "none" or config.relative_content != "none":
             is_consecutive = counts_from_zero or self.assumes_consecutive_positions
             is_consecutive = is_consecutive or (
-                reads_values and positions_are_consecutive(position_ids, token_mask, document_ids)
+                reads_values and positions_are_consecutive(counted, token_mask, document_ids)
             )
-            distance = distances(position_ids, is_consecutive and not config.bilevel)  # segment numbers never are
+            distance = distances(counted, is_consecutive and not config.bilevel)  # segment numbers never are
             buckets = getattr(BIASES.get(config.relative), "buckets", None)
             distance = distance if buckets is None else buckets(distance, config)
         if self.untied is not None:
@@ -257,16 +249,13 @@ class Encoder(EncoderPreTrainedModel):
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, token_kinds, cls_kinds))
-        cos_sin = rotation(position_ids, config, self.dtype) if config.rotation != "none" else None
+        cos_sin = rotation(counted, config, self.dtype) if config.rotation != "none" else None
         key_cos_sin = None
-        is_later = None
+        is_ahead = None
         if config.rotation == "xpos":
             assert cos_sin is not None
-            cos_sin, key_cos_sin = decayed_rotations(cos_sin, position_ids, config)
-            is_later = positions[:, None, None, :] > positions[:, None, :, None]
-        table_rows = position_ids
-        if places_in_segments is not None:  # places beyond the table share its last row
-            table_rows = places_in_segments.clamp(max=config.max_position_embeddings - 1)
+            cos_sin, key_cos_sin = decayed_rotations(cos_sin, counted, config)
+            is_ahead = positions[:, None, None, :] > positions[:, None, :, None]
         return AttentionInputs(
             token_kinds,
             cls_kinds,
@@ -276,25 +265,50 @@ class Encoder(EncoderPreTrainedModel):
             allowed,
             rotation=cos_sin,
             key_rotation=key_cos_sin,
-            is_later=is_later,
+            is_ahead=is_ahead,
             position_query_key=position_query_key,
             distance_vectors=None if self.distance_vectors is None else self.distance_vectors.table,
             biases=tuple(biases),
             bias_sum=sum_biases(biases),
         )
 
+    def _kinds(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `token_kinds` and `cls_kinds` of `AttentionInputs`."""
+        cls_kinds = (input_ids == self.config.cls_token_id).long()
+        is_sep = (input_ids == self.config.sep_token_id).long()
+        sep_kinds = 2 * is_sep if self.config.relative_special == "each" else is_sep
+        token_kinds = torch.where(cls_kinds > 0, cls_kinds, sep_kinds)
+        if can_read(input_ids):
+            token_kinds, cls_kinds = (common_row(kinds) for kinds in (token_kinds, cls_kinds))
+        return token_kinds, cls_kinds
+
+    def _segments(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        document_ids: Tensor | None,
+        allowed_mask: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the place of each token in its segment, and the number of the segment, both (b, n) and from 0."""
+        ends = self.config.segment_end_ids or [self.config.sep_token_id]
+        if allowed_mask is not None and document_ids is None:  # a token that looks at none before it begins one
+            document_ids = (~allowed_mask[:, 0].tril(-1).any(-1)).long().cumsum(-1)
+        return segments(ends, input_ids, attention_mask, document_ids)
+
     def embed(
         self,
         input_ids: Tensor,
-        position_ids: Tensor,
+        table_rows: Tensor,
         inputs_embeds: Tensor | None = None,
         with_dropout: bool = True,
         attention_mask: Tensor | None = None,
         document_ids: Tensor | None = None,
         allowed_mask: Tensor | None = None,
     ) -> Streams:
-        """Return the streams (b, n, d_stream) that enter the first block, from token ids and positions (b, n).
+        """Return the streams (b, n, d_stream) that enter the first block, from token ids (b, n).
 
+        table_rows: (b, n), rows of the position table: positions, or with `bilevel` places in a segment. Of a table by
+            a formula also real numbers.
         attention_mask, document_ids: (b, n), and allowed_mask: (b, 1, n, n), which a convolution at the input reads.
         with_dropout: False leaves dropout out, whatever mode the model is in.
         """
@@ -303,11 +317,11 @@ class Encoder(EncoderPreTrainedModel):
         if self.position_embeddings is not None and self.untied is None:
             table = self.position_embeddings() if self.config.bilevel else self.position_table()
         if table is not None and self.position_embeddings is not None:
-            if position_ids.is_floating_point():
-                positions = self.position_embeddings.at(position_ids)
+            if table_rows.is_floating_point():
+                vectors = self.position_embeddings.at(table_rows)
             else:
-                positions = F.embedding(position_ids, table)
-            streams = (positions, *streams) if self.config.position_size else (streams[0] + positions,)
+                vectors = F.embedding(table_rows, table)
+            streams = (vectors, *streams) if self.config.position_size else (streams[0] + vectors,)
         if self.convolution is not None:
             streams = (self.convolution(streams[0], attention_mask, document_ids, allowed_mask),)
         if self.embedding_norm is not None:
