@@ -8,6 +8,7 @@ import pytest
 from whatwhere.corpus import build_windows, counting, source
 from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.corpus.segments import DOCUMENT
+from whatwhere.geometry.counts import StoredCounts, positional_counts, write_counts
 from whatwhere.run import shard_pool
 
 
@@ -107,22 +108,48 @@ def test_shards_that_are_kept_are_not_counted_again(list_source, documents, toke
 
 def test_shards_are_added_in_pairs(list_source, documents, tokenizer, monkeypatch):
     """Counts of shards are added in a tree, and folders of those that were added go."""
-    # The command added them all itself, which took a sixth of its core beside two workers.
-    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 1500)
+    # The command added them all itself, which took a sixth of its core beside two workers; a tree by the number of
+    # shards held seven times the result of 900 shards in its folders.
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 300)
     add_pair = counting.add_pair
-    sums, folders = [], []
+    sums, held = [], []
 
-    def added(*arguments):
-        folders.append(len(list(arguments[-1].glob("*/"))))
-        sums.append(add_pair(*arguments))
+    def added(vocab_size, pair, folder, progress):
+        held.append(sum(path.stat().st_size for path in folder.rglob("data")) // 8)
+        sums.append(add_pair(vocab_size, pair, folder, progress))
         return sums[-1]
 
     monkeypatch.setattr(counting, "add_pair", added)
+    counts = count_source(list_source(documents * 4), tokenizer, 9, groups=4, workers=1, progress=False)
+    np.testing.assert_array_equal(counts.matrix.toarray(), 4 * loop(documents, tokenizer, 9, groups=4))
+    shards = len(sums) + 1
+    assert shards > 100 and max(held) <= 3 * counts.matrix.nnz
+    smaller = sum(part.nnz for part in sums) / counts.matrix.nnz
+    assert smaller < shards / 2  # as against a running sum, which is written once a shard
+    assert sums[-1].characters == 4 * sum(map(len, documents))
+
+
+def test_sum_is_equal_if_a_job_runs_twice(list_source, documents, tokenizer, monkeypatch):
+    """A worker that was thought dead may add the same counts at the same time as another."""
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 3000)
+    for name in ("add_pair", "count_texts"):
+        work = getattr(counting, name)
+        monkeypatch.setattr(counting, name, lambda *given, work=work: (work(*given), work(*given))[1])
     counts = count_source(list_source(documents), tokenizer, 9, groups=4, workers=1, progress=False)
     np.testing.assert_array_equal(counts.matrix.toarray(), loop(documents, tokenizer, 9, groups=4))
-    shards = len(sums) + 1
-    assert shards > 16 and sums[-1].level <= np.ceil(np.log2(shards)) and max(folders) <= sums[-1].level + 1
-    assert sums[-1].characters == sum(map(len, documents)) and sums[-1].documents.tolist() == counts.documents.tolist()
+
+
+def test_counts_that_are_cut_off_are_no_zeros(tokenizer, tmp_path):
+    """What a full or lost disk left of counts is refused, not added."""
+    tokens = np.arange(20)
+    write_counts(tmp_path, [positional_counts([tokens], len(tokenizer), 20)])
+    whole = (tmp_path / "data").read_bytes()
+    (tmp_path / "data").write_bytes(whole[:-8])
+    with pytest.raises(ValueError, match=r"data is not as long as it was written\. Run the command again\.$"):
+        StoredCounts.open(tmp_path, len(tokenizer))
+    (tmp_path / "data").unlink()
+    with pytest.raises(ValueError, match=r"are gone \(No such file or directory\)\. Run the command again\.$"):
+        StoredCounts.open(tmp_path, len(tokenizer))
 
 
 @pytest.mark.parametrize("texts", [["\u0001 \u0002"] * 3, ["\u0001 \u0002", "alpha", "\u0002 \u0003"]])

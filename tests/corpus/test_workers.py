@@ -20,7 +20,6 @@ from whatwhere.corpus import build, build_windows, count_source
 from whatwhere.corpus.shards import Part, ShardSettings, write_shard
 from whatwhere.run import shard_pool
 from whatwhere.run import signals as stop
-from whatwhere.run.executors import Job
 
 FORK = multiprocessing.get_context("fork")
 
@@ -85,8 +84,8 @@ def work_and_wait(tokenizer_file: str, out: str, method: str = "fork") -> None:
     multiprocessing.get_context = multiprocessing.get_context if method == "spawn" else lambda _: FORK
     pool = shard_pool.ShardPool(Path(tokenizer_file), 2)
     shard = ShardSettings(out, 0, 16, "run-on", "all", 0.0, 2, 3, "uint16")
-    task = write_shard, shard, [Part("alpha beta", True, 0.5)], "digest"
-    pool.submit_to_process(Job("shard", shard_pool.work_with_tokenizer, (tokenizer_file, *task)), 0).result()
+    job = pool.job_of_shard(write_shard, shard, [Part("alpha beta", True, 0.5)], "digest")
+    pool.submit_to_process(job, 0).result()
     (Path(out) / "ready").touch()
     time.sleep(LONGEST)
 

@@ -17,11 +17,12 @@ from transformers import PreTrainedTokenizerFast
 
 from ..geometry.counts import in_lists
 from ..run.cluster import Cluster
+from ..run.executors import Job
 from ..run.folder import RunFolder
 from ..run.lock import remove_stale_lock
 from ..run.processes import check_not_spawned
 from ..run.progress import estimate_total, progress_bar
-from ..run.shard_pool import ShardPool, Task
+from ..run.shard_pool import ShardPool
 from .segments import SPECIAL
 from .shards import (
     JOINS,
@@ -328,7 +329,7 @@ def _build(
         def shards_of(file: Source) -> Iterator[list[Part]]:
             return in_lists(_parts(file), size, lambda part: len(part.text))
 
-        def unfinished() -> Iterator[Task]:
+        def unfinished() -> Iterator[Job]:
             nonlocal read
             for number, parts in numbered_lists(source, shards_of):
                 read += sum(len(text_part.text) for text_part in parts)
@@ -340,7 +341,7 @@ def _build(
                     continue
                 if run.finished_step(step) is not None:  # it is made again: of other text or settings, or damaged
                     run.remove(*files_of(shard.name))
-                yield write_shard, shard, parts, digest
+                yield pool.job_of_shard(write_shard, shard, parts, digest)
 
         for description, hashes in pool.map(unfinished(), lambda: (read, source.share_read())):
             _keep_shard(run, description, hashes)

@@ -1,13 +1,14 @@
 """Counts of a corpus's tokens by position (GEOM algorithm 1, line 3), straight from text or from windows on disk.
 
 Text is read once, in order, in shards; processes of this machine or workers of a cluster count some each. They also add
-the counts of shards, in a tree: sums of about as many shards in pairs. Memory holds a few shards and a bounded part of
-the counts, whatever the size of the corpus: the rest of them is in temporary files, where the result stays mapped.
+the counts of shards, in a tree: in pairs of about the same size, in a temporary folder. Memory holds a few shards and a
+bounded part of the counts, whatever the size of the corpus; of a large result it maps temporary files.
 """
 
 import hashlib
 import json
 import re
+import secrets
 import shutil
 import tempfile
 import zlib
@@ -24,12 +25,13 @@ from scipy.sparse import csr_array
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from ..geometry.counts import Counts, StoredCounts, Tally, add_in_files, in_lists
+from ..geometry.counts import Counts, StoredCounts, Tally, in_lists, sums_of_blocks, write_counts
 from ..run.cluster import Cluster
+from ..run.executors import Job
 from ..run.files import temporary_folder
 from ..run.processes import check_not_spawned
-from ..run.progress import estimate_total, progress_bar
-from ..run.shard_pool import ShardPool, Task
+from ..run.progress import Progress, estimate_total, progress_bar
+from ..run.shard_pool import ShardPool
 from .segments import DOCUMENT, PIECE
 from .shards import SHARD_CHARACTERS, plain
 from .source import Source, numbered_lists
@@ -69,23 +71,19 @@ class CountJob:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PartialCounts:
-    """Counts of some shards in a file or folder.
+    """Counts of some shards in a folder (`geometry.counts.write_counts`).
 
-    level: how many additions they are made by, one after another. documents: (groups,). characters: that were read.
-    added: what they are the sum of, which is not needed any more.
+    nnz: non-zeros. documents: (groups,) documents of each group. characters: that were read. summands: folders of the
+    counts that these are the sum of, which nobody needs any more; none of a single shard.
     """
 
-    path: Path
-    level: int
+    folder: Path
+    nnz: int
     documents: np.ndarray
     characters: int
-    added: tuple["PartialCounts", ...] = ()
-
-    def open(self, vocab_size: int) -> csr_array | StoredCounts:
-        """Open the counts (groups and positions, V)."""
-        return StoredCounts.open(self.path, vocab_size) if self.path.is_dir() else Counts.load(self.path).matrix
+    summands: tuple[Path, ...] = ()
 
 
 def count_source(
@@ -118,7 +116,8 @@ def count_source(
         progress: a bar on stderr.
         keep: a folder for the counts of each shard, which a count that was stopped finds there: it reads the text again
             and tokenises what is left. It may be deleted when the sum is kept.
-        cluster: workers that count in place of processes; without `phrases`.
+        cluster: workers that count in place of processes; without `phrases`. The folder that they share takes about
+            three times the result for as long as it goes on, elsewhere that of `keep`, or TMPDIR.
 
     Raises:
         ValueError: an option out of range, a source without text, or what the source raises while it is read.
@@ -134,46 +133,53 @@ def count_source(
     job.tally()  # which refuses an option out of range before anything is read
     parts: list[PartialCounts] = []
     read = done = 0
-    place: AbstractContextManager[str | Path] = tempfile.TemporaryDirectory()
-    if cluster is not None:
+    place: AbstractContextManager[str | Path]
+    if keep is not None:
+        place = temporary_folder(keep)  # beside it, in the folder of a run, which sweeps what a killed command left
+    elif cluster is not None:
         place = temporary_folder(cluster.folder / "counting")  # which the workers see
+    else:
+        place = tempfile.TemporaryDirectory(prefix="whatwhere-counting-")
     with place as folder_name, progress_bar("counting", progress) as advance:
         folder = Path(folder_name)
-        file = folder / "tokenizer.json"
-        tokenizer.backend_tokenizer.save(str(file))
+        tokenizer_file = folder / "tokenizer.json"
+        tokenizer.backend_tokenizer.save(str(tokenizer_file))
 
-        def tasks() -> Iterator[Task]:
+        def jobs() -> Iterator[Job]:
             nonlocal read
             for number, texts in numbered_lists(source, lambda file: in_lists(file.beginnings(most), SHARD_CHARACTERS)):
                 while pair := take_pair(parts):
-                    yield add_pair, job, pair, folder
+                    yield sum_job(job, pair, folder)
                 read += sum(map(len, texts))
-                yield count_texts, job, texts, folder, keep and keep / f"{number:05d}.npz"
+                yield pool.job_of_shard(count_texts, job, texts, folder, keep and keep / f"{number:05d}.npz")
 
-        def rest_of_tasks() -> Iterator[Task]:
-            while pair := take_pair(parts, whatever_level=True):
-                yield add_pair, job, pair, folder
+        def jobs_of_a_round() -> Iterator[Job]:
+            pair = take_pair(parts) or take_pair(parts, whatever_size=True)
+            while pair:
+                yield sum_job(job, pair, folder)
+                pair = take_pair(parts)
 
         def take(part: PartialCounts) -> None:
             nonlocal done
             parts.append(part)
-            for added in part.added:
-                shutil.rmtree(added.path, ignore_errors=True)  # a file that is kept stays
-            if not part.level:
+            for summand in part.summands:
+                shutil.rmtree(summand, ignore_errors=True)
+            if not part.summands:
                 done += part.characters
-                total = estimate_total(done, read, source.share_read())
-                advance(done, total, note=f"{done / 1e6:.1f} million characters")
+            total = estimate_total(done, read, source.share_read())
+            advance(done, total, note=f"{done / 1e6:.1f} million characters{', adding' if part.summands else ''}")
 
-        with ShardPool(file, 1 if phrases else workers, None if phrases else cluster) as pool:
-            for part in pool.map(tasks(), lambda: (read, source.share_read())):
+        with ShardPool(tokenizer_file, 1 if phrases else workers, None if phrases else cluster) as pool:
+            for part in pool.map(jobs(), lambda: (read, source.share_read())):
                 take(part)
             while len(parts) > 1:
-                for part in pool.map(rest_of_tasks(), lambda: (read, 1.0)):
+                for part in pool.map(jobs_of_a_round(), lambda: (read, 1.0)):
                     take(part)
         if not parts:
             raise ValueError(f"Corpus {source.name} has no text to count. Give a corpus that has some.")
-        opened = parts[0].open(job.vocab_size)
-        matrix = opened.copied() if isinstance(opened, StoredCounts) else opened
+        opened = StoredCounts.open(parts[0].folder, job.vocab_size)
+        matrix = opened.copied()
+        opened.close()
     facts = {
         "corpora": [{"name": source.name, **source.fingerprint()}],
         "tokenizer_sha256": sha,
@@ -243,18 +249,22 @@ def count_texts(
     """Count the tokens of a shard's documents by position; may run in a worker process.
 
     Args:
-        folder: where the counts are written; the caller deletes it.
-        kept: a file for the counts in place of it; counts of the same job and texts in it are taken, not made again.
+        folder: where the counts are written, in a folder of their own.
+        kept: a file where they are kept for a command that goes on after a stop; counts of the same job and texts in it
+            are taken, not made again.
     """
     keys = texts if job.keys is None else [job.keys.get(text, text) for text in texts]
     groups = np.array([zlib.crc32(key.encode("utf-8")) % job.groups for key in keys], np.int64)
     digest = job.digest(texts, groups) if kept else None
     characters = sum(map(len, texts))
+    own_folder = _new_folder(folder)
     if kept:
         with suppress(ValueError):  # there is none, or a damaged one
             before = Counts.load(kept)
             if before.facts.get("digest") == digest:
-                return PartialCounts(kept, 0, before.documents, characters)
+                return PartialCounts(
+                    own_folder, write_counts(own_folder, [before.matrix]), before.documents, characters
+                )
     tally = job.tally()
     encoder = _encoder(tokenizer)
     done = 0
@@ -263,38 +273,63 @@ def count_texts(
         tally.add(ids, starts, groups[done : done + len(batch)])
         done += len(batch)
     documents = np.bincount(groups, minlength=job.groups)
+    matrix = tally.total()
     if kept:
-        Counts(tally.total(), job.positions, job.groups, documents, job.align, {"digest": digest}).save(kept)
-        return PartialCounts(kept, 0, documents, characters)
-    path = Path(tempfile.mkdtemp(dir=folder))  # of its own: a worker that is thought dead may do the same shard
-    StoredCounts.write([tally.total()], job.vocab_size, path)
-    return PartialCounts(path, 0, documents, characters)
+        Counts(matrix, job.positions, job.groups, documents, job.align, {"digest": digest}).save(kept)
+    return PartialCounts(own_folder, write_counts(own_folder, [matrix]), documents, characters)
 
 
-def take_pair(parts: list[PartialCounts], whatever_level: bool = False) -> tuple[PartialCounts, PartialCounts] | None:
-    """Take two counts of one level out of a list, where it has such: counts of about as many shards, as a rule.
+def _new_folder(folder: Path) -> Path:
+    """Make a folder of a new name: a job may run twice at the same time, where a worker is thought dead and is not."""
+    path = folder / secrets.token_hex(8)
+    path.mkdir()
+    return path
 
-    whatever_level: take the two of the lowest levels.
+
+def take_pair(parts: list[PartialCounts], whatever_size: bool = False) -> tuple[PartialCounts, PartialCounts] | None:
+    """Take two counts out of a list of which the larger has at most twice the non-zeros; None where it has no such.
+
+    So no more than about twice the largest lie in folders, and each number is added a few times.
+
+    whatever_size: take the two smallest.
     """
-    parts.sort(key=lambda part: part.level)
-    for i, (first, second) in enumerate(pairwise(parts)):
-        if whatever_level or first.level == second.level:
+    parts.sort(key=lambda part: part.nnz)
+    for i, (small, large) in enumerate(pairwise(parts)):
+        if whatever_size or large.nnz <= 2 * small.nnz:
             del parts[i : i + 2]
-            return first, second
+            return small, large
     return None
 
 
+def sum_job(job: CountJob, pair: tuple[PartialCounts, PartialCounts], folder: Path) -> Job:
+    """Return the job that adds the counts of shards."""
+    return Job("sum of counts", add_pair, (job.vocab_size, pair, folder))
+
+
 def add_pair(
-    tokenizer: Tokenizer, job: CountJob, pair: tuple[PartialCounts, PartialCounts], folder: Path
+    vocab_size: int, pair: tuple[PartialCounts, PartialCounts], folder: Path, progress: Progress
 ) -> PartialCounts:
-    """Add the counts of shards; may run in a worker process. Those that are added stay: it may be done twice."""
-    del tokenizer
-    first, second = pair
-    path = Path(tempfile.mkdtemp(dir=folder))
-    add_in_files(first.open(job.vocab_size), second.open(job.vocab_size), path)
-    level = max(first.level, second.level) + 1
-    added = tuple(replace(part, added=()) for part in pair)
-    return PartialCounts(path, level, first.documents + second.documents, first.characters + second.characters, added)
+    """Add the counts of shards; may run in a worker process. Both summands stay: the job may run twice.
+
+    folder: where the sum is written, in a folder of its own.
+    """
+    opened = [StoredCounts.open(part.folder, vocab_size) for part in pair]
+    own_folder = _new_folder(folder)
+    rows = opened[0].shape[0]
+
+    def blocks() -> Iterator[csr_array]:
+        done = 0
+        for block in sums_of_blocks(*opened):
+            progress(done, rows)  # where a job that nobody wants any more stops
+            yield block
+            done += block.shape[0]
+
+    nnz = write_counts(own_folder, blocks())
+    for counts in opened:
+        counts.close()
+    documents = pair[0].documents + pair[1].documents
+    characters = pair[0].characters + pair[1].characters
+    return PartialCounts(own_folder, nnz, documents, characters, tuple(part.folder for part in pair))
 
 
 def _no_text(special_ids: dict[str, int]) -> tuple[int, ...]:

@@ -5,8 +5,10 @@ Special tokens are neither counted nor positions: position i is the i-th token o
 """
 
 import json
+import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
@@ -143,7 +145,7 @@ class Tally:
 
 
 class StoredCounts:
-    """Sparse counts whose numbers stand in files.
+    """Sparse counts whose numbers stand in files, which are open.
 
     shape: (rows, V). nnz: non-zeros. indptr: (rows + 1,) int64, as of a csr_array.
     """
@@ -158,26 +160,37 @@ class StoredCounts:
         self.shape = len(indptr) - 1, vocab_size
 
     @classmethod
-    def write(cls, blocks: Iterable[csr_array], vocab_size: int, folder: Path | None = None) -> "StoredCounts":
-        """Write counts, some rows in each block, to a folder, or to temporary files without a name."""
-        files = [TemporaryFile() if folder is None else (folder / name).open("w+b") for name in _STORED]
-        lengths = [np.zeros(1, np.int64)]
-        for block in blocks:
-            for file, (name, dtype) in zip(files, _STORED.items(), strict=True):
-                file.write(getattr(block, name).astype(dtype, copy=False).data)
-            lengths.append(np.diff(block.indptr))
+    def in_temporary_files(cls, blocks: Iterable[csr_array], vocab_size: int) -> "StoredCounts":
+        """Write counts, some rows in each block, to temporary files without a name."""
+        files: list[IO[bytes]] = [TemporaryFile() for _ in _STORED]
+        indptr = _put_blocks(files, blocks)
         for file in files:
             file.flush()
-        indptr = np.cumsum(np.concatenate(lengths), dtype=np.int64)
-        if folder is not None:
-            np.save(folder / _INDPTR, indptr)
         return cls(files, indptr, vocab_size)
 
     @classmethod
     def open(cls, folder: Path, vocab_size: int) -> "StoredCounts":
-        """Open the counts that `write` left in a folder."""
-        files = [(folder / name).open("rb") for name in _STORED]
-        return cls(files, np.load(folder / _INDPTR), vocab_size)
+        """Open the counts that `write_counts` left in a folder; they may be read while the folder is there.
+
+        Raises:
+            ValueError: a file is missing or not as long as it was written.
+        """
+        try:
+            indptr = np.load(folder / _INDPTR)
+            files = [(folder / name).open("rb") for name in _STORED]
+        except OSError as error:
+            raise ValueError(f"Counts in {folder} are gone ({error.strerror}). Run the command again.") from None
+        stored = cls(files, indptr, vocab_size)
+        for file, dtype in zip(files, _STORED.values(), strict=True):
+            if os.fstat(file.fileno()).st_size != stored.nnz * dtype.itemsize:
+                stored.close()
+                raise ValueError(f"{file.name} is not as long as it was written. Run the command again.")
+        return stored
+
+    def close(self) -> None:
+        """Close the files, so that their folder can be removed wherever it is."""
+        for file in self.files:
+            file.close()
 
     def __getitem__(self, rows: slice) -> csr_array:
         """Read some rows into memory: pages of a map would stay there until others need the room."""
@@ -193,7 +206,7 @@ class StoredCounts:
         if self.nnz <= _HELD:
             return self[0 : self.shape[0]].copy()
         blocks = (self[begin:end] for begin, end in _blocks_of_rows(self.indptr))
-        return StoredCounts.write(blocks, self.shape[1]).mapped()
+        return StoredCounts.in_temporary_files(blocks, self.shape[1]).mapped()
 
     def mapped(self) -> csr_array:
         """Return all counts mapped from the files; the process may write to its copy."""
@@ -205,17 +218,39 @@ class StoredCounts:
         return csr_array((*arrays, indptr), shape=self.shape)
 
 
-def add_in_files(a: csr_array | StoredCounts, b: csr_array | StoredCounts, folder: Path | None = None) -> StoredCounts:
-    """Add counts of one shape, block by block of rows; write the sum to a folder, or to temporary files."""
-    ends = a.indptr.astype(np.int64) + b.indptr
-    return StoredCounts.write((a[begin:end] + b[begin:end] for begin, end in _blocks_of_rows(ends)), a.shape[1], folder)
+def write_counts(folder: Path, blocks: Iterable[csr_array]) -> int:
+    """Write counts, some rows in each block, to files of a folder, and return how many non-zeros they have.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    with ExitStack() as stack:  # files are closed before anyone is told: a full disk may show only there
+        indptr = _put_blocks([stack.enter_context((folder / name).open("wb")) for name in _STORED], blocks)
+    np.save(folder / _INDPTR, indptr)
+    return int(indptr[-1])
+
+
+def _put_blocks(files: Sequence[IO[bytes]], blocks: Iterable[csr_array]) -> np.ndarray:
+    """Write the numbers of blocks of rows to files, and return the `indptr` (rows + 1,) of all of them."""
+    lengths = [np.zeros(1, np.int64)]
+    for block in blocks:
+        for file, (name, dtype) in zip(files, _STORED.items(), strict=True):
+            file.write(getattr(block, name).astype(dtype, copy=False).data)
+        lengths.append(np.diff(block.indptr))
+    return np.cumsum(np.concatenate(lengths), dtype=np.int64)
+
+
+def sums_of_blocks(a: csr_array | StoredCounts, b: csr_array | StoredCounts) -> Iterator[csr_array]:
+    """Yield the sum of counts of one shape in blocks of rows that hold few numbers each."""
+    for begin, end in _blocks_of_rows(a.indptr.astype(np.int64) + b.indptr):
+        yield a[begin:end] + b[begin:end]
 
 
 def _sum(a: csr_array | StoredCounts, b: csr_array | StoredCounts) -> csr_array | StoredCounts:
     """Add two counts; a large sum goes block by block of rows into temporary files."""
     if isinstance(a, csr_array) and isinstance(b, csr_array) and a.nnz + b.nnz <= _HELD:
         return a + b
-    return add_in_files(a, b)
+    return StoredCounts.in_temporary_files(sums_of_blocks(a, b), a.shape[1])
 
 
 def _blocks_of_rows(ends: np.ndarray) -> Iterator[tuple[int, int]]:

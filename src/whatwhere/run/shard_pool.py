@@ -16,16 +16,15 @@ from .executors import Job, ThisProcess, as_finished
 from .files import sha256
 from .processes import Processes, cores
 
-Task = tuple[Any, ...]  # a function of a module, and its arguments after the tokenizer
-
 SHARD = "shard"  # label of the jobs
 WORTH_PROCESSES = 20_000_000  # characters still to be done: a process takes seconds to start (it imports torch)
 
 
 class ShardPool:
-    """Executor of the shards of a corpus: this process and further ones, which start late and only for a large corpus.
+    """Executor of jobs on the shards of a corpus: this process and further ones.
 
-    This process does a shard itself while the others are busy. With a cluster, its workers do them all.
+    They start late and only for a large corpus. This process does a shard itself while the others are busy. With a
+    cluster, its workers do them all.
 
     Args:
         workers: Processes in all, this one included; None: one a core.
@@ -53,18 +52,22 @@ class ShardPool:
         characters_left = characters_read * (1 / share - 1) if share else characters_read
         return self.processes is not None or characters_left >= WORTH_PROCESSES
 
-    def map(self, tasks: Iterable[Task], amount_read: Callable[[], tuple[int, float | None]]) -> Iterator[Any]:
-        """Yield function(tokenizer, *arguments) of each task (function, *arguments), in any order.
+    def job_of_shard(self, work: Callable[..., Any], *arguments: Any) -> Job:
+        """Return the job that calls a function of a module, work(tokenizer, *arguments)."""
+        return Job(SHARD, work_with_tokenizer, (self.file, work, *arguments))
+
+    def map(self, jobs: Iterable[Job], amount_read: Callable[[], tuple[int, float | None]]) -> Iterator[Any]:
+        """Yield the results of jobs in any order; no more jobs are drawn than keep the processes busy.
 
         amount_read: returns the number of characters read, and which share of the corpus they are.
         """
-        jobs = ((next(self.numbers), Job(SHARD, work_with_tokenizer, (self.file, *task))) for task in tasks)
+        numbered = ((next(self.numbers), job) for job in jobs)
         if self.cluster is not None:
-            self.results = _results_of_workers(self.cluster, jobs)
+            self.results = _results_of_workers(self.cluster, numbered)
             yield from self.results
             return
         self.amount_read = amount_read
-        for number, job, future in as_finished(self, jobs):
+        for number, job, future in as_finished(self, numbered):
             try:
                 result = future.result()
             except BrokenProcessPool:  # a process was killed, or could not start: go on without
