@@ -1,6 +1,7 @@
 """A corpus to counts by position: against a loop over the tokenizer, by worker processes, from windows."""
 
 import zlib
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -127,6 +128,22 @@ def test_shards_are_added_in_pairs(list_source, documents, tokenizer, monkeypatc
     smaller = sum(part.nnz for part in sums) / counts.matrix.nnz
     assert smaller < shards / 2  # as against a running sum, which is written once a shard
     assert sums[-1].characters == 4 * sum(map(len, documents))
+
+
+def test_bar_is_full_when_all_is_counted(list_source, documents, tokenizer, monkeypatch):
+    """The bar said 100 % while the last shard was still to be counted, as a sum was drawn before its text was read."""
+    monkeypatch.setattr(counting, "SHARD_CHARACTERS", 300)
+    monkeypatch.setattr(type(list_source([])), "share_read", lambda self: min(1.0, self.read / len(documents)))
+    seen = []
+
+    @contextmanager
+    def recorded(*_):
+        yield lambda done, total, note: seen.append((done, total))
+
+    monkeypatch.setattr(counting, "progress_bar", recorded)
+    count_source(list_source(documents), tokenizer, 9, workers=1)
+    characters = sum(map(len, documents))
+    assert [done for done, total in seen if done >= total][0] == characters == seen[-1][1]
 
 
 def test_sum_is_equal_if_a_job_runs_twice(list_source, documents, tokenizer, monkeypatch):

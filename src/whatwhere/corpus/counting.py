@@ -148,9 +148,9 @@ def count_source(
         def jobs() -> Iterator[Job]:
             nonlocal read
             for number, texts in numbered_lists(source, lambda file: in_lists(file.beginnings(most), SHARD_CHARACTERS)):
+                read += sum(map(len, texts))
                 while pair := take_pair(parts):
                     yield sum_job(job, pair, folder)
-                read += sum(map(len, texts))
                 yield pool.job_of_shard(count_texts, job, texts, folder, keep and keep / f"{number:05d}.npz")
 
         def jobs_of_a_round() -> Iterator[Job]:
