@@ -21,7 +21,7 @@ from typing import IO, Any, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..run.files import open_arrays, write_arrays
+from ..run.files import open_arrays, write_array, write_arrays
 
 ALIGNMENTS = ("start", "relative")
 FORMAT = "whatwhere-counts-1"
@@ -226,7 +226,7 @@ def write_counts(folder: Path, blocks: Iterable[csr_array]) -> int:
     """
     with ExitStack() as stack:  # files are closed before anyone is told: a full disk may show only there
         indptr = _put_blocks([stack.enter_context((folder / name).open("wb")) for name in _STORED], blocks)
-    np.save(folder / _INDPTR, indptr)
+    write_array(folder / _INDPTR, indptr)
     return int(indptr[-1])
 
 
