@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from whatwhere.corpus import build_tokenizer, build_windows, open_source
-from whatwhere.run.cluster import Cluster, connect
+from whatwhere.run.cluster import connect
 from whatwhere.run.lock import lock
+from whatwhere.run.shard_pool import ShardPool
 
 
 def print_peak(shards: int) -> None:
@@ -21,17 +22,17 @@ def main(text: str, address: str, folder: str) -> None:
     out = Path(folder)
     source = open_source(text)
     tokenizer = build_tokenizer("words", source)
-    in_order = Cluster.map
+    in_any_order = ShardPool.map
 
     def watched(*arguments) -> Iterator[object]:
         number = 0
-        for number, result in enumerate(in_order(*arguments), 1):
+        for number, result in enumerate(in_any_order(*arguments), 1):
             if number % 50 == 0:
                 print_peak(number)
             yield result
         print_peak(number)
 
-    Cluster.map = watched
+    ShardPool.map = watched
     with connect(address, out) as cluster, lock(out):
         options = {"length": 32, "shard_characters": 50_000, "progress": False, "cluster": cluster}
         build_windows(source, tokenizer, out / "windows", **options)
