@@ -191,14 +191,15 @@ def _start(weight: Tensor, config: EncoderConfig) -> None:
     elif config.table_start == "half-turn":
         size = HALF_TURN_SIZE if config.table_scale is None else config.table_scale
         init.copy_(weight, size * half_turn(rows, width))
-    elif config.table_start in ("sinusoidal", "smooth"):
-        if config.table_start == "smooth" and has_loaded_numbers(weight):  # nothing is drawn for a loaded model
-            return
-        waves = (
-            sinusoid(rows, width, torch.float64) if config.table_start == "sinusoidal" else smooth_noise(rows, width)
-        )
+    elif config.table_start == "sinusoidal":
+        waves = sinusoid(rows, width, torch.float64)
         init.copy_(weight, _starting_scale(config, waves) * waves)
-    elif not has_loaded_numbers(weight):  # a loaded model needs the file no more
+    elif has_loaded_numbers(weight):  # nothing is drawn for a loaded model, and it needs no file
+        return
+    elif config.table_start == "smooth":
+        noise = smooth_noise(rows, width)
+        init.copy_(weight, _starting_scale(config, noise) * noise)
+    else:
         init.copy_(weight, read_starting_table(config.table_start, rows, width))
 
 
