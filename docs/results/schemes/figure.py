@@ -11,24 +11,13 @@ from pathlib import Path
 
 from tables import BASE, SEARCH, last_loss
 
-from whatwhere.encoder import PRESETS
+from whatwhere.models.preset_table import kept_rows
+from whatwhere.records.families import FAMILIES
 from whatwhere.records.record import Record, read_records
 from whatwhere.records.table import Table
 
 LEFT, TOP, ROW, LOSS, COST, GAP = 128, 64, 20, 420, 130, 40  # pixels
-# What carries positions, in this order: the first that a preset has gives its colour.
-KINDS = {
-    "bias of the scores": ("#0072B2", lambda preset: preset.get("relative", "none") != "none"),
-    "terms of words and distances": ("#CC79A7", lambda preset: preset.get("relative_content", "none") != "none"),
-    "rotation": ("#009E73", lambda preset: preset.get("rotation", "none") != "none"),
-    "positions beside or in the words": ("#D55E00", lambda preset: preset.get("absolute", "none") != "none"),
-    "other": ("#575c63", lambda preset: True),
-}
-
-
-def colour_of(model: str) -> str:
-    """Return the colour of what carries a preset's positions."""
-    return next(colour for colour, holds in KINDS.values() if holds(PRESETS[model]))
+COLOURS = dict(zip(FAMILIES, ("#0072B2", "#56B4E9", "#D55E00", "#009E73", "#555555", "#CC79A7"), strict=True))
 
 
 def searched_loss(records: Sequence[Record], model: str) -> float | None:
@@ -42,6 +31,7 @@ def picture(records: Sequence[Record]) -> str:
     table = Table(record for record in records if record.study != SEARCH)
     losses = {model: last_loss(table, model) for model in table.models("operations")}
     costs = {model: table.point("operations", model).value for model in losses}
+    families = {row["name"]: row["family"] for row in kept_rows("tiny")}
     models = sorted(losses, key=lambda model: losses[model])
     searched = {model: loss for model in models if (loss := searched_loss(records, model)) is not None}
     low = min([*losses.values(), *searched.values()]) - 0.1
@@ -71,7 +61,7 @@ def picture(records: Sequence[Record]) -> str:
         out.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{tick}</text>')
     for place, model in enumerate(models):
         y = TOP + ROW * (place + 0.5)
-        colour = colour_of(model)
+        colour = COLOURS[families[model]]
         out.append(f'<text x="{LEFT - 12}" y="{y + 4:.1f}" text-anchor="end">{model}</text>')
         if model in searched:
             x = x_of_loss(searched[model])
@@ -84,10 +74,11 @@ def picture(records: Sequence[Record]) -> str:
         out.append(f'<circle cx="{x:.1f}" cy="{y}" r="4" fill="{colour}"/>')
         out.append(f'<text x="{x + 8:.1f}" y="{y + 4:.1f}" font-size="11">{share}</text>')
     x = LEFT
-    for number, (words, (colour, _)) in enumerate(KINDS.items()):
+    for number, (family, colour) in enumerate(COLOURS.items()):
         y = bottom + 44 + 20 * (number // 3)
         x = LEFT - 90 + (number % 3) * 240
-        out.append(f'<circle cx="{x}" cy="{y}" r="4.5" fill="{colour}"/><text x="{x + 10}" y="{y + 4}">{words}</text>')
+        out.append(f'<circle cx="{x}" cy="{y}" r="4.5" fill="{colour}"/>')
+        out.append(f'<text x="{x + 10}" y="{y + 4}">{FAMILIES[family]}</text>')
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
