@@ -22,7 +22,7 @@ from .packing import Beginning
 from .timing import Results, Settings, alternate, clock, figure, row
 
 CHARACTERS = {"full": 150_000_000, "quick": 8_000_000, "micro": 60_000}  # of windows and counts
-OF_STUDIES = {"full": 50_000_000, "quick": 8_000_000, "micro": 60_000}
+CHARACTERS_OF_STUDIES = {"full": 50_000_000, "quick": 8_000_000, "micro": 60_000}
 STEPS = {"full": 300, "quick": 40, "micro": 2}  # of each model of a study
 MODELS = "dstg,ap,rp,rope"  # of `make demo`
 LENGTH, POSITIONS = 128, 512
@@ -36,7 +36,7 @@ def cluster(settings: Settings) -> Results:
     results = Results()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        for name, sizes in {"text": OF_STUDIES, "long": CHARACTERS}.items():
+        for name, sizes in {"text": CHARACTERS_OF_STUDIES, "long": CHARACTERS}.items():
             beginning = Beginning(settings.source(), sizes[settings.scale])
             # Not packed: the command would unpack it on a core that the workers need.
             with (folder / f"{name}.jsonl").open("w") as file:

@@ -90,7 +90,7 @@ class Tally:
             begin = end
 
     def add_counts(self, matrix: csr_array) -> None:
-        """Add counts, csr_array (n_groups * max_positions, vocab_size), that another tally made."""
+        """Add counts, csr_array (n_groups * max_positions, vocab_size)."""
         total: csr_array | StoredCounts = matrix
         while self._sums and self._sums[-1].nnz <= 2 * total.nnz:
             total = _sum(self._sums.pop(), total)
