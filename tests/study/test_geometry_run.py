@@ -310,9 +310,20 @@ def test_wrong_setting_is_one_line(values, line, tmp_path):
 
 
 def test_corpus_without_a_supported_position_is_one_line(tmp_path):
+    """Its advice led from one refusal to the next: `min_support` that one position has, then one that three need."""
+    (tmp_path / "few.txt").write_text(sentences(200), encoding="utf-8")
+    few = {"corpora": [str(tmp_path / "few.txt")], "vocab_size": 200, "document": "line", "positions": 8}
+    config = GeometryConfig(**few, splits=2, groups=8, intervals=False)
+    with pytest.raises(ValueError, match=r"No position has 500 tokens.*min_support=\d+\.$") as refused:
+        run_geometry(config, tmp_path / "out", progress=False)
+    support = float(str(refused.value).rstrip(".").rpartition("=")[2])
+    run_geometry(config.model_copy(update={"min_support": support}), tmp_path / "out", progress=False)
+
+
+def test_advice_for_a_tiny_corpus_is_more_text(tmp_path):
     (tmp_path / "few.txt").write_text(sentences(20), encoding="utf-8")
     config = GeometryConfig(corpora=[str(tmp_path / "few.txt")], vocab_size=200)
-    with pytest.raises(ValueError, match=r"No position has 500 tokens.*min_support="):
+    with pytest.raises(ValueError, match=r"No position has 500 tokens.*document=line is the smallest\)\.$"):
         run_geometry(config, tmp_path / "out", progress=False)
 
 

@@ -35,7 +35,7 @@ from ..geometry import (
     violations_of_distances,
 )
 from ..geometry.counts import Counts
-from ..geometry.distances import TooLittleText, distances
+from ..geometry.distances import TooLittleText, advise_on_support, distances
 from ..geometry.stress import Scale
 from ..records.intervals import bounded
 from ..records.metrics import range_of
@@ -187,7 +187,7 @@ def corpus_geometry(
     if m < 3:
         raise TooLittleText(
             f"{m} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3.",
-            "Count more text, or lower min_support.",
+            advise_on_support(distributions.support),
         )
     if m > MOST_POSITIONS:
         raise ValueError(

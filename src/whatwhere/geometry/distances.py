@@ -14,6 +14,7 @@ Rows = Any  # (m, V) numbers: a numpy array, or a sparse array of scipy, which h
 # positions; at the last of them, with 574 tokens, two halves of the sentences are 0.96 apart, of at most 1.41: beyond,
 # distances are noise.
 MIN_SUPPORT = 500
+_FEWEST = 50  # tokens at a position from which both halves of 50 documents have some, but for one cut in many millions
 # |x|² + |y|² - 2 x·y loses the digits that x and y share: below this share of |x|² + |y|² the difference is taken entry
 # by entry.
 _NEAR = 1e-4
@@ -44,6 +45,17 @@ def name_text_in_errors(name: str) -> Iterator[None]:
         yield
     except TooLittleText as error:
         raise TooLittleText(f"{name}: {error.problem}", error.advice) from None
+
+
+def advise_on_support(support: np.ndarray) -> str:
+    """Return what to do about tokens at each position (n,) that are too few.
+
+    A smaller min_support is named only where it is of use: three positions have it, and random halves of the documents
+    both have tokens there.
+    """
+    third = int(np.sort(support)[-3]) if len(support) > 2 else 0
+    advice = "Count more text, or smaller documents (--set document=line is the smallest)."
+    return f"{advice} Or take fewer tokens: --set min_support={third}." if third >= _FEWEST else advice
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,16 +101,10 @@ def positional_distributions(counts: Rows, smoothing: float = 0.0, min_support: 
     supported = (support >= min_support) & ((support > 0) | (smoothing > 0))
     if not supported.any():
         most = support.max()
-        advice = (
-            "Count more text, or smaller documents (--set document=line is the smallest). Or take "
-            f"fewer tokens: --set min_support={int(most)}."
-            if most
-            else "Give text with tokens in it."
-        )
         raise TooLittleText(
             f"No position has {max(min_support, 1):g} tokens, so there is no distribution to compare: at most "
             f"{most:g}, at position {support.argmax()}.",
-            advice,
+            advise_on_support(support) if most else "Give text with tokens in it.",
         )
     p = counts if supported.all() else counts[supported]
     totals = support[supported]
