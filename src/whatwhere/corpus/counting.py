@@ -95,7 +95,7 @@ def count_source(
     groups: int = 32,
     phrases: bool = False,
     workers: int | None = None,
-    progress: bool = True,
+    progress: bool | Progress = True,
     keep: Path | None = None,
     cluster: Cluster | None = None,
 ) -> Counts:
@@ -113,7 +113,7 @@ def count_source(
             process alone.
         workers: processes, this one included; default one a core. They start only for a large corpus
             (shard_pool.WORTH_PROCESSES).
-        progress: a bar on stderr.
+        progress: a bar on stderr, or the function that moves one.
         keep: a folder for the counts of each shard, which a count that was stopped finds there: it reads the text again
             and tokenises what is left. It may be deleted when the sum is kept.
         cluster: workers that count in place of processes; without `phrases`. The folder that they share takes about

@@ -5,6 +5,7 @@ Counts are kept, so that a second run with other questions does not count the te
 
 import json
 import re
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -36,6 +37,7 @@ from ..run.files import remove_folder
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from ..run.names import RESULTS
+from ..run.progress import Progress, progress_bar
 from ..run.reference import model_source
 from .machine import machine
 from .models_beside_corpora import check_model, check_model_names, check_vocabulary, model_records, model_summary
@@ -78,7 +80,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
         is_done = run.finished_step(RESULTS) is not None
         if is_done:
             config = config.merge_with_run(run, CONFIG)
-        tokenizer = _make_tokenizer(config, sources)
+        tokenizer = _make_tokenizer(config, sources, progress)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)
         if not is_done:  # a finished run keeps its saved settings until the new results are there
@@ -132,11 +134,11 @@ def _count_all(
     progress: bool,
     cluster: Cluster | None,
 ) -> dict[str, Counts]:
-    """Count all corpora, then remove the counts of shards, which only a stopped run needs."""
-    counted = {
-        name: _count_corpus(run, config, name, source, tokenizer, progress, cluster) for name, source in sources.items()
-    }
-    for name in sources:
+    """Count all corpora; of each that is counted, remove the counts of shards, which only a stopped run needs."""
+    counted: dict[str, Counts] = {}
+    for name, source in sources.items():
+        with progress_bar(f"counting {name}", progress) as advance:
+            counted[name] = _count_corpus(run, config, name, source, tokenizer, advance, cluster)
         if (shards := _shards_folder(run, name)).is_dir():
             remove_folder(shards)
     return counted
@@ -208,9 +210,11 @@ def _measurements_of(config: GeometryConfig) -> Plan:
     )
 
 
-def _make_tokenizer(config: GeometryConfig, sources: dict[str, Source]) -> Any:
+def _make_tokenizer(config: GeometryConfig, sources: dict[str, Source], progress: bool) -> Any:
     """Return the configured tokenizer; else the first model's; else a WordPiece trained on the corpora in turns."""
     spec = config.tokenizer or (config.models[0] if config.models else None)
+    if progress and spec is None:
+        print(f"Reading {', '.join(sources)} and training a WordPiece", file=sys.stderr, flush=True)
     turns = zip_longest(*sources.values())
     return build_tokenizer(spec, (text for texts in turns for text in texts if text is not None), config.vocab_size)
 
@@ -235,7 +239,7 @@ def _count_corpus(
     name: str,
     source: Source,
     tokenizer: Any,
-    progress: bool,
+    progress: Progress,
     cluster: Cluster | None,
 ) -> Counts:
     """Return the counts of a corpus, from the run's file if they are of the same text and settings.
