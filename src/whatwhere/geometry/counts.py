@@ -15,13 +15,13 @@ from itertools import pairwise
 from mmap import ACCESS_COPY, mmap
 from operator import add
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import IO, Any, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..run.files import open_arrays, write_array, write_arrays
+from ..run.files import name_in_errors, open_arrays, write_array, write_arrays
 
 ALIGNMENTS = ("start", "relative")
 FORMAT = "whatwhere-counts-1"
@@ -162,10 +162,11 @@ class StoredCounts:
     @classmethod
     def in_temporary_files(cls, blocks: Iterable[csr_array], vocab_size: int) -> "StoredCounts":
         """Write counts, some rows in each block, to temporary files without a name."""
-        files: list[IO[bytes]] = [TemporaryFile() for _ in _STORED]
-        indptr = _put_blocks(files, blocks)
-        for file in files:
-            file.flush()
+        with name_in_errors(Path(gettempdir())):
+            files: list[IO[bytes]] = [TemporaryFile() for _ in _STORED]
+            indptr = _put_blocks(files, blocks)
+            for file in files:
+                file.flush()
         return cls(files, indptr, vocab_size)
 
     @classmethod
@@ -224,7 +225,8 @@ def write_counts(folder: Path, blocks: Iterable[csr_array]) -> int:
     Raises:
         OSError: the disk is full or not writable.
     """
-    with ExitStack() as stack:  # files are closed before anyone is told: a full disk may show only there
+    # Files are closed before anyone is told: a full disk may show only there.
+    with name_in_errors(folder), ExitStack() as stack:
         indptr = _put_blocks([stack.enter_context((folder / name).open("wb")) for name in _STORED], blocks)
     write_array(folder / _INDPTR, indptr)
     return int(indptr[-1])

@@ -39,6 +39,17 @@ _BOMB_RATIO = 1000
 
 
 @contextmanager
+def name_in_errors(path: Path) -> Iterator[None]:
+    """Name a file or folder in the block's errors of the system that name none, as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def new_file(path: str | Path, before_rename: Callable[[Path], None] | None = None) -> Iterator[IO[bytes]]:
     """Yield an open binary file that becomes `path` when the block ends well; missing folders above it are made.
 
@@ -51,7 +62,7 @@ def new_file(path: str | Path, before_rename: Callable[[Path], None] | None = No
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_path(path)
     try:
-        with temporary.open("wb") as file:
+        with name_in_errors(path), temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
