@@ -98,7 +98,7 @@ def test_every_training_process_of_a_study_writes_a_checkpoint(number, status, t
         time.sleep(0.05)
     os.kill(run.processes[0].pid, number)
     assert run.statuses() == [status], run.printed()
-    assert "each training writes a checkpoint" in run.printed() and "stopped. The same command" in run.printed()
+    assert stop.STOPPING in run.printed() and "stopped. The same command" in run.printed()
     for folder in folders:
         first, last = steps_of(folder)
         assert first == 0 and last > 0 and checkpoints.open_checkpoint(folder / f"checkpoints/step-{last}").step == last

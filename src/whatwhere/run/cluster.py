@@ -21,7 +21,7 @@ from .executors import MakeContext, Show, ignore_job_progress, one_thread_contex
 from .files import read_json
 from .lock import InUse, writer_of
 from .remote import wait_until_idle as wait_on_worker
-from .signals import GRACE, Stopped
+from .signals import GRACE, STOPPING, Stopped
 
 MESSAGES_KEPT = 10  # of its log by Dask, with the arguments of jobs, that is, texts; its default is 1,000
 SECONDS_OF_SILENCE = 5.0  # until a line says what the command waits for
@@ -80,11 +80,7 @@ class Cluster:
                 yield jobs
         except BaseException as error:
             if isinstance(error, Stopped):
-                print(
-                    "\nStopping: each training writes a checkpoint, and finished work stays",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                print(f"\n{STOPPING}", file=sys.stderr, flush=True)
             with suppress(Exception):  # the scheduler is gone, and its workers stop by themselves
                 jobs.cancel()
                 self.wait_until_idle()

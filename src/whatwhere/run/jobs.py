@@ -29,7 +29,7 @@ from .executors import (
 )
 from .processes import Processes, check_not_spawned, cores
 from .progress import Progress, make_bars
-from .signals import Stopped
+from .signals import STOPPING, Stopped
 
 TRAINING_SHARE = 0.8  # of a model's time, for the bar of all jobs
 TRAINING_PARTS = ("training", "fine-tuning")  # parts of a job that count as its training
@@ -122,8 +122,7 @@ def _explain_end(name: str, process_per_job: bool, progress: bool) -> Iterator[N
         yield
     except Stopped:
         if progress:
-            rest = "each training writes a checkpoint" if process_per_job else "finished work stays"
-            print(f"\nStopping: {rest}", file=sys.stderr, flush=True)
+            print(f"\n{STOPPING}", file=sys.stderr, flush=True)
         raise
     except BrokenProcessPool:
         advice = "put `taskset -c 0` before it"
