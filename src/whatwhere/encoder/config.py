@@ -29,13 +29,7 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "initializer": lambda: ("normal", "uniform"),
 }
 
-TABLE_STARTS = (
-    "random",
-    "smooth",
-    "half-turn",
-    "sinusoidal",
-    "zeros",
-)  # of a table; any other start is a file or folder
+TABLE_STARTS = ("random", "smooth", "half-turn", "sinusoidal", "zeros")  # any other start is a file or folder
 TABLES_WITH_A_START = ("learned", "fixed")  # tables that begin as `table_start` says
 
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
@@ -64,69 +58,82 @@ def _multiples(value: int, of: int) -> str:
 
 
 class EncoderConfig(PretrainedConfig):
-    """Configuration of an `Encoder`: widths, block, position scheme, streams, head and initial weights.
+    """Configuration of an `Encoder`: one field for each choice, grouped as below. Equations are in docs/method.md.
 
-    Widths: `hidden_size` is the width of `last_hidden_state`, position stream first; `position_size` of it belong to
-    the position stream (0: one stream). `intermediate_size` None means 4 × hidden_size (DSTG section 3.2). `block`:
-    "neobert" (pre-RMSNorm, SwiGLU, no biases) or "bert" (post-LayerNorm, GELU, biases). `residual`, NeoBERT only:
-    "stream" adds to the un-normalised stream (DSTG eq. after 3), "normalized" to the normalised one (their code for
-    `dstg`; here every preset in NeoBERT's block).
+    Widths and block:
+        hidden_size: width of `last_hidden_state`, both streams together.
+        position_size: how much of it, at its beginning, is the position stream; 0: there is one stream.
+        intermediate_size: inner width of the feed-forward block; None: 4 × hidden_size (DSTG section 3.2).
+        block: "neobert" (pre-RMSNorm, SwiGLU, no biases) or "bert" (post-LayerNorm, GELU, biases).
+        residual: of NeoBERT's block. "stream" adds to the stream as it came (DSTG eq. after 3), "normalized" to the
+            normalised one (its authors' code; here every preset in NeoBERT's block).
+        attention_window: number of tokens on each side that a token looks at; None: all.
+        mlm_head: what words are predicted from: "semantic" stream, or "full" hidden state (DSTG B.2).
 
-    Absolute positions: `absolute` names the position table. The table feeds the position stream if there is one and is
-    added to the word embedding otherwise, unless `untied` takes it: "position" adds the term pU_Q·pU_K (TUPE eq. 7),
-    "crossed" all four products of words and positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) instead
-    of a table (TUPE section 5).
+    Position table, a vector for each position:
+        absolute: its kind. It feeds the position stream if there is one, else it is added to words, unless `untied`.
+        untied: "position" adds the term pU_Q·pU_K (TUPE eq. 7) to the scores, "crossed" all four products of words and
+            positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in place of a table (TUPE section 5).
+        absolute_special: the position stream's score is removed from pairs with a special token (DSTG eq. 2).
+        reset: [CLS] is untied (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each"
+            both separately (its published code).
+        table_width: width of the table if a learned linear map brings it to the model's.
+        table_rank: rank of a `low_rank` table.
+        table_file: .npy file or model folder; its rows are scaled for `mds`, and taken as they are for `fixed`.
+        table_start: how a `learned` table begins, and all that a `fixed` one ever is: "random", "smooth", "half-turn",
+            "sinusoidal", "zeros", a .npy file or a model folder.
+        table_scale: factor of a fixed table, or of the waves of a learned table's start; None: they have the root mean
+            square `position_initializer_range`, and a half turn has the factor 0.1.
+        input_kernel: odd number of taps of a depthwise convolution over what enters the first block, added to it
+            (`InputConvolution`), which reads neighbours in the row; 0: none.
 
-    Tables: `table_width` is the width of the table, if a learned linear map brings it to the model's. `table_rank` is
-    the rank of `low_rank`. `table_file` is a .npy file or model folder for `mds`, whose rows are scaled; `fixed` takes
-    those of a file as they are. `table_start` is the start of `learned`, and all that `fixed` ever is: "random",
-    "smooth", "half-turn", "sinusoidal", "zeros", a .npy file or a model folder. `table_scale` is the factor of a fixed
-    table, or of the waves that a learned table starts from. Where it is None, these have the root mean square
-    `position_initializer_range`, and a half turn has the factor 0.1.
+    Positions drawn at random for each text, in pretraining alone:
+        position_draws: "shape" adds a whole number from 0 to `draw_shift` (Kiyono et al. 2021). "cape" makes position p
+            (p + Δ + ε)·λ, with Δ in ± `draw_shift` and log λ in ± log `draw_scale` alike for the text, ε in
+            ± `draw_local_shift` for each token, all uniform (Likhomanenko et al. 2021). Both need a table by a formula
+            (sinusoidal, fourier), which has a vector for every real number.
 
-    `input_kernel` is the odd number k of taps of a depthwise convolution over what enters the first block, words with
-    their table rows if any, added to it; it reads neighbours in the row (`InputConvolution`). 0: none.
+    Segments:
+        bilevel: the table has a row for each place inside a segment, places beyond it share the last row, and rotation
+            or bias get numbers of segments (He et al. 2024). Segments stand in the order of the row, and no
+            `position_ids` are read.
+        segment_end_ids: tokens that end a segment, which a training fills from its tokenizer; None: [SEP] alone.
 
-    Draws: `position_draws` changes the positions of each text at random, in pretraining alone. It needs a table by a
-    formula (sinusoidal, fourier), which has a vector for every real number. "shape" adds a whole number from 0 to
-    `draw_shift` to all (Kiyono et al. 2021); "cape" makes position p (p + Δ + ε)·λ, Δ in ± `draw_shift` and log λ in ±
-    log `draw_scale` alike for the text, ε in ± `draw_local_shift` for each token, all uniform (Likhomanenko et al.
-    2021).
+    Terms of distance:
+        relative: bias added to the scores.
+        relative_shared: one bias for all layers.
+        relative_special: separate values, in every head, for pairs with a special token, which is found by its id.
+            "shared": three, for both special, the query, the key (DSTG eq. 1). "each": four, [CLS] and [SEP] apart as
+            query and as key, that of the key where both are special (the code of DSTG's authors).
+        relative_buckets: buckets of T5, logarithmic up to `relative_max_distance`, from which "clipped" and "product"
+            are constant.
+        alibi_slopes: slopes of ALiBi, one a head; None: the standard ones.
+        tisa_kernels: kernels of "tisa" in a head; None: 5, as in its paper.
+        relative_content: terms of pairs of tokens: "shaw", "deberta", "xl", "cope" (encoder/content.py), "fire", "dape"
+            (encoder/bias_networks.py).
 
-    Segments: with `bilevel` (He et al. 2024) the table has a row for each place inside a segment, places beyond it
-    share the last row, and rotation or bias get numbers of segments in place of positions. A segment ends with a token
-    of `segment_end_ids`, which a training fills from its tokenizer; None: [SEP] alone. Segments stand in the order of
-    the row, and no `position_ids` are read.
+    Rotation of queries and keys:
+        rotation: "rope", or "xpos", which also lets pair k of columns fall with distance, from 1 to ζ_k at
+            `xpos_scale_base` positions, alike in both directions (`attention.decayed_rotations`).
+        rope_theta: base of its frequencies.
+        rotation_share: share of a head's columns that turn, the first ones, an even number; the others know no position
+            (GPT-NeoX's `rotary_pct`).
+        rotation_scaling: frequencies for texts `rotation_factor` times as long as in the training: "linear", "ntk",
+            "yarn". max_position_embeddings is the new length.
 
-    Relative positions: `relative` names the bias: `relative_buckets` buckets of T5, logarithmic up to
-    `relative_max_distance`, beyond which "clipped" and "product" are constant; `alibi_slopes`, None for the
-    standard ones; `tisa_kernels` kernels of "tisa" in a head, None for its paper's 5. `relative_shared` makes one
-    bias for all layers. `rotation` names the rotation of queries and keys ("rope", base `rope_theta`).
-    `rotation_share` is the share of a head's columns that turn, the first ones, an even number of them; the others
-    know no position (GPT-NeoX's `rotary_pct`). "xpos" also lets pair k fall with distance, from 1 to ζ_k at
-    `xpos_scale_base` positions, alike in both directions (`attention.decayed_rotations`). `rotation_scaling`
-    ("linear", "ntk", "yarn") changes its frequencies for texts `rotation_factor` times as long as in the training;
-    max_position_embeddings is the new length. `relative_content` names terms of pairs of tokens: "shaw",
-    "deberta", "xl", "cope" (encoder/content.py), "fire", "dape" (encoder/bias_networks.py).
+    Two streams:
+        stream_qk: "separate" adds a score for each stream (DSTG eq. 2), "joint" multiplies queries and keys of both
+            (SPLIT).
+        stream_feed_forward: "shared" reads both (DSTG eq. 3), "separate" has one for each.
+        stream_values: "per_head" cuts each stream's values over the heads, "consecutive" cuts both end to end, so that
+            the first heads carry position (SPLIT).
 
-    Special tokens S = {cls, sep}, found by id: `relative_special` gives pairs with a special token separate values in
-    every head: "shared" three, one for both special, one for the query and one for the key (DSTG eq. 1); "each" four,
-    [CLS] and [SEP] apart as query and as key, with the value of the key where both are special (the code of DSTG's
-    authors). `absolute_special` removes the position stream's score from every pair with a special token (DSTG eq. 2,
-    the indicator). `reset` unties [CLS] (TUPE eq. 9): "sum" resets absolute and relative correlation together (the
-    paper), "each" both separately (its published code). `attention_window` is the number of tokens on each side that a
-    token looks at, None for all.
-
-    Streams: `stream_qk` "separate" adds a score for each stream (DSTG eq. 2), "joint" multiplies queries and keys of
-    both (SPLIT). `stream_feed_forward` "shared" reads both (DSTG eq. 3), "separate" has one for each. `stream_values`
-    "per_head" cuts each stream's values over the heads, "consecutive" cuts their concatenation, so that the first heads
-    carry position (SPLIT). `mlm_head` "semantic" predicts from the semantic stream, "full" from the whole hidden state
-    (DSTG B.2).
-
-    Initial weights: `initializer` is "normal" with standard deviation r, or "uniform" on [-r, r] (the code of DSTG's
-    authors, r = 0.02). r is `initializer_range` for matrices, `embedding_initializer_range` for word embeddings,
-    `position_initializer_range` for the position table (None: as the word embeddings). Factors of a low-rank table and
-    vectors of distances are normal whatever `initializer` says.
+    Initial weights:
+        initializer: "normal" with standard deviation r, or "uniform" on [-r, r] (the code of DSTG's authors, r = 0.02).
+            Factors of a low-rank table and vectors of distances are normal in any case.
+        initializer_range: r of matrices.
+        embedding_initializer_range: r of word embeddings.
+        position_initializer_range: r of the position table; None: that of word embeddings.
 
     Raises:
         ValueError: an unknown key, a value outside its choices, or parts that do not fit together.
