@@ -125,7 +125,8 @@ def test_system_errors_hide_temporary_names(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert said(lambda: write_text(tmp_path / "x", "four")).startswith("No room is left on the disk for a file.")
+    said_of_x = said(lambda: write_text(tmp_path / "x", "four"))
+    assert said_of_x.startswith(f"No room is left on the disk for {tmp_path}/x.")  # it was "for a file"
     assert describe_os_error(OSError("Cannot write x: full.")) == "Cannot write x: full."
     # The folder that the processes of a training write together stands for no other name; it was no line at all.
     full = OSError(errno.ENOSPC, "full", "run/checkpoints/.step-5-shards.0")

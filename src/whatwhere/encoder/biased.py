@@ -330,6 +330,135 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, inputs: _WeightInputs, saved_weight
     return out.div_(work.kept_share) if work.dropped_levels else out
 
 
+class _Gradients:
+    """Gradients of a loss by queries, keys, values and biases, added up tile by tile."""
+
+    def __init__(
+        self, work: _TiledWeights, v: Tensor, saved_weights: Tensor | None, of_base: bool, of_special_values: bool
+    ) -> None:
+        self.work = work
+        self.inputs_v = v
+        self.saved_weights = saved_weights
+        self.adds = work.n * work.n > SCORES_PER_TILE  # queries of several tiles add to the gradient of a key
+        self.q = torch.empty_like(work.q)
+        self.k = self._of_keys(work.k)
+        self.v = self._of_keys(v)
+        self.ahead_q = None if work.ahead_q is None else torch.empty_like(work.q)
+        self.ahead_k = None if work.ahead_k is None else self._of_keys(work.k)
+        self.base = self._zeros_like(work.base) if of_base else None
+        self.special_values = self._zeros_like(work.special_values) if of_special_values else None
+        # Queries that may look nowhere: their weights are uniform for any scores.
+        blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
+        self.blind_queries = blind_queries if blind_queries is not None and bool(blind_queries.any()) else None
+        self.scratch = torch.empty_like(work.scores)
+        by_distance = self.base is not None and work.by_distance
+        self.sums = work.scores.new_empty(2 * work.scores.numel()) if by_distance else None
+
+    def _of_keys(self, x: Tensor) -> Tensor:
+        """Return memory for the gradient of keys or values."""
+        return torch.zeros_like(x, dtype=self.work.dtype) if self.adds else torch.empty_like(x)
+
+    def _zeros_like(self, x: Tensor | None) -> Tensor | None:
+        return None if x is None else torch.zeros_like(x, dtype=self.work.dtype)
+
+    def add_group(self, group: list[_Tile], d_out: Tensor) -> None:
+        """Add what the tiles of one group of `_TiledWeights.groups` give; d_out: gradient of the outputs."""
+        work = self.work
+        shared_bias = work.shared_bias(group[0]) if self.saved_weights is None else None
+        d_by_distance = d_shared = None  # gradient of the bias that the group shares, by distance and by pair
+        if self.sums is not None:
+            d_by_distance, d_shared = work.skewed_views(self.sums, group[0])
+            d_by_distance.zero_()
+        elif self.base is not None and not work.by_example:
+            d_shared = self.base[0, group[0].heads, group[0].queries]
+        for tile in group:
+            d_scores = self._back_to_scores(tile, d_out, shared_bias)
+            self._add_to_queries_and_keys(tile, d_scores)
+            self._add_to_biases(tile, d_scores, d_shared)
+        if self.base is not None and d_by_distance is not None:
+            self.base[group[0].heads, work.distances(group[0])] += d_by_distance.sum(1)
+
+    def _back_to_scores(self, tile: _Tile, d_out: Tensor, shared_bias: Tensor | None) -> Tensor:
+        """Add to the gradient of the values, and return that of the scores (examples, heads, queries, n).
+
+        It lies in `scratch`.
+        """
+        work = self.work
+        d_o = tile.of_queries(d_out)
+        if self.saved_weights is None:
+            p = work.weights(tile, shared_bias)
+        else:
+            p = work.to_high_precision(self.saved_weights[tile])
+        if self.saved_weights is not None and not work.dropped_levels:
+            weights_used = tile.of_queries(self.saved_weights)
+        else:
+            weights_used = work.apply_dropout(p, self.scratch)
+        self._put_product(tile.of_keys(self.v), weights_used, d_o)
+        d_p = work.product(d_o, tile.of_keys(self.inputs_v), self.scratch).view(p.shape)
+        if work.dropped_levels:
+            d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
+            p = torch.abs(p, out=_part(work.scores, *p.shape))
+        d_scores: Tensor = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, work.dtype, grad_input=d_p)
+        if self.blind_queries is not None:
+            d_scores *= ~tile.of_mask(self.blind_queries)
+        return d_scores
+
+    def _add_to_queries_and_keys(self, tile: _Tile, d_scores: Tensor) -> None:
+        """Add to the gradients of queries and keys, without the factor `scale`; those ahead get their own pairs."""
+        work = self.work
+        if self.ahead_q is not None and self.ahead_k is not None:
+            assert work.ahead_q is not None and work.ahead_k is not None and work.ahead_mask is not None
+            is_ahead = tile.of_mask(work.ahead_mask)
+            d_ahead = torch.mul(d_scores, is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
+            self._put_products(tile, d_ahead, (work.ahead_q, work.ahead_k), (self.ahead_q, self.ahead_k))
+            d_scores = torch.mul(d_scores, ~is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
+        self._put_products(tile, d_scores, (work.q, work.k), (self.q, self.k))
+
+    def _put_products(
+        self, tile: _Tile, d_scores: Tensor, inputs: tuple[Tensor, Tensor], gradients: tuple[Tensor, Tensor]
+    ) -> None:
+        """Write the gradients of queries and keys whose product has the gradient `d_scores`."""
+        q, k = inputs
+        d_q, d_k = gradients
+        low_precision = self.work.to_low_precision(d_scores)
+        torch.bmm(low_precision, tile.of_keys(k), out=tile.of_queries(d_q))
+        self._put_product(tile.of_keys(d_k), low_precision, tile.of_queries(q))
+
+    def _put_product(self, out: Tensor, x: Tensor, y: Tensor) -> None:
+        """Compute out = xᵀ y, or out += xᵀ y where several tiles add to the same keys."""
+        if self.adds:
+            out += torch.bmm(x.transpose(1, 2), y)
+        else:
+            torch.bmm(x.transpose(1, 2), y, out=out)
+
+    def _add_to_biases(self, tile: _Tile, d_scores: Tensor, d_shared: Tensor | None) -> None:
+        """Add to the gradients of the special values and of the base; `d_scores` is used up.
+
+        d_shared: (heads, queries, n) gradient of the bias that all examples share; None: each has its own, or none has.
+        """
+        if self.base is None and self.special_values is None:
+            return
+        if len(self.work.special_tokens[0]):
+            d_special = self.work.pop_special_gradient(d_scores, tile)
+            if self.special_values is not None:
+                self.special_values[:, :, tile.heads] += d_special
+        if d_shared is not None:
+            d_shared += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
+        elif self.base is not None:
+            self.base[tile] = d_scores
+
+    def in_order(self) -> tuple[Tensor | None, ...]:
+        """Return the gradients of q, k, v, and of each of the inputs of the weights."""
+        scale = self.work.scale
+        key_type = self.work.k.dtype
+        of_inputs: dict[str, Tensor | None] = dict.fromkeys(_WeightInputs._fields)
+        of_inputs |= {"base": self.base, "special_values": self.special_values}
+        if self.ahead_q is not None and self.ahead_k is not None:
+            of_inputs |= {"ahead_q": self.ahead_q.mul_(scale), "ahead_k": self.ahead_k.mul_(scale).to(key_type)}
+        d_v = self.v.to(self.inputs_v.dtype)
+        return self.q.mul_(scale), self.k.mul_(scale).to(key_type), d_v, *of_inputs.values()
+
+
 class _BiasedAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *flat_inputs: Any) -> Tensor:
@@ -346,93 +475,11 @@ class _BiasedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, *tensors, saved_weights = ctx.saved_tensors
-        inputs = _WeightInputs(*tensors, *ctx.numbers)
-        work = _TiledWeights(q, k, inputs)
-        n = work.n
-        dtype = work.dtype
+        work = _TiledWeights(q, k, _WeightInputs(*tensors, *ctx.numbers))
         d_out = gradients[0].contiguous()
         d_out = d_out / work.kept_share if work.dropped_levels else d_out
-        is_split = n * n > SCORES_PER_TILE  # then queries of several tiles add to the gradient of a key
-        d_q = torch.empty_like(q)
-        d_k, d_v = (torch.zeros_like(x, dtype=dtype) if is_split else torch.empty_like(x) for x in (k, v))
-        ahead_mask = inputs.ahead_mask
-        d_ahead_q = d_ahead_k = None
-        if work.ahead_q is not None:
-            d_ahead_q = torch.empty_like(q)
-            d_ahead_k = torch.zeros_like(k, dtype=dtype) if is_split else torch.empty_like(k)
         is_needed = dict(zip(("q", "k", "v", *_WeightInputs._fields), ctx.needs_input_grad, strict=True))
-        d_base = d_special_values = None
-        if inputs.base is not None and is_needed["base"]:
-            d_base = torch.zeros_like(inputs.base, dtype=dtype)
-        if inputs.special_values is not None and is_needed["special_values"]:
-            d_special_values = torch.zeros_like(inputs.special_values, dtype=dtype)
-        sums = work.scores.new_empty(2 * work.scores.numel()) if d_base is not None and work.by_distance else None
-        # Queries that may look nowhere: their weights are uniform for any scores.
-        blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
-        blind_queries = blind_queries if blind_queries is not None and bool(blind_queries.any()) else None
-        scratch = torch.empty_like(work.scores)
+        found = _Gradients(work, v, saved_weights, is_needed["base"], is_needed["special_values"])
         for group in work.groups():
-            shared = work.shared_bias(group[0]) if saved_weights is None else None
-            d_shared = None  # gradient of the bias that the group shares
-            if sums is not None:
-                d_by_distance, d_shared = work.skewed_views(sums, group[0])
-                d_by_distance.zero_()
-            elif d_base is not None and not work.by_example:
-                d_shared = d_base[0, group[0].heads, group[0].queries]
-            for tile in group:
-                d_o = tile.of_queries(d_out)
-                if saved_weights is None:
-                    p = work.weights(tile, shared)
-                else:
-                    p = work.to_high_precision(saved_weights[tile])
-                if saved_weights is not None and not work.dropped_levels:
-                    weights_used = tile.of_queries(saved_weights)
-                else:
-                    weights_used = work.apply_dropout(p, scratch)
-                _put_product(tile.of_keys(d_v), weights_used, d_o, add=is_split)
-                d_p = work.product(d_o, tile.of_keys(v), scratch).view(p.shape)
-                if work.dropped_levels:
-                    d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
-                    p = torch.abs(p, out=_part(work.scores, *p.shape))
-                d_scores = torch.ops.aten._softmax_backward_data.out(d_p, p, -1, dtype, grad_input=d_p)
-                if blind_queries is not None:
-                    d_scores *= ~tile.of_mask(blind_queries)
-                d_product = d_scores
-                if ahead_mask is not None and work.ahead_q is not None and work.ahead_k is not None:
-                    assert d_ahead_q is not None and d_ahead_k is not None
-                    is_ahead = tile.of_mask(ahead_mask)
-                    low_d_ahead = work.to_low_precision(
-                        torch.mul(d_scores, is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
-                    )
-                    torch.bmm(low_d_ahead, tile.of_keys(work.ahead_k), out=tile.of_queries(d_ahead_q))
-                    _put_product(tile.of_keys(d_ahead_k), low_d_ahead, tile.of_queries(work.ahead_q), add=is_split)
-                    d_product = torch.mul(d_scores, ~is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
-                low_d_scores = work.to_low_precision(d_product)
-                torch.bmm(low_d_scores, tile.of_keys(k), out=tile.of_queries(d_q))
-                _put_product(tile.of_keys(d_k), low_d_scores, tile.of_queries(q), add=is_split)
-                if (d_base is not None or d_special_values is not None) and len(work.special_tokens[0]):
-                    d_special = work.pop_special_gradient(d_scores, tile)
-                    if d_special_values is not None:
-                        d_special_values[:, :, tile.heads] += d_special
-                if d_shared is not None:
-                    d_shared += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
-                elif d_base is not None:
-                    d_base[tile] = d_scores
-            if d_base is not None and sums is not None:
-                d_base[group[0].heads, work.distances(group[0])] += d_by_distance.sum(1)
-        d_q = d_q.mul_(work.scale)
-        d_k = d_k.mul_(work.scale)
-        if d_ahead_q is not None and d_ahead_k is not None:
-            d_ahead_q = d_ahead_q.mul_(work.scale)
-            d_ahead_k = d_ahead_k.mul_(work.scale).to(k.dtype)
-        of_inputs: dict[str, Tensor | None] = dict.fromkeys(_WeightInputs._fields)
-        of_inputs |= {"base": d_base, "special_values": d_special_values, "ahead_q": d_ahead_q, "ahead_k": d_ahead_k}
-        return d_q, d_k.to(k.dtype), d_v.to(v.dtype), *of_inputs.values()
-
-
-def _put_product(out: Tensor, x: Tensor, y: Tensor, add: bool) -> None:
-    """Compute out = xᵀ y, or out += xᵀ y."""
-    if add:
-        out += torch.bmm(x.transpose(1, 2), y)
-    else:
-        torch.bmm(x.transpose(1, 2), y, out=out)
+            found.add_group(group, d_out)
+        return found.in_order()
