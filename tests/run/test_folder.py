@@ -46,7 +46,7 @@ def test_a_folder_given_as_a_dot_has_a_name(tmp_path, monkeypatch):
     """Records of a study with `--out .` were of a study without a name."""
     monkeypatch.chdir(tmp_path)
     with RunFolder.open(".", "study") as run:
-        run.keep()
+        run.make_permanent()
         assert run.name == tmp_path.name
 
 
@@ -159,15 +159,15 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
 def test_a_step_is_done_from_its_inputs_and_files(tmp_path):
     with RunFolder.open(tmp_path / "run", "study") as run:
-        assert run.reuse_problem("measured") is None
+        assert run.why_not_reusable("measured") is None
         run.write("records.json", [1])
         run.mark_done("measured", inputs={"seeds": (1, 2)}, files=["records.json"])
         assert run.is_done("measured") and run.is_done("measured", inputs={"seeds": [1, 2]})
         assert not run.is_done("measured", inputs={"seeds": [1]})
         (tmp_path / "run/records.json").write_text("[2]")
-        assert "records.json is not as it was written" in run.reuse_problem("measured")
+        assert "records.json is not as it was written" in run.why_not_reusable("measured")
         (tmp_path / "run/records.json").unlink()
-        assert run.reuse_problem("measured") == f"{tmp_path / 'run/records.json'} is missing"
+        assert run.why_not_reusable("measured") == f"{tmp_path / 'run/records.json'} is missing"
         run.write("records.json", [3])
         assert run.is_done("measured")  # whoever writes it again answers for it
 
@@ -239,7 +239,7 @@ def test_a_manifest_without_a_whole_line_begins_anew(tmp_path, torn):
 def test_an_accepted_run_stays_after_an_error(tmp_path):
     with pytest.raises(ValueError, match="not finite"), RunFolder.open(tmp_path / "run", "study") as run:
         run.write("study.yaml", {"a": 1})
-        run.keep()
+        run.make_permanent()
         raise ValueError("loss is not finite")
     assert RunFolder.at(tmp_path / "run").read("study.yaml") == {"a": 1}
     assert RunFolder.at(tmp_path / "run").log_lines() == []

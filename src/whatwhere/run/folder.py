@@ -347,18 +347,18 @@ class RunFolder:
             files: Names of the files that the step wrote.
             outcome: Small results, plain values, that need no file. The manifest has them under `facts`.
         """
-        self.keep()
+        self.make_permanent()
         self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files), "facts": dict(outcome or {})})
 
-    def keep(self) -> None:
-        """Let the files of this new run stay from now on, also where an input is refused later."""
+    def make_permanent(self) -> None:
+        """Let the files of a new run stay, also where an input is refused later; until then its end removes them."""
         self._is_provisional = False
 
     def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
         """Return whether a step is finished from these inputs (None: any) and its files are as they were written."""
-        return self.finished_step(step) is not None and self.reuse_problem(step, inputs=inputs) is None
+        return self.finished_step(step) is not None and self.why_not_reusable(step, inputs=inputs) is None
 
-    def reuse_problem(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
+    def why_not_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> str | None:
         """Return why a finished step cannot be reused; None where it can, or where the step was never finished."""
         self._refresh()
         if (known := self._steps.get(step)) is None:

@@ -69,7 +69,7 @@ def run_evaluation(
         trials = benchmark.trials(config)
         todo = [trial for trial in trials if not trial.check_finished(out)]
         config.save_in(run, benchmark.file)
-        run.keep()
+        run.make_permanent()
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.slots()
         make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
@@ -273,7 +273,7 @@ def run_all(
             names = ", ".join(benchmark.name for benchmark in BENCHMARKS)
             raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {reasons[0]}")
         config.save_in(run, f"{EVALUATE_ALL}.yaml")
-        run.keep()
+        run.make_permanent()
         began = time.perf_counter()
         results: dict[str, dict[str, Any]] = {}
         records: list[Record] = []

@@ -85,7 +85,7 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             check_vocabulary(folder, tokenizer)
         if not is_done:  # a finished run keeps its saved settings until the new results are there
             config.save_in(run, CONFIG)
-        run.keep()
+        run.make_permanent()
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
         if not plan.follows_paper:  # too little text is refused before any corpus is measured
             for name, counts in counted.items():

@@ -167,7 +167,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
         words = f"{config.match} matched to those of {first_model} by feed-forward widths: {in_words}"
         log.log_event("matched", words, match=config.match, widths=widths)
     settings_to_save.model_copy(update={"widths": config.widths}).save_in(run, CONFIG)
-    run.keep()
+    run.make_permanent()
     _log_windows(windows, log)
     if config.inside:
         with show_progress("corpus", log.progress) as advance:
@@ -336,7 +336,7 @@ class _StudyPage:
         """Draw the page of the models that are measured so far, where one is due and others follow."""
         measured = [model for model in self.models if self.study.is_measured(model)]
         # No page is drawn from a damaged model.
-        is_damaged = any(self.study.run.reuse_problem(model.step_name) for model in self.models)
+        is_damaged = any(self.study.run.why_not_reusable(model.step_name) for model in self.models)
         is_due = _needs_page(self.models, self.models_on_page, measured)
         if 0 < len(measured) < len(self.models) and not is_damaged and is_due:
             self.models_on_page = measured
@@ -429,7 +429,7 @@ def _log_passes(study: Study, steps: int) -> None:
 
 
 def _log_damage(study: Study, model: ModelOfSeed) -> None:
-    why = study.run.reuse_problem(model.step_name)
+    why = study.run.why_not_reusable(model.step_name)
     if why:
         words = f"measured again: {model.name} seed {model.seed}: {why}"
         study.log.log_event("measured again", words, model=model.name, seed=model.seed, why=why)

@@ -101,7 +101,7 @@ def save_settings_and_keep(config: SchemeConfig, run: RunFolder, name: str) -> N
     config.save_in(run, name)
     if LOG in run.listed_files():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)
-    run.keep()
+    run.make_permanent()
 
 
 def finished_summary(run: RunFolder) -> dict[str, Any] | None:
