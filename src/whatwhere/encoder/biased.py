@@ -337,21 +337,21 @@ class _Gradients:
         self, work: _TiledWeights, v: Tensor, saved_weights: Tensor | None, of_base: bool, of_special_values: bool
     ) -> None:
         self.work = work
-        self.inputs_v = v
+        self.values = v
         self.saved_weights = saved_weights
         self.adds = work.n * work.n > SCORES_PER_TILE  # queries of several tiles add to the gradient of a key
-        self.q = torch.empty_like(work.q)
-        self.k = self._of_keys(work.k)
-        self.v = self._of_keys(v)
-        self.ahead_q = None if work.ahead_q is None else torch.empty_like(work.q)
-        self.ahead_k = None if work.ahead_k is None else self._of_keys(work.k)
-        self.base = self._zeros_like(work.base) if of_base else None
-        self.special_values = self._zeros_like(work.special_values) if of_special_values else None
+        self.d_q = torch.empty_like(work.q)
+        self.d_k = self._of_keys(work.k)
+        self.d_v = self._of_keys(v)
+        self.d_ahead_q = None if work.ahead_q is None else torch.empty_like(work.q)
+        self.d_ahead_k = None if work.ahead_k is None else self._of_keys(work.k)
+        self.d_base = self._zeros_like(work.base) if of_base else None
+        self.d_special_values = self._zeros_like(work.special_values) if of_special_values else None
         # Queries that may look nowhere: their weights are uniform for any scores.
         blind_queries = None if work.allowed is None else ~work.allowed.any(-1, keepdim=True)
         self.blind_queries = blind_queries if blind_queries is not None and bool(blind_queries.any()) else None
         self.scratch = torch.empty_like(work.scores)
-        by_distance = self.base is not None and work.by_distance
+        by_distance = self.d_base is not None and work.by_distance
         self.sums = work.scores.new_empty(2 * work.scores.numel()) if by_distance else None
 
     def _of_keys(self, x: Tensor) -> Tensor:
@@ -369,14 +369,14 @@ class _Gradients:
         if self.sums is not None:
             d_by_distance, d_shared = work.skewed_views(self.sums, group[0])
             d_by_distance.zero_()
-        elif self.base is not None and not work.by_example:
-            d_shared = self.base[0, group[0].heads, group[0].queries]
+        elif self.d_base is not None and not work.by_example:
+            d_shared = self.d_base[0, group[0].heads, group[0].queries]
         for tile in group:
             d_scores = self._back_to_scores(tile, d_out, shared_bias)
             self._add_to_queries_and_keys(tile, d_scores)
             self._add_to_biases(tile, d_scores, d_shared)
-        if self.base is not None and d_by_distance is not None:
-            self.base[group[0].heads, work.distances(group[0])] += d_by_distance.sum(1)
+        if self.d_base is not None and d_by_distance is not None:
+            self.d_base[group[0].heads, work.distances(group[0])] += d_by_distance.sum(1)
 
     def _back_to_scores(self, tile: _Tile, d_out: Tensor, shared_bias: Tensor | None) -> Tensor:
         """Add to the gradient of the values, and return that of the scores (examples, heads, queries, n).
@@ -393,8 +393,8 @@ class _Gradients:
             weights_used = tile.of_queries(self.saved_weights)
         else:
             weights_used = work.apply_dropout(p, self.scratch)
-        self._put_product(tile.of_keys(self.v), weights_used, d_o)
-        d_p = work.product(d_o, tile.of_keys(self.inputs_v), self.scratch).view(p.shape)
+        self._put_product(tile.of_keys(self.d_v), weights_used, d_o)
+        d_p = work.product(d_o, tile.of_keys(self.values), self.scratch).view(p.shape)
         if work.dropped_levels:
             d_p *= torch.ge(p, 0, out=_part(work.noise, *p.shape))
             p = torch.abs(p, out=_part(work.scores, *p.shape))
@@ -406,13 +406,13 @@ class _Gradients:
     def _add_to_queries_and_keys(self, tile: _Tile, d_scores: Tensor) -> None:
         """Add to the gradients of queries and keys, without the factor `scale`; those ahead get their own pairs."""
         work = self.work
-        if self.ahead_q is not None and self.ahead_k is not None:
+        if self.d_ahead_q is not None and self.d_ahead_k is not None:
             assert work.ahead_q is not None and work.ahead_k is not None and work.ahead_mask is not None
             is_ahead = tile.of_mask(work.ahead_mask)
             d_ahead = torch.mul(d_scores, is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
-            self._put_products(tile, d_ahead, (work.ahead_q, work.ahead_k), (self.ahead_q, self.ahead_k))
+            self._put_products(tile, d_ahead, (work.ahead_q, work.ahead_k), (self.d_ahead_q, self.d_ahead_k))
             d_scores = torch.mul(d_scores, ~is_ahead, out=_part(work.ahead_scores, *d_scores.shape))
-        self._put_products(tile, d_scores, (work.q, work.k), (self.q, self.k))
+        self._put_products(tile, d_scores, (work.q, work.k), (self.d_q, self.d_k))
 
     def _put_products(
         self, tile: _Tile, d_scores: Tensor, inputs: tuple[Tensor, Tensor], gradients: tuple[Tensor, Tensor]
@@ -436,27 +436,27 @@ class _Gradients:
 
         d_shared: (heads, queries, n) gradient of the bias that all examples share; None: each has its own, or none has.
         """
-        if self.base is None and self.special_values is None:
+        if self.d_base is None and self.d_special_values is None:
             return
         if len(self.work.special_tokens[0]):
             d_special = self.work.pop_special_gradient(d_scores, tile)
-            if self.special_values is not None:
-                self.special_values[:, :, tile.heads] += d_special
+            if self.d_special_values is not None:
+                self.d_special_values[:, :, tile.heads] += d_special
         if d_shared is not None:
             d_shared += d_scores.sum(0) if len(d_scores) > 1 else d_scores[0]
-        elif self.base is not None:
-            self.base[tile] = d_scores
+        elif self.d_base is not None:
+            self.d_base[tile] = d_scores
 
     def in_order(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients of q, k, v, and of each of the inputs of the weights."""
+        """Return the gradients of q, k, v, and of each of the inputs of the weights; may be called once."""
         scale = self.work.scale
         key_type = self.work.k.dtype
         of_inputs: dict[str, Tensor | None] = dict.fromkeys(_WeightInputs._fields)
-        of_inputs |= {"base": self.base, "special_values": self.special_values}
-        if self.ahead_q is not None and self.ahead_k is not None:
-            of_inputs |= {"ahead_q": self.ahead_q.mul_(scale), "ahead_k": self.ahead_k.mul_(scale).to(key_type)}
-        d_v = self.v.to(self.inputs_v.dtype)
-        return self.q.mul_(scale), self.k.mul_(scale).to(key_type), d_v, *of_inputs.values()
+        of_inputs |= {"base": self.d_base, "special_values": self.d_special_values}
+        if self.d_ahead_q is not None and self.d_ahead_k is not None:
+            of_inputs |= {"ahead_q": self.d_ahead_q.mul_(scale), "ahead_k": self.d_ahead_k.mul_(scale).to(key_type)}
+        d_v = self.d_v.to(self.values.dtype)
+        return self.d_q.mul_(scale), self.d_k.mul_(scale).to(key_type), d_v, *of_inputs.values()
 
 
 class _BiasedAttention(torch.autograd.Function):
