@@ -187,7 +187,7 @@ def corpus_geometry(
     if m < 3:
         raise TooLittleText(
             f"{m} of {counts.positions} positions have at least {support:g} tokens; a geometry needs 3.",
-            advise_on_support(distributions.support),
+            advise_on_support(distributions.support) if counts.positions > 2 else "Ask for more --positions.",
         )
     if m > MOST_POSITIONS:
         raise ValueError(

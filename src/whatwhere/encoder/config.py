@@ -29,8 +29,8 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "initializer": lambda: ("normal", "uniform"),
 }
 
-TABLE_STARTS = ("random", "smooth", "half-turn", "sinusoidal", "zeros")  # any other start is a file or folder
 TABLES_WITH_A_START = ("learned", "fixed")  # tables that begin as `table_start` says
+TABLE_STARTS = ("random", "smooth", "half-turn", "sinusoidal", "zeros")  # any other start is a file or folder
 
 # Keys that transformers itself passes through a configuration and that are no fields of the class.
 _HF_KEYS = frozenset(
@@ -79,19 +79,19 @@ class EncoderConfig(PretrainedConfig):
             both separately (its published code).
         table_width: width of the table if a learned linear map brings it to the model's.
         table_rank: rank of a `low_rank` table.
-        table_file: .npy file or model folder; its rows are scaled for `mds`, and taken as they are for `fixed`.
+        table_file: .npy file or model folder of an `mds` table, whose rows are scaled.
         table_start: how a `learned` table begins, and all that a `fixed` one ever is: "random", "smooth", "half-turn",
-            "sinusoidal", "zeros", a .npy file or a model folder.
-        table_scale: factor of a fixed table, or of the waves of a learned table's start; None: they have the root mean
-            square `position_initializer_range`, and a half turn has the factor 0.1.
+            "sinusoidal", "zeros", or the rows of a .npy file or a model folder as they are.
+        table_scale: factor of a table by a formula or of `mds`, or of the waves that another starts from; None: these
+            have the root mean square `position_initializer_range`, and a half turn has the factor 0.1.
         input_kernel: odd number of taps of a depthwise convolution over what enters the first block, added to it
             (`InputConvolution`), which reads neighbours in the row; 0: none.
 
     Positions drawn at random for each text, in pretraining alone:
         position_draws: "shape" adds a whole number from 0 to `draw_shift` (Kiyono et al. 2021). "cape" makes position p
             (p + Δ + ε)·λ, with Δ in ± `draw_shift` and log λ in ± log `draw_scale` alike for the text, ε in
-            ± `draw_local_shift` for each token, all uniform (Likhomanenko et al. 2021). Both need a table by a formula
-            (sinusoidal, fourier), which has a vector for every real number.
+            ± `draw_local_shift` for each token, all uniform (Likhomanenko et al. 2021). Both need a table by a formula,
+            such as sinusoidal and fourier, which has a vector for every real number.
 
     Segments:
         bilevel: the table has a row for each place inside a segment, places beyond it share the last row, and rotation

@@ -40,11 +40,11 @@ _BOMB_RATIO = 1000
 
 @contextmanager
 def name_in_errors(path: Path) -> Iterator[None]:
-    """Name a file or folder in the block's errors of the system that name none, as that of a full disk."""
+    """Name the file or folder that is written in an error of a full disk, which names none."""
     try:
         yield
     except OSError as error:
-        if error.errno is not None and error.filename is None:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
             error.filename = str(path)
         raise
 

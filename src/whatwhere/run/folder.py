@@ -80,8 +80,8 @@ class RunFolder:
         """Open a folder for writing, as the only process, and make it if it is missing.
 
         Temporary files of killed processes are removed. A new run leaves no file if the block raises a ValueError
-        before it calls `keep` or finishes a step: its input was refused. The same holds for runs that this process
-        made inside it meanwhile, unless `keep_run` was called for them.
+        before it calls `make_permanent` or finishes a step: its input was refused. The same holds for runs that this
+        process made inside it meanwhile, unless `keep_run` was called for them.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).

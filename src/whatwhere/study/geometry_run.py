@@ -37,7 +37,7 @@ from ..run.files import remove_folder
 from ..run.folder import RunFolder
 from ..run.jobs import show_progress
 from ..run.names import RESULTS
-from ..run.progress import Progress, progress_bar
+from ..run.progress import progress_bar
 from ..run.reference import model_source
 from .machine import machine
 from .models_beside_corpora import check_model, check_model_names, check_vocabulary, model_records, model_summary
@@ -137,8 +137,7 @@ def _count_all(
     """Count all corpora; of each that is counted, remove the counts of shards, which only a stopped run needs."""
     counted: dict[str, Counts] = {}
     for name, source in sources.items():
-        with progress_bar(f"counting {name}", progress) as advance:
-            counted[name] = _count_corpus(run, config, name, source, tokenizer, advance, cluster)
+        counted[name] = _count_corpus(run, config, name, source, tokenizer, progress, cluster)
         if (shards := _shards_folder(run, name)).is_dir():
             remove_folder(shards)
     return counted
@@ -239,7 +238,7 @@ def _count_corpus(
     name: str,
     source: Source,
     tokenizer: Any,
-    progress: Progress,
+    progress: bool,
     cluster: Cluster | None,
 ) -> Counts:
     """Return the counts of a corpus, from the run's file if they are of the same text and settings.
@@ -269,18 +268,19 @@ def _count_corpus(
                 "model unless --tokenizer names one. Choose another --out."
             )
         run.remove(file)
-    counts = count_source(
-        source,
-        tokenizer,
-        config.positions,
-        align=config.align,
-        groups=config.groups,
-        phrases=config.phrases,
-        workers=config.workers,
-        progress=progress,
-        keep=_shards_folder(run, name),  # shards that are counted when a run is stopped
-        cluster=cluster,
-    )
+    with progress_bar(f"counting {name}", progress) as advance:
+        counts = count_source(
+            source,
+            tokenizer,
+            config.positions,
+            align=config.align,
+            groups=config.groups,
+            phrases=config.phrases,
+            workers=config.workers,
+            progress=advance,
+            keep=_shards_folder(run, name),  # shards that are counted when a run is stopped
+            cluster=cluster,
+        )
     counts.save(path)
     run.add_to_manifest(file)
     return counts
