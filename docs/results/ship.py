@@ -24,6 +24,7 @@ from whatwhere.report.references import kind_of_text, rows_of, settings_of
 from whatwhere.run.files import read_json, write_json
 from whatwhere.study.study_settings import StudyConfig
 
+SETTINGS = ("size", "recipe", "corpus", "models")  # of NAME.json, which records do not tell
 MOST_BYTES = 2_000_000  # of all reference studies together
 # Metrics that figures and tables of a page draw beside a run, whether or not a claim reads them.
 DRAWN = {
@@ -109,10 +110,13 @@ def facts_of(folder: Path, records: Sequence[Record], before: Mapping[str, Any])
     seeds = sorted(table.distinct("seed", "tokens"))
     if not tokens or not seeds:
         raise ValueError(f"{folder} has no record of training tokens. Give the folder of a study that has trained.")
-    told = _settings(folder, seeds[0])
     if before.get("folder") == folder.resolve().name and not (folder / "study.json").is_file():
-        told = {key: before[key] for key in told}  # the defaults of the version that trained it
+        told = {key: before[key] for key in SETTINGS}  # the defaults of the version that trained it
+    else:
+        told = _settings(folder, seeds[0])
     trained = set(table.models("tokens"))
+    if unknown := sorted(trained - set(told["models"])):
+        raise ValueError(f"Nothing tells the settings of {unknown[0]}, which has records. Put them into NAME.json.")
     return {
         "format": FORMAT,
         "folder": folder.resolve().name,

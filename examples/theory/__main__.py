@@ -44,9 +44,9 @@ def say(what: str, *values: float | str) -> None:
 
 
 def encoder(name: str, **fields) -> ww.EncoderForMaskedLM:
-    """A tiny untrained model without dropout, always of the same seed."""
+    """A tiny untrained model without dropout, with GEOM's residual stream, always of the same seed."""
     torch.manual_seed(0)
-    return ww.EncoderForMaskedLM(ww.preset(name, "tiny", dropout=0.0, **fields)).eval()
+    return ww.EncoderForMaskedLM(ww.preset(name, "tiny", dropout=0.0, residual="stream", **fields)).eval()
 
 
 def theorem_1(build: Build, heads: np.ndarray) -> None:
