@@ -2,6 +2,7 @@
 
 import zlib
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from whatwhere.corpus.counting import count_source, count_windows
 from whatwhere.corpus.segments import DOCUMENT
 from whatwhere.geometry.counts import StoredCounts, positional_counts, write_counts
 from whatwhere.run import shard_pool
+from whatwhere.run.files import describe_os_error
 
 
 def loop(texts, tokenizer, n, align="start", groups=1, special=(0, 2, 3, 4)):
@@ -167,6 +169,16 @@ def test_counts_that_are_cut_off_are_no_zeros(tokenizer, tmp_path):
     (tmp_path / "data").unlink()
     with pytest.raises(ValueError, match=r"are gone \(No such file or directory\)\. Run the command again\.$"):
         StoredCounts.open(tmp_path, len(tokenizer))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_counts_name_their_place_on_a_full_disk(tmp_path):
+    """It was "a file"."""
+    for name in ("data", "indices"):
+        (tmp_path / name).symlink_to("/dev/full")
+    with pytest.raises(OSError) as full:
+        write_counts(tmp_path, [positional_counts([np.arange(9)], 10, 20)])
+    assert describe_os_error(full.value).startswith(f"No room is left on the disk for {tmp_path}.")
 
 
 @pytest.mark.parametrize("texts", [["\u0001 \u0002"] * 3, ["\u0001 \u0002", "alpha", "\u0002 \u0003"]])
