@@ -99,8 +99,8 @@ From distributions of tokens to coordinates; √p is inside. Ours takes sparse d
 made beforehand.
 """,
     "cluster": """
-Scheduler, workers of one thread each and the command on one machine (`--on`). The command reads the text once and hands
-it out. The killed worker is one that trains; Dask starts another in its place.
+Scheduler, workers of one thread each and the command on one machine (`--on`). The killed worker is one that trains;
+Dask starts another in its place.
 Workers have their modules loaded, which processes of this machine load for each model.
 """,
 }
