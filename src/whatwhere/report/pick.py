@@ -240,11 +240,10 @@ def _collapse(run: Run) -> str:
 
 
 def _half_turn(run: Run) -> str:
-    """Say what became of a table of `dstg` in the reference study that started as half a turn; "" without one."""
+    """Say what became of a position table of the reference study that started as half a turn; "" without one."""
     study = run.beside.study
     models = study.models if study else {}
-    starts = ((name, settings.get("preset"), settings.get("table_start")) for name, settings in models.items())
-    name = next((name for name, preset, start in starts if (preset, start) == ("dstg", "half-turn")), None)
+    name = next((model for model, settings in models.items() if settings.get("table_start") == "half-turn"), None)
     if study is None or name is None:
         return ""
     first, last = (study.table.point("pca.top2", name, step=step) for step in (0, None))
