@@ -81,6 +81,7 @@ def test_the_example_finds_what_must_hold_on_any_corpus(printed):
         ("triples that break |D(i‖k) - D(j‖k)| ≤ D(i‖j), uniform over 2 tokens", 0),
         ("triples that break |D(i‖k) - D(j‖k)| ≤ D(i‖j), uniform over 5 tokens", 0),
         ("triples that break |D(i‖k) - D(j‖k)| ≤ D(i‖j), uniform over 20 tokens", 0),
+        ("all d_H = 0, tokens 0, 1 equal, exact", 2),
         ("largest D / (2√2 d_H)", 0),
         ("(ii) tokens ±1, ±2", 0),
         ("G as printed, 1/(2n)", 0),
