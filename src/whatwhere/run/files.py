@@ -40,7 +40,7 @@ _BOMB_RATIO = 1000
 
 @contextmanager
 def name_in_errors(path: Path) -> Iterator[None]:
-    """Name the file or folder that is written in an error of a full disk, which names none."""
+    """Give an error of a full disk, which names no file, the name of what the block writes."""
     try:
         yield
     except OSError as error:

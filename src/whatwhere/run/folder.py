@@ -351,7 +351,7 @@ class RunFolder:
         self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files), "facts": dict(outcome or {})})
 
     def make_permanent(self) -> None:
-        """Let the files of a new run stay, also where an input is refused later; until then its end removes them."""
+        """Let the files of a new run stay also where an input is refused later; before, a refusal removes them."""
         self._is_provisional = False
 
     def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
