@@ -29,6 +29,7 @@ from whatwhere.run.cluster import connect
 from whatwhere.run.cluster_jobs import SECONDS_BETWEEN_LOOKS
 from whatwhere.run.executors import Job, as_finished
 from whatwhere.run.files import read_lines
+from whatwhere.run.jobs import run_jobs
 from whatwhere.run.lock import lock, writer_of
 from whatwhere.run.signals import STOPPING
 from whatwhere.study.study_settings import StudyConfig
@@ -93,8 +94,24 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
 def results(connected, jobs):
     """Results of jobs on the workers, with at most two jobs a worker under way."""
     with connected.session() as workers:
-        for _, _, future in as_finished(workers, enumerate(jobs), lambda: 2 * connected.admission.usable):
+        for _, _, future in as_finished(workers, enumerate(jobs), lambda: 2 * connected.usable_workers()):
             yield future.result()
+
+
+@pytest.mark.slow
+def test_no_job_waits_beside_an_idle_worker(connected):
+    """Two of four trainings waited for one worker beside an idle one: Dask took them for jobs of half a second."""
+    together = connected.folder.parent / "together"
+    together.mkdir()
+    list(results(connected, [Job(name, wait_in, (str(together),)) for name in "ab"]))  # both have imported torch
+    seconds = {"long": 4.5, "less": 3.0, "third": 5.0, "fourth": 5.0}
+    jobs = [Job(name, rest, (time,)) for name, time in seconds.items()]
+    spans = [span for _, span in run_jobs(jobs, 1, False, cluster=connected)]
+    assert len({pid for pid, *_ in spans}) == 2
+    begun = sorted(begin for _, begin, _ in spans)
+    ends = sorted(end for *_, end in spans)
+    for free, begin in zip(ends, begun[2:], strict=False):  # a worker that is free begins the next job
+        assert begin - free < 1.5, spans
 
 
 OTHER_VERSION = """
@@ -194,13 +211,15 @@ def test_wait_for_paused_workers_is_told(connected):
         dask_worker.status = type(dask_worker.status).running
 
     with connected.session() as session:
-        assert session.why_they_wait() == ""
+
+        def reason() -> str:
+            return session.reason_for_waiting(session.admission.admit_new_workers(may_raise=False))
+
+        assert reason() == ""
         # Dask looks at their memory, and lets them go on.
-        wait_for(
-            lambda: connected.client.run(pause) and "Dask gives it no job. Give workers" in session.why_they_wait()
-        )
+        wait_for(lambda: connected.client.run(pause) and "Dask gives it no job. Give workers" in reason())
         connected.client.run(resume)
-        wait_for(lambda: session.why_they_wait() == "")
+        wait_for(lambda: reason() == "")
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ class Admission:
         self.address = address
         self.folder = folder
         self.mark = f"whatwhere-{secrets.token_hex(4)}"  # the resource of a worker that passed
-        self.usable = 0  # workers that jobs could be given to at the last look
+        self.usable_count = 0  # workers that jobs could be given to at the last look
         # Whether jobs ask for a GPU: True where one of the first workers that pass has one.
         self.needs_gpu: bool | None = None
         self.processes: dict[str, WorkerProcess] = {}  # of every worker that ever passed, by its address
@@ -88,7 +88,7 @@ class Admission:
                 raise ValueError(reason + rest)
             for address in refused:
                 print(f"\n{self._refused[address]} Until then it gets no work.", file=sys.stderr, flush=True)
-            self.usable = len(usable)
+            self.usable_count = len(usable)
             return usable
 
     def _check(self, new: list[str], workers: dict[str, dict[str, Any]]) -> list[str]:

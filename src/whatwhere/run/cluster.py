@@ -1,8 +1,8 @@
 """Jobs on the workers of a Dask cluster, which share a folder with this machine, in place of processes of this machine.
 
-The scheduler gives a job to a free worker, and to another one if that worker dies; work that keeps what it has finished
-then goes on there. A worker does one job at a time, on one thread, so that a model is the same to the last bit wherever
-it is trained.
+The scheduler gives each job to a worker at once, and moves it to one that is free, or to another if that worker dies;
+work that keeps what it has finished then goes on there. A worker does one job at a time, on one thread, so that a model
+is the same to the last bit wherever it is trained.
 """
 
 import logging
@@ -58,6 +58,10 @@ class Cluster:
             ValueError: no worker has what this command has.
         """
         return max(1, len(self.admission.admit_new_workers()))
+
+    def usable_workers(self) -> int:
+        """Return how many workers could get jobs at the last look, at least 1; looks follow each other by seconds."""
+        return max(1, self.admission.usable_count)
 
     @contextmanager
     def session(

@@ -5,7 +5,7 @@ import pickle
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .admission import Admission, describe_lost_scheduler
-from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_of_job, describe_deaths
+from .deaths import MEMORY, MOST_DEATHS, Deaths, deaths_caused_by_job, describe_deaths
 from .executors import Job, MakeContext
 from .remote import BEGIN, JobSite, code_versions, do_job
 
@@ -63,7 +63,9 @@ class ClusterJobs:
             OSError: workers died of the job again and again, or the scheduler is gone.
         """
         pickled = pickle.dumps((job.label, job.work, job.args, self.make_context))
-        key = f"{job.label.replace(' ', '-')}-{self.token}-{number}"
+        # Dask expects a job to take as long as others whose keys begin alike. It takes one of unknown length for half a
+        # second, and then leaves jobs behind a long one for minutes while another worker is idle.
+        key = f"{getattr(job.work, '__name__', 'job')}-{self.token}-{number}-{job.label.replace(' ', '-')}"
         options = {"key": key, "pure": False, "resources": self.resources}
         with describe_lost_scheduler(self.client, self.address):
             on_cluster = self.client.submit(do_job, self.site, number, pickled, **options)
@@ -99,7 +101,7 @@ class ClusterJobs:
         number, _ = self._under_way[on_cluster]
         self.deaths.wait_for_loss(number, error.last_worker.address)
         causes = self.deaths.find_causes(number)
-        if deaths_of_job(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
+        if deaths_caused_by_job(causes) > error.allowed_failures or causes.total() >= MOST_DEATHS:
             return False
         with describe_lost_scheduler(self.client, self.address):
             on_cluster.retry()
@@ -193,7 +195,7 @@ class ClusterJobs:
                 if is_over.is_set():
                     return
                 with suppress(Exception):  # the scheduler is gone, which the jobs say
-                    why = self.why_they_wait()
+                    why = self.reason_for_waiting(self.admission.admit_new_workers(may_raise=False))
                     if why and why != before:
                         print(f"\n{why}", file=sys.stderr, flush=True)
                     before = why
@@ -207,9 +209,8 @@ class ClusterJobs:
             self._look_now.set()
             watcher.join(SECONDS_OF_WATCHER)
 
-    def why_they_wait(self) -> str:
-        """Return a line on why jobs wait, if no worker can do one now; "" if one can."""
-        usable = self.admission.admit_new_workers(may_raise=False)
+    def reason_for_waiting(self, usable: Sequence[Mapping[str, Any]]) -> str:
+        """Return a line on why jobs wait, if none of the `usable` workers can do one now; "" if one can."""
         if not usable:
             which = "No worker with a GPU" if self.admission.needs_gpu else "No worker"
             return f"{which} of {self.address} is left: waiting for one (dask worker)."

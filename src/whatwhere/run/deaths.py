@@ -69,7 +69,7 @@ class Deaths:
                 self._busy.pop(number, None)  # the next process at this address has not begun the job
 
     def wait_for_loss(self, number: int, address: str) -> None:
-        """Wait until the scheduler has told of a death at a job; return at once if the worker did another job."""
+        """Wait until the scheduler has told of a death at a job; return immediately if the worker did another job."""
         until = time.monotonic() + SECONDS_TO_ASK
         while self._busy.get(number) == address and self.last_worker(number) != address and time.monotonic() < until:
             time.sleep(0.02)
@@ -98,11 +98,8 @@ class Deaths:
         while True:
             try:
                 lines = [line for _, line in self.client.sync(ask)]
-            except (
-                OSError,
-                TimeoutError,
-                RuntimeError,
-            ):  # or behind a firewall, or too busy: hence MOST_DEATHS
+            except (OSError, TimeoutError, RuntimeError):
+                # The nanny may only be unreachable. GONE is not blamed on the job, so MOST_DEATHS ends the retries.
                 return GONE
             if any((limit := _LIMIT.search(line)) and int(limit[1]) == process.pid for line in lines):
                 return MEMORY
@@ -114,7 +111,7 @@ class Deaths:
             time.sleep(0.2)
 
 
-def deaths_of_job(causes: Counter[str]) -> int:
+def deaths_caused_by_job(causes: Counter[str]) -> int:
     """Return how many workers died of a job: not those that were killed with their machines or batch jobs."""
     return causes.total() - causes[GONE]
 

@@ -1,7 +1,8 @@
 """Jobs of a command, and the way to hand them to an executor and take their results as they finish.
 
 Executors are this process, further processes of this machine (`processes.Processes`), or the workers of a Dask cluster
-(`cluster_jobs.ClusterJobs`). As with those of `concurrent.futures`, `submit` returns a future.
+(`cluster_jobs.ClusterJobs`); `shard_pool.ShardPool` uses each of them. As with those of `concurrent.futures`,
+`submit` returns a future.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,8 +16,10 @@ from threadpoolctl import threadpool_limits
 
 from .progress import Progress
 
+SECONDS_BETWEEN_LOOKS = 1.0  # at how many jobs may be under way: workers come and go
 MakeContext = Callable[[], AbstractContextManager[object]]
-Show = Callable[[int, str, int, int | None, str, str], None]  # number and label of a job, done, total, part, note
+# (number and label of a job, done, total, part, note); a total of None ends the job's bar, 0 is unknown.
+Show = Callable[[int, str, int, int | None, str, str], None]
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,11 @@ class Executor(Protocol):
 
 
 class ThisProcess:
-    """Executor that does each job at once, in this process; an error of the job is raised by `submit`.
+    """Executor that does each job immediately, inside `submit`, in this process; `submit` raises the error of a job.
 
     Args:
         show: Function that gets the progress of the jobs.
-        make_context: Function that returns the context in which each job runs.
+        make_context: Function that returns the context in which each job runs, such as `scheme_of_job`.
     """
 
     def __init__(self, show: Show | None = None, make_context: MakeContext = nullcontext) -> None:
@@ -61,28 +64,28 @@ class ThisProcess:
 
 
 def as_finished(
-    executor: Executor, jobs: Iterable[tuple[int, Job]], most_waiting: Callable[[], int] | None = None
+    executor: Executor, jobs: Iterable[tuple[int, Job]], max_under_way: Callable[[], int] | None = None
 ) -> Iterator[tuple[int, Job, "Future[Any]"]]:
     """Hand numbered jobs to an executor, and yield number, job and future of each when it finishes, in any order.
 
     Args:
         jobs: Numbers and jobs, which are drawn one by one.
-        most_waiting: Function that returns how many jobs may be under way; default any number. No further job is
-            drawn before one of so many has finished.
+        max_under_way: Function that returns how many jobs may be submitted and unfinished; default any number. While
+            that many are, no further job is drawn.
     """
-    waiting: dict[Future[Any], tuple[int, Job]] = {}
+    under_way: dict[Future[Any], tuple[int, Job]] = {}
+
+    def pop_finished(seconds: float | None) -> Iterator[tuple[int, Job, "Future[Any]"]]:
+        for future in wait(under_way, seconds, FIRST_COMPLETED).done:
+            yield *under_way.pop(future), future
+
     for number, job in jobs:
-        waiting[executor.submit(job, number)] = number, job
-        while waiting:
-            is_full = most_waiting is not None and len(waiting) >= most_waiting()
-            finished = wait(waiting, None if is_full else 0, FIRST_COMPLETED).done
-            if not finished:
-                break
-            for future in finished:
-                yield *waiting.pop(future), future
-    while waiting:
-        for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-            yield *waiting.pop(future), future
+        under_way[executor.submit(job, number)] = number, job
+        yield from pop_finished(0)
+        while max_under_way is not None and len(under_way) >= max_under_way():
+            yield from pop_finished(SECONDS_BETWEEN_LOOKS)
+    while under_way:
+        yield from pop_finished(None)
 
 
 def progress_of(show: Show, number: int, label: str) -> Progress:
@@ -104,13 +107,18 @@ def one_thread_context(make_context: MakeContext) -> Iterator[None]:
 
     A worker of a cluster does the jobs of many commands in one process.
     """
-    is_deterministic = torch.are_deterministic_algorithms_enabled()
-    warns_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    before = _determinism()
     try:
         with make_context(), limit_threads(1):
             yield
     finally:
-        torch.use_deterministic_algorithms(is_deterministic, warn_only=warns_only)
+        if before != _determinism():  # torch's function imports its compiler, which takes a worker some five seconds
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+def _determinism() -> tuple[bool, bool]:
+    """Return whether torch uses deterministic algorithms alone, and whether it only warns of others."""
+    return torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Jobs in processes of their own, one for each core with one thread each, and one display of their progress.
+"""Jobs in processes of their own, by default one for each core with one thread each, and one display of their progress.
 
 Two trainings side by side, of one thread each, end sooner than the same two one after the other, of two threads each:
 an encoder of some million parameters has too little to do in each operation. What a job computes depends on its number
-of threads, which `threads_of_jobs` fixes, not on what else runs.
+of threads, which the caller fixes (`threads_of_jobs`), not on what else runs.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Jobs on a worker of a Dask cluster: how the worker checks itself, does a job, sends its progress, and stops it.
 
-The scheduler imports this module as well, so that it imports nothing that takes seconds.
+The scheduler imports this module, too; therefore this module imports nothing that takes seconds.
 """
 
 import asyncio
@@ -32,8 +32,9 @@ SECONDS_BETWEEN_LOOKS = 0.5  # at whether a job is still wanted
 SECONDS_OF_LONG_JOB = 5.0  # one that takes more may have held a model
 SECONDS_IN_USE = 900.0  # that a job waits for the last writer of its folder, whose step may take minutes
 SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes on the reports of all workers
-BEGIN = "begin"  # first value of a job's event, before those of `Deaths.record_begin`
-PROGRESS = "progress"  # the same, before those of `Show`
+# First value of an event of a job. Further values are the arguments of `Deaths.record_begin`, or of `Show`.
+BEGIN = "begin"
+PROGRESS = "progress"
 _PACKAGE = Path(__file__).parents[1]
 # Programs that decide numbers; those of an extra may be absent on both sides.
 _DECIDE_NUMBERS = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy", "scikit-learn")

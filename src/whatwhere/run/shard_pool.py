@@ -76,7 +76,7 @@ class ShardPool:
             yield result
 
     def submit(self, job: Job, number: int) -> "Future[Any]":
-        """Hand a shard to the further processes where they are worth it and have few waiting, else do it at once."""
+        """Hand a shard to the further processes where they are worth it and have few waiting, else do it here."""
         self.sent = [future for future in self.sent if not future.done()]
         if len(self.sent) >= 2 * self.children or not self.needs_processes(*self.amount_read()):
             return self.here.submit(job, number)
@@ -120,7 +120,7 @@ class ShardPool:
 def _results_of_workers(cluster: Cluster, jobs: Iterable[tuple[int, Job]]) -> Generator[Any, None, None]:
     with cluster.session() as workers:
         # As few wait as keep the workers busy: each holds the text of its shard.
-        for _, _, future in as_finished(workers, jobs, lambda: 2 * max(1, cluster.admission.usable)):
+        for _, _, future in as_finished(workers, jobs, lambda: 2 * cluster.usable_workers()):
             yield future.result()
 
 
