@@ -254,7 +254,7 @@ def method() -> str:
         }
         cells = [(said[term].replace("_", " "), colours[term]) if term in terms else ("", "") for term in columns]
         apart = "own values" if config.relative_special != "none" else ""
-        apart = "own, no place" if config.absolute_special else apart
+        apart = "own, no place" if config.absolute_skips_special else apart
         if config.reset != "none":
             apart = "θ for both" if config.relative != "none" else "θ for place"
         rows[name] = [*cells, (apart, "combined" if apart else "")]

@@ -6,7 +6,14 @@ import pytest
 import torch
 from encoder_models import CASES, build, inputs, real
 
-from whatwhere.encoder.attention import BACKENDS, Product, QueriesKeysAhead, attend_eagerly, attend_fused, term_scores
+from whatwhere.encoder.attention import (
+    BACKENDS,
+    Product,
+    ProductForKeysAhead,
+    attend_eagerly,
+    attend_fused,
+    term_scores,
+)
 from whatwhere.encoder.biases import Bias
 from whatwhere.encoder.model import Encoder
 
@@ -71,7 +78,11 @@ def test_fused_equals_eager_with_all_gradients(bias, seen, width):
         [Product({"semantic": q}, {"semantic": k})],
         [Product({"absolute": q_pos}, {"absolute": k_pos}), Product({"semantic": q}, {"semantic": k})],
         [Product({"absolute": q_pos, "semantic": q}, {"absolute": k_pos, "semantic": k})],
-        [Product({"semantic": q}, {"semantic": k}, QueriesKeysAhead({"semantic": q_pos}, {"semantic": k_pos}, upper))],
+        [
+            Product(
+                {"semantic": q}, {"semantic": k}, ProductForKeysAhead({"semantic": q_pos}, {"semantic": k_pos}, upper)
+            )
+        ],
     ):
         found = []
         for function in (

@@ -194,7 +194,7 @@ UNTIED = {"absolute": "learned", "untied": "position"}
         ({"num_attention_heads": 4.0}, "num_attention_heads must be a whole number; got 4.0"),
         ({"num_attention_heads": 0}, "num_attention_heads must be at least 1"),
         ({"num_hidden_layers": True}, "num_hidden_layers must be a whole number"),
-        ({"absolute_special": "maybe"}, "absolute_special must be true or false; got 'maybe'"),
+        ({"absolute_skips_special": "maybe"}, "absolute_skips_special must be true or false; got 'maybe'"),
         ({"absolute": "low_rank", "table_rank": 2.5}, "table_rank must be a whole number; got 2.5"),
         ({"relative": "alibi", "alibi_slopes": 1}, "alibi_slopes must be a list of numbers; got 1"),
         ({"relative": "alibi", "alibi_slopes": [0.5, "a"]}, "alibi_slopes must be a list of numbers"),

@@ -21,7 +21,7 @@ from transformers.models.bert.modeling_bert import BertLMPredictionHead
 
 import whatwhere as ww
 from whatwhere.encoder.config import last_trained_layer
-from whatwhere.encoder.heads import MaskedLMHead
+from whatwhere.encoder.task_heads import MaskedLMHead
 
 HEADS = {
     "sequence": (

@@ -385,7 +385,9 @@ def test_words_may_be_given_as_vectors(name):
     model, given = build(name), inputs("padded")
     ids = given.pop("input_ids")
     vectors = model.encoder.word_embeddings(ids).detach().requires_grad_()
-    apart = model.config.relative_special != "none" or model.config.absolute_special or model.config.reset != "none"
+    apart = (
+        model.config.relative_special != "none" or model.config.absolute_skips_special or model.config.reset != "none"
+    )
     apart = apart or model.config.bilevel
     also = {"input_ids": ids} if apart else {}
     logits = model(inputs_embeds=vectors, **also, **given).logits

@@ -352,7 +352,7 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
         found["semantic"], absolute = term(q, k), term(q_pos, k_pos)
         if c.stream_qk == "joint":  # SPLIT: one W_Q over [p ‖ s], so that q = p W_pos + s W_sem, and likewise k
             found["semantic_to_absolute"], found["absolute_to_semantic"] = term(q, k_pos), term(q_pos, k)
-        elif c.absolute_special:  # DSTG eq. 2: 1[i ∉ S ∧ j ∉ S]
+        elif c.absolute_skips_special:  # DSTG eq. 2: 1[i ∉ S ∧ j ∉ S]
             zero = torch.zeros((), dtype=torch.float64)
             absolute = [
                 [[zero if special[i] or special[j] else row[i][j] for j in range(n)] for i in range(n)]

@@ -6,16 +6,16 @@ import transformers
 from .carry import AUTO_CLASSES
 from .config import EncoderConfig
 from .content import ContentTerms, PairInputs
-from .heads import (
+from .model import Encoder, EncoderPreTrainedModel
+from .presets import PRESETS, SIZES, SOURCES, preset
+from .registry import load_scheme, register_bias, register_content, register_preset, register_rotation, register_table
+from .task_heads import (
     EncoderForMaskedLM,
     EncoderForMultipleChoice,
     EncoderForQuestionAnswering,
     EncoderForSequenceClassification,
     EncoderForTokenClassification,
 )
-from .model import Encoder, EncoderPreTrainedModel
-from .presets import PRESETS, SIZES, SOURCES, preset
-from .registry import load_scheme, register_bias, register_content, register_preset, register_rotation, register_table
 
 __all__ = [
     "AUTO_CLASSES",

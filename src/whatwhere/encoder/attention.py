@@ -92,7 +92,7 @@ def xpos(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.
 def decayed_rotations(
     cos_sin: tuple[Tensor, Tensor], position_ids: Tensor, config: EncoderConfig
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Return cos and sin of xPos for the queries and for the keys, each (b, 1, n, rotated_width) as `cos_sin`.
+    """Return cos and sin multiplied by the decay of xPos, and divided by it, each (b, 1, n, rotated_width).
 
     Pair k of r columns falls with distance as ζ_k^(distance / s), ζ_k = (2k/r + 0.4) / 1.4, s = `xpos_scale_base`
     positions (Sun et al. 2023, algorithm 1): a query at position i has the factor ζ_k^(i/s), a key at j ζ_k^(-j/s).
@@ -123,8 +123,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class QueriesKeysAhead:
-    """Queries and keys that replace those of a `Product` where the key is ahead, at the larger position (xPos).
+class ProductForKeysAhead:
+    """Queries and keys of a `Product` at pairs whose key is ahead, at the larger position (xPos).
 
     q, k: as of `Product`. is_ahead: (b or 1, 1, n, n), True at pairs whose key is ahead.
     """
@@ -144,7 +144,7 @@ class Product:
 
     q: dict[str, Tensor]
     k: dict[str, Tensor]
-    ahead: QueriesKeysAhead | None = None
+    ahead: ProductForKeysAhead | None = None
 
     def terms(self, scale: float) -> dict[str, Tensor]:
         """Return each term (b or 1, h, n, n), in score units, by name."""
@@ -167,16 +167,16 @@ class AttentionInputs:
         once.
     cls_kinds: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
     table_rows: (b, n), rows of the position table: positions, or with `bilevel` places in a segment.
-    positions: what distances, rotations and biases count, (b, n): positions, or with `bilevel` numbers of segments; one
-        row (1, n) where they are known to be the same in all examples, at padding, too, so that terms of positions
-        alone are computed once.
+    common_positions: (b, n), positions, or with `bilevel` numbers of segments; one row (1, n) where they are known to
+        be the same in all examples, at padding, too. Terms of positions alone read them, and are then computed once.
     distance: number of the key minus that of the query, (b, n, n), or (2n - 1,) where positions are consecutive; None
         if unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
-    rotation: cos and sin (b, 1, n, rotated_width), or None.
-    key_rotation: cos and sin for the keys, where they differ from the queries' (xPos), else None. Where the key is
-        ahead, at the larger position, the query takes `key_rotation` and the key `rotation`.
-    is_ahead: (b or 1, 1, n, n), True at pairs whose key is ahead; with key_rotation only.
+    rotation: cos and sin (b, 1, n, rotated_width), or None; of xPos multiplied by a decay, ζ^(position / s).
+    rotation_divided_by_decay: of xPos, cos and sin divided by it, else None. A query takes `rotation` and a key behind
+        it `rotation_divided_by_decay`; with a key ahead, at the larger position, each takes the other, so that the
+        score decays with the distance on both sides.
+    is_ahead: (b or 1, 1, n, n), True at pairs whose key is ahead; with rotation_divided_by_decay only.
     position_query_key: query and key of the positions, which join the words' (BERT-A^d), or None.
     distance_vectors: (rows, width), which DeBERTa's terms share over all layers, or None.
     biases: biases that all layers share, computed once.
@@ -187,11 +187,11 @@ class AttentionInputs:
     token_kinds: Tensor
     cls_kinds: Tensor
     table_rows: Tensor
-    positions: Tensor
+    common_positions: Tensor
     distance: Tensor | None = None
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
-    key_rotation: tuple[Tensor, Tensor] | None = None
+    rotation_divided_by_decay: tuple[Tensor, Tensor] | None = None
     is_ahead: Tensor | None = None
     position_query_key: tuple[Tensor, Tensor] | None = None
     distance_vectors: Tensor | None = None
@@ -200,7 +200,8 @@ class AttentionInputs:
     with_dropout: bool = True
 
 
-# Function that `Encoder.inspect_terms` calls in every block: (named terms, allowed) -> terms to use instead, or None.
+# Inspector of one attention, whose block number `Encoder.inspect_terms` has bound: (named terms, allowed) -> terms to
+# use instead, or None.
 TermInspector = Callable[[dict[str, Tensor], Tensor | None], dict[str, Tensor] | None]
 # Stack of mappings from `id(attention)` to its inspector, one per thread or task; the newest wins. So threads that read
 # the same model see and change nothing of each other.
@@ -226,7 +227,7 @@ def attend_eagerly(
     return F.dropout(attn, dropout) @ values, attn
 
 
-# Queries, keys (b, h, n, d) and mask of `QueriesKeysAhead`, its named parts joined.
+# Queries, keys (b, h, n, d) and mask of `ProductForKeysAhead`, its named parts joined.
 JoinedAhead = tuple[Tensor, Tensor, Tensor]
 
 
@@ -244,7 +245,7 @@ def attend_by_sdpa(
     faster.
 
     A bias, dropout or bfloat16 make torch's kernel slow on a CPU. Shapes are as in `attend_eagerly`. torch's kernel has
-    one product: with another one for keys that are ahead, all scores are computed at once, (b, h, n, n).
+    one product: where it would be used and keys ahead have another one, all scores are computed, (b, h, n, n).
     """
     slow = bias is not None or dropout > 0 or q.dtype == torch.bfloat16 or ahead is not None
     if q.device.type == "cpu" and slow and not torch.compiler.is_compiling():
@@ -254,7 +255,7 @@ def attend_by_sdpa(
             q, k, values, bias.base, bias.special_values, bias.kinds, allowed, scale, dropout, ahead
         )
     if ahead is not None:
-        product = Product({"": q}, {"": k}, QueriesKeysAhead({"": ahead[0]}, {"": ahead[1]}, ahead[2]))
+        product = Product({"": q}, {"": k}, ProductForKeysAhead({"": ahead[0]}, {"": ahead[1]}, ahead[2]))
         terms = term_scores([product], [] if bias is None else [bias], scale)
         return attend_eagerly(terms, values, allowed, dropout)[0]
     width = values.shape[-1]
@@ -384,7 +385,7 @@ def attend_fused(
     q = _concatenate([p.q for p in products], b)
     k = _concatenate([p.k for p in products], b)
     ahead = None
-    if (parts := products[0].ahead) is not None:  # of the one product that a rotation knows
+    if (parts := products[0].ahead) is not None:  # with a rotation there is one product alone
         ahead = _concatenate([parts.q], b), _concatenate([parts.k], b), parts.is_ahead
     return FUSED[backend](q, k, values, sum_biases(biases), allowed, scale, dropout, ahead)
 
@@ -413,7 +414,8 @@ def stream_terms(config: EncoderConfig) -> tuple[str, ...]:
 class Attention(nn.Module):
     """Multi-head attention over all streams: weights from the sum of terms are applied to the values of each stream.
 
-    Queries and keys of every stream have width d_head = hidden_size / heads, values d_stream / heads (DSTG 3.1).
+    Queries and keys of every stream have width d_head = hidden_size / heads, values d_stream / heads (DSTG 3.1),
+    but where `stream_values` is consecutive.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -425,7 +427,7 @@ class Attention(nn.Module):
         self.sizes = config.stream_sizes
         self.joint = config.stream_qk == "joint"
         self.heads_cut_across_streams = config.stream_values == "consecutive"
-        self.absolute_special = config.absolute_special
+        self.absolute_skips_special = config.absolute_skips_special
         qk = self.heads * self.d_head
         biased = config.block == "bert"
         self.output_sizes = [(qk, qk, d) for d in self.sizes]
@@ -452,13 +454,13 @@ class Attention(nn.Module):
         for name, x, project, output_sizes in parts:
             q, k, v = project(x).split_with_sizes(output_sizes, dim=-1)
             q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k))
-            if inputs.key_rotation is not None and inputs.rotation is not None:
-                ahead_queries[name] = rotate(q, *inputs.key_rotation)
+            if inputs.rotation_divided_by_decay is not None and inputs.rotation is not None:
+                ahead_queries[name] = rotate(q, *inputs.rotation_divided_by_decay)
                 ahead_keys[name] = rotate(k, *inputs.rotation)
             if inputs.rotation is not None:
                 q = rotate(q, *inputs.rotation)
-                k = rotate(k, *(inputs.key_rotation or inputs.rotation))
-            if name == "absolute" and self.absolute_special:
+                k = rotate(k, *(inputs.rotation_divided_by_decay or inputs.rotation))
+            if name == "absolute" and self.absolute_skips_special:
                 # Zero rows give zero scores: the indicator of eq. 2.
                 regular = inputs.token_kinds[:, None, :, None] == 0
                 q = q * regular
@@ -469,13 +471,13 @@ class Attention(nn.Module):
         content: dict[str, Tensor] = {}
         if self.content is not None:
             assert inputs.distance is not None
-            pair_inputs = PairInputs(inputs.distance, inputs.positions, inputs.allowed, inputs.distance_vectors)
+            pair_inputs = PairInputs(inputs.distance, inputs.common_positions, inputs.allowed, inputs.distance_vectors)
             queries["semantic"], content = self.content(queries["semantic"], keys["semantic"], pair_inputs)
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key
             ahead_queries["absolute"], ahead_keys["absolute"] = inputs.position_query_key
         if inputs.is_ahead is not None:
-            products = [Product(queries, keys, QueriesKeysAhead(ahead_queries, ahead_keys, inputs.is_ahead))]
+            products = [Product(queries, keys, ProductForKeysAhead(ahead_queries, ahead_keys, inputs.is_ahead))]
         elif self.joint or inputs.position_query_key is not None:
             products = [Product(queries, keys)]
         else:

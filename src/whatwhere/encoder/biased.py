@@ -27,7 +27,7 @@ def biased_attention(
     v: Tensor,
     base: Tensor | None,
     special_values: Tensor | None,
-    token_kinds: Tensor | None,
+    kinds: Tensor | None,
     allowed: Tensor | None,
     scale: float,
     dropout: float,
@@ -38,7 +38,7 @@ def biased_attention(
     Args:
         q, k: (b, h, n, d_qk). v: (b, h, n, d_v), any width.
         base, special_values: as in a `Bias` ((b or 1, h, n, n) or (h, 2n - 1); (kinds, kinds, h)), or None.
-        token_kinds: `kinds` of the `Bias`; needed with `special_values`.
+        kinds: as in the `Bias`; needed with `special_values`.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None. A query that may look nowhere looks
             everywhere alike, as in the eager computation.
         dropout: share of the weights that is set to zero, drawn from a seed that torch's default generator gives.
@@ -52,7 +52,7 @@ def biased_attention(
     if ahead_mask is not None:
         ahead_mask = ahead_mask.expand(len(q), -1, -1, -1)
     numbers = scale, dropout, seed
-    inputs = _WeightInputs(base, special_values, token_kinds, allowed, ahead_q, ahead_k, ahead_mask, *numbers)
+    inputs = _WeightInputs(base, special_values, kinds, allowed, ahead_q, ahead_k, ahead_mask, *numbers)
     learned = q, k, v, base, special_values, ahead_q, ahead_k
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in learned):
         return _BiasedAttention.apply(q, k, v, *inputs)  # type: ignore[no-any-return]
@@ -64,7 +64,7 @@ class _WeightInputs(NamedTuple):
 
     base: Tensor | None
     special_values: Tensor | None
-    token_kinds: Tensor | None
+    kinds: Tensor | None
     allowed: Tensor | None
     ahead_q: Tensor | None
     ahead_k: Tensor | None
@@ -125,14 +125,14 @@ class _TiledWeights:
         self.b, self.h, self.n = b, h, n = q.shape[:3]
         self.dtype = torch.promote_types(q.dtype, torch.float32)
         if special_values is None:
-            self.token_kinds = q.new_zeros(1, n, dtype=torch.long)
+            self.kinds = q.new_zeros(1, n, dtype=torch.long)
         else:
-            assert inputs.token_kinds is not None
-            self.token_kinds = inputs.token_kinds
-        self.kinds = self.token_kinds.expand(b, -1)
+            assert inputs.kinds is not None
+            self.kinds = inputs.kinds
+        self.kinds_of_examples = self.kinds.expand(b, -1)
         self.by_distance = base is not None and base.dim() == 2
         # Where special tokens stand alike in all examples, their values are written into the shared map.
-        self.shares_special = self.by_distance and len(self.token_kinds) == 1
+        self.shares_special = self.by_distance and len(self.kinds) == 1
         self.by_example = base is not None and base.dim() == 4 and len(base) > 1
         size = min(max(SCORES_PER_TILE, n), b * h * n * n)
         self.scores = torch.empty(size, dtype=self.dtype)
@@ -160,8 +160,8 @@ class _TiledWeights:
     @cached_property
     def special_tokens(self) -> tuple[Tensor, Tensor, list[int]]:
         """Special tokens of all examples: their example, their index in it, and where each example's tokens begin."""
-        examples, tokens = torch.where(self.kinds)
-        return examples, tokens, [0, *(self.kinds > 0).sum(-1).cumsum(0).tolist()]
+        examples, tokens = torch.where(self.kinds_of_examples)
+        return examples, tokens, [0, *(self.kinds_of_examples > 0).sum(-1).cumsum(0).tolist()]
 
     def skewed_views(self, scratch: Tensor, tile: _Tile) -> tuple[Tensor, Tensor]:
         """Return two views of the scratch buffer: (heads, queries, distances) and (heads, queries, n).
@@ -187,8 +187,8 @@ class _TiledWeights:
         dense = self.base[tile.heads, self.distances(tile)].to(self.dtype).unfold(-1, self.n, 1).flip(-2).contiguous()
         if self.shares_special and self.special_values is not None:
             special_values = self.special_values[:, :, tile.heads].to(self.dtype)
-            keys = self.token_kinds[0]
-            queries = self.token_kinds[0, tile.queries]
+            keys = self.kinds[0]
+            queries = self.kinds[0, tile.queries]
             dense[:, :, keys > 0] = special_values[0, keys[keys > 0]].t()[:, None]
             for kind in range(1, len(special_values)):
                 dense[:, queries == kind] = special_values[kind, keys].t()[:, None]
@@ -207,7 +207,7 @@ class _TiledWeights:
         return (x if self.low_precision is None else _part(self.low_precision, *x.shape).copy_(x)).flatten(0, 1)
 
     def _special_in(self, tile: _Tile) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Return special keys and special queries of the tile as (examples, tokens), counted from its start."""
+        """Return special keys and special queries of the tile as (examples, tokens), but for keys from its start."""
         examples, tokens, bounds = self.special_tokens
         token_range = slice(bounds[tile.examples.start], bounds[tile.examples.stop])
         examples = examples[token_range] - tile.examples.start
@@ -244,7 +244,7 @@ class _TiledWeights:
         if special_values is not None:
             special_values = special_values[:, :, tile.heads].to(self.dtype)
             (examples, keys), (query_examples, queries) = self._special_in(tile)
-            kinds = self.kinds[tile.examples]
+            kinds = self.kinds_of_examples[tile.examples]
             key_values = special_values[0, kinds[examples, keys]][..., None]  # (m, heads, 1)
             columns = torch.add(key_values, scores[examples, :, :, keys], alpha=self.scale)  # (m, heads, queries)
             query_kinds = kinds[:, tile.queries][query_examples, queries]
@@ -290,10 +290,10 @@ class _TiledWeights:
         """Return the gradient (kinds, kinds, heads) of the special values; set their pairs to zero in `d_scores`."""
         assert self.special_values is not None
         (examples, keys), (query_examples, queries) = self._special_in(tile)
-        kinds = self.kinds[tile.examples]
+        kinds = self.kinds_of_examples[tile.examples]
         gradient = d_scores.new_zeros(*self.special_values.shape[:2], d_scores.shape[1])
-        rows = d_scores[query_examples, :, queries]  # (m, heads, n or queries)
-        columns = d_scores[examples, :, :, keys]
+        rows = d_scores[query_examples, :, queries]  # (m, heads, n)
+        columns = d_scores[examples, :, :, keys]  # (m, heads, queries)
         query_kinds = kinds[:, tile.queries][query_examples, queries]
         key_kinds = kinds[query_examples]
         for query in range(1, len(gradient)):

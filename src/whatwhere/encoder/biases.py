@@ -171,9 +171,9 @@ class ProductBias(nn.Module):
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
-# INDICES[kind of the query][kind of the key] is the row of the learned values that a pair gets; kinds are those of
-# `token_kinds` and `cls_kinds`. [0][0] is never read: two words keep the value of their distance. The query is i (DSTG
-# eq. 2; the text around eq. 1 reverses it).
+# [kind of the query][kind of the key] is the row of the learned values that a pair gets; kinds are those of
+# `token_kinds` and, for RESET_INDICES, of `cls_kinds`. [0][0] is never read: two words keep the value of their
+# distance. The query is i (DSTG eq. 2; the text around eq. 1 reverses it).
 SPECIAL_INDICES = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}
 RESET_INDICES = ((0, 1), (0, 0))  # TUPE eq. 9: θ1 if the query is [CLS], θ2 if only the key is
 SPECIAL_START = {"shared": 0.0, "each": 0.05}  # 0.05: the class of DSTG's authors
@@ -208,7 +208,7 @@ class RelativeBias(nn.Module):
             init.zeros_(self.cls)
 
     def forward(self, distance: Tensor, token_kinds: Tensor, cls_kinds: Tensor) -> Bias:
-        """Return the bias for `AttentionInputs.distance`: (b or 1, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
+        """Return the bias for `AttentionInputs.distance`: (b, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
         distance: of a bias that has `buckets`, their numbers.
 

@@ -22,7 +22,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise x (..., width) over its last axis, in its own type."""
+        """Return x (..., width) normalised over its last axis, in the type of x."""
         if x.dtype.itemsize < 4:
             return F.rms_norm(x.float(), self.weight.shape, self.weight.float(), self.eps).to(x.dtype)
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)

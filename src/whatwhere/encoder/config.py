@@ -65,8 +65,8 @@ class EncoderConfig(PretrainedConfig):
         position_size: how much of it, at its beginning, is the position stream; 0: there is one stream.
         intermediate_size: inner width of the feed-forward block; None: 4 × hidden_size (DSTG section 3.2).
         block: "neobert" (pre-RMSNorm, SwiGLU, no biases) or "bert" (post-LayerNorm, GELU, biases).
-        residual: of NeoBERT's block. "stream" adds to the stream as it came (DSTG eq. after 3), "normalized" to the
-            normalised one (its authors' code; here every preset in NeoBERT's block).
+        residual: of NeoBERT's block. "stream" adds to the unnormalised sum of what came before (DSTG eq. after 3),
+            "normalized" to the normalised one (its authors' code; here every preset in NeoBERT's block).
         attention_window: number of tokens on each side that a token looks at; None: all.
         mlm_head: what words are predicted from: "semantic" stream, or "full" hidden state (DSTG B.2).
 
@@ -74,7 +74,7 @@ class EncoderConfig(PretrainedConfig):
         absolute: its kind. It feeds the position stream if there is one, else it is added to words, unless `untied`.
         untied: "position" adds the term pU_Q·pU_K (TUPE eq. 7) to the scores, "crossed" all four products of words and
             positions (BERT-A^d, TUPE 4.3); "free" is a parameter (heads, n, n) in place of a table (TUPE section 5).
-        absolute_special: the position stream's score is removed from pairs with a special token (DSTG eq. 2).
+        absolute_skips_special: pairs with a special token have no score of the position stream (DSTG eq. 2).
         reset: [CLS] is untied (TUPE eq. 9): "sum" resets absolute and relative correlation together (the paper), "each"
             both separately (its published code).
         table_width: width of the table if a learned linear map brings it to the model's.
@@ -105,12 +105,12 @@ class EncoderConfig(PretrainedConfig):
         relative_special: separate values, in every head, for pairs with a special token, which is found by its id.
             "shared": three, for both special, the query, the key (DSTG eq. 1). "each": four, [CLS] and [SEP] apart as
             query and as key, that of the key where both are special (the code of DSTG's authors).
-        relative_buckets: buckets of T5, logarithmic up to `relative_max_distance`, from which "clipped" and "product"
-            are constant.
+        relative_buckets: buckets of T5, logarithmic up to `relative_max_distance`, from which "clipped", "product"
+            and "shaw" are constant.
         alibi_slopes: slopes of ALiBi, one a head; None: the standard ones.
         tisa_kernels: kernels of "tisa" in a head; None: 5, as in its paper.
-        relative_content: terms of pairs of tokens: "shaw", "deberta", "xl", "cope" (encoder/content.py), "fire", "dape"
-            (encoder/bias_networks.py).
+        relative_content: pair terms, which read words or both positions: "shaw", "deberta", "xl", "cope"
+            (encoder/content.py), "fire", "dape" (encoder/bias_networks.py).
 
     Rotation of queries and keys:
         rotation: "rope", or "xpos", which also lets pair k of columns fall with distance, from 1 to ζ_k at
@@ -151,7 +151,7 @@ class EncoderConfig(PretrainedConfig):
     max_position_embeddings: int = 512
     block: str = "neobert"
     absolute: str = "none"
-    absolute_special: bool = False
+    absolute_skips_special: bool = False
     untied: str = "none"
     table_width: int | None = None
     table_rank: int | None = None
@@ -369,9 +369,9 @@ class EncoderConfig(PretrainedConfig):
                     f"relative_content={content} needs a score of the words alone: set absolute=none, or position_size "
                     "and stream_qk=separate."
                 )
-        if self.absolute_special and (not self.position_size or self.stream_qk == "joint"):
+        if self.absolute_skips_special and (not self.position_size or self.stream_qk == "joint"):
             yield (
-                "absolute_special needs a score of the position stream alone: set position_size, and "
+                "absolute_skips_special needs a score of the position stream alone: set position_size, and "
                 "stream_qk=separate."
             )
         if self.residual == "normalized" and self.block == "bert":
@@ -402,9 +402,8 @@ class EncoderConfig(PretrainedConfig):
         if self.table_scale is not None:
             waves = self.table_start in ("sinusoidal", "smooth", "half-turn")
             if absolute not in ("sinusoidal", "fourier", "mds") and not waves:
-                starts = "table_start=sinusoidal, smooth or half-turn"
-                kinds = f"tables that are fixed or start from waves (sinusoidal, fourier, mds, {starts})"
-                yield f"table_scale is for {kinds}; got absolute={absolute}."
+                kinds = "absolute=sinusoidal, fourier or mds, or table_start=sinusoidal, smooth or half-turn"
+                yield f"table_scale needs {kinds}; got absolute={absolute}, table_start={self.table_start}."
             if not 0 < self.table_scale < math.inf:
                 yield f"table_scale must be a positive number; got {self.table_scale}."
         yield from self._wrong_segments()
@@ -500,11 +499,11 @@ class EncoderConfig(PretrainedConfig):
     def score_scale(self) -> float:
         """Factor of the products in the scores: 1/√(terms · d_head).
 
-        Terms are 4 for untied=crossed, 2 for untied=position or free (TUPE), 3 for DeBERTa's content terms, else 1.
+        Terms are 4 for untied=crossed, 2 for untied=position or free (TUPE), 3 for DeBERTa's pair terms, else 1.
         """
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
         if self.relative_content != "none":
-            terms = CONTENT_TERMS[self.relative_content].products
+            terms = CONTENT_TERMS[self.relative_content].scale_terms
         return (terms * self.d_head) ** -0.5
 
     @property
@@ -523,11 +522,12 @@ class EncoderConfig(PretrainedConfig):
 def last_trained_layer(config: Any, part: str = "all") -> int:
     """Return the index of the last hidden state in which pretraining trains the given stream.
 
-    Where the masked-language head reads the semantic stream alone, the position half of the last block gets no gradient
-    (DSTG 3.3) but through the feed-forward layer that both streams share: the matrix that writes its last update stays
-    as drawn, save for weight decay, and the position stream is last trained in the block before.
-    In all other cases it is the last block's, also for a model without a masked-language head, whose later training is
-    taken to use all columns. This is wrong for an encoder that was saved without its head and not trained any more.
+    Where the masked-language head reads the semantic stream alone, the position stream of the last block gets no
+    gradient (DSTG 3.3) but through the feed-forward layer that both streams share: the matrix that writes its last
+    update stays as drawn, save for weight decay, and the position stream is last trained in the block before.
+    In all other cases the result is num_hidden_layers, also for a model without a masked-language head, whose later
+    training is taken to use all columns. This is wrong for an encoder that was saved without its head and not trained
+    any more.
 
     Args:
         config: of any encoder.

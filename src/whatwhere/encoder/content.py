@@ -1,7 +1,9 @@
-"""Terms of the attention scores that depend on a word and on a distance: Shaw's relative keys, DeBERTa's crossed terms,
-Transformer-XL's four terms, and CoPE's contextual positions.
+"""Pair terms: terms of the attention scores that no function of the distance alone gives: they read words, or both
+positions.
 
-Each holds a map of pairs for every example and head: a query meets every distance, so that no smaller form exists.
+Shaw's relative keys, DeBERTa's crossed terms, Transformer-XL's four terms, and CoPE's contextual positions; those that
+a small network computes, FIRE's from both positions, are in bias_networks.py. A term that reads a word holds a map of
+pairs for every example and head: a query meets every distance, so that no smaller form exists.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +23,7 @@ from .tables import frequencies
 
 @dataclass(frozen=True)
 class PairInputs:
-    """Facts about the pairs of tokens that all layers share.
+    """Inputs of the terms of pairs of tokens, which all layers share.
 
     distance: key position minus query position, (b, n, n), or (2n - 1,) for -(n - 1) ... n - 1. allowed: (b, 1, 1 or n,
     n), True where a query may look at a key, or None for everywhere. vectors: (rows, width), the vectors of distances
@@ -35,9 +37,9 @@ class PairInputs:
 
 
 class ContentTerms(nn.Module):
-    """Base class of terms that read pairs of tokens: their words, distance and positions.
+    """Base class of pair terms, which read the words, distance and positions of pairs of tokens.
 
-    products: how many products of the score share its scale: 1/√(products · d_head).
+    scale_terms: m of the scale 1/√(m · d_head), as the paper has it: 3 for DeBERTa, 1 where it divides by √d_head.
     scaled_formulas: formula of each term before it is scaled, for `whatwhere explain`.
     unscaled_formulas: formula of each term that is added to the scaled ones.
     shares_vectors: True where all layers share vectors of distances, `PairInputs.vectors`.
@@ -45,7 +47,7 @@ class ContentTerms(nn.Module):
         texts keeps that number.
     """
 
-    products: ClassVar[int] = 1
+    scale_terms: ClassVar[int] = 1
     scaled_formulas: ClassVar[Mapping[str, str]] = {}
     unscaled_formulas: ClassVar[Mapping[str, str]] = {}
     shares_vectors: ClassVar[bool] = False
@@ -121,7 +123,7 @@ class DebertaTerms(ContentTerms):
     last softmax: here no absolute position is known.
     """
 
-    products = 3
+    scale_terms = 3
     shares_vectors = True
     keeps_max_positions = True
     scaled_formulas = {"semantic_to_relative": "q_i·(P(i - j) W_K)", "relative_to_semantic": "(P(j - i) W_Q)·k_j"}

@@ -11,7 +11,7 @@ from .config import EncoderConfig
 _NEVER = -1e4  # an additive mask hides a pair by this or less
 
 
-def can_read(tensor: Tensor) -> bool:
+def can_read_with_sync(tensor: Tensor) -> bool:
     """Return whether the values of a tensor can be read now: it is no stand-in of the compiler or of a meta device."""
     return not torch.compiler.is_compiling() and tensor.device.type != "meta"
 
@@ -45,8 +45,8 @@ def positions_are_consecutive(position_ids: Tensor, attention_mask: Tensor | Non
 def token_positions(attention_mask: Tensor, limit: int | None) -> Tensor:
     """Return the place of every token among the tokens of its row, for a mask (b, n), 1 at tokens: (b, n), from 0.
 
-    Padding behind a text goes on in the row, so that its states depend on no other row of the batch, as far as a
-    position table of `limit` rows reaches; padding before a text stands at 0.
+    Padding after a text continues to count, up to the last row of a position table of `limit` rows, so that the states
+    at padding do not depend on other rows of the batch. Padding before a text has position 0.
     """
     index = torch.arange(attention_mask.shape[1], device=attention_mask.device)
     tokens = attention_mask.long()
@@ -204,7 +204,7 @@ def ids_of_vectors(
     shape = inputs_embeds.shape[:2]
     ids = inputs_embeds.new_full(shape, regular, dtype=torch.long)
     if special_tokens_mask is None:
-        if config.relative_special != "none" or config.absolute_special or config.reset != "none":
+        if config.relative_special != "none" or config.absolute_skips_special or config.reset != "none":
             raise ValueError(
                 f"{config.preset or 'This scheme'} treats [CLS] and [SEP] apart, and vectors do not say where they "
                 "are. Give input_ids or special_tokens_mask beside inputs_embeds."

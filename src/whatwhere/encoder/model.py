@@ -1,8 +1,9 @@
 """The encoder as a transformers model.
 
 embedding → blocks → norm per stream (BERT's block: embedding → norm per stream → blocks). A hidden state is [position;
-semantic] along the last axis. `block_states[l]` is the output of block l before the final norm, `block_states[0]` the
-embedding; `hidden_states` are the same but for the last one, which is `last_hidden_state`, as in all of transformers.
+semantic] along the last axis. `block_states[l]` is the output of `layers[l - 1]` before the final norm,
+`block_states[0]` the embedding; `hidden_states` are the same but for the last one, which is `last_hidden_state`, as in
+all of transformers.
 """
 
 import warnings
@@ -32,7 +33,7 @@ from .convolution import InputConvolution
 from .inputs import (
     allowed_keys,
     allowed_pairs,
-    can_read,
+    can_read_with_sync,
     can_read_without_sync,
     check_inputs,
     check_vectors,
@@ -171,15 +172,19 @@ class Encoder(EncoderPreTrainedModel):
     def _positions(self, input_ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor | None) -> Tensor:
         b, n = input_ids.shape
         limit = self.config.position_limit
+        are_given = position_ids is not None
         if position_ids is None:
             if attention_mask is None:
                 position_ids = torch.arange(n, device=input_ids.device).expand(b, n)
             else:  # padding on either side leaves the positions of the tokens unchanged
                 position_ids = token_positions(attention_mask, limit)
         if limit is not None and not position_ids.is_floating_point():  # a formula has every real position
-            # On an accelerator reading the maximum would stall the queue: only the length is checked there.
+            # On an accelerator reading the maximum would stall the queue: only the length is checked there, and nothing
+            # where positions are given, as those of a long row of packed documents may be small.
             reads_values = can_read_without_sync(position_ids) and position_ids.numel()
-            needed = int(position_ids.max()) + 1 if reads_values else n
+            needed = 0 if are_given else n
+            if reads_values:
+                needed = int(position_ids.max()) + 1
             if reads_values and (lowest := int(position_ids.min())) < 0:
                 raise ValueError(
                     f"Positions are counted from 0; position_ids holds {lowest}. Leave it out for 0, 1, 2, ..."
@@ -209,24 +214,24 @@ class Encoder(EncoderPreTrainedModel):
         """
         config = self.config
         token_kinds, cls_kinds = self._kinds(input_ids)
-        # Values may choose a faster computation, where the device and the compiler let them be read.
-        reads_values = can_read(input_ids)
+        # Values may choose a faster computation, where the compiler lets them be read; that awaits a device's queue.
+        reads_values = can_read_with_sync(input_ids)
         # Where none of these is given, positions are 0, 1, 2, ... in every row.
         counts_from_zero = (
             position_ids is None and attention_mask is None and document_ids is None and not config.bilevel
         )
         if config.bilevel:  # rotations and biases count segments, and the table reads places in them
-            places, counted = self._segments(input_ids, attention_mask, document_ids, allowed_mask)
+            places, position_numbers = self._segments(input_ids, attention_mask, document_ids, allowed_mask)
             table_rows = places.clamp(max=config.max_position_embeddings - 1)  # places beyond it share its last row
         else:
-            table_rows = counted = self._positions(input_ids, attention_mask, position_ids)
+            table_rows = position_numbers = self._positions(input_ids, attention_mask, position_ids)
         # With a mask of pairs every token counts: one that no token looks at may itself look at others.
         token_mask = attention_mask if allowed_mask is None else None
-        positions = counted
+        common_positions = position_numbers
         if counts_from_zero:
-            positions = counted[:1]
+            common_positions = position_numbers[:1]
         elif reads_values and (self.untied is not None or config.relative_content != "none"):
-            positions = common_row(counted)
+            common_positions = common_row(position_numbers)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
         position_query_key = None
         biases: list[Bias] = []
@@ -234,37 +239,37 @@ class Encoder(EncoderPreTrainedModel):
         if config.relative != "none" or config.relative_content != "none":
             is_consecutive = counts_from_zero or self.assumes_consecutive_positions
             is_consecutive = is_consecutive or (
-                reads_values and positions_are_consecutive(counted, token_mask, document_ids)
+                reads_values and positions_are_consecutive(position_numbers, token_mask, document_ids)
             )
-            distance = distances(counted, is_consecutive and not config.bilevel)  # segment numbers never are
+            distance = distances(position_numbers, is_consecutive and not config.bilevel)  # segment numbers never are
             buckets = getattr(BIASES.get(config.relative), "buckets", None)
             distance = distance if buckets is None else buckets(distance, config)
         if self.untied is not None:
             table = self.position_table()
             if config.untied == "crossed":
                 assert table is not None
-                position_query_key = self.untied.project(table[positions])
+                position_query_key = self.untied.project(table[common_positions])
             else:
-                biases.append(self.untied(table, positions, cls_kinds))
+                biases.append(self.untied(table, common_positions, cls_kinds))
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, token_kinds, cls_kinds))
-        cos_sin = rotation(counted, config, self.dtype) if config.rotation != "none" else None
-        key_cos_sin = None
+        cos_sin = rotation(position_numbers, config, self.dtype) if config.rotation != "none" else None
+        divided_by_decay = None
         is_ahead = None
         if config.rotation == "xpos":
             assert cos_sin is not None
-            cos_sin, key_cos_sin = decayed_rotations(cos_sin, counted, config)
-            is_ahead = positions[:, None, None, :] > positions[:, None, :, None]
+            cos_sin, divided_by_decay = decayed_rotations(cos_sin, position_numbers, config)
+            is_ahead = common_positions[:, None, None, :] > common_positions[:, None, :, None]
         return AttentionInputs(
             token_kinds,
             cls_kinds,
             table_rows,
-            positions,
+            common_positions,
             distance,
             allowed,
             rotation=cos_sin,
-            key_rotation=key_cos_sin,
+            rotation_divided_by_decay=divided_by_decay,
             is_ahead=is_ahead,
             position_query_key=position_query_key,
             distance_vectors=None if self.distance_vectors is None else self.distance_vectors.table,
@@ -278,7 +283,7 @@ class Encoder(EncoderPreTrainedModel):
         is_sep = (input_ids == self.config.sep_token_id).long()
         sep_kinds = 2 * is_sep if self.config.relative_special == "each" else is_sep
         token_kinds = torch.where(cls_kinds > 0, cls_kinds, sep_kinds)
-        if can_read(input_ids):
+        if can_read_with_sync(input_ids):
             token_kinds, cls_kinds = (common_row(kinds) for kinds in (token_kinds, cls_kinds))
         return token_kinds, cls_kinds
 
@@ -291,7 +296,7 @@ class Encoder(EncoderPreTrainedModel):
     ) -> tuple[Tensor, Tensor]:
         """Return the place of each token in its segment, and the number of the segment, both (b, n) and from 0."""
         ends = self.config.segment_end_ids or [self.config.sep_token_id]
-        if allowed_mask is not None and document_ids is None:  # a token that looks at none before it begins one
+        if allowed_mask is not None and document_ids is None:  # a token that sees no earlier one begins a document
             document_ids = (~allowed_mask[:, 0].tril(-1).any(-1)).long().cumsum(-1)
         return segments(ends, input_ids, attention_mask, document_ids)
 
@@ -315,6 +320,7 @@ class Encoder(EncoderPreTrainedModel):
         streams: Streams = (self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds,)
         table = None
         if self.position_embeddings is not None and self.untied is None:
+            # A caller may replace `position_table`, which has no rows to give where they are places in a segment.
             table = self.position_embeddings() if self.config.bilevel else self.position_table()
         if table is not None and self.position_embeddings is not None:
             if table_rows.is_floating_point():
@@ -351,7 +357,8 @@ class Encoder(EncoderPreTrainedModel):
             attention_mask: (b, n), 1 at tokens, 0 at padding; or (b or 1, 1, n or 1, n), queries by keys, 1 or true
                 where a query may look at a key (in floating point 0 there and a large negative number elsewhere).
             position_ids: (b, n), or (n,) or (1, n) for all rows, counted from 0, special tokens included; default: the
-                place among the unpadded tokens. Of a scheme with `position_draws` any real numbers. `bipe` reads none.
+                place among the unpadded tokens. Real numbers with `position_draws`, or where nothing is looked up
+                (rope). `bipe` reads none.
             document_ids: (b, n); tokens attend only to tokens of the same number (packed documents). Default: no such
                 limit.
             inputs_embeds: (b, n, semantic_size) words' vectors, in place of the embeddings of `input_ids`. Schemes that
@@ -372,8 +379,8 @@ class Encoder(EncoderPreTrainedModel):
             head_mask: must be None; transformers' own models ignore it, this one refuses it.
 
         Raises:
-            ValueError: shapes disagree; on a CPU also an id outside the vocabulary or a position outside the table, of
-                which an accelerator sees the length alone.
+            ValueError: shapes disagree; on a CPU also an id outside the vocabulary or a position outside the table. On
+                an accelerator only the length is compared with the table, where no position_ids are given.
         """
         if head_mask is not None:
             raise ValueError("No head_mask: change or remove the terms of heads by `inspect_terms`.")

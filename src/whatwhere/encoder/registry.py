@@ -98,14 +98,14 @@ def register_rotation(name: str) -> Callable[[_Part], _Part]:
 
 
 def register_content(name: str) -> Callable[[_Part], _Part]:
-    """Register terms of pairs of tokens by a class decorator: a subclass of `encoder.content.ContentTerms`.
+    """Register pair terms by a class decorator: a subclass of `encoder.content.ContentTerms`.
 
     Configurations take it as `relative_content=name`.
 
     Raises:
         ValueError: the name is taken.
     """
-    return _decorator(name, CONTENT_TERMS, "class of content terms")
+    return _decorator(name, CONTENT_TERMS, "class of pair terms")
 
 
 def register_preset(name: str, base: str | None, source: str, **fields: Any) -> None:

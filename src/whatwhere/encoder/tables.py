@@ -141,9 +141,9 @@ def _starting_scale(config: EncoderConfig, table: Tensor) -> float:
 class LearnedTable(nn.Module):
     """Table with a free row for each position (BERT; DSTG section 3.1), which starts as `table_start` says (LOWDIM 5).
 
-    "random" draws it as the word embeddings are drawn, "smooth" draws `smooth_noise`, "half-turn" puts `half_turn` into
-    two columns, "sinusoidal" takes `sinusoid`, "zeros" sets every entry to 0; a .npy file or a model folder gives its
-    own rows (`read_starting_table`).
+    "random" draws it with the deviation `position_initializer_range`, "smooth" draws `smooth_noise`, "half-turn" puts
+    `half_turn` into two columns, "sinusoidal" takes `sinusoid`, "zeros" sets every entry to 0; a .npy file or a model
+    folder gives its own rows (`read_starting_table`).
     """
 
     def __init__(self, config: EncoderConfig, rows: int, width: int) -> None:
@@ -205,7 +205,7 @@ def _start(weight: Tensor, config: EncoderConfig) -> None:
 
 @register_table("sinusoidal")
 class SinusoidalTable(nn.Module):
-    """Table of fixed sines and cosines (Vaswani et al. 2017), scaled to a root mean square of
+    """Table of fixed sines and cosines (Vaswani et al. 2017), scaled by `table_scale`, else to a root mean square of
     `position_initializer_range`."""
 
     scale: Tensor

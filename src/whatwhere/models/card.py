@@ -58,7 +58,7 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
 # Fields of a scheme that a card and the metadata name where they differ from the default.
 SCHEME_FIELDS = (
     "absolute",
-    "absolute_special",
+    "absolute_skips_special",
     "untied",
     "table_width",
     "table_rank",

@@ -190,7 +190,7 @@ def differing(config: EncoderConfig) -> dict[str, Any]:
 
 def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
     """Return how query i and key j of each kind are written in a formula."""
-    distances = {"relative": ("r(j - i)", "r(j - i)")}  # of an own class of content terms that does not say how
+    distances = {"relative": ("r(j - i)", "r(j - i)")}  # of an own class of pair terms that does not say how
     if config.position_size:
         return {**distances, "semantic": ("q_sem_i", "k_sem_j"), "absolute": ("q_pos_i", "k_pos_j")}
     words = ("q_i", "k_j")
@@ -233,7 +233,7 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
         else:
             query, _, key = name.partition("_to_")
             product = f"{written[query][0]}·{written[key or query][1]}"
-            if name == "absolute" and config.absolute_special:
+            if name == "absolute" and config.absolute_skips_special:
                 product += "·[i, j not special]"
             products.append(f"reset[{product}]" if name == "absolute" and reset else product)
     line = " + ".join([f"({' + '.join(products)}) / √{round(config.score_scale**-2)}", *biases])

@@ -142,7 +142,7 @@ class EncoderForMaskedLM(EncoderWithHead):
         self.head.decoder = value
 
     def _resize_token_embeddings(self, *arguments: Any, **options: Any) -> nn.Embedding:
-        """Resize the words of the decoder of positions beside those that transformers knows of."""
+        """Resize `position_decoder`, too, which transformers does not know."""
         embeddings = super()._resize_token_embeddings(*arguments, **options)
         if (positions := self.head.position_decoder) is not None:
             self.head.position_decoder = self._get_resized_lm_head(positions, embeddings.num_embeddings)
