@@ -6,7 +6,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.analysis.head_labels import HeadTaxonomy
-from whatwhere.analysis.passes import Documents, hidden_states, read
+from whatwhere.analysis.passes import ChosenWindows, hidden_states, read
 
 from .models import VOCAB
 from .timing import DEVICE, Results, Settings, alternate, figure, row
@@ -16,11 +16,11 @@ NAMES = ("dstg", "tupe-r")
 SHAPES = {"full": (4, 512), "quick": (2, 512), "micro": (2, 16)}
 
 
-def documents(count: int, n: int, vocab: int) -> Documents:
+def documents(count: int, n: int, vocab: int) -> ChosenWindows:
     """Random documents: [CLS] first, [SEP] last."""
     ids = np.random.default_rng(0).integers(5, vocab, (count, n))
     ids[:, 0], ids[:, -1] = 2, 3
-    return Documents(ids, np.tile(np.arange(n), (count, 1)), None, (ids != 2) & (ids != 3), {})
+    return ChosenWindows(ids, np.tile(np.arange(n), (count, 1)), None, (ids != 2) & (ids != 3), {})
 
 
 def heads(settings: Settings) -> Results:

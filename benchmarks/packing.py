@@ -53,7 +53,7 @@ def packing(settings: Settings) -> Results:
                 source, tokenizer, Path(folder) / join, length=128, join=join, workers=1, progress=False
             )["train"]
             made = MaskedBatches(windows, mask_rate=MASKED, max_positions=128)
-            batches[join] = [{k: v.to(DEVICE) for k, v in made.batch(step, b).items()} for step in range(steps)]
+            batches[join] = [{k: v.to(DEVICE) for k, v in made.micro_batch(step, b).items()} for step in range(steps)]
     real = {join: sum(int(batch["attention_mask"].sum()) for batch in several) for join, several in batches.items()}
     room = {join: sum(batch["input_ids"].numel() for batch in several) for join, several in batches.items()}
     full = {join: real[join] / room[join] for join in JOINS}

@@ -12,7 +12,7 @@ import torch
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
 
-from whatwhere.analysis.passes import choose_documents
+from whatwhere.analysis.passes import choose_windows
 from whatwhere.analysis.probes import probe_records, split_documents
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import Record, select
@@ -94,9 +94,9 @@ def probes(settings: Settings) -> Results:
     results = Results()
     for title, count, n, layers, width, position_size in FEW[settings.scale]:
         window_set = windows(count, n)
-        documents = choose_documents(window_set, count)
+        chosen = choose_windows(window_set, count)
         rng = np.random.default_rng(1)
-        signal = np.nan_to_num(np.stack([documents.targets[t] for t in ("token", "segment", "intra")], axis=-1))
+        signal = np.nan_to_num(np.stack([chosen.targets[t] for t in ("token", "segment", "intra")], axis=-1))
         features = [
             torch.from_numpy(
                 (signal @ rng.normal(size=(3, width)) + 3 * rng.normal(size=(count, n, width)) + 1).astype(np.float32)
@@ -114,8 +114,8 @@ def probes(settings: Settings) -> Results:
         for dtype in (np.float64, np.float32):
             reference: dict[tuple[str, str, int, int], float] = {}
             loop = clock(
-                lambda features=features, documents=documents, dtype=dtype, reference=reference, width=position_size: (
-                    reference.update(peer(features, width, documents, dtype))
+                lambda features=features, chosen=chosen, dtype=dtype, reference=reference, width=position_size: (
+                    reference.update(peer(features, width, chosen, dtype))
                 )
             )
             gap = max(

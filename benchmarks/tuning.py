@@ -51,7 +51,7 @@ class Batches(Dataset[dict[str, torch.Tensor]]):
         return self.steps
 
     def __getitem__(self, step: int) -> dict[str, torch.Tensor]:
-        return self.data.batch(step, self.rows, 0, 1)
+        return self.data.micro_batch(step, self.rows, 0, 1)
 
 
 class Clock(TrainerCallback):
@@ -116,12 +116,12 @@ def tuning(settings: Settings) -> Results:
 
     def whatwhere() -> None:
         for step in range(steps):
-            trainer.step(step, trainer.micro_batches(data.batch, step))
+            trainer.step(step, trainer.micro_batches(data.micro_batch, step))
 
     def loop() -> None:
         plain.train()
         for step in range(steps):
-            batch = data.batch(step, config.batch_size, 0, 1)
+            batch = data.micro_batch(step, config.batch_size, 0, 1)
             with torch.autocast("cpu", torch.bfloat16) if half else nullcontext():
                 loss = plain(**{key: value.to(plain.device) for key, value in batch.items()}).loss
             loss.backward()

@@ -64,7 +64,7 @@ def windows(settings: Settings) -> Results:
 
             def make(batches: MaskedBatches = batches, steps: int = steps) -> None:
                 for step in range(steps):
-                    batches.batch(step, 32)
+                    batches.micro_batch(step, 32)
 
             values = alternate({masking: make}, min(settings.repeats, MOST_REPEATS), measure=cpu)[masking]
             batch = figure(masking, [1e3 * t / steps for t in values], unit="ms")

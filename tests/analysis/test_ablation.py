@@ -12,7 +12,7 @@ from scipy import stats
 import whatwhere as ww
 from whatwhere.analysis import ablation
 from whatwhere.analysis.ablation import ablation_records, document_loss_records, masked, permutations
-from whatwhere.analysis.passes import Documents
+from whatwhere.analysis.passes import ChosenWindows
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
@@ -33,7 +33,7 @@ def documents(count=6, kind="plain", seed=0):
         mask = (np.arange(N) < rng.integers(7, N + 1, (count, 1))).astype(np.int64)
         ids = np.where(mask, ids, 0)
     regular = (ids != 2) & (ids != 3) & (ids != 0)
-    return Documents(ids, positions, numbers, regular, {}, mask)
+    return ChosenWindows(ids, positions, numbers, regular, {}, mask)
 
 
 def loss_of(model, chosen):

@@ -6,7 +6,7 @@ import torch
 from small_documents import documents
 
 import whatwhere as ww
-from whatwhere.analysis import ANALYSES, INSIDE, PLAIN, TRAINING, Analysis, AnalysisInput, analyses_of
+from whatwhere.analysis import ANALYSES, OF_WINDOWS, PLAIN, TRAINING, Analysis, AnalysisInput, analyses_of
 from whatwhere.analysis.passes import Reader
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.study.measurements import join_measurements, measure, split_analyses
@@ -50,11 +50,11 @@ def test_readers_share_one_pass():
         ME, model, documents(20), progress=lambda done, total, part: told.append((part, done, total))
     )
     analyses = [
-        Analysis("a", INSIDE, reader=Counter),
-        Analysis("b", INSIDE, reader=Counter, arrays="counts"),
-        Analysis("c", INSIDE, fail, needs=("documents", "corpus")),
-        Analysis("d", INSIDE, fail, needs=("loss",)),  # a body alone has no loss
-        Analysis("e", INSIDE, lambda s: [s.context.record("corpus.documents", len(s.some(4)))]),
+        Analysis("a", OF_WINDOWS, reader=Counter),
+        Analysis("b", OF_WINDOWS, reader=Counter, arrays="counts"),
+        Analysis("c", OF_WINDOWS, fail, needs=("windows", "corpus")),
+        Analysis("d", OF_WINDOWS, fail, needs=("loss",)),  # a body alone has no loss
+        Analysis("e", OF_WINDOWS, lambda s: [s.context.record("corpus.documents", len(s.evenly_spaced(4)))]),
     ]
     measured = measure(subject, analyses)
     assert len(calls) == 3 and told[-1] == ("heads", 20, 20)
@@ -71,7 +71,7 @@ def test_groups_of_analyses_join_to_the_whole():
     sizes = {"vocab_size": 40, "num_hidden_layers": 1, "max_position_embeddings": 24}
     model = ww.EncoderForMaskedLM(ww.preset("dstg", "tiny", **sizes)).eval()
     inputs = AnalysisInput(ME, model, documents(12), ablation_windows=4)
-    (shared, *others), analyses = split_analyses(inputs, analyses_of(INSIDE)), analyses_of(INSIDE)
+    (shared, *others), analyses = split_analyses(inputs, analyses_of(OF_WINDOWS)), analyses_of(OF_WINDOWS)
     assert len(shared) > 3 and all(len(group) == 1 for group in others) and len(others) > 5
     whole = measure(inputs, analyses)
     joined = join_measurements([measure(inputs, group) for group in (shared, *others)], analyses)
@@ -86,22 +86,24 @@ def test_groups_of_analyses_join_to_the_whole():
 def test_only_optional_analyses_may_find_nothing(way):
     """An analysis that finds nothing of the kind is left out only if it may."""
     subject = AnalysisInput(ME, encoder(), documents(2))
-    measured = measure(subject, [Analysis("x", INSIDE, **{way: fail}, optional=True)])
+    measured = measure(subject, [Analysis("x", OF_WINDOWS, **{way: fail}, optional=True)])
     assert measured.left_out == {"x": "nothing of the kind."} and measured.records == []
     with pytest.raises(ValueError, match="nothing of the kind"):
-        measure(subject, [Analysis("x", INSIDE, **{way: fail})])
+        measure(subject, [Analysis("x", OF_WINDOWS, **{way: fail})])
 
 
 def test_readers_need_models_with_terms():
     """A reader is for models with terms a function for others."""
-    both = Analysis("x", INSIDE, lambda s: [s.context.record("corpus.documents", len(s.some()))], reader=Counter)
+    both = Analysis(
+        "x", OF_WINDOWS, lambda s: [s.context.record("corpus.documents", len(s.evenly_spaced()))], reader=Counter
+    )
     (of_terms,) = measure(AnalysisInput(ME, encoder(), documents(4)), [both]).records
     (of_others,) = measure(AnalysisInput(ME, object(), documents(4)), [both]).records
     assert (of_terms.metric, of_others.metric) == ("corpus.windows", "corpus.documents")
 
 
 def test_every_entry_is_complete():
-    assert (*analyses_of(PLAIN), *analyses_of(INSIDE), *analyses_of(TRAINING)) == ANALYSES
+    assert (*analyses_of(PLAIN), *analyses_of(OF_WINDOWS), *analyses_of(TRAINING)) == ANALYSES
     for analysis in ANALYSES:
         assert analysis.reader is not None or analysis.measure is not None, analysis.name
         assert all(
@@ -112,8 +114,8 @@ def test_every_entry_is_complete():
 
 def test_some_documents_are_evenly_spaced():
     subject = AnalysisInput(ME, None, documents(10))
-    assert np.array_equal(subject.some(4).input_ids, documents(10).input_ids[[0, 2, 5, 7]])
-    assert len(subject.some(50)) == len(subject.some()) == 10
+    assert np.array_equal(subject.evenly_spaced(4).input_ids, documents(10).input_ids[[0, 2, 5, 7]])
+    assert len(subject.evenly_spaced(50)) == len(subject.evenly_spaced()) == 10
 
 
 def test_a_table_of_zeros_is_left_out():

@@ -8,7 +8,7 @@ import torch
 
 from whatwhere.analysis.centres import centre_records
 from whatwhere.analysis.corpus_geometry import CorpusDistances
-from whatwhere.analysis.passes import Documents
+from whatwhere.analysis.passes import ChosenWindows
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.geometry import stress
 from whatwhere.geometry.distances import distances
@@ -35,7 +35,7 @@ def documents(count, begin_in=None):
     regular = np.ones((count, N), dtype=bool)
     regular[:, [0, -1]] = False
     numbers, positions = np.tile(np.arange(count)[:, None], (1, N)), np.tile(np.arange(N), (count, 1))
-    return Documents(numbers, positions, None, regular, {}, document_numbers=begin_in)
+    return ChosenWindows(numbers, positions, None, regular, {}, document_numbers=begin_in)
 
 
 def corpus(rng, positions=8, skip=()):

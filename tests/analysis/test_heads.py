@@ -18,7 +18,7 @@ from whatwhere.analysis.head_labels import (
     term_names,
     term_shares,
 )
-from whatwhere.analysis.passes import Documents, read
+from whatwhere.analysis.passes import ChosenWindows, read
 from whatwhere.analysis.record_context import RecordContext, draw_documents
 from whatwhere.records.gates import NOTHING, labels
 from whatwhere.records.record import Record, select
@@ -36,7 +36,7 @@ SEVERAL_TERMS = [
 
 
 def documents(given, copies=1):
-    """`Documents` of the inputs of `encoder_models.inputs`."""
+    """`ChosenWindows` of the inputs of `encoder_models.inputs`."""
     ids = given["input_ids"].numpy()
     counted = np.maximum(real(given).numpy().cumsum(1) - 1, 0)
     optional = {
@@ -45,7 +45,7 @@ def documents(given, copies=1):
     }
     positions = given["position_ids"].numpy() if "position_ids" in given else counted
     regular = (ids != 2) & (ids != 3) & real(given).numpy()
-    return Documents(
+    return ChosenWindows(
         input_ids=ids.repeat(copies, 0),
         position_ids=positions.repeat(copies, 0),
         regular=regular.repeat(copies, 0),

@@ -11,7 +11,7 @@ from sklearn.metrics import calinski_harabasz_score
 
 import whatwhere as ww
 from whatwhere.analysis.hidden import SentenceMaps, _cuts
-from whatwhere.analysis.passes import Documents, read
+from whatwhere.analysis.passes import ChosenWindows, read
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
 
@@ -27,7 +27,7 @@ def documents(count=12, n=N, mean_length=5, seed=0):
     positions = np.tile(np.arange(n), (count, 1))
     segments = segments - segments[:, 1:2]
     targets = {"token": positions / n, "segment": segments.astype(float), "intra": np.zeros((count, n))}
-    return Documents(np.tile(np.arange(count)[:, None], (1, n)), positions, None, regular, targets)
+    return ChosenWindows(np.tile(np.arange(count)[:, None], (1, n)), positions, None, regular, targets)
 
 
 class Fixed(torch.nn.Module):

@@ -11,7 +11,7 @@ from scipy.stats import f_oneway
 from sklearn.metrics import r2_score
 
 from whatwhere.analysis.hidden import PositionVariance, _position_r2, ceiling_records, corrected_share
-from whatwhere.analysis.passes import Documents, read
+from whatwhere.analysis.passes import ChosenWindows, read
 from whatwhere.analysis.probes import split_documents
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.records.record import select
@@ -23,7 +23,7 @@ def documents(count, n, mean_length=5, seed=0):
     regular[:, [0, -1]] = False
     segments = np.cumsum(np.random.default_rng(seed).random((count, n)) < 1 / mean_length, axis=1)
     numbers, positions = np.tile(np.arange(count)[:, None], (1, n)), np.tile(np.arange(n), (count, 1))
-    return Documents(numbers, positions, None, regular, {"segment": (segments - segments[:, 1:2]).astype(float)})
+    return ChosenWindows(numbers, positions, None, regular, {"segment": (segments - segments[:, 1:2]).astype(float)})
 
 
 class Fixed(torch.nn.Module):
@@ -52,7 +52,7 @@ def uneven(count=40, n=12, seed=0):
     docs = documents(count, n, seed=seed)
     regular = np.random.default_rng(seed).random((count, n)) < np.linspace(1, 0.2, n)
     regular[:2] = True
-    return Documents(docs.input_ids, docs.position_ids, None, regular, docs.targets)
+    return ChosenWindows(docs.input_ids, docs.position_ids, None, regular, docs.targets)
 
 
 def by_anova(x, positions):
@@ -142,7 +142,9 @@ def test_documents_are_left_out_whole():
     docs, rng = documents(64, 20), np.random.default_rng(0)
     numbers = np.repeat(np.arange(8), 8)
     x = rng.normal(size=(8, 20, 4)).repeat(8, axis=0)  # windows of a document are copies: eight things, not 64
-    together = Documents(docs.input_ids, docs.position_ids, None, docs.regular, docs.targets, document_numbers=numbers)
+    together = ChosenWindows(
+        docs.input_ids, docs.position_ids, None, docs.regular, docs.targets, document_numbers=numbers
+    )
     (alone,), (joined,) = shares([x], docs), shares([x], together)
     assert (
         (alone.n, joined.n) == (64, 8)
@@ -164,7 +166,7 @@ def test_nonfinite_states_and_no_states_are_refused():
 
 
 class Windows:
-    """Windows as `choose_documents` takes them, segments and progress as given (m, n)."""
+    """Windows as `choose_windows` takes them, segments and progress as given (m, n)."""
 
     def __init__(self, segments, progress):
         self.segments, self.progress = segments, progress

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from whatwhere.analysis.passes import choose_documents, hidden_states, model_inputs
+from whatwhere.analysis.passes import choose_windows, hidden_states, model_inputs
 
 
 def window(n, segments=None, positions=None, first=0):
@@ -43,24 +43,24 @@ class Echo(torch.nn.Module):
 
 
 def test_only_windows_of_the_maximum_length_are_chosen():
-    chosen = choose_documents([window(8, first=i) if i % 3 else window(5, first=i) for i in range(30)])
+    chosen = choose_windows([window(8, first=i) if i % 3 else window(5, first=i) for i in range(30)])
     assert chosen.length == 8 and list(chosen.input_ids[:, 0]) == [i for i in range(30) if i % 3]
 
 
 def test_more_windows_than_wanted_are_spaced_over_the_set():
-    chosen = choose_documents([window(6, first=i) for i in range(100)], windows=10)
+    chosen = choose_windows([window(6, first=i) for i in range(100)], windows=10)
     assert list(chosen.input_ids[:, 0]) == list(range(0, 100, 10))
 
 
 def test_fewer_windows_than_wanted_are_used_and_said_once(caplog):
     """A study of two models said it nine times."""
     for wanted in (500, 100):
-        assert len(choose_documents([window(6)] * 13, windows=wanted)) == 13
+        assert len(choose_windows([window(6)] * 13, windows=wanted)) == 13
     assert caplog.text.count("Analyses read 13 windows of 6 tokens: the held-out part has no more.") == 1
 
 
 def test_exactly_as_many_say_nothing(caplog):
-    assert len(choose_documents([window(6)] * 10, windows=10)) == 10 and not caplog.records
+    assert len(choose_windows([window(6)] * 10, windows=10)) == 10 and not caplog.records
 
 
 def test_known_lengths_need_no_reading_of_windows():
@@ -77,7 +77,7 @@ def test_known_lengths_need_no_reading_of_windows():
             return super().__getitem__(i)
 
     windows = OnDisk([window(6, first=i) for i in range(100)] + [window(4)] * 100)
-    assert list(choose_documents(windows, windows=10).input_ids[:, 0]) == list(range(0, 100, 10)) and windows.read == 10
+    assert list(choose_windows(windows, windows=10).input_ids[:, 0]) == list(range(0, 100, 10)) and windows.read == 10
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_known_lengths_need_no_reading_of_windows():
 )
 def test_too_few_documents_are_an_error(windows, documents, message):
     with pytest.raises(ValueError, match=message):
-        choose_documents(windows, documents)
+        choose_windows(windows, documents)
 
 
 def test_targets_are_position_segment_and_progress():
-    chosen = choose_documents([window(8, segments=[-1, 0, 0, 0, 1, 2, 2, -1])] * 10)
+    chosen = choose_windows([window(8, segments=[-1, 0, 0, 0, 1, 2, 2, -1])] * 10)
     assert list(chosen.regular[0]) == [False] + [True] * 6 + [False]
     np.testing.assert_allclose(chosen.targets["token"][3], np.arange(8) / 8)
     assert list(chosen.targets["segment"][0, 1:7]) == [0, 0, 0, 1, 2, 2]
@@ -102,10 +102,10 @@ def test_targets_are_position_segment_and_progress():
 
 
 def test_hidden_states_come_in_batches_in_the_order_asked():
-    documents = choose_documents([window(4, first=10 * i) for i in range(10)])
+    windows = choose_windows([window(4, first=10 * i) for i in range(10)])
     seen = []
     batches = list(
-        hidden_states(Echo(), documents, np.arange(10)[::-1], batch_size=4, progress=lambda *p: seen.append(p))
+        hidden_states(Echo(), windows, np.arange(10)[::-1], batch_size=4, progress=lambda *p: seen.append(p))
     )
     assert [list(i) for i, _ in batches] == [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0]]
     assert seen == [(4, 10), (8, 10), (10, 10)]
@@ -118,20 +118,20 @@ def test_hidden_states_come_in_batches_in_the_order_asked():
 def test_the_model_runs_in_eval_mode_without_gradients(mode):
     """Model runs without gradients in eval mode and keeps its mode."""
     model = Echo().train(mode)
-    list(hidden_states(model, choose_documents([window(4)] * 10)))
+    list(hidden_states(model, choose_windows([window(4)] * 10)))
     assert model.training is mode
     for training, gradients, positions, document_ids in model.calls:
         assert (training, gradients, document_ids) == (False, False, None) and positions[0].tolist() == [0, 1, 2, 3]
 
 
 def test_gradients_stay_on_for_the_caller_between_batches():
-    for _ in hidden_states(Echo(), choose_documents([window(4)] * 10), batch_size=5):
+    for _ in hidden_states(Echo(), choose_windows([window(4)] * 10), batch_size=5):
         assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
 def test_mode_comes_back_when_the_caller_stops_early():
     model = Echo().train()
-    states = hidden_states(model, choose_documents([window(4)] * 10), batch_size=5)
+    states = hidden_states(model, choose_windows([window(4)] * 10), batch_size=5)
     next(states)
     states.close()
     assert model.training
@@ -139,10 +139,10 @@ def test_mode_comes_back_when_the_caller_stops_early():
 
 def test_isolated_documents_are_passed_on():
     model = Echo()
-    documents = choose_documents([window(6, positions=[0, 1, 2, 0, 1, 2])] * 10)
-    list(hidden_states(model, documents))
+    windows = choose_windows([window(6, positions=[0, 1, 2, 0, 1, 2])] * 10)
+    list(hidden_states(model, windows))
     assert model.calls[0][3][0].tolist() == [0, 0, 0, 1, 1, 1]
-    np.testing.assert_allclose(documents.targets["token"][0], np.array([0, 1, 2, 0, 1, 2]) / 6)
+    np.testing.assert_allclose(windows.targets["token"][0], np.array([0, 1, 2, 0, 1, 2]) / 6)
 
 
 def test_the_vocabulary_head_is_not_run():
@@ -152,20 +152,20 @@ def test_the_vocabulary_head_is_not_run():
             self.base_model = Echo()
             self.config = self.base_model.config
 
-    assert len(list(hidden_states(WithHead(), choose_documents([window(4)] * 10)))) == 1
+    assert len(list(hidden_states(WithHead(), choose_windows([window(4)] * 10)))) == 1
 
 
 @pytest.mark.parametrize("change", [{"returned": 2}, {"returned": 4}])
 def test_wrong_number_of_hidden_states_is_an_error(change):
     with pytest.raises(ValueError, match="configuration says 3 of shape"):
-        list(hidden_states(Echo(**change), choose_documents([window(4)] * 10)))
+        list(hidden_states(Echo(**change), choose_windows([window(4)] * 10)))
 
 
 def test_wrong_width_is_an_error():
     model = Echo()
     model.config.hidden_size = 5
     with pytest.raises(ValueError, match="Check num_hidden_layers and hidden_size"):
-        list(hidden_states(model, choose_documents([window(4)] * 10)))
+        list(hidden_states(model, choose_windows([window(4)] * 10)))
 
 
 def transformers_model(kind):
@@ -185,7 +185,7 @@ def transformers_model(kind):
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_other_encoders_count_their_positions_themselves(kind):
-    model, documents = transformers_model(kind), choose_documents([window(12, first=i + 2) for i in range(10)])
+    model, documents = transformers_model(kind), choose_windows([window(12, first=i + 2) for i in range(10)])
     hidden = next(iter(hidden_states(model, documents)))[1]
     with torch.no_grad():
         expected = model(torch.from_numpy(documents.input_ids), output_hidden_states=True).hidden_states
@@ -194,7 +194,7 @@ def test_other_encoders_count_their_positions_themselves(kind):
 
 @pytest.mark.parametrize(("kind", "offset"), [("bert", 0), ("roberta", 2)])
 def test_other_positions_are_counted_from_where_the_table_begins(kind, offset):
-    model, documents = transformers_model(kind), choose_documents([window(8, first=i + 2) for i in range(10)])
+    model, documents = transformers_model(kind), choose_windows([window(8, first=i + 2) for i in range(10)])
     moved = replace(documents, position_ids=documents.position_ids + 3)
     hidden = next(iter(hidden_states(model, moved)))[1]
     with torch.no_grad():
@@ -207,7 +207,7 @@ def test_other_positions_are_counted_from_where_the_table_begins(kind, offset):
 
 
 def test_positions_at_padding_do_not_count():
-    model, documents = transformers_model("bert"), choose_documents([window(8, first=i + 2) for i in range(10)])
+    model, documents = transformers_model("bert"), choose_windows([window(8, first=i + 2) for i in range(10)])
     mask = np.ones((10, 8), dtype=np.int64)
     mask[:, 6:] = 0
     padded = replace(documents, position_ids=documents.position_ids * mask, attention_mask=mask)
@@ -215,18 +215,18 @@ def test_positions_at_padding_do_not_count():
 
 
 def test_packed_documents_are_refused_for_other_encoders():
-    documents = choose_documents([window(6, positions=[0, 1, 2, 0, 1, 2], first=2)] * 10)
+    windows = choose_windows([window(6, positions=[0, 1, 2, 0, 1, 2], first=2)] * 10)
     with pytest.raises(ValueError, match="BertModel cannot keep the documents of a packed window apart"):
-        next(iter(hidden_states(transformers_model("bert"), documents)))
+        next(iter(hidden_states(transformers_model("bert"), windows)))
 
 
 def test_rows_are_documents_in_the_order_asked():
-    documents = choose_documents([window(6, positions=[0, 1, 2, 0, 1, 2], first=i) for i in range(10)])
-    some = documents.rows(np.array([4, 2]))
+    windows = choose_windows([window(6, positions=[0, 1, 2, 0, 1, 2], first=i) for i in range(10)])
+    some = windows.rows(np.array([4, 2]))
     assert (
         len(some) == 2
         and list(some.input_ids[:, 0]) == [4, 2]
         and some.document_ids.shape == (2, 6)
         and some.attention_mask is None
     )
-    assert set(some.targets) == set(documents.targets) and some.targets["token"].shape == some.regular.shape == (2, 6)
+    assert set(some.targets) == set(windows.targets) and some.targets["token"].shape == some.regular.shape == (2, 6)

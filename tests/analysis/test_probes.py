@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 
 from whatwhere.analysis import probes
-from whatwhere.analysis.passes import choose_documents, written
+from whatwhere.analysis.passes import choose_windows, written
 from whatwhere.analysis.probes import probe_records, split_documents
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.encoder import EncoderForMaskedLM, preset
@@ -370,9 +370,7 @@ def test_windows_of_one_regular_token_are_an_error():
 
 def test_choice_of_documents_is_the_same_for_every_model():
     window_set = windows(40)
-    np.testing.assert_array_equal(
-        choose_documents(window_set, 15).input_ids, choose_documents(window_set, 15).input_ids
-    )
+    np.testing.assert_array_equal(choose_windows(window_set, 15).input_ids, choose_windows(window_set, 15).input_ids)
     records = run(features_of(window_set), window_set, windows=15)
     assert records[0].value == 15
 

@@ -12,7 +12,7 @@ from sklearn.metrics import r2_score
 
 import whatwhere as ww
 from whatwhere.analysis import probes, regressions
-from whatwhere.analysis.passes import Documents
+from whatwhere.analysis.passes import ChosenWindows
 from whatwhere.analysis.probes import split_documents
 from whatwhere.analysis.regressions import regression_records
 from whatwhere.records.intervals import split_interval
@@ -30,7 +30,7 @@ def documents(count=M, n=N, inner=True):
     if inner:
         regular[::3, 5] = False
     positions = np.tile(np.arange(n), (count, 1))
-    return Documents(np.tile(np.arange(count)[:, None], (1, n)), positions, None, regular, {})
+    return ChosenWindows(np.tile(np.arange(count)[:, None], (1, n)), positions, None, regular, {})
 
 
 class Fixed(torch.nn.Module):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 import whatwhere as ww
-from whatwhere.analysis.passes import Documents
+from whatwhere.analysis.passes import ChosenWindows
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.corpus import load_tokenizer, open_source
 from whatwhere.length import measures as length
@@ -96,9 +96,9 @@ def test_all_methods_are_not_lost_when_work_is_added():
 
 def test_every_word_is_hidden_once(texts):
     """Every word is hidden once and alone ones are far apart."""
-    documents = length.whole(texts[0])
-    hidden, alone = length.hidden_in(documents), length.alone_in(documents)
-    assert ((hidden >= 0) == documents.regular).all() and set(np.unique(hidden)) == {-1, *range(length.PARTS)}
+    windows = length.whole(texts[0])
+    hidden, alone = length.hidden_in(windows), length.alone_in(windows)
+    assert ((hidden >= 0) == windows.regular).all() and set(np.unique(hidden)) == {-1, *range(length.PARTS)}
     for number in range(length.PASSES):
         at = [np.flatnonzero(row == number) for row in alone]
         assert all((np.diff(places) == length.ALONE).all() for places in at)
@@ -134,7 +134,7 @@ def test_pieces_are_read_alone_to_the_texts_end(make, texts, tokenizer):
         inner = slice(begin, begin + 38)
         ids = documents.input_ids[:, inner]
         framed = np.pad(ids, ((0, 0), (1, 1)), constant_values=((0, 0), (cls, sep)))
-        alone = Documents(framed, np.tile(np.arange(40), (len(ids), 1)), None, framed >= 0, {})
+        alone = ChosenWindows(framed, np.tile(np.arange(40), (len(ids), 1)), None, framed >= 0, {})
         parts = np.pad(hidden[:, inner], ((0, 0), (1, 1)), constant_values=-1)
         expected = length.token_losses(model, alone, parts, tokenizer.mask_token_id)[:, 1:-1]
         assert found[:, done : begin + 38] == pytest.approx(expected[:, done - begin :], rel=1e-5)
@@ -150,7 +150,7 @@ def test_pieces_of_random_positions_are_spread(texts, tokenizer):
     hidden = length.hidden_in(documents)
     found = length.piece_losses(model, documents, hidden, N, tokenizer, spread=512)
     positions = np.tile(np.linspace(0, 511, N).round().astype(int), (len(documents), 1))
-    spread = Documents(documents.input_ids, positions, None, documents.regular, {})
+    spread = ChosenWindows(documents.input_ids, positions, None, documents.regular, {})
     expected = length.token_losses(model, spread, hidden, tokenizer.mask_token_id)
     assert found == pytest.approx(expected, nan_ok=True)
     assert np.nanmax(np.abs(found - length.piece_losses(model, documents, hidden, N, tokenizer))) > 1e-3
@@ -164,7 +164,7 @@ def test_a_copy_that_stood_before_saves_nothing(texts, tokenizer):
     assert gains.shape == (2, 12) and (np.abs(gains) > 0).all()
     ids = documents.input_ids.copy()
     ids[:, here - 50] = ids[:, here]
-    again = Documents(ids, documents.position_ids, None, documents.regular, {})
+    again = ChosenWindows(ids, documents.position_ids, None, documents.regular, {})
     assert (length.copy_gains(model, again, [50], tokenizer.mask_token_id) == 0).all()
     assert (documents.input_ids == length.whole(texts[0]).input_ids).all()
 
@@ -299,8 +299,8 @@ def test_corpus_points_are_a_method_like_others(evaluated, corpus, tokenizer, tm
     assert done.returncode == 0 and done.stdout.split()[:3] == ["model", "in-pieces", "mds"], done.stderr
     extend("reference", tmp_path / "longer", 160, "mds", points=np.load(tmp_path / "points.npy"))
     texts, _ = long_texts(open_source(corpus, document="blank-line"), tokenizer, 160, 10, 0)
-    documents = length.whole(texts)
-    how = (documents, length.hidden_in(documents), tokenizer.mask_token_id)
+    windows = length.whole(texts)
+    how = (windows, length.hidden_in(windows), tokenizer.mask_token_id)
     expected = length.token_losses(open_model(str(tmp_path / "longer"), "masked").model, *how)
     found = np.load(tmp_path / "o/runs/reference/mds/mds-seed-0.npz")["loss"]
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -369,10 +369,10 @@ def test_models_of_several_seeds_have_one_name(tmp_path):
     assert [each[:2] for each in config.trainings()] == [("rope", 0), ("rope", 1)]
     assert config.models_by_name() == {"rope": folders[0]}
     pieces = _trials(config)
-    assert [p.part for p in pieces[:5]] == ["in-pieces", "as-it-is", "linear", "ntk", "yarn"]
+    assert [p.task for p in pieces[:5]] == ["in-pieces", "as-it-is", "linear", "ntk", "yarn"]
     assert len({p.file(tmp_path) for p in pieces}) == len(pieces) == 10
     windows = _trials(config.model_copy(update={"windows": [0, 64], "methods": ["as-it-is"]}))
-    assert [p.part for p in windows if p.seed == 0] == ["in-pieces", "as-it-is", "as-it-is-w64"]
+    assert [p.task for p in windows if p.seed == 0] == ["in-pieces", "as-it-is", "as-it-is-w64"]
     with pytest.raises(ValueError, match="are both seed-0, seed 0|are both rope, seed 0"):
         LengthConfig.parse({"models": [folders[0], f"{folders[0]}/../seed-0"]}).trainings()
 
@@ -384,7 +384,7 @@ def test_longer_tables_are_read_as_they_are(tmp_path):
     )
     (tmp_path / "ap/pretrain.yaml").write_text("length: 64\n")
     config = LengthConfig.parse({"models": [str(tmp_path / "ap")], "to": 256, "windows": [0, 16]})
-    assert [p.part for p in _trials(config)] == ["in-pieces", "as-it-is", "as-it-is-w16"]
+    assert [p.task for p in _trials(config)] == ["in-pieces", "as-it-is", "as-it-is-w16"]
     config.save_in(RunFolder.at(tmp_path / "out"), "length.yaml")
     (tmp_path / "ap/pretrain.yaml").write_text("length: 64\nsubset: true\ncorpus: here\n")
     found = about(str(tmp_path / "ap"), 256)
@@ -513,7 +513,7 @@ def test_only_what_has_a_table_can_train_one(tmp_path):
         ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60)).save_pretrained(tmp_path / preset)
     given = {"models": [str(tmp_path / p) for p in ("rope", "ap")], "to": 256, "adapt": ["table", "network", "all"]}
     pieces = _trials(LengthConfig.parse({**given, "methods": ["linear", "learned"]}))
-    assert [(p.name, p.part) for p in pieces] == [
+    assert [(p.name, p.task) for p in pieces] == [
         *[("rope", "in-pieces"), ("ap", "in-pieces"), ("ap", "learned+network")],
         *[("ap", f"{method}+table") for method in ("learned", "linear")],
         *[("rope", "linear+all"), ("ap", "learned+all"), ("ap", "linear+all")],

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from whatwhere.analysis.passes import Documents
+from whatwhere.analysis.passes import ChosenWindows
 
 VOCAB, CLS, SEP = 40, 2, 3
 
 
 def documents(
     count: int = 5, n: int = 9, seed: int = 0, inner: bool = False, padded: bool = False, packed: bool = False
-) -> Documents:
+) -> ChosenWindows:
     """`inner`: a [SEP] inside, at another place in each; `padded`: row i ends in i mod 3 padding tokens; `packed`: two
     documents a row."""
     rng = np.random.default_rng(seed)
@@ -31,4 +31,4 @@ def documents(
         ids[:, n // 2] = CLS
     regular = ~np.isin(ids, (0, CLS, SEP))
     targets = {"token": positions / n, "segment": np.where(regular, 0.0, -1.0), "intra": np.where(regular, 0.5, np.nan)}
-    return Documents(ids, positions, document_ids, regular, targets, mask if padded else None)
+    return ChosenWindows(ids, positions, document_ids, regular, targets, mask if padded else None)

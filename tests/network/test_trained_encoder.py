@@ -20,7 +20,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import whatwhere as ww
 from whatwhere.analysis.matrices import condition_records, scores_of_model
-from whatwhere.analysis.passes import choose_documents
+from whatwhere.analysis.passes import choose_windows
 from whatwhere.analysis.probes import probe_records
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.analysis.texts import text_maps
@@ -113,15 +113,15 @@ def test_heads_look_where_loops_say(encoder, theirs, tmp_path):
     found = done("heads", encoder, "--corpus", text, "--windows", "10", "--length", "32")
     model = open_model(encoder, attention="eager")
     with model_windows(model.model, model.tokenizer, encoder, str(text), "text", 10, False, 32) as (windows, _):
-        documents = choose_documents(windows["held_out"], 10)
+        windows = choose_windows(windows["held_out"], 10)
     weights = []
-    for row in documents.input_ids:
+    for row in windows.input_ids:
         with torch.no_grad():
             out = theirs[1](torch.from_numpy(row)[None], output_attentions=True)
         weights.append(torch.stack(out.attentions)[:, 0].numpy())
     for layer, head in ((0, 2), (2, 5), (5, 11)):
         expected = []
-        for row, of_text in zip(documents.regular, weights, strict=True):
+        for row, of_text in zip(windows.regular, weights, strict=True):
             queries = [q for q in range(1, len(row)) if row[q]]
             expected.append(np.mean([of_text[layer, head, q, q - 1] for q in queries]))
         place = {"metric": "attention.previous", "layer": layer + 1, "head": head}
@@ -137,19 +137,19 @@ def test_probes_are_ridge_regressions(encoder, theirs, tmp_path):
     with model_windows(opened.model, opened.tokenizer, encoder, str(text), "text", 20, False, 48) as (windows, _):
         held_out = windows["held_out"]
         records = probe_records(opened.model, held_out, WHO, windows=20, splits=2)
-        documents = choose_documents(held_out, 20)
+        windows = choose_windows(held_out, 20)
     hidden = []
-    for row in documents.input_ids:
+    for row in windows.input_ids:
         with torch.no_grad():
             out = theirs[1](torch.from_numpy(row)[None], output_hidden_states=True)
         hidden.append(torch.stack(out.hidden_states)[:, 0].double().numpy())
-    which = documents.which()
+    which = windows.which()
     for split, layer in ((0, 0), (1, 3), (0, 6)):
         order = np.random.default_rng(split).permutation(which.max() + 1)
         test = np.isin(which, order[: round(len(order) / 5)])
         x, y = ([], []), ([], [])
         for window, of_text in enumerate(hidden):
-            rows = documents.regular[window]
+            rows = windows.regular[window]
             x[int(test[window])].append(of_text[layer][rows])
             y[int(test[window])].append(np.arange(len(rows))[rows] / len(rows))
         (train, held), (target, truth) = map(np.concatenate, x), map(np.concatenate, y)

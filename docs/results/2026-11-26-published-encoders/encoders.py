@@ -35,7 +35,7 @@ from whatwhere.analysis.corpus_geometry import CorpusDistances, Plan, corpus_geo
 from whatwhere.analysis.correlations import correlation_records
 from whatwhere.analysis.hidden import SentenceMaps
 from whatwhere.analysis.matrices import condition_records, projection_records, scores_of_model
-from whatwhere.analysis.passes import choose_documents, read
+from whatwhere.analysis.passes import choose_windows, read
 from whatwhere.analysis.patterns import MeanScores, counted_tokens, pattern_records
 from whatwhere.analysis.position_tables import noise_records, table_records, word_records
 from whatwhere.analysis.probes import probe_records
@@ -137,7 +137,7 @@ def of_probes(subject: Subject) -> list[Record]:
     records = []
     with model_windows(*given, length=options.length) as (windows, _):
         held_out = windows["held_out"]
-        some = choose_documents(held_out, options.pictured)
+        some = choose_windows(held_out, options.pictured)
         for who, model in models:
             records += probe_records(model, held_out, who, windows=options.documents, splits=options.splits)
             sentences = SentenceMaps(model)
@@ -154,18 +154,18 @@ def of_heads(subject: Subject) -> list[Record]:
     given = (model, opened.tokenizer, opened.folder, options.text, options.field, options.pictured, False)
     records = []
     with model_windows(*given, length=options.length) as (windows, _):
-        documents = choose_documents(windows["held_out"], options.pictured)
+        windows = choose_windows(windows["held_out"], options.pictured)
     try:
-        records += correlation_records(model, documents, replace(subject.who, study="position-position"))[0]
+        records += correlation_records(model, windows, replace(subject.who, study="position-position"))[0]
     except ValueError as error:
         tell(f"{subject.name}: position-position: left out. {error}")
     means: list[MeanScores] = []
-    for batch, attentions in attention_weights(model, documents, batch_size=4):
+    for batch, attentions in attention_weights(model, windows, batch_size=4):
         means = means or [MeanScores() for _ in attentions]
         for mean, weights in zip(means, attentions, strict=True):
             mean.add(weights, counted_tokens(batch))
     scores = np.log(np.maximum(np.stack([mean.mean() for mean in means]), TINY))
-    return records + pattern_records(scores, replace(subject.who, study="attention"), n=documents.count)
+    return records + pattern_records(scores, replace(subject.who, study="attention"), n=windows.document_count)
 
 
 def of_corpora(subject: Subject) -> list[Record]:

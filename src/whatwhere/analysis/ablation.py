@@ -27,9 +27,9 @@ from ..records.metric import NATS, SHARE, TERM, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
 from . import passes
-from .analyses import INSIDE, Analysis, AnalysisInput
+from .analyses import OF_WINDOWS, Analysis, AnalysisInput
 from .head_labels import term_names
-from .passes import Documents, Progress, rows_on
+from .passes import ChosenWindows, Progress, rows_on
 from .record_context import Axes, RecordContext, count_documents, document_mean, of_documents
 
 KINDS = ("remove", "mean", "shuffle")
@@ -83,7 +83,7 @@ class _Ablation:
 
 def ablation_records(
     model: Any,
-    documents: Documents,
+    windows: ChosenWindows,
     context: RecordContext,
     *,
     kinds: Sequence[str] = KINDS,
@@ -118,19 +118,19 @@ def ablation_records(
         ValueError: another model, documents without a word, or means of a single document.
     """
     passes.check_masked_lm(model, "An ablation")
-    if "mean" in kinds and min(len(documents), batch_size) < 2:
+    if "mean" in kinds and min(len(windows), batch_size) < 2:
         raise ValueError(
-            f"A mean over documents needs at least 2 in a batch; got {len(documents)} with batch_size={batch_size}. "
+            f"A mean over documents needs at least 2 in a batch; got {len(windows)} with batch_size={batch_size}. "
             "Leave out the kind mean or give more."
         )
     ablations = _plan(model, kinds, by)
-    ids, labels = masked(documents, MASK_RATE, model.config.mask_token_id)
-    order = permutations(documents)
-    groups = np.array_split(np.arange(len(documents)), max(1, len(documents) // batch_size))
-    values = np.empty((len(documents), 1 + len(ablations)))  # the loss, and every rise
+    ids, labels = masked(windows, MASK_RATE, model.config.mask_token_id)
+    order = permutations(windows)
+    groups = np.array_split(np.arange(len(windows)), max(1, len(windows) // batch_size))
+    values = np.empty((len(windows), 1 + len(ablations)))  # the loss, and every rise
     with passes.evaluating(model), torch.inference_mode():
         for number, rows in enumerate(groups):
-            batch = _Batch(model, documents, rows, ids, labels, order)
+            batch = _Batch(model, windows, rows, ids, labels, order)
             with model.encoder.inspect_terms(batch.see):
                 values[rows, 0] = batch.start()
                 for k, rise in enumerate(batch.rises(ablations), 1):
@@ -138,11 +138,11 @@ def ablation_records(
                     if progress is not None:
                         progress(number * len(ablations) + k, len(groups) * len(ablations))
     places = [("loss", None, None, None), *((a.kind, a.part, a.layer, a.head) for a in ablations)]
-    return _over_documents(context, "ablation.", values, {("metric", "part", "layer", "head"): places}, documents)
+    return _over_documents(context, "ablation.", values, {("metric", "part", "layer", "head"): places}, windows)
 
 
 def document_loss_records(
-    model: Any, documents: Documents, context: RecordContext, *, batch_size: int = 8
+    model: Any, windows: ChosenWindows, context: RecordContext, *, batch_size: int = 8
 ) -> list[Record]:
     """Measure the masked-language loss of each document in nats, with the same masks for all models, and their mean.
 
@@ -152,18 +152,18 @@ def document_loss_records(
         ValueError: another model, or documents without a word.
     """
     passes.check_masked_lm(model, "A loss")
-    ids, labels = masked(documents, MASK_RATE, model.config.mask_token_id)
-    sums = np.empty(len(documents))
+    ids, labels = masked(windows, MASK_RATE, model.config.mask_token_id)
+    sums = np.empty(len(windows))
     with passes.evaluating(model), torch.inference_mode():
-        for rows in passes.batches(np.arange(len(documents)), batch_size):
-            sums[rows] = _losses(model, documents, rows, ids, labels, documents.position_ids).sum(1)
+        for rows in passes.batches(np.arange(len(windows)), batch_size):
+            sums[rows] = _losses(model, windows, rows, ids, labels, windows.position_ids).sum(1)
     count = (labels != IGNORED).sum(1)
     values = np.divide(sums, count, out=np.full_like(sums, np.nan), where=count > 0)
-    return _over_documents(context, "loss.", values[:, None], {"metric": ["document"]}, documents)
+    return _over_documents(context, "loss.", values[:, None], {"metric": ["document"]}, windows)
 
 
 def _over_documents(
-    context: RecordContext, metric: str, values: np.ndarray, axes: Axes, documents: Documents
+    context: RecordContext, metric: str, values: np.ndarray, axes: Axes, windows: ChosenWindows
 ) -> list[Record]:
     """Return records of the means of `values` (windows, entries), and of the first entry also of each document.
 
@@ -171,35 +171,35 @@ def _over_documents(
     has no such record and no interval.
     """
     passes.check_words(values)
-    values = of_documents(values, documents.document_numbers)
+    values = of_documents(values, windows.document_numbers)
     loss, *others = context.records(metric, document_mean(values), axes, n=np.isfinite(values).sum(0))
     losses = values[:, 0] if len(values) > 1 else values[:0, 0]
     return [loss, *context.records(loss.metric, losses, {"index": range(len(losses))}, n=1), *others]
 
 
-def masked(documents: Documents, mask_rate: float, mask_id: int) -> tuple[np.ndarray, np.ndarray]:
+def masked(windows: ChosenWindows, mask_rate: float, mask_id: int) -> tuple[np.ndarray, np.ndarray]:
     """Mask `mask_rate` of the regular tokens of each document, at least one, and return token ids and labels (m, n).
 
     Masked tokens are [MASK]; labels are -100 elsewhere. The choice depends on the number of the document and its
     regular tokens alone, so that all models predict the same tokens.
     """
-    draws = np.where(documents.regular, np.random.default_rng(0).random(documents.regular.shape), np.inf)
-    tokens = documents.regular.sum(1)
+    draws = np.where(windows.regular, np.random.default_rng(0).random(windows.regular.shape), np.inf)
+    tokens = windows.regular.sum(1)
     count = np.where(tokens > 0, np.maximum(1, np.round(mask_rate * tokens)), 0)
-    chosen = (draws.argsort(1).argsort(1) < count[:, None]) & documents.regular
-    return np.where(chosen, mask_id, documents.input_ids), np.where(chosen, documents.input_ids, IGNORED)
+    chosen = (draws.argsort(1).argsort(1) < count[:, None]) & windows.regular
+    return np.where(chosen, mask_id, windows.input_ids), np.where(chosen, windows.input_ids, IGNORED)
 
 
-def permutations(documents: Documents) -> np.ndarray:
+def permutations(windows: ChosenWindows) -> np.ndarray:
     """Return, at each regular token, the place of a random regular token of the same document, (m, n); other tokens
     stay."""
-    m, n = documents.regular.shape
+    m, n = windows.regular.shape
     generator = np.random.default_rng((0, 1))
     order = np.tile(np.arange(n), (m, 1))
     for i in range(m):
-        numbers = np.zeros(n, dtype=np.int64) if documents.document_ids is None else documents.document_ids[i]
+        numbers = np.zeros(n, dtype=np.int64) if windows.document_ids is None else windows.document_ids[i]
         for number in np.unique(numbers):
-            places = np.flatnonzero(documents.regular[i] & (numbers == number))
+            places = np.flatnonzero(windows.regular[i] & (numbers == number))
             order[i, places] = generator.permutation(places)
     return order
 
@@ -214,10 +214,10 @@ def _token_losses(model: Any, hidden: Tensor, labels: Tensor) -> Tensor:
 
 
 def _losses(
-    model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray
+    model: Any, windows: ChosenWindows, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray
 ) -> np.ndarray:
     """Compute `_token_losses` of some documents with other token ids and position ids (m, n) than their own."""
-    arrays = ids, documents.attention_mask, positions, documents.document_ids
+    arrays = ids, windows.attention_mask, positions, windows.document_ids
     *inputs, targets = rows_on(device_of(model), rows, *arrays, labels)
     return _token_losses(model, model.encoder(*inputs).last_hidden_state, targets).cpu().numpy()
 
@@ -226,14 +226,20 @@ class _Batch:
     """Batch of documents on its way through the model; blocks before an ablation are computed once."""
 
     def __init__(
-        self, model: Any, documents: Documents, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, order: np.ndarray
+        self,
+        model: Any,
+        windows: ChosenWindows,
+        rows: np.ndarray,
+        ids: np.ndarray,
+        labels: np.ndarray,
+        order: np.ndarray,
     ) -> None:
         self.model = model
         self.encoder = model.encoder
         device = device_of(model)
-        arrays = ids, documents.attention_mask, documents.position_ids, documents.document_ids
+        arrays = ids, windows.attention_mask, windows.position_ids, windows.document_ids
         inputs = rows_on(device, rows, *arrays)
-        self.labels, self.order, self.regular = rows_on(device, rows, labels, order, documents.regular)
+        self.labels, self.order, self.regular = rows_on(device, rows, labels, order, windows.regular)
         self.attention_inputs = self.encoder.attention_inputs(*inputs)
         embedded = self.encoder.embed(
             inputs[0], self.attention_inputs.table_rows, attention_mask=inputs[1], document_ids=inputs[3]
@@ -369,7 +375,7 @@ def swap_pairs(positions: np.ndarray, pairs: int = PAIRS) -> dict[int, list[tupl
 
 
 def swap_records(
-    model: Any, documents: Documents, context: RecordContext, *, pairs: int = PAIRS, progress: Progress = None
+    model: Any, windows: ChosenWindows, context: RecordContext, *, pairs: int = PAIRS, progress: Progress = None
 ) -> list[Record]:
     """Measure the rise of the masked-language loss, in nats, when the tokens at two positions swap places.
 
@@ -391,24 +397,24 @@ def swap_records(
     passes.check_masked_lm(model, "A swap")
     if not model.config.has_positions:
         return []
-    lags = swap_pairs(np.unique(documents.position_ids[documents.regular]), pairs)
+    lags = swap_pairs(np.unique(windows.position_ids[windows.regular]), pairs)
     if not lags:
         raise ValueError(
             "No document has two positions with regular tokens that could be swapped. Give longer documents."
         )
-    ids, labels = masked(documents, MASK_RATE, model.config.mask_token_id)
-    positions = documents.position_ids
-    sums, counts = (np.zeros((len(documents), len(lags), len(SWAPPED))) for _ in range(2))
+    ids, labels = masked(windows, MASK_RATE, model.config.mask_token_id)
+    positions = windows.position_ids
+    sums, counts = (np.zeros((len(windows), len(lags), len(SWAPPED))) for _ in range(2))
     positive = np.zeros((len(lags), 2), dtype=int)  # pairs that raise the loss, pairs with a masked token
     chosen = [(at, i, j) for at, of_lag in enumerate(lags.values()) for i, j in of_lag]
     with passes.evaluating(model), torch.inference_mode():
-        before = _losses(model, documents, np.arange(len(documents)), ids, labels, positions)
+        before = _losses(model, windows, np.arange(len(windows)), ids, labels, positions)
         for done, (at, i, j) in enumerate(chosen, 1):
-            both = _with_both(documents, i, j)
+            both = _with_both(windows, i, j)
             moved = both & (labels != IGNORED)
             rows = np.flatnonzero(moved.any(1))
             if len(rows):
-                rise = _losses(model, documents, rows, ids, labels, np.where(both, i + j - positions, positions))
+                rise = _losses(model, windows, rows, ids, labels, np.where(both, i + j - positions, positions))
                 rise -= before[rows]
                 for k, tokens in enumerate((moved[rows], (labels[rows] != IGNORED) & ~moved[rows])):
                     sums[rows, at, k] += np.where(tokens, rise, 0.0).sum(1)
@@ -417,8 +423,8 @@ def swap_records(
             if progress is not None:
                 progress(done, len(chosen))
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    mean = document_mean(means, document_numbers=documents.document_numbers)
-    n = count_documents(means, documents.document_numbers)
+    mean = document_mean(means, document_numbers=windows.document_numbers)
+    n = count_documents(means, windows.document_numbers)
     records = context.records("swap.loss", mean, {"index": list(lags), "part": SWAPPED}, n=n)
     for lag, (hits, tried) in zip(lags, positive.tolist(), strict=True):
         if tried:
@@ -428,16 +434,16 @@ def swap_records(
     return records
 
 
-def _with_both(documents: Documents, i: int, j: int) -> np.ndarray:
+def _with_both(windows: ChosenWindows, i: int, j: int) -> np.ndarray:
     """Return the regular tokens at position i or j of documents that have both, (documents, n) bool."""
-    spans = np.arange(len(documents))[:, None] * documents.length + np.zeros_like(documents.position_ids)
-    spans += 0 if documents.document_ids is None else documents.document_ids
-    at_i, at_j = (documents.regular & (documents.position_ids == k) for k in (i, j))
+    spans = np.arange(len(windows))[:, None] * windows.length + np.zeros_like(windows.position_ids)
+    spans += 0 if windows.document_ids is None else windows.document_ids
+    at_i, at_j = (windows.regular & (windows.position_ids == k) for k in (i, j))
     return (at_i | at_j) & np.isin(spans, np.intersect1d(spans[at_i], spans[at_j]))
 
 
 def _ablations(s: AnalysisInput) -> list[Record]:
-    measure = partial(ablation_records, s.model, s.some(s.ablation_windows), s.context)
+    measure = partial(ablation_records, s.model, s.evenly_spaced(s.ablation_windows), s.context)
     if s.thorough:
         return measure(progress=s.progress_of("ablation"))
     records = measure(kinds=KINDS[:1], progress=s.progress_of("ablation"))
@@ -447,14 +453,19 @@ def _ablations(s: AnalysisInput) -> list[Record]:
 
 ANALYSES = (
     Analysis(
-        "losses", INSIDE, lambda s: document_loss_records(s.model, s.some(), s.context), needs=("documents", "loss")
+        "losses",
+        OF_WINDOWS,
+        lambda s: document_loss_records(s.model, s.evenly_spaced(), s.context),
+        needs=("windows", "loss"),
     ),
-    Analysis("ablations", INSIDE, _ablations, needs=("documents", "loss")),
+    Analysis("ablations", OF_WINDOWS, _ablations, needs=("windows", "loss")),
     Analysis(
         "swapped rows",
-        INSIDE,
-        lambda s: swap_records(s.model, s.some(s.ablation_windows), s.context, progress=s.progress_of("swapped rows")),
-        needs=("documents", "loss"),
+        OF_WINDOWS,
+        lambda s: swap_records(
+            s.model, s.evenly_spaced(s.ablation_windows), s.context, progress=s.progress_of("swapped rows")
+        ),
+        needs=("windows", "loss"),
         optional=True,
     ),
 )

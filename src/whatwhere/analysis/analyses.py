@@ -8,35 +8,35 @@ from typing import Any
 import numpy as np
 
 from ..records.record import Arrays, Record
-from .passes import Documents, Progress, Reader, as_float64
+from .passes import ChosenWindows, Progress, Reader, as_float64
 from .record_context import RecordContext
 
-# Stages, in their order: analyses of every model of a study; of a model and documents, in a study or in
+# Stages, in their order: analyses of every model of a study; of a model and windows, in a study or in
 # `whatwhere heads`, those with a reader in one pass; of a training: its beginning, its checkpoints, its corpus.
-STAGES = PLAIN, INSIDE, TRAINING = "plain", "inside", "training"
-CONTROLS = 200  # documents that the untrained model reads
-SCORED = 16  # documents over which the spread of the scores is measured
+STAGES = PLAIN, OF_WINDOWS, TRAINING = "plain", "of windows", "training"
+CONTROLS = 200  # windows that the untrained model reads
+SCORED = 16  # windows over which the spread of the scores is measured
 
 
 @dataclass(frozen=True, eq=False)
 class AnalysisInput:
     """Model with the inputs of its analyses; an analysis runs where all inputs that it needs are there.
 
-    context: model that the records are about. held_out: windows to probe. documents: windows that the analyses of
-    `INSIDE` read. untrained: the model of step 0. run: folder (str or Path) of the training, with checkpoints.
+    context: model that the records are about. held_out: windows to probe. windows: those that the analyses of
+    `OF_WINDOWS` read. untrained: the model of step 0. training_folder: str or Path, with checkpoints.
     corpus: `CorpusDistances` of the texts. Each of these may be None: the run has no such input.
-    probed, splits, components: documents, splits, components of `probe_records`.
-    ablation_windows: number of documents whose loss is measured without parts of the model; 0: none.
+    probed, splits, components: windows, splits, components of `probe_records`.
+    ablation_windows: number of windows whose loss is measured without parts of the model; 0: none.
     thorough: True ablates blocks and heads by all kinds, which takes three times as long as removing alone.
     progress: function that is called with (steps done, steps in all, name of the analysis), or None.
     """
 
     context: RecordContext
     model: Any
-    documents: Documents | None = None
+    windows: ChosenWindows | None = None
     held_out: Any = None
     untrained: Any = None
-    run: Any = None
+    training_folder: Any = None
     corpus: Any = None
     probed: int = 500
     splits: int = 5
@@ -52,7 +52,7 @@ class AnalysisInput:
 
     @property
     def loss(self) -> bool:
-        """True if the run asks for the loss of documents and the model has one."""
+        """True if the run asks for the loss of windows and the model has one."""
         return bool(self.terms and hasattr(self.model, "head") and self.ablation_windows)
 
     @property
@@ -65,11 +65,11 @@ class AnalysisInput:
         """Tell if all named inputs are there."""
         return all((value := getattr(self, name)) is not None and value is not False for name in needs)
 
-    def some(self, most: int | None = None) -> Documents:
-        """Return the documents, or `most` of them, evenly spaced."""
-        assert self.documents is not None
-        count = len(self.documents) if most is None else min(most, len(self.documents))
-        return self.documents.rows(np.arange(count) * len(self.documents) // count)
+    def evenly_spaced(self, most: int | None = None) -> ChosenWindows:
+        """Return the windows, or `most` of them, evenly spaced."""
+        assert self.windows is not None
+        count = len(self.windows) if most is None else min(most, len(self.windows))
+        return self.windows.rows(np.arange(count) * len(self.windows) // count)
 
     def progress_of(self, part: str) -> Progress:
         """Return the function by which a part of an analysis reports its progress, or None."""
@@ -78,7 +78,7 @@ class AnalysisInput:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Analysis of a model: a reader of the shared pass of the documents, or a function of the inputs; with both, the
+    """Analysis of a model: a reader of the shared pass of the windows, or a function of the inputs; with both, the
     reader is for models whose scores are a sum of named terms and the function for all others.
 
     name: its name in `left_out`. stage: when it is done, one of `STAGES`. reader: function that makes a reader for
@@ -91,6 +91,6 @@ class Analysis:
     stage: str
     measure: Callable[[AnalysisInput], list[Record] | tuple[list[Record], Arrays]] | None = None
     reader: Callable[[Any], Reader] | None = None
-    needs: tuple[str, ...] = ("documents",)
+    needs: tuple[str, ...] = ("windows",)
     arrays: str = ""
     optional: bool = False

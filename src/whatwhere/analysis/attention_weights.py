@@ -21,8 +21,8 @@ from ..models.tensors import device_of
 from ..records.metric import CORRELATION, SHARE, TERM, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
-from .analyses import INSIDE, Analysis
-from .passes import Batch, Documents, Progress, Reader, at_least_float32, eager, outputs, read
+from .analyses import OF_WINDOWS, Analysis
+from .passes import Batch, ChosenWindows, Progress, Reader, at_least_float32, eager, outputs, read
 from .record_context import RecordContext
 
 TOTAL = "total"  # the part that is the softmax of the sum of all terms
@@ -251,7 +251,7 @@ def _pooled(cells: Tensor, pool: Tensor) -> np.ndarray:
 
 
 def foreign_scores(
-    model: Any, documents: Documents, context: RecordContext, *, batch_size: int = 8, progress: Progress = None
+    model: Any, windows: ChosenWindows, context: RecordContext, *, batch_size: int = 8, progress: Progress = None
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the records and arrays of `AttentionScores` for any encoder of transformers that returns its attention
     weights, part `total` alone.
@@ -262,18 +262,18 @@ def foreign_scores(
         ValueError: the model returns no weights (b, h, n, n) for every layer, or as `AttentionScores.records`.
     """
     scores = AttentionScores(model)
-    for batch, attentions in attention_weights(model, documents, batch_size, progress):
-        keys = batch.real[:, None, None, :].expand(-1, 1, documents.length, -1)
+    for batch, attentions in attention_weights(model, windows, batch_size, progress):
+        keys = batch.real[:, None, None, :].expand(-1, 1, windows.length, -1)
         with torch.inference_mode():
             for block, values in enumerate(attentions):
                 p = at_least_float32(values)
-                allowed = None if documents.attention_mask is None else keys
+                allowed = None if windows.attention_mask is None else keys
                 scores.weights(batch, block, TOTAL, Weights(p, torch.special.entr(p).sum(-1), allowed))
     return scores.records(context), scores.arrays()
 
 
 def attention_weights(
-    model: Any, documents: Documents, batch_size: int = 8, progress: Progress = None
+    model: Any, windows: ChosenWindows, batch_size: int = 8, progress: Progress = None
 ) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
     """Yield the weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`.
 
@@ -282,18 +282,18 @@ def attention_weights(
     """
     device = device_of(model)
     with eager(model):
-        for rows, attentions in outputs(model, documents, "attentions", None, batch_size, progress):
-            shape = (len(rows), model.config.num_attention_heads, documents.length, documents.length)
+        for rows, attentions in outputs(model, windows, "attentions", None, batch_size, progress):
+            shape = (len(rows), model.config.num_attention_heads, windows.length, windows.length)
             shapes = [None if a is None else tuple(a.shape) for a in attentions or ()]
             if not shapes or any(s != shape for s in shapes):
                 raise ValueError(
                     f"{type(model).__name__} returns no attention weights of shape {shape} for every layer; got "
                     f"{shapes or 'none'}. Only encoders whose tokens all look at all tokens can be measured."
                 )
-            yield Batch.of(documents, rows, device), attentions
+            yield Batch.of(windows, rows, device), attentions
 
 
-def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, Documents]:
+def repeated_documents(windows: ChosenWindows, seed: int = 0) -> tuple[ChosenWindows, ChosenWindows]:
     """Build texts A+B+A and, as their control, A+B+C of equal length from pieces of real documents (DSTG figure 3).
 
     A, B and C are the first regular tokens of three different documents, each document being A once; B and C are drawn
@@ -309,9 +309,9 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
     Raises:
         ValueError: fewer than three documents, or fewer than three regular tokens in them.
     """
-    n = documents.length
-    regular = documents.regular
-    full = np.ones(len(documents), bool) if documents.attention_mask is None else (documents.attention_mask != 0).all(1)
+    n = windows.length
+    regular = windows.regular
+    full = np.ones(len(windows), bool) if windows.attention_mask is None else (windows.attention_mask != 0).all(1)
     lead = np.where(regular.any(1), regular.argmax(1), n)
     tail = np.where(regular.any(1), regular[:, ::-1].argmax(1), 0)
     piece = int((n - lead - tail)[full].max(initial=0)) // 3
@@ -320,19 +320,19 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
     if piece < 1 or full.sum() < 3:
         raise ValueError(
             "A repeated text needs three documents of at least 3 regular tokens and no padding; got "
-            f"{int(full.sum()) if piece else 0} of {len(documents)} documents of {n} tokens. Give more or longer "
+            f"{int(full.sum()) if piece else 0} of {len(windows)} documents of {n} tokens. Give more or longer "
             "documents."
         )
     chosen = np.flatnonzero(full)
     order = np.random.default_rng(seed).permutation(chosen)
     place = np.argsort(order)  # of each chosen document in the order, around which B and C follow
-    texts = {int(i): documents.input_ids[i][regular[i]] for i in chosen}
+    texts = {int(i): windows.input_ids[i][regular[i]] for i in chosen}
     repeated = []
     control = []
     segments = []
     for i, at in zip(chosen, place, strict=True):
         b, c = (int(order[(at + step) % len(order)]) for step in (1, 2))
-        ends = documents.input_ids[i, : lead[i]], documents.input_ids[i, n - tail[i] :]
+        ends = windows.input_ids[i, : lead[i]], windows.input_ids[i, n - tail[i] :]
         first = texts[int(i)][:piece]
         between = texts[b][: middle[i]]
         other = texts[c][:piece]
@@ -341,8 +341,8 @@ def repeated_documents(documents: Documents, seed: int = 0) -> tuple[Documents, 
         segments.append(np.repeat([-1, 0, 1, 2, -1], [lead[i], piece, middle[i], piece, tail[i]]))
     segment = np.stack(segments)
     positions = np.tile(np.arange(n), (len(chosen), 1))
-    numbers = documents.which()[chosen]
-    texts_aba = Documents(
+    numbers = windows.which()[chosen]
+    texts_aba = ChosenWindows(
         np.stack(repeated), positions, None, segment >= 0, {"segment": segment}, document_numbers=numbers
     )
     return texts_aba, replace(texts_aba, input_ids=np.stack(control))
@@ -355,7 +355,7 @@ class CopyReader(WeightReader):
     """
 
     def weights(self, batch: Batch, block: int, part: str, weights: Weights) -> None:
-        segment = batch.documents.targets["segment"][batch.indices]
+        segment = batch.windows.targets["segment"][batch.indices]
         first, second = (np.nonzero(segment == s)[1].reshape(len(segment), -1) for s in (0, 2))
         rows = np.arange(len(segment))[:, None] if len(weights.values) > 1 else np.zeros((len(segment), 1), int)
         forward = weights.values[rows, :, first, second]  # (b, piece, h)
@@ -387,12 +387,12 @@ def copy_records(repeated: CopyReader, control: CopyReader, context: RecordConte
 
 
 def retrieval_records(
-    model: Any, documents: Documents, context: RecordContext, progress: Progress = None
+    model: Any, windows: ChosenWindows, context: RecordContext, progress: Progress = None
 ) -> list[Record]:
     """Measure `copy_records` on pieces of the documents; raises the errors of `repeated_documents`."""
     repeated = CopyReader()
     control = CopyReader()
-    for texts, reader in zip(repeated_documents(documents), (repeated, control), strict=True):
+    for texts, reader in zip(repeated_documents(windows), (repeated, control), strict=True):
         read(model, texts, [reader], progress=progress)
     return copy_records(repeated, control, context)
 
@@ -401,16 +401,16 @@ REPEATED = 100  # documents that the texts for the retrieval heads repeat
 ANALYSES = (
     Analysis(
         "attention",
-        INSIDE,
-        lambda s: foreign_scores(s.model, s.some(), s.context, progress=s.progress_of("attention")),
+        OF_WINDOWS,
+        lambda s: foreign_scores(s.model, s.evenly_spaced(), s.context, progress=s.progress_of("attention")),
         reader=AttentionScores,
         arrays="attention",
     ),
     Analysis(
         "retrieval",
-        INSIDE,
-        lambda s: retrieval_records(s.model, s.some(REPEATED), s.context, progress=s.progress_of("retrieval")),
-        needs=("documents", "terms"),
+        OF_WINDOWS,
+        lambda s: retrieval_records(s.model, s.evenly_spaced(REPEATED), s.context, progress=s.progress_of("retrieval")),
+        needs=("windows", "terms"),
         optional=True,
     ),
 )

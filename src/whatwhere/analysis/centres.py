@@ -17,7 +17,7 @@ from ..records.record import Record
 from .analyses import CONTROLS, TRAINING, Analysis, AnalysisInput
 from .corpus_geometry import CorpusDistances, equidistant
 from .hidden import PositionVariance
-from .passes import Documents, read
+from .passes import ChosenWindows, read
 from .record_context import RecordContext
 
 FEWEST_POSITIONS = 3
@@ -44,7 +44,7 @@ other.
 )
 
 
-def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, context: RecordContext) -> list[Record]:
+def centre_records(model: Any, windows: ChosenWindows, corpus: CorpusDistances, context: RecordContext) -> list[Record]:
     """Measure the stress of mean states, `hidden.stress`, by layer (0 = embedding) and part (`all`, `position`,
     `semantic`).
 
@@ -62,11 +62,11 @@ def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, co
     `hidden.stress.level`: the stress of distances that are all equal, the mark to beat; n: positions.
     """
     places = np.asarray(corpus.positions) + 1  # row 0 is [CLS]
-    present = np.flatnonzero(places <= documents.position_ids.max())
+    present = np.flatnonzero(places <= windows.position_ids.max())
     if len(present) < FEWEST_POSITIONS:
         return []
     states = PositionVariance(model)
-    read(model, documents, [states])
+    read(model, windows, [states])
     counts = states.counts.numpy()[:, places[present]]
     groups = np.arange(len(states.counts))
     # Every other group and the others, of all groups and of all but one, which keep their sides.
@@ -91,15 +91,17 @@ def centre_records(model: Any, documents: Documents, corpus: CorpusDistances, co
                 continue
             whole, *left = (stress_of_distances(np.sqrt(np.maximum(s, 0.0)), dist, "optimal") for s in squares)
             ends = jackknife_interval(whole, left, range_of("hidden.stress")) or ()
-            records.append(context.record("hidden.stress", whole, *ends, layer=layer, part=part, n=documents.count))
+            records.append(
+                context.record("hidden.stress", whole, *ends, layer=layer, part=part, n=windows.document_count)
+            )
     return records
 
 
 def _centres(s: AnalysisInput) -> list[Record]:
-    records = centre_records(s.model, s.some(), s.corpus, s.context)
+    records = centre_records(s.model, s.evenly_spaced(), s.corpus, s.context)
     if s.untrained is None:
         return records
-    return records + centre_records(s.untrained, s.some(CONTROLS), s.corpus, s.context.at(0))
+    return records + centre_records(s.untrained, s.evenly_spaced(CONTROLS), s.corpus, s.context.at(0))
 
 
-ANALYSES = (Analysis("centres", TRAINING, _centres, needs=("documents", "corpus")),)
+ANALYSES = (Analysis("centres", TRAINING, _centres, needs=("windows", "corpus")),)

@@ -13,15 +13,15 @@ def control_records(s: AnalysisInput) -> list[Record]:
     start = s.context.at(0)
     sentences = SentenceMaps(s.untrained)
     variance = PositionVariance(s.untrained)
-    read(s.untrained, s.some(CONTROLS), [sentences, variance])
-    scores = score_records(s.untrained, s.some(SCORED), start)
+    read(s.untrained, s.evenly_spaced(CONTROLS), [sentences, variance])
+    scores = score_records(s.untrained, s.evenly_spaced(SCORED), start)
     worth: list[Record] = []
     if s.loss:
         worth = ablation_records(
-            s.untrained, s.some(min(s.ablation_windows, SCORED)), start, kinds=KINDS[:1], by=("all",)
+            s.untrained, s.evenly_spaced(min(s.ablation_windows, SCORED)), start, kinds=KINDS[:1], by=("all",)
         )
     removed = [r for r in worth if r.metric != "ablation.loss"]
     return sentences.records(start) + variance.records(start) + scores + removed
 
 
-ANALYSES = (Analysis("untrained", TRAINING, control_records, needs=("documents", "untrained")),)
+ANALYSES = (Analysis("untrained", TRAINING, control_records, needs=("windows", "untrained")),)

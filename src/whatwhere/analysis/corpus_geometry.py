@@ -93,7 +93,7 @@ class Geometry:
     dist: (m, m) plug-in distances. corrected: without noise, or None (paper's protocol).
     mds, mds_corrected: classical MDS of both at full rank. statistics: every number, without the corpus's name; part:
     encoding, index: rank, width, component or position.
-    dist_half, squares_half: (m, m) half 95 % intervals of `dist` and of the corrected squares, or None.
+    dist_margin, squares_margin: (m, m) half 95 % intervals of `dist` and of the corrected squares, or None.
     """
 
     distributions: Distributions
@@ -102,8 +102,8 @@ class Geometry:
     mds: MDS
     mds_corrected: MDS | None
     statistics: list[Record]
-    dist_half: np.ndarray | None = None
-    squares_half: np.ndarray | None = None
+    dist_margin: np.ndarray | None = None
+    squares_margin: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,9 +21,9 @@ from ..encoder.blocks import RMSNorm
 from ..records.metric import NOT_NEGATIVE, PRODUCT, SHARE, Metric
 from ..records.metrics import add_metrics
 from ..records.record import Record
-from .analyses import INSIDE, Analysis
+from .analyses import OF_WINDOWS, Analysis
 from .foreign import distance_bias, query_key
-from .passes import Batch, Documents, batches, body_of, first_position, name_of, rows_on
+from .passes import Batch, ChosenWindows, batches, body_of, first_position, name_of, rows_on
 from .patterns import MeanScores, content_free_terms, counted_tokens, pattern_records
 from .record_context import RecordContext, count_documents, document_mean
 
@@ -228,7 +228,7 @@ def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids:
 
 
 def correlation_records(
-    model: Any, documents: Documents, context: RecordContext, *, batch_size: int = 8
+    model: Any, windows: ChosenWindows, context: RecordContext, *, batch_size: int = 8
 ) -> tuple[list[Record], dict[str, np.ndarray]]:
     """Measure the four correlations between regular tokens, as records and maps, for each head of the first block
     (layer 1).
@@ -256,15 +256,15 @@ def correlation_records(
     """
     block = first_block(model)
     device = block.positions.device
-    values = np.empty((len(documents), len(CORRELATIONS), 3, block.heads))
+    values = np.empty((len(windows), len(CORRELATIONS), 3, block.heads))
     means = {part: MeanScores() for part in CORRELATIONS}
     places = MeanScores()
-    bias = distance_bias(model, documents.length)
-    for rows in batches(np.arange(len(documents)), batch_size):
+    bias = distance_bias(model, windows.length)
+    for rows in batches(np.arange(len(windows)), batch_size):
         with torch.inference_mode():
-            batch = Batch.of(documents, rows, device)
+            batch = Batch.of(windows, rows, device)
             regular = counted_tokens(batch)
-            parts = first_block_correlations(block, batch.input_ids, *rows_on(device, rows, documents.position_ids))
+            parts = first_block_correlations(block, batch.input_ids, *rows_on(device, rows, windows.position_ids))
             for part in CORRELATIONS:
                 means[part].add(parts[part], regular)
             places.add(parts["position-position"] + bias, regular)
@@ -276,14 +276,14 @@ def correlation_records(
         statistics = whole / whole.sum(1, keepdims=True), rows_of / whole, columns / whole, np.sqrt(whole)
     stacked = np.stack(statistics, axis=1)  # (documents, statistics, correlations, h)
     stacked[~np.isfinite(stacked)] = np.nan
-    mean = document_mean(stacked, document_numbers=documents.document_numbers)
-    n = count_documents(stacked, documents.document_numbers)
+    mean = document_mean(stacked, document_numbers=windows.document_numbers)
+    n = count_documents(stacked, windows.document_numbers)
     axes = {"metric": STATISTICS, "part": CORRELATIONS, "head": range(block.heads)}
     records = context.records("correlation.", mean, axes, n=n, layer=1)
     maps = {part: m.mean() for part, m in means.items()}
     between_positions = places.mean()
     if not _has_terms(model) and between_positions.shape[-1] >= 3:
-        records += pattern_records(between_positions[None], context, n=documents.count)
+        records += pattern_records(between_positions[None], context, n=windows.document_count)
     return records, {part: _binned(m).astype(np.float32) for part, m in maps.items()}
 
 
@@ -324,8 +324,8 @@ def _binned(maps: np.ndarray) -> np.ndarray:
 ANALYSES = (
     Analysis(
         "correlations",
-        INSIDE,
-        lambda s: correlation_records(s.model, s.some(), s.context),
+        OF_WINDOWS,
+        lambda s: correlation_records(s.model, s.evenly_spaced(), s.context),
         arrays="correlations",
         optional=True,
     ),

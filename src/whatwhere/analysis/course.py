@@ -43,7 +43,7 @@ from ..training.checkpoints import CHECKPOINTS, all_checkpoints
 from .analyses import TRAINING, Analysis
 from .attention_weights import TOTAL, WeightReader, Weights, query_mean
 from .corpus_geometry import CorpusDistances, rows_of
-from .passes import Batch, Documents, read
+from .passes import Batch, ChosenWindows, read
 from .record_context import RecordContext
 
 PERCENT = (1, 5, 25, 50, 75, 95, 99)  # of the pairs, in `separation.quantile`
@@ -290,7 +290,7 @@ class NeighbourWeights(WeightReader):
         return [*records, context.record("local.even", *self.mean(self.values["even"]), n=n)]
 
 
-def local_records(run: str | Path, documents: Documents, context: RecordContext) -> list[Record]:
+def local_records(run: str | Path, windows: ChosenWindows, context: RecordContext) -> list[Record]:
     """Measure `NeighbourWeights` at every checkpoint of a pretraining; `step` is the checkpoint's, none for
     `local.even`.
 
@@ -301,7 +301,7 @@ def local_records(run: str | Path, documents: Documents, context: RecordContext)
     for step, folder in checkpoints_of(run):
         model = open_model(folder, "masked").model
         reader = NeighbourWeights()
-        read(model, documents, [reader])
+        read(model, windows, [reader])
         *of_step, even = reader.records(context.at(step))
         records += [*([] if records else [replace(even, step=context.step)]), *of_step]
     return records
@@ -366,15 +366,15 @@ ANALYSES = (
     Analysis(
         "separation",
         TRAINING,
-        lambda s: separation_records(s.run, s.context, corpus=s.corpus),
-        needs=("run", "table"),
+        lambda s: separation_records(s.training_folder, s.context, corpus=s.corpus),
+        needs=("training_folder", "table"),
         optional=True,
     ),
     Analysis(
         "neighbours",
         TRAINING,
-        lambda s: local_records(s.run, s.some(AT_CHECKPOINTS), s.context),
-        needs=("run", "documents"),
+        lambda s: local_records(s.training_folder, s.evenly_spaced(AT_CHECKPOINTS), s.context),
+        needs=("training_folder", "windows"),
     ),
     Analysis(
         "low rank",

@@ -17,7 +17,7 @@ from ..models.tensors import device_of
 from ..records.metric import NATS, NOT_NEGATIVE, SHARE, Metric
 from ..records.metrics import add_metrics
 from ..records.record import Record
-from .analyses import INSIDE, Analysis
+from .analyses import OF_WINDOWS, Analysis
 from .passes import (
     Batch,
     Reader,
@@ -258,4 +258,4 @@ def head_labels(shares: np.ndarray) -> np.ndarray:
     return np.where(filled.max(-1) >= MAJORITY, filled.argmax(-1), shares.shape[-1])
 
 
-ANALYSES = (Analysis("heads", INSIDE, reader=HeadTaxonomy, optional=True),)
+ANALYSES = (Analysis("heads", OF_WINDOWS, reader=HeadTaxonomy, optional=True),)

@@ -22,8 +22,8 @@ from ..records.intervals import jackknife_interval
 from ..records.metric import GROUPS, NOT_NEGATIVE, R2, SHARE, SPLITS, STREAM, Metric, with_endings
 from ..records.metrics import add_metrics, range_of
 from ..records.record import Record
-from .analyses import INSIDE, PLAIN, Analysis
-from .passes import Batch, Documents, Reader, check_finite, check_passed, choose_documents, hidden_states
+from .analyses import OF_WINDOWS, PLAIN, Analysis
+from .passes import Batch, ChosenWindows, Reader, check_finite, check_passed, choose_windows, hidden_states
 from .probes import probe_targets, split_documents, stream_columns
 from .record_context import RecordContext, document_mean
 
@@ -86,7 +86,7 @@ class SentenceMaps(Reader):
     """Reader of hidden states: shares of sentences and principal components in the variance within each document.
 
     Records of every layer and part, means over documents, n their number. Only regular tokens count, N of a document,
-    in S sentences (`Documents.targets["segment"]`).
+    in S sentences (`ChosenWindows.targets["segment"]`).
 
     `hidden.top2`: share of the variance in the first two principal components of the document's states, in [0, 1].
     `sentences.separation`: variance between sentences ÷ variance within,
@@ -114,8 +114,8 @@ class SentenceMaps(Reader):
         self._segments: list[np.ndarray] = []
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        regular = batch.documents.regular[batch.indices]
-        segments = np.where(regular, batch.documents.targets["segment"][batch.indices], -1).astype(np.int64)
+        regular = batch.windows.regular[batch.indices]
+        segments = np.where(regular, batch.windows.targets["segment"][batch.indices], -1).astype(np.int64)
         of_each = zip(segments, batch.indices, strict=True)
         cuts = np.stack([_cuts(row, self.shuffles, int(i)) for row, i in of_each], axis=1)
         # (1 + shuffles) x (b, n, S): a matrix product with it sums the tokens of each sentence.
@@ -243,9 +243,9 @@ def corrected_share(counts: np.ndarray, between: float, total: float) -> float:
     return (between / total - chance) / (1 - chance)
 
 
-def document_groups(documents: Documents) -> np.ndarray:
+def document_groups(windows: ChosenWindows) -> np.ndarray:
     """Return the jackknife group of each window, (windows,): at most `LEFT_OUT` groups of whole documents."""
-    return documents.which() * min(LEFT_OUT, documents.count) // documents.count
+    return windows.which() * min(LEFT_OUT, windows.document_count) // windows.document_count
 
 
 class PositionVariance(Reader):
@@ -281,13 +281,13 @@ class PositionVariance(Reader):
         self._shift: list[Tensor] = []  # (width,)
 
     def hidden(self, batch: Batch, hidden: tuple[Tensor, ...]) -> None:
-        regular = torch.from_numpy(batch.documents.regular[batch.indices])
+        regular = torch.from_numpy(batch.windows.regular[batch.indices])
         if not self.sums:
-            self._groups = document_groups(batch.documents)
-            self._documents = batch.documents.count
-            self.counts = torch.zeros(self._groups.max() + 1, batch.documents.position_ids.max() + 1).double()
+            self._groups = document_groups(batch.windows)
+            self._documents = batch.windows.document_count
+            self.counts = torch.zeros(self._groups.max() + 1, batch.windows.position_ids.max() + 1).double()
         groups = self._groups[batch.indices][:, None]
-        positions = batch.documents.position_ids[batch.indices]
+        positions = batch.windows.position_ids[batch.indices]
         cells = torch.from_numpy(groups * self.counts.shape[1] + positions)[regular]
         self.counts.view(-1).index_add_(0, cells, torch.ones(len(cells), dtype=torch.float64))
         for layer, states in enumerate(hidden):
@@ -350,9 +350,9 @@ def ceiling_records(window_set: Any, *, study: str, windows: int = 500, splits: 
     as in the probes; position itself has the ceiling 1.
 
     Raises:
-        ValueError: as `choose_documents` and `split_documents`.
+        ValueError: as `choose_windows` and `split_documents`.
     """
-    chosen = choose_documents(window_set, windows)
+    chosen = choose_windows(window_set, windows)
     test = split_documents(chosen.which(), splits)
     targets = probe_targets(chosen, test)
     records: list[Record] = []
@@ -364,7 +364,9 @@ def ceiling_records(window_set: Any, *, study: str, windows: int = 500, splits: 
             values = [_position_r2(chosen.position_ids, y, *tokens) for tokens in of_splits]
             tokens = counts.sum(1)
             context = RecordContext("", study=study)
-            records += context.splits(f"r2.{target}.ceiling", values, chosen.count, test @ tokens, int(tokens.sum()))
+            records += context.splits(
+                f"r2.{target}.ceiling", values, chosen.document_count, test @ tokens, int(tokens.sum())
+            )
     return records
 
 
@@ -377,7 +379,7 @@ def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: 
     return float(1 - np.sum((y[test] - fitted) ** 2) / np.sum((y[test] - y[test].mean()) ** 2))
 
 
-def state_changes(model: Any, here: Documents, shifted: Documents) -> np.ndarray:
+def state_changes(model: Any, here: ChosenWindows, shifted: ChosenWindows) -> np.ndarray:
     """Measure the relative change ||h' - h|| / ||h|| over the words of each document between two readings: (documents,
     layers + 1, parts).
 
@@ -405,10 +407,10 @@ def shift_records(model: Any, window_set: Any, context: RecordContext, *, window
     half ([CLS] moves along). A model whose positions are not numbered by a table is moved just as far.
 
     Raises:
-        ValueError: too few windows have the full length (see `choose_documents`).
+        ValueError: too few windows have the full length (see `choose_windows`).
     """
     config = model.config
-    chosen = choose_documents(window_set, windows)
+    chosen = choose_windows(window_set, windows)
     half = min(chosen.length, config.max_position_embeddings) // 2
     here = chosen.first(half)
     shifted = replace(here, position_ids=here.position_ids + half)
@@ -416,11 +418,11 @@ def shift_records(model: Any, window_set: Any, context: RecordContext, *, window
     changes = state_changes(model, here, shifted)
     mean = document_mean(changes, document_numbers=chosen.document_numbers)
     axes = {"layer": range(changes.shape[1]), "part": list(parts)}
-    return context.records("shift.change", mean, axes, n=chosen.count)
+    return context.records("shift.change", mean, axes, n=chosen.document_count)
 
 
 ANALYSES = (
     Analysis("shift", PLAIN, lambda s: shift_records(s.model, s.held_out, s.context), needs=("held_out",)),
-    Analysis("sentences", INSIDE, reader=SentenceMaps, arrays="hidden"),
-    Analysis("variance", INSIDE, reader=PositionVariance),
+    Analysis("sentences", OF_WINDOWS, reader=SentenceMaps, arrays="hidden"),
+    Analysis("variance", OF_WINDOWS, reader=PositionVariance),
 )

@@ -1,4 +1,4 @@
-"""Held-out documents of full length, and a pass of them through a model that many analyses read.
+"""Held-out windows of full length, and a pass of them through a model that many analyses read.
 
 DSTG section 5: documents of the maximum input length; targets of 5.1 (token), 5.2 (segment) and 5.3 (intra). In a pass
 each analysis reads the attention terms of every block and the hidden states. An analysis keeps only its numbers of a
@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Documents:
-    """Windows (m, n) of n tokens: a document each, or pieces of fewer documents.
+class ChosenWindows:
+    """Held-out windows (m, n) of n tokens, which analyses read: a document each, or pieces of fewer documents.
 
     document_ids: None where a window is one attention span. regular: False at special tokens, which no probe sees.
     targets: "token" = position / n; "segment" = index of the token's segment in the window, from 0; "intra" = progress
@@ -59,7 +59,7 @@ class Documents:
         return which_document(len(self), self.document_numbers)
 
     @property
-    def count(self) -> int:
+    def document_count(self) -> int:
         """Number of documents that the windows come from."""
         return int(self.which().max(initial=-1)) + 1
 
@@ -68,15 +68,15 @@ class Documents:
         """Number of tokens in a window, special tokens included."""
         return self.input_ids.shape[1]
 
-    def rows(self, chosen: np.ndarray) -> "Documents":
+    def rows(self, chosen: np.ndarray) -> "ChosenWindows":
         """Return some of the windows, by number, in that order."""
         return self._each(lambda array: array[chosen])
 
-    def first(self, n: int) -> "Documents":
+    def first(self, n: int) -> "ChosenWindows":
         """Return the first n tokens of each window."""
         return self._each(lambda array: array[:, :n] if array.ndim > 1 else array)
 
-    def _each(self, cut: Callable[[np.ndarray], np.ndarray]) -> "Documents":
+    def _each(self, cut: Callable[[np.ndarray], np.ndarray]) -> "ChosenWindows":
         arrays = {name: cut(array) for name, array in vars(self).items() if isinstance(array, np.ndarray)}
         return replace(self, **arrays, targets={name: cut(values) for name, values in self.targets.items()})
 
@@ -87,7 +87,7 @@ def _warn_of_fewer(windows: int, length: int) -> None:
     _log.warning("Analyses read %d windows of %d tokens: the held-out part has no more.", windows, length)
 
 
-def choose_documents(window_set: Any, windows: int = 500) -> Documents:
+def choose_windows(window_set: Any, windows: int = 500) -> ChosenWindows:
     """Choose at most `windows` windows of the set's maximum length, evenly spaced over the set, in its order.
 
     Args:
@@ -128,7 +128,7 @@ def choose_documents(window_set: Any, windows: int = 500) -> Documents:
     intra = stack("progress", np.float64)
     targets = {"token": positions / longest, "segment": segments.astype(np.float64), "intra": intra}
     numbers = window_set.document_numbers()[full] if hasattr(window_set, "document_numbers") else None
-    return Documents(ids, positions, spans, segments >= 0, targets, document_numbers=numbers)
+    return ChosenWindows(ids, positions, spans, segments >= 0, targets, document_numbers=numbers)
 
 
 def body_of(model: Any) -> Any:
@@ -240,7 +240,7 @@ def eager(model: Any) -> Iterator[None]:
                 model.set_attn_implementation(before)
 
 
-def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
+def model_inputs(model: Any, windows: ChosenWindows) -> dict[str, np.ndarray]:
     """Return the inputs of a model for all documents together: input_ids, and where it needs them positions, documents
     and mask.
 
@@ -251,9 +251,9 @@ def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
     Raises:
         ValueError: packed documents for an encoder that is not ours: its attention does not keep them apart.
     """
-    spans = documents.document_ids
-    mask = documents.attention_mask
-    inputs = {"input_ids": documents.input_ids, "position_ids": documents.position_ids}
+    spans = windows.document_ids
+    mask = windows.attention_mask
+    inputs = {"input_ids": windows.input_ids, "position_ids": windows.position_ids}
     inputs |= {name: a for name, a in (("document_ids", spans), ("attention_mask", mask)) if a is not None}
     if getattr(model.config, "model_type", "") in ("", EncoderConfig.model_type):
         return inputs
@@ -262,16 +262,16 @@ def model_inputs(model: Any, documents: Documents) -> dict[str, np.ndarray]:
             f"{type(model).__name__} cannot keep the documents of a packed window apart: it takes no document_ids. "
             "Build windows that are one span each (join=run-on), or use an encoder of this package."
         )
-    if ((documents.position_ids == np.arange(documents.length)) | (False if mask is None else mask == 0)).all():
+    if ((windows.position_ids == np.arange(windows.length)) | (False if mask is None else mask == 0)).all():
         del inputs["position_ids"]
     else:
-        inputs["position_ids"] = documents.position_ids + first_position(model)
+        inputs["position_ids"] = windows.position_ids + first_position(model)
     return inputs
 
 
 def outputs(
     model: Any,
-    documents: Documents,
+    windows: ChosenWindows,
     wanted: str,
     order: np.ndarray | None = None,
     batch_size: int = 8,
@@ -282,9 +282,9 @@ def outputs(
     wanted: "hidden_states", "block_states" (the last one before the final norm; of an encoder that is not ours its
     hidden_states) or "attentions". order: document numbers in the order wanted; default: 0, 1, ...
     """
-    inputs = model_inputs(model, documents)
+    inputs = model_inputs(model, windows)
     device = device_of(model)
-    order = np.arange(len(documents)) if order is None else order
+    order = np.arange(len(windows)) if order is None else order
     if wanted == "block_states" and not hasattr(body_of(model), "attention_terms"):
         wanted = "hidden_states"
     for rows in batches(order, batch_size, progress):
@@ -296,7 +296,7 @@ def outputs(
 
 def hidden_states(
     model: torch.nn.Module,
-    documents: Documents,
+    windows: ChosenWindows,
     order: np.ndarray | None = None,
     batch_size: int = 32,
     progress: Progress = None,
@@ -316,8 +316,8 @@ def hidden_states(
     config: Any = model.config
     wanted = "hidden_states" if normed else "block_states"
     with evaluating(model):
-        for rows, hidden in outputs(model, documents, wanted, order, batch_size, progress):
-            expected = (len(rows), documents.length, config.hidden_size)
+        for rows, hidden in outputs(model, windows, wanted, order, batch_size, progress):
+            expected = (len(rows), windows.length, config.hidden_size)
             if len(hidden) != config.num_hidden_layers + 1 or any(tuple(h.shape) != expected for h in hidden):
                 raise ValueError(
                     f"The model returned hidden states of shapes {[tuple(h.shape) for h in hidden]}; its configuration "
@@ -367,18 +367,18 @@ class Batch:
     and padding. real: (b, n) bool, False at padding.
     """
 
-    documents: Documents
+    windows: ChosenWindows
     indices: np.ndarray
     input_ids: Tensor
     regular: Tensor
     real: Tensor
 
     @classmethod
-    def of(cls, documents: Documents, indices: np.ndarray, device: torch.device) -> "Batch":
+    def of(cls, windows: ChosenWindows, indices: np.ndarray, device: torch.device) -> "Batch":
         """Return a batch of some of the documents, on a device."""
-        arrays = documents.input_ids, documents.regular, documents.attention_mask
+        arrays = windows.input_ids, windows.regular, windows.attention_mask
         ids, regular, mask = rows_on(device, indices, *arrays)
-        return cls(documents, indices, ids, regular, torch.ones_like(regular) if mask is None else mask != 0)
+        return cls(windows, indices, ids, regular, torch.ones_like(regular) if mask is None else mask != 0)
 
 
 class Reader:
@@ -423,9 +423,9 @@ class Reader:
         """
         values = values.cpu().numpy() if isinstance(values, Tensor) else values
         if key not in self.values:
-            self.values[key] = np.full((len(batch.documents), *values.shape[1:]), np.nan)
+            self.values[key] = np.full((len(batch.windows), *values.shape[1:]), np.nan)
         self.values[key][batch.indices] = values
-        self.document_numbers = batch.documents.document_numbers
+        self.document_numbers = batch.windows.document_numbers
 
     def places(self) -> tuple[np.ndarray, Axes]:
         """Return the values by (block, part), (documents, places, ...), and the axis of the places."""
@@ -468,7 +468,7 @@ def check_passed(values: Any) -> None:
 
 
 def read(
-    model: Any, documents: Documents, readers: Sequence[Reader], batch_size: int = 8, progress: Progress = None
+    model: Any, windows: ChosenWindows, readers: Sequence[Reader], batch_size: int = 8, progress: Progress = None
 ) -> None:
     """Pass the documents through the model once, in order, and hand every batch to every reader.
 
@@ -476,7 +476,7 @@ def read(
         ValueError: a reader needs terms and the model has none by name: it is not one of ours.
     """
     device = device_of(model)
-    order = np.arange(len(documents))
+    order = np.arange(len(windows))
     of_terms = [r for r in readers if r.wants_terms]
     of_hidden = [r for r in readers if r.wants_hidden]
     now: Batch
@@ -488,9 +488,9 @@ def read(
     if of_terms:
         check_terms(model)
     watching = model.inspect_terms(see) if of_terms else nullcontext()
-    with watching, closing(hidden_states(model, documents, order, batch_size)) as passing:
+    with watching, closing(hidden_states(model, windows, order, batch_size)) as passing:
         for rows in batches(order, batch_size, progress):
-            now = Batch.of(documents, rows, device)  # before the model reads it
+            now = Batch.of(windows, rows, device)  # before the model reads it
             _, hidden = next(passing)
             with torch.inference_mode():
                 for reader in of_hidden:

@@ -21,11 +21,11 @@ from ..models.tensors import device_of
 from ..records.metric import NOT_NEGATIVE, SHARE, TERM, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
-from .analyses import INSIDE, SCORED, Analysis
+from .analyses import OF_WINDOWS, SCORED, Analysis
 from .attention_weights import pair_sums
 from .passes import (
     Batch,
-    Documents,
+    ChosenWindows,
     Reader,
     at_least_float32,
     check_finite,
@@ -88,7 +88,7 @@ class ScoreSpread(Reader):
         return context.records("scores.std", (mean, low, high), places, n=self.count(values))
 
 
-def score_records(model: Any, documents: Documents, context: RecordContext, *, batch_size: int = 8) -> list[Record]:
+def score_records(model: Any, windows: ChosenWindows, context: RecordContext, *, batch_size: int = 8) -> list[Record]:
     """Measure the standard deviation `scores.std` of each term (part) of the scores in each block (layer, from 1), in
     score units.
 
@@ -99,11 +99,11 @@ def score_records(model: Any, documents: Documents, context: RecordContext, *, b
         ValueError: the model is not one of ours.
     """
     reader = ScoreSpread()
-    read(model, documents, [reader], batch_size)
+    read(model, windows, [reader], batch_size)
     return reader.records(context)
 
 
-def theta_records(model: Any, documents: Documents, context: RecordContext) -> list[Record]:
+def theta_records(model: Any, windows: ChosenWindows, context: RecordContext) -> list[Record]:
     """Measure TUPE's θ of every head, in score units, as the model uses it; [] for a scheme without reset.
 
     `theta.query` is θ1, which all pairs get whose query is [CLS] (its row); `theta.key` is θ2, where only the key is
@@ -116,11 +116,11 @@ def theta_records(model: Any, documents: Documents, context: RecordContext) -> l
     """
     if model.config.reset == "none":
         return []
-    words = np.flatnonzero(documents.regular[0])
-    cls = np.flatnonzero(documents.input_ids[0] == model.config.cls_token_id)
+    words = np.flatnonzero(windows.regular[0])
+    cls = np.flatnonzero(windows.input_ids[0] == model.config.cls_token_id)
     if not len(cls) or len(words) < 2:
         raise ValueError(f"θ needs a document that begins with [CLS]; got {len(cls)} of it and {len(words)} tokens.")
-    ids, positions = rows_on(device_of(model), np.arange(1), documents.input_ids, documents.position_ids)
+    ids, positions = rows_on(device_of(model), np.arange(1), windows.input_ids, windows.position_ids)
     terms = model.attention_terms(input_ids=ids, position_ids=positions)
     v = sum(terms[part].double().cpu() for part in POSITION_TERMS if part in terms)[:, 0].numpy()  # (layers, h, n, n)
     v = v[:1] if (v == v[:1]).all() else v
@@ -249,7 +249,7 @@ class MeanScores:
 def counted_tokens(batch: Batch) -> Tensor:
     """Return the regular tokens whose place in the row is their position, (b, n) bool: of packed documents, those of
     the first."""
-    ids = batch.documents.document_ids
+    ids = batch.windows.document_ids
     if ids is None:
         return batch.regular
     here = ids[batch.indices]
@@ -277,7 +277,7 @@ class PatternCounts(Reader):
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
         total = sum((terms[name] for name in self.names[1:]), start=terms[self.names[0]])
         self._means.setdefault(block, MeanScores()).add(total, counted_tokens(batch))
-        self._documents = batch.documents.count
+        self._documents = batch.windows.document_count
 
     def scores(self) -> np.ndarray:
         """Return the mean content-free scores (L, h, m, m) of the m regular positions."""
@@ -292,11 +292,18 @@ class PatternCounts(Reader):
 
 
 ANALYSES = (
-    Analysis("patterns", INSIDE, reader=PatternCounts, needs=("documents", "terms"), optional=True),
+    Analysis("patterns", OF_WINDOWS, reader=PatternCounts, needs=("windows", "terms"), optional=True),
     Analysis(
-        "scores", INSIDE, lambda s: score_records(s.model, s.some(SCORED), s.context), needs=("documents", "terms")
+        "scores",
+        OF_WINDOWS,
+        lambda s: score_records(s.model, s.evenly_spaced(SCORED), s.context),
+        needs=("windows", "terms"),
     ),
     Analysis(
-        "θ", INSIDE, lambda s: theta_records(s.model, s.some(), s.context), needs=("documents", "terms"), optional=True
+        "θ",
+        OF_WINDOWS,
+        lambda s: theta_records(s.model, s.evenly_spaced(), s.context),
+        needs=("windows", "terms"),
+        optional=True,
     ),
 )

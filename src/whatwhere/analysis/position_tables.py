@@ -252,7 +252,7 @@ def _tables(s: AnalysisInput) -> tuple[list[Record], Arrays]:
     records, arrays = table_records(s.table, s.context)
     # The table is a parameter that AdamW's steps change directly.
     plain = s.model.config.absolute == "learned" and s.model.config.table_width is None
-    walk = saved_table_drift(s.run) if plain and s.run is not None else None
+    walk = saved_table_drift(s.training_folder) if plain and s.training_folder is not None else None
     return start + records + noise_records(s.table, s.context, first, walk), arrays
 
 

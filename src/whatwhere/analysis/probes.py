@@ -22,7 +22,7 @@ from ..records.metric import R2, SPLITS, STREAM, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
 from .analyses import PLAIN, TRAINING, Analysis, AnalysisInput
-from .passes import TARGETS, Documents, Progress, as_numpy, check_finite, choose_documents, hidden_states, written
+from .passes import TARGETS, ChosenWindows, Progress, as_numpy, check_finite, choose_windows, hidden_states, written
 from .record_context import RecordContext
 
 PENALTY = 1.0  # on the coefficients and not on the intercept
@@ -236,7 +236,7 @@ def probe_records(
 
     Args:
         model: its `config` has hidden_size, num_hidden_layers and, with two streams, position_size.
-        window_set, windows: held-out windows and how many of them to read, see `choose_documents`.
+        window_set, windows: held-out windows and how many of them to read, see `choose_windows`.
         components: numbers k of principal components, for example (2, 8): the probes also read only the first k of each
             part, parts "all.pca2", "position.pca2", ...: the control that says how much of a part's position a figure
             of its two components shows. They are computed on the training tokens of each split (scikit-learn's PCA
@@ -250,10 +250,10 @@ def probe_records(
         raise ValueError(
             f"Probes read at least 1 principal component. Got components={tuple(components)}. For example (2, 8)."
         )
-    chosen = choose_documents(window_set, windows)
+    chosen = choose_windows(window_set, windows)
     test = split_documents(chosen.which(), splits)
     targets = probe_targets(chosen, test)
-    sizes = {"documents": chosen.count, "windows": len(chosen), "length": chosen.length}
+    sizes = {"documents": chosen.document_count, "windows": len(chosen), "length": chosen.length}
     records = [context.record(f"probe.{what}", size) for what, size in sizes.items()]
     config: Any = model.config
     size = 2 * SplitSums.size(config.hidden_size, len(targets.columns))
@@ -271,7 +271,7 @@ def probe_records(
                     place = {"part": part if k is None else f"{part}.pca{k}", "layer": layer}
                     tests = test @ tokens
                     n = int(tokens.sum())
-                    records += context.splits(metric + target, values, chosen.count, tests, n, **place)
+                    records += context.splits(metric + target, values, chosen.document_count, tests, n, **place)
     return records
 
 
@@ -282,7 +282,7 @@ def split_documents(which: np.ndarray, splits: int) -> np.ndarray:
     Split s is drawn from seed s; a fifth of the documents is tested, 100 of 500. Where all windows are of one document,
     a fifth of the windows is; the log says so.
 
-    which: (windows,) the document of each, from 0 (`Documents.which`).
+    which: (windows,) the document of each, from 0 (`ChosenWindows.which`).
     """
     if splits < 1:
         raise ValueError(f"Probes need at least 1 split of the documents, 2 for an interval. Got splits={splits}.")
@@ -325,19 +325,19 @@ class Targets:
         return self.kinds == 0 if column.startswith("intra") else self.kinds >= 0
 
 
-def probe_targets(documents: Documents, test: np.ndarray) -> Targets:
+def probe_targets(windows: ChosenWindows, test: np.ndarray) -> Targets:
     """Return the targets that vary in the test and training tokens of every split; `test` is that of
     `split_documents`.
 
     The shuffle has a fixed seed. R² of a constant is undefined, so such a target is left out and the log says so.
     """
-    intra = documents.targets["intra"]
-    kinds = np.where(documents.regular, np.isnan(intra).astype(int), -1)
+    intra = windows.targets["intra"]
+    kinds = np.where(windows.regular, np.isnan(intra).astype(int), -1)
     columns = []
     values = []
     for i, target in enumerate(TARGETS):
         rows = kinds == 0 if target == "intra" else kinds >= 0
-        value = np.where(rows, documents.targets[target], 0.0)
+        value = np.where(rows, windows.targets[target], 0.0)
         shuffled = value.copy()
         shuffled[rows] = np.random.default_rng(i).permutation(value[rows])
         used = [(v[part], rows[part]) for v in (value, shuffled) for held_out in test for part in (held_out, ~held_out)]
@@ -348,14 +348,14 @@ def probe_targets(documents: Documents, test: np.ndarray) -> Targets:
             _log.warning("No probe of target %r: it does not vary over the tokens of these documents.", target)
     if not columns:
         raise ValueError(
-            f"Nothing to probe: windows of {documents.length} tokens hold no two regular tokens. Build longer windows."
+            f"Nothing to probe: windows of {windows.length} tokens hold no two regular tokens. Build longer windows."
         )
     return Targets(columns, np.stack(values, axis=-1), kinds)
 
 
 def _probe_sums(
     model: Any,
-    documents: Documents,
+    windows: ChosenWindows,
     targets: Targets,
     test: np.ndarray,
     places: Sequence[tuple[str, int]],
@@ -367,12 +367,12 @@ def _probe_sums(
     sums: dict[tuple[str, int], SplitSums] = {}
     reads_updates = any(metric == UPDATE for metric, _ in places)
     with written(model) if reads_updates else nullcontext(dict[int, torch.Tensor]()) as updates:
-        for indices, hidden in hidden_states(model, documents, np.lexsort(test[::-1]), batch_size, progress):
+        for indices, hidden in hidden_states(model, windows, np.lexsort(test[::-1]), batch_size, progress):
             for place in places:
                 metric, layer = place
                 states = as_numpy(updates[layer] if metric == UPDATE else hidden[layer])
                 if place not in sums:
-                    shift = states[documents.regular[indices]].mean(axis=0, dtype=np.float64)
+                    shift = states[windows.regular[indices]].mean(axis=0, dtype=np.float64)
                     sums[place] = SplitSums(shift, len(targets.columns), len(test), kinds=2)
                 for tested_in, rows in tested_together(test, indices):
                     for kind in (0, 1):

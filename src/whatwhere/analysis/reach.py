@@ -13,12 +13,12 @@ from torch import Tensor
 from ..records.metric import NOT_NEGATIVE, TERM, Metric
 from ..records.metrics import add_metrics
 from ..records.record import Record
-from .analyses import INSIDE, SCORED, TRAINING, Analysis, AnalysisInput
+from .analyses import OF_WINDOWS, SCORED, TRAINING, Analysis, AnalysisInput
 from .attention_weights import TOTAL, WeightReader, Weights
-from .passes import Batch, Documents, Progress, read
+from .passes import Batch, ChosenWindows, Progress, read
 from .record_context import RecordContext
 
-READ_DOCUMENTS = 64  # that the reach is measured on
+READ_WINDOWS = 64  # that the reach is measured on
 EVEN = "even"
 
 add_metrics(
@@ -87,28 +87,30 @@ def mean_distance(weights: Tensor, regular: Tensor) -> Tensor:
     return ratio.sum(-1).double() / counts.sum(-1)
 
 
-def reach_records(model: Any, documents: Documents, context: RecordContext, progress: Progress = None) -> list[Record]:
+def reach_records(
+    model: Any, windows: ChosenWindows, context: RecordContext, progress: Progress = None
+) -> list[Record]:
     """Measure the reach of every head by every term (see `ReachReader`) on these documents.
 
     Raises:
         ValueError: the model's scores are no sum of named terms.
     """
     reader = ReachReader()
-    read(model, documents, [reader], progress=progress)
+    read(model, windows, [reader], progress=progress)
     return reader.records(context)
 
 
 def _untrained(s: AnalysisInput) -> list[Record]:
     # A T5 bias begins with zeros, as far as equal attention: a control of the claim that it looks near.
-    return reach_records(s.untrained, s.some(SCORED), s.context.at(0))
+    return reach_records(s.untrained, s.evenly_spaced(SCORED), s.context.at(0))
 
 
 ANALYSES = (
     Analysis(
         "reach",
-        INSIDE,
-        lambda s: reach_records(s.model, s.some(READ_DOCUMENTS), s.context, s.progress_of("reach")),
-        needs=("documents", "terms"),
+        OF_WINDOWS,
+        lambda s: reach_records(s.model, s.evenly_spaced(READ_WINDOWS), s.context, s.progress_of("reach")),
+        needs=("windows", "terms"),
     ),
-    Analysis("untrained reach", TRAINING, _untrained, needs=("documents", "untrained", "terms")),
+    Analysis("untrained reach", TRAINING, _untrained, needs=("windows", "untrained", "terms")),
 )

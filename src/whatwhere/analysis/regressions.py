@@ -14,7 +14,7 @@ import numpy as np
 from ..records.metric import BASELINE, R2, SPLITS, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
-from .passes import Documents, Progress, as_numpy, check_finite, hidden_states
+from .passes import ChosenWindows, Progress, as_numpy, check_finite, hidden_states
 from .probes import (
     CONSTANT,
     STREAMS,
@@ -61,7 +61,7 @@ The regression may turn and stretch the state freely, so it says that the stream
 def regression_records(
     reference_model: Any,
     models: Mapping[str, Any],
-    documents: Documents,
+    windows: ChosenWindows,
     *,
     study: str,
     reference: str = "dstg",
@@ -102,12 +102,12 @@ def regression_records(
             f"{reference} has no position stream to predict (position_size is 0). Give a model with two streams: dstg, "
             "split or low-rank."
         )
-    if len(documents) < 2 or not documents.regular.any(1).all():
+    if len(windows) < 2 or not windows.regular.any(1).all():
         raise ValueError(
-            f"Only {int(documents.regular.any(1).sum())} of {len(documents)} documents have regular tokens. Give at "
+            f"Only {int(windows.regular.any(1).sum())} of {len(windows)} documents have regular tokens. Give at "
             "least 2 documents, all with regular tokens."
         )
-    which = documents.which()
+    which = windows.which()
     test = split_documents(which, splits)
     tests = [len(np.unique(which[held_out])) for held_out in test]
     deepest = max((model.config.num_hidden_layers for model in models.values()), default=-1)
@@ -119,9 +119,11 @@ def regression_records(
     }
     records: list[Record] = []
     for pairs in chunks_of(sizes, splits):
-        of_pairs = _regression_sums(reference_model, models, documents, test, pairs, batch_size, progress)
+        of_pairs = _regression_sums(reference_model, models, windows, test, pairs, batch_size, progress)
         for (name, layer), sums in of_pairs.items():
-            splits_of = partial(RecordContext(name, seed, study).splits, documents=documents.count, n=documents.count)
+            splits_of = partial(
+                RecordContext(name, seed, study).splits, documents=windows.document_count, n=windows.document_count
+            )
             for metric, values in _regression_r2(sums, stream_columns(config)).items():
                 records += splits_of(metric, values, tested=tests, part=reference, layer=layer)
     return records
@@ -130,7 +132,7 @@ def regression_records(
 def _regression_sums(
     reference_model: Any,
     models: Mapping[str, Any],
-    documents: Documents,
+    windows: ChosenWindows,
     test: np.ndarray,
     pairs: list[tuple[str, int]],
     batch_size: int,
@@ -139,19 +141,19 @@ def _regression_sums(
     """Return the sums of some baselines and layers, from one pass of these baselines and the reference side by side."""
     # Windows that the same splits test one after the other, so that most batches need one sum.
     order = np.lexsort(test[::-1])
-    which = documents.which() if documents.count > 1 else np.arange(len(documents))
+    which = windows.which() if windows.document_count > 1 else np.arange(len(windows))
     depth = reference_model.config.num_hidden_layers
     # Each model once, the reference first.
     running = {id(model): model for model in (reference_model, *(models[name] for name, _ in pairs))}
     passes = [
-        hidden_states(model, documents, order, batch_size, progress if model is reference_model else None)
+        hidden_states(model, windows, order, batch_size, progress if model is reference_model else None)
         for model in running.values()
     ]
     sums: dict[tuple[str, int], SplitSums] = {}
     shifts: dict[int, np.ndarray] = {}  # of the targets, by layer of the reference
     # (window, its states in the reference): the last one seen, and the last one of another document than that.
     first_other = order[np.flatnonzero(which[order] != which[order[0]])[:1]]
-    ((_, states_of_other),) = hidden_states(reference_model, documents, first_other)
+    ((_, states_of_other),) = hidden_states(reference_model, windows, first_other)
     last = other = int(first_other[0]), [as_numpy(h)[0] for h in states_of_other]
     for states in zip(*passes, strict=True):
         indices = states[0][0]
@@ -162,7 +164,7 @@ def _regression_sums(
             partners.append(last if which[last[0]] != which[window] else other)
             other = partners[-1]
             last = int(window), [h[r] for h in reference_states]
-        regular = documents.regular[indices]
+        regular = windows.regular[indices]
         for name, layer in pairs:
             x = as_numpy(hidden[id(models[name])][layer])
             target = int(layer * depth / models[name].config.num_hidden_layers + 0.5)
@@ -173,7 +175,7 @@ def _regression_sums(
                 sums[name, layer] = SplitSums(x_mean, len(shifts[target]), len(test))
             for tested_in, rows in tested_together(test, indices):
                 of_rows = [
-                    _targets(documents, int(indices[r]), y[r], partners[r][0], partners[r][1][target]) for r in rows
+                    _targets(windows, int(indices[r]), y[r], partners[r][0], partners[r][1][target]) for r in rows
                 ]
                 inputs = np.concatenate([x[r][regular[r]] for r in rows])
                 sums[name, layer].add(inputs, np.concatenate(of_rows) - shifts[target], tested_in)
@@ -182,11 +184,11 @@ def _regression_sums(
     return sums
 
 
-def _targets(documents: Documents, document: int, states: np.ndarray, partner: int, others: np.ndarray) -> np.ndarray:
+def _targets(windows: ChosenWindows, document: int, states: np.ndarray, partner: int, others: np.ndarray) -> np.ndarray:
     """Return the targets (t, 3 q) of the t regular tokens of a document, by ending: its own, another's in the same
     places, another's in random order."""
-    same = states[documents.regular[document]]
-    other = others[documents.regular[partner]]
+    same = states[windows.regular[document]]
+    other = others[windows.regular[partner]]
     places = np.arange(len(same)) % len(other)
     return np.hstack([same, other[places], other[np.random.default_rng([1, document]).permutation(places)]])
 

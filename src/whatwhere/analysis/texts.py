@@ -15,7 +15,7 @@ import numpy as np
 from ..corpus.synthetic import RepeatedDocuments
 from ..models.lengths import max_tokens
 from .attention_weights import TOTAL, WeightReader, Weights, attention_weights
-from .passes import Batch, Documents, read
+from .passes import Batch, ChosenWindows, read
 
 STEPS = 255
 LEVELS = ((np.arange(STEPS + 1) / STEPS) ** 2).astype(np.float32)  # the weight that each byte stands for
@@ -90,7 +90,7 @@ def text_maps(model: Any, input_ids: np.ndarray, tokens: Sequence[str], title: s
     if most is not None and len(input_ids) > most:
         raise ValueError(f"The model has {most} positions; the text {title!r} has {len(input_ids)} tokens. Shorten it.")
     ids = input_ids[None]
-    text = Documents(ids, np.arange(len(input_ids))[None], None, np.ones(ids.shape, dtype=bool), {})
+    text = ChosenWindows(ids, np.arange(len(input_ids))[None], None, np.ones(ids.shape, dtype=bool), {})
     if not hasattr(model, "inspect_terms"):
         ((_, attentions),) = attention_weights(model, text)
         missing = (

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..analysis.passes import Documents, at_least_float32, body_of, hidden_states
+from ..analysis.passes import ChosenWindows, at_least_float32, body_of, hidden_states
 from ..analysis.probes import stream_columns
 from ..corpus.batches import padded
 from ..models.lengths import max_tokens
@@ -186,7 +186,7 @@ def _read(
     lengths = np.array([len(encoded[i][0]) for i in batch])
     mask = (np.arange(n) < lengths[:, None]).astype(np.int64)
     positions = np.broadcast_to(np.arange(n), ids.shape).copy()
-    documents = Documents(ids, positions, None, mask.astype(bool), {}, attention_mask=mask)
+    windows = ChosenWindows(ids, positions, None, mask.astype(bool), {}, attention_mask=mask)
     numbers: list[int] = []
     owners: list[int] = []  # place in `numbers`, of each token
     tokens: list[int] = []
@@ -200,7 +200,7 @@ def _read(
             owners += [len(numbers)] * len(at)
             tokens += (row * n + at).tolist()
             numbers.append(number)
-    for _, hidden in hidden_states(body_of(model), documents, batch_size=len(batch), normed=normed):
+    for _, hidden in hidden_states(body_of(model), windows, batch_size=len(batch), normed=normed):
         index = torch.tensor(owners, dtype=torch.long)  # of an empty list torch makes a float
         places_of_tokens = torch.tensor(tokens, dtype=torch.long)
         counts = torch.zeros(len(numbers)).index_add_(0, index, torch.ones(len(owners))).clamp_(min=1)

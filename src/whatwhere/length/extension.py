@@ -385,7 +385,7 @@ def adapt(
     ours = model.config.model_type == EncoderConfig.model_type
     losses = []
     for step in range(steps):
-        parts = trainer.micro_batches(batches.batch, step)
+        parts = trainer.micro_batches(batches.micro_batch, step)
         if not ours:  # others count for themselves, RoBERTa from 2
             parts = [{key: rows for key, rows in part.items() if key != "position_ids"} for part in parts]
         loss, _ = trainer.step(step, parts)

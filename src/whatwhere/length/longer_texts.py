@@ -223,7 +223,7 @@ def _check_all(config: LengthConfig) -> None:
     known = {m for _, _, source in config.trainings() for m in config.about(source).methods}
     for part in config.adapt:
         if not any(
-            p.setting.adapt == part for p in trials if isinstance(p.setting, ExtrapolationMethod) and p.part != PIECES
+            p.setting.adapt == part for p in trials if isinstance(p.setting, ExtrapolationMethod) and p.task != PIECES
         ):
             what = "" if part == PLAIN else f", and then have the {part} trained"
             raise ValueError(
@@ -274,14 +274,14 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
     known = config.about(source)
     tokenizer = open_tokenizer(source)
     texts, others = config.texts(source, 0 if extrapolation.adapt == PLAIN else config.steps * WINDOWS)
-    documents = whole(texts)
-    _, counts = np.unique(documents.input_ids[documents.regular], return_counts=True)
+    windows = whole(texts)
+    _, counts = np.unique(windows.input_ids[windows.regular], return_counts=True)
     facts: dict[str, Any] = {"trained": known.trained, "frequencies": float(entropy(counts))}
     how = (known.trained, tokenizer, known.reads * known.spread)
     if extrapolation.method == PIECES:
         model = open_model(source, "masked").model
-        arrays = {"loss": piece_losses(model, documents, hidden_in(documents), *how)}
-        arrays["alone"] = piece_losses(model, documents, alone_in(documents), *how)
+        arrays = {"loss": piece_losses(model, windows, hidden_in(windows), *how)}
+        arrays["alone"] = piece_losses(model, windows, alone_in(windows), *how)
     else:
         with temporary_folder(trial.file(Path(out), "")) as new:
             longer = Path(source)
@@ -312,7 +312,7 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
         arrays, more = measure(model, tokenizer, texts, known.trained, progress)
         facts |= more
         if extrapolation.adapt != PLAIN:  # what it gained by these texts is no gain of length
-            arrays["pieces"] = piece_losses(model, documents, hidden_in(documents), *how)
+            arrays["pieces"] = piece_losses(model, windows, hidden_in(windows), *how)
     trial.write(Path(out), facts, arrays)
 
 
@@ -326,16 +326,16 @@ def measure(
             m,
             parts), shares. facts: `distances`, `shifts`, `parts`, and `probes`, records as lists of KEYS.
     """
-    documents = whole(texts)
+    windows = whole(texts)
     mask_id = tokenizer.mask_token_id
     n = texts.length
     distances = copy_distances(trained, n)
     by = shifts(trained, n)
     steps = (
-        ("loss", lambda: token_losses(model, documents, hidden_in(documents), mask_id)),
-        ("alone", lambda: token_losses(model, documents, alone_in(documents), mask_id)),
-        ("copy", lambda: copy_gains(model, documents, distances, mask_id)),
-        ("drift", lambda: drifts(model, documents, trained, by)),
+        ("loss", lambda: token_losses(model, windows, hidden_in(windows), mask_id)),
+        ("alone", lambda: token_losses(model, windows, alone_in(windows), mask_id)),
+        ("copy", lambda: copy_gains(model, windows, distances, mask_id)),
+        ("drift", lambda: drifts(model, windows, trained, by)),
     )
     arrays = {}
     for number, (name, step) in enumerate(steps):
@@ -360,7 +360,7 @@ def length_records(config: LengthConfig, out: Path) -> list[Record]:
         if not trial.is_finished(out):
             continue
         arrays = trial.arrays(out)
-        method = trial.part
+        method = trial.task
         context = trial.context
         facts = trial.facts(out, *FACTS[: 2 if method == PIECES else None])
         records += _loss_records(context, method, arrays)

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from ..analysis.hidden import state_changes
-from ..analysis.passes import Documents, batches, evaluating, model_inputs, rows_on
+from ..analysis.passes import ChosenWindows, batches, evaluating, model_inputs, rows_on
 from ..analysis.probes import probe_records, stream_columns
 from ..analysis.record_context import RecordContext
 from ..corpus.windows import Window, WindowSet
@@ -26,36 +26,36 @@ PASSES = 4  # in so many passes
 PASSAGE = 32  # tokens of a passage that comes again, of which every second one is hidden
 
 
-def whole(texts: WindowSet) -> Documents:
+def whole(texts: WindowSet) -> ChosenWindows:
     """Return windows of one length as documents."""
     windows = list(texts)
     ids, positions = (np.stack([getattr(w, name) for w in windows]) for name in ("input_ids", "position_ids"))
     regular = np.stack([w.segments for w in windows]) >= 0
-    return Documents(ids, positions, None, regular, {}, document_numbers=texts.document_numbers())
+    return ChosenWindows(ids, positions, None, regular, {}, document_numbers=texts.document_numbers())
 
 
-def hidden_in(documents: Documents) -> np.ndarray:
+def hidden_in(windows: ChosenWindows) -> np.ndarray:
     """Draw for each token in which of PARTS passes it is hidden, the same draw for every model.
 
     Returns:
         (m, n) int, 0 to PARTS - 1; -1 for special tokens.
     """
-    drawn = np.random.default_rng(0).integers(PARTS, size=documents.input_ids.shape)
-    return np.where(documents.regular, drawn, -1)
+    drawn = np.random.default_rng(0).integers(PARTS, size=windows.input_ids.shape)
+    return np.where(windows.regular, drawn, -1)
 
 
-def alone_in(documents: Documents) -> np.ndarray:
+def alone_in(windows: ChosenWindows) -> np.ndarray:
     """Return for each token in which of PASSES passes it is hidden, at least ALONE tokens away from the next one.
 
     Returns:
         (m, n) int, 0 to PASSES - 1; -1 for tokens that are hidden in none.
     """
-    at = np.arange(documents.length) % ALONE
+    at = np.arange(windows.length) % ALONE
     apart = ALONE // PASSES
-    return np.where(documents.regular & (at % apart == 0), at // apart, -1)
+    return np.where(windows.regular & (at % apart == 0), at // apart, -1)
 
 
-def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: int) -> np.ndarray:
+def token_losses(model: Any, windows: ChosenWindows, hidden: np.ndarray, mask_id: int) -> np.ndarray:
     """Return the loss of each token in the pass in which it is hidden.
 
     Args:
@@ -65,13 +65,13 @@ def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: 
         (m, n) float, nats; NaN where a token is never hidden.
     """
     values = np.full(hidden.shape, np.nan)
-    inputs = model_inputs(model, documents)
+    inputs = model_inputs(model, windows)
     device = device_of(model)
     ours = model.config.model_type == EncoderConfig.model_type  # projects the vocabulary at labels alone
     with evaluating(model), torch.inference_mode():
         for number in range(int(hidden.max()) + 1):
             order = np.flatnonzero((hidden == number).any(1))
-            for rows in batches(order, max(1, BATCH_TOKENS // documents.length)):
+            for rows in batches(order, max(1, BATCH_TOKENS // windows.length)):
                 tensors = dict(zip(inputs, rows_on(device, rows, *inputs.values()), strict=True))
                 (hide,) = rows_on(device, rows, hidden == number)
                 labels = tensors["input_ids"].masked_fill(~hide, -100)
@@ -86,7 +86,7 @@ def token_losses(model: Any, documents: Documents, hidden: np.ndarray, mask_id: 
 
 
 def piece_losses(
-    model: Any, documents: Documents, hidden: np.ndarray, length: int, tokenizer: Any, spread: int = 0
+    model: Any, windows: ChosenWindows, hidden: np.ndarray, length: int, tokenizer: Any, spread: int = 0
 ) -> np.ndarray:
     """Return the losses of `token_losses` where a model reads each document in pieces, one after the other.
 
@@ -102,7 +102,7 @@ def piece_losses(
     Returns:
         (m, n) float, nats; NaN where a token is never hidden.
     """
-    m, n = documents.input_ids.shape
+    m, n = windows.input_ids.shape
     room = length - 2
     begins = np.minimum(np.arange(0, n - 2, room), max(n - 2 - room, 0))
     inner = begins[:, None] + 1 + np.arange(min(room, n - 2))  # tokens of the document that stand in each piece
@@ -112,17 +112,17 @@ def piece_losses(
     place = np.where(place >= 0, place + n * np.arange(m)[:, None, None], -1).reshape(-1, place.shape[1])
     keep = np.tile(np.pad(new, ((0, 0), (1, 1))), (m, 1))
     is_text = place >= 0
-    ids = np.where(is_text, documents.input_ids.ravel()[place], tokenizer.cls_token_id)
+    ids = np.where(is_text, windows.input_ids.ravel()[place], tokenizer.cls_token_id)
     ids[:, -1] = tokenizer.sep_token_id
     counted = np.linspace(0, spread - 1, ids.shape[1]).round().astype(int) if spread else np.arange(ids.shape[1])
-    pieces = Documents(ids, np.tile(counted, (len(ids), 1)), None, is_text, {})
+    pieces = ChosenWindows(ids, np.tile(counted, (len(ids), 1)), None, is_text, {})
     losses = token_losses(model, pieces, np.where(is_text, hidden.ravel()[place], -1), tokenizer.mask_token_id)
     values = np.full(m * n, np.nan)
     values[place[keep]] = losses[keep]
     return values.reshape(m, n)
 
 
-def copy_gains(model: Any, documents: Documents, distances: Sequence[int], mask_id: int) -> np.ndarray:
+def copy_gains(model: Any, windows: ChosenWindows, distances: Sequence[int], mask_id: int) -> np.ndarray:
     """Return by how much the loss of a passage falls if the same passage stands earlier in the text.
 
     The passage is the last PASSAGE tokens of a document; every second of them is hidden.
@@ -133,18 +133,18 @@ def copy_gains(model: Any, documents: Documents, distances: Sequence[int], mask_
     Returns:
         (distances, m) float, nats.
     """
-    n = documents.length
+    n = windows.length
     places = np.arange(n - 1 - PASSAGE, n - 1)
-    hidden = np.full(documents.input_ids.shape, -1)
+    hidden = np.full(windows.input_ids.shape, -1)
     hidden[:, places[::2]] = 0
-    without = np.nanmean(token_losses(model, documents, hidden, mask_id), axis=1)
+    without = np.nanmean(token_losses(model, windows, hidden, mask_id), axis=1)
     gains = []
     for distance in distances:
-        ids = documents.input_ids.copy()
+        ids = windows.input_ids.copy()
         ids[:, places - distance] = ids[:, places]
-        losses = token_losses(model, replace(documents, input_ids=ids), hidden, mask_id)
+        losses = token_losses(model, replace(windows, input_ids=ids), hidden, mask_id)
         gains.append(without - np.nanmean(losses, axis=1))
-    return np.array(gains).reshape(len(distances), len(documents))
+    return np.array(gains).reshape(len(distances), len(windows))
 
 
 def copy_distances(trained: int, n: int) -> list[int]:
@@ -165,7 +165,7 @@ def _odd_halves(trained: int, most: int) -> Iterator[int]:
         times = 2 * times + 1
 
 
-def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) -> np.ndarray:
+def drifts(model: Any, windows: ChosenWindows, trained: int, by: Sequence[int]) -> np.ndarray:
     """Return how far hidden states move when the positions of the same tokens are shifted: ||h' - h|| / ||h||.
 
     The states are those of the first half of the trained length, in the last trained layer of each part
@@ -177,12 +177,12 @@ def drifts(model: Any, documents: Documents, trained: int, by: Sequence[int]) ->
     Returns:
         (shifts, m, parts) float, parts as of `stream_columns`.
     """
-    start = documents.first(trained // 2)
+    start = windows.first(trained // 2)
     parts = list(stream_columns(model.config))
     layers = [last_trained_layer(model.config, part) for part in parts]
     moved = [state_changes(model, start, replace(start, position_ids=start.position_ids + k)) for k in by]
     changes = [change[:, layers, range(len(parts))] for change in moved]
-    return np.array(changes).reshape(len(by), len(documents), len(parts))
+    return np.array(changes).reshape(len(by), len(windows), len(parts))
 
 
 class _Beyond:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.head_labels import term_names
-from ..analysis.passes import choose_documents
+from ..analysis.passes import choose_windows
 from ..analysis.regressions import regression_records
 from ..corpus import Windows, load_tokenizer
 from ..models.open import open_model
@@ -38,14 +38,14 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
     step = f"compared models of seed {seed}"
     file = f"between-seed-{seed}.parquet"
     inputs = {"models": config.models}
-    if not run.is_done(step, inputs=inputs):
+    if not run.is_reusable(step, inputs=inputs):
         models = open_models(run, config, seed)
         reference = models.pop(REGRESSED_ONTO)
         with show_progress("between models", progress) as advance:
             measured = regression_records(
                 reference,
                 models,
-                choose_documents(windows["held_out"], config.probe_windows),
+                choose_windows(windows["held_out"], config.probe_windows),
                 study=run.name,
                 reference=REGRESSED_ONTO,
                 seed=seed,
@@ -61,7 +61,7 @@ def compare_models(run: RunFolder, config: StudyConfig, windows: Windows, seed: 
 def save_explorer_texts(run: RunFolder, config: StudyConfig, windows: Windows) -> None:
     """Save the attention of the first seed's models in held-out windows and a text that repeats itself."""
     step_names = {name: f"texts of {ModelOfSeed(name, 0)}" for name in config.models}
-    missing = [name for name in config.models if not run.is_done(step_names[name])]
+    missing = [name for name in config.models if not run.is_reusable(step_names[name])]
     if not missing or not config.texts:
         return
     models = open_models(run, config, 0)

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..analysis import INSIDE, AnalysisInput, analyses_of
-from ..analysis.passes import Documents, choose_documents
+from ..analysis import OF_WINDOWS, AnalysisInput, analyses_of
+from ..analysis.passes import ChosenWindows, choose_windows
 from ..analysis.record_context import RecordContext
 from ..models.lengths import max_tokens
 from ..models.open import name_and_seed, open_model
@@ -19,7 +19,7 @@ from ..records.table import Table
 from ..run.cluster import Cluster
 from ..run.executors import Job
 from ..run.folder import RunFolder
-from ..run.hub import check_on_disk
+from ..run.hub import refuse_hub_names
 from ..run.jobs import run_jobs, show_progress
 from ..run.progress import Progress
 from ..run.text_tables import table_lines
@@ -48,7 +48,7 @@ class HeadsTask:
 
     source: str
     context: RecordContext
-    documents: Documents
+    windows: ChosenWindows
     ablation_windows: int
     analyses: tuple[str, ...]
 
@@ -56,25 +56,25 @@ class HeadsTask:
 def measure_task(task: HeadsTask, progress: Progress) -> Measurements:
     """Open the model of a task and do the analyses that the task names."""
     model = open_model(task.source, "masked" if task.ablation_windows else None, attention="eager").model
-    chosen = [analysis for analysis in analyses_of(INSIDE) if analysis.name in task.analyses]
-    return measure(_input_of(model, task.context, task.documents, task.ablation_windows, progress), chosen)
+    chosen = [analysis for analysis in analyses_of(OF_WINDOWS) if analysis.name in task.analyses]
+    return measure(_input_of(model, task.context, task.windows, task.ablation_windows, progress), chosen)
 
 
 def _input_of(
-    model: Any, context: RecordContext, documents: Documents, ablation_windows: int, progress: Progress | None = None
+    model: Any, context: RecordContext, windows: ChosenWindows, ablation_windows: int, progress: Progress | None = None
 ) -> AnalysisInput:
-    return AnalysisInput(context, model, documents, ablation_windows=ablation_windows, thorough=True, progress=progress)
+    return AnalysisInput(context, model, windows, ablation_windows=ablation_windows, thorough=True, progress=progress)
 
 
 def _measure_on_cluster(
     cluster: Cluster, source: str, inputs: AnalysisInput, scheme: str | None, progress: bool
 ) -> Measurements:
     """Hand the pass of the documents and each other analysis of a model to the workers of a cluster."""
-    assert inputs.documents is not None
+    assert inputs.windows is not None
     jobs = []
-    for group in split_analyses(inputs, analyses_of(INSIDE)):
+    for group in split_analyses(inputs, analyses_of(OF_WINDOWS)):
         names = tuple(analysis.name for analysis in group)
-        task = HeadsTask(source, inputs.context, inputs.documents, inputs.ablation_windows, names)
+        task = HeadsTask(source, inputs.context, inputs.windows, inputs.ablation_windows, names)
         jobs.append(Job(f"{inputs.context.model} {names[0]}", measure_task, (task,)))
     make_context = partial(scheme_of_job, text_of_scheme(scheme))
     parts = {
@@ -89,7 +89,7 @@ def _measure_on_cluster(
             cluster=cluster,
         )
     }
-    return join_measurements([parts[job.label] for job in jobs], analyses_of(INSIDE))
+    return join_measurements([parts[job.label] for job in jobs], analyses_of(OF_WINDOWS))
 
 
 def run_heads(
@@ -126,7 +126,7 @@ def run_heads(
     """
     name, seed = name_and_seed(folder)
     if cluster is not None:
-        check_on_disk([model_name or str(folder)])
+        refuse_hub_names([model_name or str(folder)])
     with ExitStack() as stack:
         run = None if out is None else stack.enter_context(RunFolder.open(out, KIND))
         if run is not None:
@@ -143,20 +143,20 @@ def run_heads(
         opened = model_windows(model, tokenizer, folder, corpus, field, windows, progress, length)
         window_sets, source = stack.enter_context(opened)
         held_out = window_sets["held_out"]
-        chosen = choose_documents(held_out, windows)
+        chosen = choose_windows(held_out, windows)
         context = RecordContext(name, seed, run.name if run else "")
         inputs = partial(_input_of, model, context, chosen, ablation_windows)
         if cluster is not None:
             measured = _measure_on_cluster(cluster, model_name or str(folder), inputs(), scheme, progress)
         else:
             with show_progress(name, progress) as advance:
-                measured = measure(inputs(advance), analyses_of(INSIDE))
+                measured = measure(inputs(advance), analyses_of(OF_WINDOWS))
         learning = learning_records(tokenizer, folder, context)
         result = {
             "model": str(folder),
             "corpus": source,
             "windows": len(chosen),
-            "documents": chosen.count,
+            "documents": chosen.document_count,
             "tokens": chosen.length,
             "undertrained": undertrained_message(learning, name) or None,
             "left_out": measured.left_out,

@@ -1,4 +1,4 @@
-"""Analyses of one model: each where the model has its inputs, many in one pass of the documents."""
+"""Analyses of one model: each where the model has its inputs, many in one pass of the windows."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,8 +26,8 @@ class Measurements:
         return list(dict.fromkeys(chain.from_iterable(self.records_of.values())))
 
     def attempt(self, analysis: Analysis, measure: Callable[[], Any]) -> Any:
-        """Return what `measure` returns; None, with the reason in `left_out`, where the model lacks what it
-        measures."""
+        """Return what `measure` returns; None, with the reason in `left_out`, where an optional analysis raises a
+        ValueError."""
         try:
             return measure()
         except ValueError as error:
@@ -38,7 +38,7 @@ class Measurements:
 
 
 def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Measurements:
-    """Run every analysis that `analysis_input` suffices for; those with a reader share one pass of its documents."""
+    """Run every analysis that `analysis_input` suffices for; those with a reader share one pass of its windows."""
     measured = Measurements()
     possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
     # An analysis that can also measure alone uses its reader only where the model has named terms.
@@ -50,7 +50,7 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
     readers = {a: reader for a, reader in readers.items() if reader is not None}
     if readers:
         progress = analysis_input.progress_of("heads" if analysis_input.terms else "sentences")
-        read(analysis_input.model, analysis_input.some(), list(readers.values()), progress=progress)
+        read(analysis_input.model, analysis_input.evenly_spaced(), list(readers.values()), progress=progress)
     for analysis in possible:
         result: Any = None
         if analysis in readers:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analysis import ANALYSES, PLAIN, AnalysisInput, analyses_of
-from ..analysis.passes import FEWEST_WINDOWS, choose_documents
+from ..analysis.passes import FEWEST_WINDOWS, choose_windows
 from ..analysis.record_context import RecordContext
 from ..corpus import Windows
 from ..models.open import open_model
@@ -32,8 +32,8 @@ class ModelTask:
     """Description of one model of a study, with all that a process needs to train and measure it.
 
     out: Folder of the study, which has its windows already. training: Settings of the training, with seed and steps.
-    probe_windows, ablation_windows: Held-out windows that are probed, and those whose loss is measured. inside:
-    Run every analysis; False: probes and position tables.
+    probe_windows, ablation_windows: Held-out windows that are probed, and those whose loss is measured. all_analyses:
+    Run those of all stages; False: of the stage `PLAIN` (probes, position tables, the shift of positions).
     """
 
     out: Path
@@ -42,7 +42,7 @@ class ModelTask:
     probe_windows: int
     probe_splits: int
     ablation_windows: int
-    inside: bool
+    all_analyses: bool
 
 
 def can_probe(windows: Windows) -> bool:
@@ -64,7 +64,7 @@ def train_and_measure(task: ModelTask, progress: Progress) -> dict[str, Any]:
         label = f"{task.model.name} seed {task.model.seed}"
         summary = pretrain(task.training, folder, windows=windows, progress=progress, label=label)
     # A worker may have measured it, and died before it returned.
-    if not RunFolder.at(task.out).is_done(task.model.step_name):
+    if not RunFolder.at(task.out).is_reusable(task.model.step_name):
         progress(0, 1, "looking inside")
         measure_model(task, windows, progress)
     return summary
@@ -82,24 +82,25 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
     analysis_input = AnalysisInput(
         context,
         open_model(folder, "masked").model.to(device),
-        documents=None if held_out is None else choose_documents(held_out, task.probe_windows),
+        windows=None if held_out is None else choose_windows(held_out, task.probe_windows),
         held_out=held_out,
         untrained=untrained,
-        run=folder if (folder / "checkpoints").is_dir() else None,
-        corpus=corpus_distances(run) if task.inside else None,
+        training_folder=folder if (folder / "checkpoints").is_dir() else None,
+        corpus=corpus_distances(run) if task.all_analyses else None,
         probed=task.probe_windows,
         splits=task.probe_splits,
-        components=COMPONENTS if task.inside else (),
+        components=COMPONENTS if task.all_analyses else (),
         ablation_windows=task.ablation_windows,
         progress=progress,
     )
-    measured = measure(analysis_input, ANALYSES if task.inside else analyses_of(PLAIN))
+    measured = measure(analysis_input, ANALYSES if task.all_analyses else analyses_of(PLAIN))
     if untrained is None:
         measured.left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
     files = []
     for stem, arrays in measured.arrays.items():
         files.append(f"arrays/{stem}.npz")
         run.write(files[-1], arrays)
+    # In the study's manifest, although the folder is a run of its own: it is a result of the study's step.
     files.append(f"{task.model.folder}/{RECORDS}")
     run.write(files[-1], training_records(folder, context) + measured.records)
     outcome = {
