@@ -29,7 +29,7 @@ def stream(batches, samples, batch_size, world):
     """Global samples in order, collected from all processes."""
     got = []
     for step in range(samples // batch_size):
-        shares = [rows(batches.batch(step, batch_size, rank, world)) for rank in range(world)]
+        shares = [rows(batches.micro_batch(step, batch_size, rank, world)) for rank in range(world)]
         got += [shares[row % world][row // world] for row in range(batch_size)]
     return got
 
@@ -130,7 +130,7 @@ def test_both_maskings_and_shifts_choose_the_same_tokens(windows):
     reference = MaskedBatches(train, max_positions=50)
     for change in ({"masking": "80-10-10"}, {"shift": False}, {"max_positions": 32}):
         other = MaskedBatches(train, **{"max_positions": 50, **change})
-        assert torch.equal(reference.batch(3, 16)["labels"], other.batch(3, 16)["labels"])
+        assert torch.equal(reference.micro_batch(3, 16)["labels"], other.micro_batch(3, 16)["labels"])
 
 
 def test_every_window_has_a_target(list_source, tokenizer, tmp_path):
@@ -158,7 +158,7 @@ def test_shifts_cover_zero_to_room_and_nothing_else(windows, join):
 def test_no_shift_without_room_or_when_it_is_off(windows):
     train = windows()["train"]
     for options in ({"max_positions": 32}, {"max_positions": 99, "shift": False}):
-        batch = MaskedBatches(train, **options).batch(0, 16)
+        batch = MaskedBatches(train, **options).micro_batch(0, 16)
         full = batch["attention_mask"].sum(1) == 32
         assert full.sum() > 10 and (batch["position_ids"][full] == torch.arange(32)).all()
 
@@ -167,7 +167,7 @@ def test_isolated_documents_shift_each_on_its_own(windows):
     batches = MaskedBatches(windows("isolate", 64)["train"], max_positions=70)
     different = 0
     for step in range(8):
-        batch = batches.batch(step, 16)
+        batch = batches.micro_batch(step, 16)
         for i in range(16):
             documents = batch["document_ids"][i]
             firsts = []
@@ -207,10 +207,10 @@ def test_shape_shifts_each_text_from_zero_to_k(windows, join):
     plain = MaskedBatches(train, **options, shift=False)
     found = []
     for step in range(12):
-        drawn, counted = shape.batch(step, 16), plain.batch(step, 16)
+        drawn, counted = shape.micro_batch(step, 16), plain.micro_batch(step, 16)
         assert drawn["position_ids"].dtype == torch.float32
         assert all(torch.equal(drawn[key], counted[key]) for key in counted if key != "position_ids")
-        again = MaskedBatches(train, **options, draws=shape.draws).batch(step, 16)
+        again = MaskedBatches(train, **options, draws=shape.draws).micro_batch(step, 16)
         assert torch.equal(again["position_ids"], drawn["position_ids"])  # by seed and step alone, so that runs resume
         apart = (drawn["position_ids"] - counted["position_ids"])[counted["attention_mask"] == 1]
         documents = counted.get("document_ids", torch.arange(16)[:, None].expand_as(counted["labels"]))
@@ -232,7 +232,7 @@ def test_cape_is_its_equation(windows):
     def drawn(shift, local, scale):
         draws = PositionDraws("cape", shift, local, scale)
         batches = MaskedBatches(train, max_positions=40, draws=draws)
-        for batch in (batches.batch(step, 16) for step in range(8)):
+        for batch in (batches.micro_batch(step, 16) for step in range(8)):
             for positions, mask in zip(batch["position_ids"], batch["attention_mask"].bool(), strict=True):
                 yield positions[mask].double()
 
@@ -253,7 +253,7 @@ def test_cape_is_its_equation(windows):
 @pytest.mark.parametrize("n", [5, 8, 31])
 def test_pieces_are_the_windows_cut(windows, join, n):
     batches = MaskedBatches(windows(join)["train"], max_positions=32)
-    whole = batches.batch(3, 16)
+    whole = batches.micro_batch(3, 16)
     pieces = in_pieces(whole, n, batches.windows.special_ids)
     at = 0
     for row in range(16):
@@ -319,7 +319,7 @@ def test_an_empty_split_is_an_error(list_source, tokenizer, tmp_path):
 
 def test_a_batch_that_processes_cannot_share_is_an_error(windows):
     with pytest.raises(ValueError, match="multiple of the number of processes, 2"):
-        MaskedBatches(windows()["train"]).batch(0, 3, 0, 2)
+        MaskedBatches(windows()["train"]).micro_batch(0, 3, 0, 2)
 
 
 def test_one_place_says_how_often_windows_are_read():

@@ -117,12 +117,14 @@ def test_order_depends_on_seed_alone(tokenizer):
     """Order depends on the seed and processes share a step."""
     data = LabelledTexts([f"{i}" for i in range(10)], None, [str(i) for i in range(10)])
     one = LabelledBatches(data, label_names(data.labels), tokenizer, 8, seed=1)
-    whole = one.batch(3, 4)["labels"]
-    assert torch.equal(torch.stack([one.batch(3, 4, rank, 2)["labels"] for rank in (0, 1)], dim=1).flatten(), whole)
-    epoch = torch.cat([one.batch(step, 5)["labels"] for step in (0, 1)])
+    whole = one.micro_batch(3, 4)["labels"]
+    assert torch.equal(
+        torch.stack([one.micro_batch(3, 4, rank, 2)["labels"] for rank in (0, 1)], dim=1).flatten(), whole
+    )
+    epoch = torch.cat([one.micro_batch(step, 5)["labels"] for step in (0, 1)])
     assert sorted(epoch.tolist()) == list(range(10))
     other = LabelledBatches(data, label_names(data.labels), tokenizer, 8, seed=2)
-    assert not torch.equal(other.batch(0, 10)["labels"], one.batch(0, 10)["labels"])
+    assert not torch.equal(other.micro_batch(0, 10)["labels"], one.micro_batch(0, 10)["labels"])
 
 
 def test_the_digest_sees_every_row_and_label(tokenizer):

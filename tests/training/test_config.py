@@ -318,7 +318,7 @@ def test_a_curriculum_doubles_its_pieces():
     class Whole:
         windows = SimpleNamespace(special_ids={"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3})
 
-        def batch(self, micro_step, *others):
+        def micro_batch(self, micro_step, *others):
             asked.append((micro_step, *others))
             ids = torch.arange(5, 45).repeat(3, 1)
             return {"input_ids": ids, "labels": ids, "attention_mask": torch.ones_like(ids), "position_ids": ids - 5}
@@ -329,8 +329,8 @@ def test_a_curriculum_doubles_its_pieces():
     batch_of_micro_step = curriculum(config, Whole(), 5)  # micro-batches of one step were cut into unequal pieces
     widths = [batch_of_micro_step(part, 4, 0, 1)["input_ids"].shape[1] for part in range(10)]
     assert widths == [8] * 4 + [16] * 2 + [32] * 2 + [40] * 2
-    whole = Whole().batch
-    assert curriculum(config.model_copy(update={"first_length": None}), SimpleNamespace(batch=whole), 12) is whole
+    whole = Whole().micro_batch
+    assert curriculum(config.model_copy(update={"first_length": None}), SimpleNamespace(micro_batch=whole), 12) is whole
     with pytest.raises(ValueError, match="first_length must be below length=40; got 40"):
         PretrainConfig.parse({"steps": 12, "length": 40, "first_length": 40})
 

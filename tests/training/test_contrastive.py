@@ -106,7 +106,7 @@ def test_too_little_text_is_one_line(tmp_path, made):
 
 def test_batches_are_padded_rows_in_a_seeds_order():
     rows = [np.arange(2, 2 + n) for n in (6, 9, 7, 8)]
-    batch = SentenceBatches(rows, 0, seed=1).batch(0, 4)
+    batch = SentenceBatches(rows, 0, seed=1).micro_batch(0, 4)
     assert batch["input_ids"].shape == (4, 9) and batch["attention_mask"].sum() == 30
     assert sorted(batch["attention_mask"].sum(1).tolist()) == [6, 7, 8, 9]
 

@@ -52,7 +52,7 @@ def test_positions_shift_with_join_none_and_never_by_default(corpus_file, tmp_pa
         windows = prepare_windows(config, tmp_path / join, progress=False)
         model = config.encoder_config(windows)
         batches = make_batches(config, windows, "train", model)
-        found = [batches.batch(step, 16) for step in range(12)]
+        found = [batches.micro_batch(step, 16) for step in range(12)]
         full = [batch["attention_mask"].sum(1) == model.max_position_embeddings for batch in found]
         starts[join] = {
             int(at) for batch, whole in zip(found, full, strict=True) for at in batch["position_ids"][~whole, 0]
@@ -190,7 +190,7 @@ def test_accumulation_gives_the_gradient_of_the_whole_batch(windows, corpus_file
         torch.manual_seed(0)
         model = ww.EncoderForMaskedLM(model_config)
         trainer = Trainer(model, config, 1)
-        batches = trainer.micro_batches(make_batches(config, windows, "train", model_config).batch, 0)
+        batches = trainer.micro_batches(make_batches(config, windows, "train", model_config).micro_batch, 0)
         assert len(batches) == accumulate
         trainer.optimizers = []  # the step leaves the gradients as they are
         loss, norm = trainer.step(0, batches)
@@ -351,7 +351,7 @@ def test_an_infinite_loss_stops_the_run(windows, corpus_file, tmp_path):
         if step == 12:
             with torch.no_grad():
                 model.head.decoder.bias[7] = math.nan
-        return batches.batch(step, rows, rank, world)
+        return batches.micro_batch(step, rows, rank, world)
 
     wanted = (
         r"at step 1\d of training, in head.decoder.bias. Lower --set learning_rate=.*; the last good checkpoint is "
@@ -360,7 +360,7 @@ def test_an_infinite_loss_stops_the_run(windows, corpus_file, tmp_path):
     with pytest.raises(ValueError, match=wanted) as caught:
         Trainer(model, config, 20).fit(batch_of_micro_step, tmp_path, tokens_per_step=256, progress=False)
     step = int(str(caught.value).split("at step ")[1].split()[0])
-    batch = batches.batch(step - 1, 8, 0, 1)
+    batch = batches.micro_batch(step - 1, 8, 0, 1)
     with np.load(tmp_path / "not-finite-0.npz", allow_pickle=False) as kept:
         assert {name: kept[name].tolist() for name in kept} == {f"0.{k}": v.tolist() for k, v in batch.items()}
     logged = [line for line in read_lines(tmp_path / "log.jsonl") if "loss" in line]
@@ -381,7 +381,7 @@ def test_an_infinite_gradient_never_reaches_weights(windows, corpus_file, tmp_pa
     wanted = "at step 1 of mine, in the gradient of encoder.layers.1.feed_forward.down.0.weight. The first step failed"
     with pytest.raises(ValueError, match=wanted):
         batches = make_batches(config, windows, "train", model_config)
-        Trainer(model, config, 3).fit(batches.batch, tmp_path, tokens_per_step=256, label="mine", progress=False)
+        Trainer(model, config, 3).fit(batches.micro_batch, tmp_path, tokens_per_step=256, label="mine", progress=False)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
 
 
@@ -488,7 +488,7 @@ def test_corpus_smaller_than_a_batch_is_refused(tmp_path):
 def test_same_tokens_and_masks_for_every_preset(masking, windows, corpus_file):
     # Once, under 80-10-10 the shift of `dstg` moved the draws that replace tokens.
     configs = [config_of(corpus_file, steps=1, preset=name, masking=masking) for name in ("dstg", "rope")]
-    one, two = (make_batches(c, windows, "train", c.encoder_config(windows)).batch(3, 8) for c in configs)
+    one, two = (make_batches(c, windows, "train", c.encoder_config(windows)).micro_batch(3, 8) for c in configs)
     assert torch.equal(one["input_ids"], two["input_ids"]) and torch.equal(one["labels"], two["labels"])
 
 
@@ -497,14 +497,14 @@ def test_positions_are_shifted_in_training_only(windows, corpus_file):
     config = config_of(corpus_file, steps=1)  # windows of 32 in a table of 128 rows (DSTG 3.3)
     model_config = config.encoder_config(windows)
     starts = {
-        split: make_batches(config, windows, split, model_config).batch(0, 8)["position_ids"][:, 0]
+        split: make_batches(config, windows, split, model_config).micro_batch(0, 8)["position_ids"][:, 0]
         for split in ("train", "held_out")
     }
     assert starts["train"].unique().numel() > 4 and starts["train"].max() <= 128 - 32
     assert (starts["held_out"] == 0).all()
     rope = config_of(corpus_file, steps=1, preset="rope")
     assert (
-        make_batches(rope, windows, "train", rope.encoder_config(windows)).batch(0, 8)["position_ids"][:, 0] == 0
+        make_batches(rope, windows, "train", rope.encoder_config(windows)).micro_batch(0, 8)["position_ids"][:, 0] == 0
     ).all()
 
 
@@ -527,7 +527,7 @@ def test_seeds_give_other_weights_and_other_masks(windows, corpus_file, tmp_path
         make_batches(c := config_of(corpus_file, steps=1, seed=s), windows, "held_out", c.encoder_config(windows))
         for s in (0, 1)
     )
-    assert not torch.equal(one.batch(0, 8)["labels"], two.batch(0, 8)["labels"])
+    assert not torch.equal(one.micro_batch(0, 8)["labels"], two.micro_batch(0, 8)["labels"])
 
 
 def test_resuming_at_the_first_checkpoint_logs_nothing_twice(windows, corpus_file, tmp_path):

@@ -66,7 +66,7 @@ class Batches(ABC):
             self._order = (epoch, generator_of(self.seed, epoch).permutation(self.total))
         return self._order[1]
 
-    def batch(self, micro_step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
+    def micro_batch(self, micro_step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
         """Return the rows of a micro-batch that process `rank` reads, as tensors (rows, ...).
 
         Global sample s = micro_step * batch_size + row; process r takes the rows r, r + world, ...

@@ -336,7 +336,7 @@ def _build(
                 shard = shard_of(number)
                 digest = shard.digest(parts)
                 step = _step(shard.name)
-                if run.is_done(step, inputs={"digest": digest}):
+                if run.is_reusable(step, inputs={"digest": digest}):
                     take(run.read(f"shards/{shard.name}.json"))
                     continue
                 if run.finished_step(step) is not None:  # it is made again: of other text or settings, or damaged

@@ -1,4 +1,4 @@
-"""Training: one loop, exact checkpoints, and the recipes on top of them.
+"""Training: one loop, exact checkpoints, and the recipes on top of them; `contrastive` takes its steps itself.
 
 Begin with `loop`: `Trainer.fit` over `checkpointer`, `logger`, `validator` and `stop`, and the step that every training
 takes. `setup` makes model, optimizers and accelerator. `pretrain`, `finetune` and `contrastive` are the trainings;

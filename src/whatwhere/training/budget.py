@@ -34,13 +34,13 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
     silent = config.model_copy(update={"trackers": []})  # they would need a folder
     trainer = Trainer(EncoderForMaskedLM(model_config), silent, TIMED_STEPS + 1)
     times = []
-    for step in range(TIMED_STEPS + 1):
-        micro_batches = trainer.micro_batches(batches.batch, step)
+    for index in range(TIMED_STEPS + 1):
+        micro_batches = trainer.micro_batches(batches.micro_batch, index)
         began = time.perf_counter()
         try:
-            trainer.step(step, micro_batches)
+            trainer.step(index, micro_batches)
         except NotFinite as error:
-            raise ValueError(timing_message(error, step + 1, config.preset, config)) from None
+            raise ValueError(timing_message(error, index + 1, config.preset, config)) from None
         times.append(time.perf_counter() - began)
     return statistics.median(times[1:])  # the first warms up
 

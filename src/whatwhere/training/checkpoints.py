@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from ..run.files import read_object, remove_folder, write_json
 from ..run.folder import MANIFEST, RunFolder
 from .model_folder import save_model
-from .sharding import local_part, make_shard, rows_of_process
+from .sharding import local_part, make_shard, shard_bounds
 
 STATE = "state.json"
 WEIGHTS = "model.safetensors"
@@ -71,19 +71,23 @@ class _TensorFiles:
         self.names = list(self.files[0].keys())
 
     def read(self, name: str, like: torch.Tensor) -> torch.Tensor:
-        """Read a tensor: this process's rows where its rows in all files make the shape of `like`, else all of it."""
+        """Read a tensor.
+
+        Where its parts in all files, joined by rows, have the shape of `like`, read this process's rows of it.
+        Otherwise every file holds it whole: read it from the first.
+        """
         slices = [file.get_slice(name) for file in self.files] if like.ndim else []
         shapes = [rows.get_shape() for rows in slices]
         joined_shape = [sum(s[0] for s in shapes if s), *shapes[0][1:]] if shapes else None
         if joined_shape != list(like.shape):  # a step count, which every file holds whole
             tensor: torch.Tensor = self.files[0].get_tensor(name)
             return tensor
-        first_row, last_row = rows_of_process(like)
+        first_row, end_row = shard_bounds(like)
         rows = []
         start = 0
         for part, (length, *_) in zip(slices, shapes, strict=True):
-            if start < last_row and first_row < start + length:
-                rows.append(part[max(first_row - start, 0) : min(last_row - start, length)])
+            if start < end_row and first_row < start + length:
+                rows.append(part[max(first_row - start, 0) : min(end_row - start, length)])
             start += length
         return make_shard(torch.cat(rows) if rows else self.files[0].get_tensor(name)[:0], like)
 
@@ -201,7 +205,10 @@ def open_checkpoint(folder: Path) -> Checkpoint:
 
 
 def newest_checkpoint(root: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest checkpoint that a training can resume from, or None, and what is wrong with each newer one."""
+    """Return the newest checkpoint that a training can resume from, or None, and what damages each newer one.
+
+    A checkpoint without the states of optimizers is whole, but no training resumes from it.
+    """
     broken: list[str] = []
     for folder in reversed(all_checkpoints(root)):
         try:

@@ -166,13 +166,13 @@ def train_contrastive(
     trainer: Any = Trainer(ContrastiveEncoder(body, pooling), LoopConfig.parse(settings), steps)  # type: ignore[arg-type]
     losses = []
     began = time.perf_counter()
-    for step in range(steps):
+    for index in range(steps):
         try:
-            losses.append(trainer.step(step, trainer.micro_batches(data.batch, step))[0])
+            losses.append(trainer.step(index, trainer.micro_batches(data.micro_batch, index))[0])
         except NotFinite as error:
             advice = "The encoder may be damaged: try it by `whatwhere predict`"
-            raise ValueError(f"{error} at step {step + 1} of contrastive training. {advice}.") from None
-        progress(step + 1, steps, "contrastive", f"loss {losses[-1]:.3f}")
+            raise ValueError(f"{error} at step {index + 1} of contrastive training. {advice}.") from None
+        progress(index + 1, steps, "contrastive", f"loss {losses[-1]:.3f}")
     tenth = max(1, steps // 10)
     return {
         "pooling": pooling,

@@ -19,7 +19,7 @@ from ..corpus.build import content, saved_tokenizer
 from ..corpus.tokenizer import UNITS
 from ..run.cluster import Cluster
 from ..run.files import read_object
-from ..run.folder import keep_run
+from ..run.folder import keep_if_outer_is_refused
 from .training_keys import CorpusKeys
 
 
@@ -49,7 +49,7 @@ class CorpusConfig(CorpusKeys):
             source = open_source(self.corpus, self.field, self.document)
             if key == "corpus":
                 return content(source.fingerprint()) == content(settings["source"])
-            if self.tokenizer in (None, *UNITS):  # this tokenizer is made from the text, the run's was loaded
+            if self.tokenizer in (None, *UNITS):  # a tokenizer that is made from the text is compared by its name alone
                 return False
             tokenizer = build_tokenizer(self.tokenizer, source, newline_token=self.newline_token)
         except ValueError:
@@ -91,11 +91,11 @@ def _tokenizer_request(config: CorpusConfig) -> dict[str, Any]:
     return {**words, "vocab_size": config.vocab_size if is_made else None}
 
 
-def check_one_batch(windows: Windows, batch_size: int) -> None:
-    """Refuse windows that are fewer than one training batch.
+def keep_windows_of_one_batch(windows: Windows, batch_size: int) -> None:
+    """Refuse windows that are fewer than one training batch; keep others whatever the rest of the command does.
 
-    Enough windows are kept even if the new run around them is refused later: the windows of a large text take hours to
-    make, and the corrected command uses them.
+    A refusal later in this command would remove them with the new run around them. The windows of a large text take
+    hours to make, and the corrected command uses them.
 
     Raises:
         ValueError: there are too few; the message says how many, and what would give more.
@@ -103,7 +103,7 @@ def check_one_batch(windows: Windows, batch_size: int) -> None:
     count = len(windows["train"])
     length = windows.facts["length"]
     if count >= batch_size:
-        keep_run(windows.folder)
+        keep_if_outer_is_refused(windows.folder)
         return
     if windows.facts["join"] != "run-on" and windows.facts["pieces"] == "first":
         documents = windows.facts["documents"]["train"]

@@ -75,7 +75,8 @@ def default_rate(start: str, from_scratch: bool) -> float:
 class FinetuneConfig(FinetuneKeys, SchemeConfig):
     """Settings of a fine-tuning for sequence classification.
 
-    Keys that are left out have the values of DEFAULTS, else those of LoopConfig.
+    Keys that are left out have the values of DEFAULTS, else those of LoopConfig; `learning_rate`, `length` and `epochs`
+    depend on the model and on `steps` (`_fill`).
     """
 
     RESUME_ARGUMENTS: ClassVar[str] = "{start} --out {out}"
@@ -103,7 +104,7 @@ class FinetuneConfig(FinetuneKeys, SchemeConfig):
         return filled
 
     def given_keys(self) -> set[str]:
-        """Return the keys whose value differs from the one that they have where they are left out."""
+        """Return the keys that were given another value than `_fill` fills in where none is given."""
         defaults = DEFAULTS | {"epochs": EPOCHS}
         with suppress(ValueError):  # the encoder that the training started from is gone
             defaults["learning_rate"] = default_rate(self.start, self.from_scratch)
@@ -224,7 +225,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
             print(f"{config.dev} is what is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
     trainer = Trainer(model, config, config.total_steps(len(data)), run.path)
     trained = trainer.fit(
-        data.batch,
+        data.micro_batch,
         run.path,
         tokens_per_step=round(config.batch_size * data.mean_length),
         validator=Validator(trainer, lambda: dev.in_order(config.batch_size), _accuracy_interval),

@@ -17,7 +17,7 @@ from ..run.remote import processor
 from ..run.status import step_lines
 from .divergence import batch_arrays
 from .optimizers import learning_rate_factor
-from .setup import Batch, TrainingSetup
+from .setup import MicroBatch, TrainingSetup
 
 
 class Logger:
@@ -141,7 +141,7 @@ class Logger:
             if self.setup.config.trackers:
                 accelerator.log({key: value for key, value in line.items() if key != "step"}, step=step)
 
-    def write_batch(self, micro_batches: Sequence[Batch]) -> Path:
+    def write_batch(self, micro_batches: Sequence[MicroBatch]) -> Path:
         """Write this process's micro-batches of a step that was not finite, for inspection; return the file."""
         path = self.out / f"not-finite-{self.setup.accelerator.process_index}.npz"
         write_arrays(path, batch_arrays(micro_batches))

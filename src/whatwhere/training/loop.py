@@ -24,7 +24,7 @@ from .divergence import NotFinite, step_message
 from .environment import warn_of_single_process
 from .logger import Logger
 from .optimizers import learning_rate_factor
-from .setup import Batch, BatchFunction, TrainingSetup
+from .setup import MicroBatch, MicroBatchFunction, TrainingSetup
 from .stop import StopAgreement
 from .validator import Validator
 
@@ -34,7 +34,7 @@ class Trainer(TrainingSetup):
 
     def fit(
         self,
-        batch_of_micro_step: BatchFunction,
+        make_micro_batch: MicroBatchFunction,
         out: Path,
         *,
         tokens_per_step: int,
@@ -48,10 +48,10 @@ class Trainer(TrainingSetup):
 
         It resumes from the newest whole checkpoint that still has optimizer states; without any it begins. On a CPU of
         the same kind, with as many processes and threads, losses and weights of a resumed run equal the uninterrupted
-        run's. All processes have the same weights after every step.
+        run's. All processes have the same weights, or shards of them, after every step.
 
         Args:
-            batch_of_micro_step: returns this process's rows of a micro-batch of a step.
+            make_micro_batch: function that returns this process's rows of a micro-batch.
             tokens_per_step: tokens of a step, of all processes together. Pretraining counts padding, too; fine-tuning
                 gives the mean without it.
             label: name of the training in messages and on the progress bar.
@@ -83,7 +83,7 @@ class Trainer(TrainingSetup):
                 logger.log(0, validator.validate())
 
         progress_here = progress if self.accelerator.is_main_process else False
-        prefetch = contextlib.closing(self._prefetch(batch_of_micro_step, start))
+        prefetch = contextlib.closing(self._prefetch(make_micro_batch, start))
         with defer_stop(), progress_bar(label, progress_here, start) as advance, prefetch as batches:
             for step in range(start + 1, self.steps + 1):
                 # Step
@@ -123,37 +123,37 @@ class Trainer(TrainingSetup):
         logger.close()
         return logger.summary()
 
-    def _prefetch(self, batch_of_micro_step: BatchFunction, start: int) -> Generator[list[Batch]]:
+    def _prefetch(self, make_micro_batch: MicroBatchFunction, start: int) -> Generator[list[MicroBatch]]:
         """Yield the batches of the steps that follow `start` steps; a thread makes the next while a step is taken."""
         with ThreadPoolExecutor(1) as thread:
-            upcoming = thread.submit(self.micro_batches, batch_of_micro_step, start)
+            upcoming = thread.submit(self.micro_batches, make_micro_batch, start)
             for index in range(start, self.steps):
                 micro_batches = upcoming.result()
                 if index + 1 < self.steps:
-                    upcoming = thread.submit(self.micro_batches, batch_of_micro_step, index + 1)
+                    upcoming = thread.submit(self.micro_batches, make_micro_batch, index + 1)
                 yield micro_batches
 
-    def micro_batches(self, batch_of_micro_step: BatchFunction, step: int) -> list[Batch]:
-        """Return this process's micro-batches of the batch of `step`, counted from 0.
+    def micro_batches(self, make_micro_batch: MicroBatchFunction, index: int) -> list[MicroBatch]:
+        """Return this process's micro-batches of the batch that step `index`, counted from 0, reads.
 
-        Together, in all processes, they are always the same windows.
+        The union over all processes is the same windows, whatever the number of processes and of micro-batches.
         """
         world = self.accelerator.num_processes
         rank = self.accelerator.process_index
-        first = step * self.config.accumulate
+        first = index * self.config.accumulate
         return [
-            batch_of_micro_step(first + i, self.micro_batch_rows * world, rank, world)
+            make_micro_batch(first + i, self.micro_batch_rows * world, rank, world)
             for i in range(self.config.accumulate)
         ]
 
-    def step(self, step: int, micro_batches: list[Batch]) -> tuple[float, float]:
+    def step(self, index: int, micro_batches: list[MicroBatch]) -> tuple[float, float]:
         """Take one optimizer step; return the mean loss over the batch's labels and the norm of its gradient.
 
-        Each micro-batch's mean loss is weighted by its number of labels (of rows, where it has no `labels`: spans), so
-        that neither accumulation nor the number of processes changes the gradient.
+        Each micro-batch's mean loss is weighted by its number of labels (of rows, where it has no `labels`: spans,
+        sentences), so that neither accumulation nor the number of processes changes the gradient.
 
         Args:
-            step: counted from 0; the learning rate depends on it.
+            index: of the step, from 0; the learning rate depends on it.
             micro_batches: this process's, as `micro_batches` returns them.
 
         Returns:
@@ -169,17 +169,17 @@ class Trainer(TrainingSetup):
         if not math.isfinite(loss) or not math.isfinite(gradient_norm):
             raise NotFinite(loss, gradient_norm, not_finite(self.model))
         torch.nn.utils.clip_grads_with_norm_(parameters, self.config.clip, norm)
-        factor = learning_rate_factor(step, self.config, self.steps)
+        factor = learning_rate_factor(index, self.config, self.steps)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * factor
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        if (step + 1) % TRIM_EVERY == 0:
+        if (index + 1) % TRIM_EVERY == 0:
             trim_heap()
         return loss, gradient_norm
 
-    def _compute_gradient(self, micro_batches: list[Batch]) -> float:
+    def _compute_gradient(self, micro_batches: list[MicroBatch]) -> float:
         """Add the gradient of a batch to the parameters; return its mean loss over all processes."""
         accelerator = self.accelerator
         self.step_module.train()
@@ -206,7 +206,7 @@ class Trainer(TrainingSetup):
         return self.accelerator.no_sync(self.step_module)
 
 
-def _count_targets(micro_batch: Batch) -> Tensor:
+def _count_targets(micro_batch: MicroBatch) -> Tensor:
     """Count the targets that the loss of a micro-batch averages over: its labels, or its rows where it has none."""
     if "labels" in micro_batch:
         return (micro_batch["labels"] != -100).sum()

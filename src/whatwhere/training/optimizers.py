@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from ..encoder.attention import StackedLinear
 from ..models.tensors import gather_whole
-from .sharding import rows_of_process
+from .sharding import shard_bounds
 from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
@@ -109,15 +109,15 @@ class Muon(torch.optim.Optimizer):
                 for update, (_, target) in zip(updates, pairs, strict=True):
                     target.add_(update if r <= c else update.mT, alpha=-rate)
             for p, change in changes:
-                p.to_local().add_(change[slice(*rows_of_process(p))])
+                p.to_local().add_(change[slice(*shard_bounds(p))])
 
 
-def learning_rate_factor(step: int, config: LoopConfig, steps: int) -> float:
-    """Return the share of the peak learning rate at `step` in [0, steps): linear warm-up, then as `schedule` says."""
+def learning_rate_factor(index: int, config: LoopConfig, steps: int) -> float:
+    """Return the share of the peak learning rate in the step of an index from 0: linear warm-up, then `schedule`."""
     warmup = min(config.warmup_steps, steps // 2)
-    if step < warmup:
-        return (step + 1) / warmup
-    progress = (step - warmup) / max(steps - warmup, 1)
+    if index < warmup:
+        return (index + 1) / warmup
+    progress = (index - warmup) / max(steps - warmup, 1)
     if config.schedule == "cosine":
         shape = 0.5 * (1 + math.cos(math.pi * progress))
     else:
@@ -137,8 +137,8 @@ def expected_table_drift(config: LoopConfig, steps: int) -> float:
         steps: of the whole training.
     """
     squares = 0.0
-    for step in range(steps):
-        rate = config.learning_rate * config.table_learning_rate_scale * learning_rate_factor(step, config, steps)
+    for index in range(steps):
+        rate = config.learning_rate * config.table_learning_rate_scale * learning_rate_factor(index, config, steps)
         squares = squares * (1 - rate * config.table_weight_decay) ** 2 + rate**2
     return math.sqrt(squares)
 
@@ -146,20 +146,21 @@ def expected_table_drift(config: LoopConfig, steps: int) -> float:
 def _group_of(name: str, parameter: Tensor) -> str:
     """Return the group of rates to which a parameter belongs, by its name in the model.
 
-    The scheme's parts are `position_embeddings`, `untied` (TUPE), `relative` (biases), `content` (terms of words and
-    distances) and `distance_vectors`, which those may share.
+    The scheme's parts are `position_embeddings`, `untied` (TUPE), `relative` (biases), `content` (pair terms)
+    and `distance_vectors`, which those may share.
     """
-    # Projections (`query`, `key`), small networks and norms of a scheme's parts learn as matrices or plain parameters.
-    is_untied_map = name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias"))
-    is_content_map = name.endswith((".weight", ".bias"))
+    # Projections (`query`, `key`) and norms of a scheme's parts learn as matrices or plain parameters, as do `.weight`
+    # and `.bias` of pair terms. The networks of FIRE and DAPE have other names, and learn as biases.
+    is_projection = name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias"))
+    is_content_projection = name.endswith((".weight", ".bias"))
     if "position_embeddings." in name or "distance_vectors." in name or name.endswith("untied.cls"):
         return "table"
     if "_embeddings" in name:
         return "embeddings"
     is_positional = "relative." in name or "untied." in name
-    if is_positional and not is_untied_map:
+    if is_positional and not is_projection:
         return "biases"
-    if ".content." in name and not is_content_map:
+    if ".content." in name and not is_content_projection:
         holds_vectors_of_distances = name.endswith((".table", ".before", ".after"))  # of Shaw et al.; of CoPE
         return "table" if holds_vectors_of_distances else "biases"
     if parameter.ndim < 2:
@@ -200,8 +201,8 @@ def make_optimizers(
             kind = "table"
         groups[kind]["params"].append(parameter)
     hidden = groups.pop("matrices") if config.optimizer == "muon" else None
-    rest = [group for group in groups.values() if group["params"]]
-    adamw = torch.optim.AdamW(rest, betas=config.betas, eps=config.epsilon, fused=True)
+    adamw_groups = [group for group in groups.values() if group["params"]]
+    adamw = torch.optim.AdamW(adamw_groups, betas=config.betas, eps=config.epsilon, fused=True)
     if hidden is None:
         return [adamw]
     if not hidden["params"]:

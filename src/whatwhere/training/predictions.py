@@ -9,14 +9,14 @@ from sklearn.metrics import confusion_matrix
 
 from ..corpus.labelled import LabelledTexts
 from ..run.folder import RunFolder
-from .setup import Batch, TrainingSetup
+from .setup import MicroBatch, TrainingSetup
 
 PREDICTIONS = "dev-predictions.csv"
 CONFUSION = "dev-confusion.csv"
 
 
 @torch.no_grad()
-def class_probabilities(training: TrainingSetup, batches: Iterable[Batch]) -> np.ndarray:
+def class_probabilities(training: TrainingSetup, batches: Iterable[MicroBatch]) -> np.ndarray:
     """Compute the probabilities of the classes for each row of some batches: (rows, classes) float64, rows sum to 1.
 
     Every process reads all of them, in the precision of the training, as its validation does.

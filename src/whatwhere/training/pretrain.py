@@ -15,7 +15,7 @@ from ..models.explain import costs
 from ..run.folder import RunFolder
 from ..run.progress import Progress
 from .budget import steps_of_budget
-from .corpus_settings import check_one_batch, prepare_windows
+from .corpus_settings import keep_windows_of_one_batch, prepare_windows
 from .environment import process_group_state
 from .loop import Trainer
 from .optimizers import expected_table_drift
@@ -51,7 +51,7 @@ def pretrain(
     `model.safetensors` is written last. Without `windows` they are made from `config.corpus` in `out/corpus`.
 
     Args:
-        windows: windows to train on; the caller answers for their text.
+        windows: windows to train on, which are not compared with the run's: `corpus` and `tokenizer` may then differ.
         label: name of the training in messages and on the progress bar; default: the preset and the seed.
 
     Raises:
@@ -77,10 +77,7 @@ def pretrain_on_windows(config: PretrainConfig, out: Path, windows: Path, progre
 
 
 def _resume_budget(config: PretrainConfig, run: RunFolder, is_silent: bool) -> PretrainConfig:
-    """Return the settings with their budget in steps.
-
-    A budget in minutes stays until the run has saved steps; then its number of steps counts.
-    """
+    """Return the settings with a budget of tokens as steps, and one of minutes, too, once the run has saved steps."""
     config = config.in_steps()
     if config.minutes is None or CONFIG not in run.listed_files() or not has_trained_steps(run):
         return config
@@ -100,7 +97,7 @@ def _train(
     if windows is None:
         with processes.main_process_first():
             windows = prepare_windows(config, run.path / "corpus", bool(progress))
-    check_one_batch(windows, config.batch_size)
+    keep_windows_of_one_batch(windows, config.batch_size)
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
     # All processes use the number of steps that the main process timed.

@@ -19,7 +19,7 @@ from .corpus_settings import CorpusConfig
 from .environment import check_trackers, process_group_state
 from .recipes import defaults_of, recipe_of
 from .scheme_settings import SchemeConfig
-from .setup import Batch, BatchFunction
+from .setup import MicroBatch, MicroBatchFunction
 from .sharding import check_launcher, rows_of_micro_batch
 from .training_keys import BUDGET, PretrainKeys
 
@@ -55,7 +55,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         return self
 
     def given_keys(self) -> set[str]:
-        """Return the keys whose value differs from the recipe's."""
+        """Return the keys that were given another value than the recipe's, which is filled in where none is given."""
         recipe = defaults_of(self.recipe, self.size) | {"recipe": recipe_of(self.preset)}
         return {key for key in super().given_keys() if key not in recipe or recipe[key] != getattr(self, key)}
 
@@ -141,19 +141,19 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
     )
 
 
-def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> BatchFunction:
-    """Return the function that makes the batches of `steps` steps, cut into pieces as `first_length` asks.
+def curriculum(config: PretrainConfig, batches: MaskedBatches, steps: int) -> MicroBatchFunction:
+    """Return the function that makes the batches of `steps` steps, cut into parts as `first_length` asks.
 
-    Pieces double in length in each equal part of the steps; in the last part the windows are whole.
+    Parts double in length in each equal part of the steps; in the last part the windows are whole.
     """
     if config.first_length is None:
-        return batches.batch
+        return batches.micro_batch
     lengths = [config.first_length]
     while 2 * lengths[-1] < config.length:
         lengths.append(2 * lengths[-1])
 
-    def cut_batch(micro_step: int, rows: int, rank: int, world: int) -> Batch:
-        batch = batches.batch(micro_step, rows, rank, world)
+    def cut_batch(micro_step: int, rows: int, rank: int, world: int) -> MicroBatch:
+        batch = batches.micro_batch(micro_step, rows, rank, world)
         stage = micro_step // config.accumulate * (len(lengths) + 1) // steps
         return batch if stage == len(lengths) else in_pieces(batch, lengths[stage], batches.windows.special_ids)
 

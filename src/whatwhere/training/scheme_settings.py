@@ -61,7 +61,9 @@ def check_trusted(path: Path, named_by: Path) -> None:
 
 
 def use_scheme(path: Any) -> None:
-    """Load a file that registers a scheme of the user's; None, or a text that is loaded already, changes nothing.
+    """Load a file that registers a scheme of the user's, and trust its text; None changes nothing.
+
+    A text that is loaded already is only trusted.
 
     Raises:
         ValueError: the file does not run, registers a name that is taken, or could not travel with a saved model.
@@ -90,18 +92,18 @@ class SchemeConfig(SchemeKeys):
     """Configuration that may name a scheme of the user's, beside the file that names it or in the current directory."""
 
     @classmethod
-    def merge_values(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """Merge a file, values and settings; the user must have given a scheme that the file names (`check_trusted`).
+    def merge_values(cls, path: str | Path | None, assignments: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+        """Merge a file, values, assignments; the user must have given a scheme that the file names (`check_trusted`).
 
         Raises:
             ValueError: the user gave no scheme of that text.
         """
-        settings = list(settings)
+        assignments = list(assignments)
         trust_scheme(values.get("scheme"))
-        for setting in settings:  # --set scheme=FILE, typed as well
-            if setting.startswith("scheme="):
-                trust_scheme(setting.removeprefix("scheme="))
-        merged = super().merge_values(path, settings, **values)
+        for assignment in assignments:  # --set scheme=FILE, typed as well
+            if assignment.startswith("scheme="):
+                trust_scheme(assignment.removeprefix("scheme="))
+        merged = super().merge_values(path, assignments, **values)
         scheme = merged.get("scheme")
         if path is not None and isinstance(scheme, str) and Path(scheme).is_file():
             check_trusted(Path(scheme), Path(path))

@@ -18,9 +18,9 @@ from .optimizers import make_optimizers
 from .sharding import check_launcher, gather_model, rows_of_micro_batch, shard
 from .training_keys import LoopConfig
 
-Batch = dict[str, Tensor]
+MicroBatch = dict[str, Tensor]  # rows of one process
 # (micro_step, rows of all processes, rank, world) -> this process's rows; micro_step counts micro-batches from 0 on.
-BatchFunction = Callable[[int, int, int, int], Batch]
+MicroBatchFunction = Callable[[int, int, int, int], MicroBatch]
 
 
 class TrainingSetup:

@@ -71,7 +71,7 @@ def local_part(value: Tensor) -> Tensor:
     return value.to_local() if isinstance(value, DTensor) else value
 
 
-def rows_of_process(like: Tensor) -> tuple[int, int]:
+def shard_bounds(like: Tensor) -> tuple[int, int]:
     """Return the first row of this process's shard of `like` and the row after its last; all rows if it is not
     sharded."""
     if not isinstance(like, DTensor):
@@ -82,7 +82,7 @@ def rows_of_process(like: Tensor) -> tuple[int, int]:
 
 
 def make_shard(rows: Tensor, like: Tensor) -> Tensor:
-    """Return rows of this process's shard (`rows_of_process`) as a tensor that is sharded as `like` is."""
+    """Return rows of this process's shard (`shard_bounds`) as a tensor that is sharded as `like` is."""
     if not isinstance(like, DTensor):
         return rows
     return DTensor.from_local(

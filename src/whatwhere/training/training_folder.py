@@ -96,12 +96,11 @@ def _begin_anew(config: SchemeConfig, run: RunFolder, name: str) -> None:
 
 
 def save_settings_and_keep(config: SchemeConfig, run: RunFolder, name: str) -> None:
-    """Write the settings of a training whose input is found good, with its number of steps; from now on the run
-    stays, whatever happens."""
+    """Write the settings of a training whose input is found good; from now on the run stays, whatever happens."""
     config.save_in(run, name)
     if LOG in run.listed_files():  # listed by a training that had finished and lost its weights: lines are added again
         run.drop_entries(LOG)
-    run.make_permanent()
+    run.keep_if_refused()
 
 
 def finished_summary(run: RunFolder) -> dict[str, Any] | None:

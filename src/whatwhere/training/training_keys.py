@@ -155,8 +155,9 @@ class LoopConfig(StrictConfig):
     )
     table_learning_rate_scale: NonNegativeFloat = Field(
         1.0,
-        description="Learning rate of the position table and of learned vectors of distances, as a multiple of "
-        "learning_rate; 0 freezes them, with the map of table_width and TUPE's scores of [CLS].",
+        description="Learning rate of the position table and of learned vectors of distances (of relative=product they "
+        "count as biases), as a multiple of learning_rate; 0 freezes them, with the map of table_width and TUPE's "
+        "scores of [CLS].",
     )
     bias_learning_rate_scale: PositiveFloat = Field(
         1.0,
@@ -172,7 +173,9 @@ class LoopConfig(StrictConfig):
     table_weight_decay: NonNegativeFloat = Field(
         0.0, description="Weight decay of position tables and vectors of distances."
     )
-    bias_weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of biases by distance.")
+    bias_weight_decay: NonNegativeFloat = Field(
+        0.0, description="Weight decay of all that bias_learning_rate_scale covers."
+    )
     clip: PositiveFloat = Field(1.0, description="Largest norm of the gradient.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="Floating-point type of the passes; auto: bf16 where the hardware is faster with it."
@@ -209,8 +212,8 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     preset: str = Field(
         "dstg",
         description="Which encoder (whatwhere presets lists them), trained by its recipe: dstg 20 % masked, all "
-        "[MASK], a constant rate for 70 % of the steps, then linear to a tenth (paper: cosine); tupe (BERT's block) "
-        "15 %, 80-10-10, linear to 0.",
+        "[MASK], a constant rate for 70 % of the steps after the warm-up, then linear to a tenth (paper: cosine); tupe "
+        "(BERT's block) 15 %, 80-10-10, linear to 0.",
     )
     size: str = Field("tiny", description="tiny, small or paper: widths, layers and positions.")
     recipe: Literal["dstg", "tupe"] = Field(
@@ -240,8 +243,8 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     )
     first_length: Annotated[int, Field(ge=4)] | None = Field(
         None,
-        description="Length curriculum: windows are first cut into pieces of this many tokens; the length doubles in "
-        "equal stages of the steps up to whole windows; a piece keeps its positions.",
+        description="Length curriculum: windows are first cut into parts of this many tokens; the length doubles in "
+        "equal stages of the steps up to whole windows; a part keeps its positions.",
     )
     validation_windows: Count = Field(256, description="Held-out windows of a validation.")
     language: str = Field("und", pattern="^[a-z]{2,3}$", description="Language of the text (ISO 639), for the card.")

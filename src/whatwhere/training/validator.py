@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from ..records.gates import BEFORE_END
-from .setup import Batch, TrainingSetup
+from .setup import MicroBatch, TrainingSetup
 
 MoreValues = Callable[[int, int], dict[str, float]]  # (labels predicted right, labels) -> more values of a validation
 
@@ -16,7 +16,7 @@ class Validator:
     def __init__(
         self,
         setup: TrainingSetup,
-        batches: Callable[[], Iterable[Batch]],
+        batches: Callable[[], Iterable[MicroBatch]],
         more_values: MoreValues = lambda right, labels: {},
     ) -> None:
         """batches: the held-out ones, always the same, with `labels` (-100 is none). more_values: what else to log."""
@@ -27,7 +27,8 @@ class Validator:
     def is_due(self, step: int) -> bool:
         """Return whether the model is validated after `step`: every `validate_every`-th and the last one.
 
-        A shorter training is validated before its last tenth as well, else nothing would tell whether it still learns.
+        Where `validate_every` exceeds nine tenths of the steps, the model is also validated after these: else nothing
+        would tell whether it still learns.
         """
         every = self.setup.config.validate_every
         before_end = int(BEFORE_END * self.setup.steps)
