@@ -31,7 +31,7 @@ def bound(out: Path, **values) -> Counting:
         if NAME in run.listed_files():
             config = config.merge_with_run(run, NAME)
         config.save_in(run, NAME)
-        run.make_permanent()
+        run.keep_if_refused()
         return config
 
 

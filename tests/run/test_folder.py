@@ -46,7 +46,7 @@ def test_a_folder_given_as_a_dot_has_a_name(tmp_path, monkeypatch):
     """Records of a study with `--out .` were of a study without a name."""
     monkeypatch.chdir(tmp_path)
     with RunFolder.open(".", "study") as run:
-        run.make_permanent()
+        run.keep_if_refused()
         assert run.name == tmp_path.name
 
 
@@ -137,9 +137,9 @@ def test_a_torn_last_line_is_ignored(tmp_path, cut):
     manifest = out / MANIFEST
     manifest.write_bytes(manifest.read_bytes()[:-cut])
     with RunFolder.open(out, "study") as run:
-        assert run.is_done("first") and not run.is_done("second")
+        assert run.is_reusable("first") and not run.is_reusable("second")
         run.mark_done("third")
-    assert RunFolder.at(out).is_done("third") and not RunFolder.at(out).is_done("second")
+    assert RunFolder.at(out).is_reusable("third") and not RunFolder.at(out).is_reusable("second")
 
 
 def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
@@ -162,14 +162,14 @@ def test_a_step_is_done_from_its_inputs_and_files(tmp_path):
         assert run.why_not_reusable("measured") is None
         run.write("records.json", [1])
         run.mark_done("measured", inputs={"seeds": (1, 2)}, files=["records.json"])
-        assert run.is_done("measured") and run.is_done("measured", inputs={"seeds": [1, 2]})
-        assert not run.is_done("measured", inputs={"seeds": [1]})
+        assert run.is_reusable("measured") and run.is_reusable("measured", inputs={"seeds": [1, 2]})
+        assert not run.is_reusable("measured", inputs={"seeds": [1]})
         (tmp_path / "run/records.json").write_text("[2]")
         assert "records.json is not as it was written" in run.why_not_reusable("measured")
         (tmp_path / "run/records.json").unlink()
         assert run.why_not_reusable("measured") == f"{tmp_path / 'run/records.json'} is missing"
         run.write("records.json", [3])
-        assert run.is_done("measured")  # whoever writes it again answers for it
+        assert run.is_reusable("measured")  # whoever writes it again answers for it
 
 
 def test_removed_files_are_gone_from_the_manifest(tmp_path):
@@ -221,7 +221,7 @@ def test_a_refused_run_leaves_finished_ones_below_it(tmp_path):
         run.mark_done("trained", files=["a.txt"])
     with pytest.raises(ValueError, match="no such text"), RunFolder.open(tmp_path / "runs", "study"):
         raise ValueError("no such text")
-    assert RunFolder.at(tmp_path / "runs/a").is_done("trained")
+    assert RunFolder.at(tmp_path / "runs/a").is_reusable("trained")
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"format": "what'])
@@ -239,7 +239,7 @@ def test_a_manifest_without_a_whole_line_begins_anew(tmp_path, torn):
 def test_an_accepted_run_stays_after_an_error(tmp_path):
     with pytest.raises(ValueError, match="not finite"), RunFolder.open(tmp_path / "run", "study") as run:
         run.write("study.yaml", {"a": 1})
-        run.make_permanent()
+        run.keep_if_refused()
         raise ValueError("loss is not finite")
     assert RunFolder.at(tmp_path / "run").read("study.yaml") == {"a": 1}
     assert RunFolder.at(tmp_path / "run").log_lines() == []
@@ -301,8 +301,8 @@ def test_other_format_is_refused(tmp_path):
     with RunFolder.open(tmp_path, "study"):
         pass
     line = (tmp_path / MANIFEST).read_text()
-    (tmp_path / MANIFEST).write_text(line.replace("whatwhere-run-1", "whatwhere-run-2"))
-    with pytest.raises(ValueError, match="has the format 'whatwhere-run-2', this version reads 'whatwhere-run-1'"):
+    (tmp_path / MANIFEST).write_text(line.replace("whatwhere-run-2", "whatwhere-run-1"))
+    with pytest.raises(ValueError, match="has the format 'whatwhere-run-1', this version reads 'whatwhere-run-2'"):
         assert RunFolder.at(tmp_path).kind
 
 
@@ -370,7 +370,7 @@ def test_two_handles_see_each_others_lines(tmp_path):
         worker.write("arrays/a.txt", "a")
         assert run.has("arrays/a.txt")
         run.mark_done("x")
-        assert worker.is_done("x")
+        assert worker.is_reusable("x")
 
 
 def test_two_workers_killed_before_their_renames_lose_nothing(tmp_path, monkeypatch):
@@ -458,7 +458,7 @@ def test_runs_inside_have_manifests_of_their_own(tmp_path):
         assert run.files_not_in_manifest() == [] and run.listed_files() == ["records.json"]
     assert verify(tmp_path / "study")[0] == 2
     assert (tmp_path / "study" / LOG).exists() is False
-    assert lines(tmp_path / "study")[0] == {"format": "whatwhere-run-1", "kind": "study"}
+    assert lines(tmp_path / "study")[0] == {"format": "whatwhere-run-2", "kind": "study"}
 
 
 def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path, monkeypatch):
@@ -473,7 +473,7 @@ def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path, monkeypatch):
         RunFolder.at(run).read("a.json")
     assert whatwhere("verify", str(run)).returncode == 2
     done = whatwhere("verify", str(run), "--accept", "a.json")
-    assert done.returncode == 0 and RunFolder.at(run).is_done("first"), done.stderr
+    assert done.returncode == 0 and RunFolder.at(run).is_reusable("first"), done.stderr
     assert RunFolder.at(run).read("a.json") == {"x": 2}
     (run / "below").mkdir()
     monkeypatch.chdir(run / "below")  # below/a.json was looked for
@@ -500,7 +500,7 @@ def test_a_replaced_manifest_is_read_again(tmp_path):
         run.write("a.json", 1)
         run.mark_done("one", files=["a.json"])
     handle = RunFolder.at(place)
-    assert handle.is_done("one") and handle.read("a.json") == 1
+    assert handle.is_reusable("one") and handle.read("a.json") == 1
     text = (place / "manifest.jsonl").read_bytes()
     (place / "manifest.jsonl").write_bytes(text.replace(b'"one"', b'"two"'))  # in place, of equal size
     os.utime(place / "manifest.jsonl", (1, 1))

@@ -465,7 +465,7 @@ def _is_abandoned(path: Path, match: re.Match[str]) -> bool:
     """Return whether the process of a temporary name has ended, or is this one, which sweeps when it writes nothing.
 
     Another machine's processes are not seen from here: theirs is abandoned once nothing was written to it for a day.
-    What several processes wrote together is always abandoned: no training of theirs goes on.
+    The shards of a checkpoint (`.step-N-shards.0`) always are: no training that wrote them goes on.
     """
     if match["machine"] is None:
         return True

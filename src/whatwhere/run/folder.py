@@ -1,17 +1,16 @@
-"""The folder of a run: its files with their hashes, its finished steps, its settings, its log, and one writer.
+"""The folder of a run: its files with their hashes, its finished steps, its settings, its log, and its lock.
 
 `manifest.jsonl` lists every file with its hash, except pages, cards and logs that still grow. Each change adds a line;
 a torn last line, which a killed process may leave, is ignored.
 
 A file is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is
-killed before the rename leaves a hash that the file does not have yet. So a file in a writer's last line may have
-either hash, the new one or its former one, until that writer adds its next line, or `open` has compared the files.
-Every handle that `at` returns is a writer of its own, whose lines have a random token under `by`; lines of the handle
-that `open` yields have none.
+killed before the rename leaves a hash that the file does not have yet. One process holds the lock; several handles add
+lines: the one that `open` yields, and one for each `at`, whose lines have a random token under `by`. A handle renames
+the files of a line before it adds another: only those of its last line may have a former hash, until `open` has looked.
 
 A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
-with its `inputs`, its outcome under `facts`, and its files under `of`), and `closed` (no file has two hashes any more)
-with `restored` (the former hashes of files that were not renamed).
+with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (no file has two hashes any
+more) with `restored` (the former hashes of files that were not renamed).
 """
 
 import json
@@ -41,14 +40,14 @@ from .lock import is_free, lock
 
 MANIFEST = "manifest.jsonl"
 LOG = "log.jsonl"
-FORMAT = "whatwhere-run-1"
+FORMAT = "whatwhere-run-2"
 _LONGEST = 4096  # characters of a path
-_new_runs: set[Path] = set()  # runs that this process has made
-_NOT_LISTED = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
+_provisional_runs: set[Path] = set()  # made by this process, and removed if the run around them is refused
+_SKIPPED_BY_SEARCH = (MANIFEST, LOG, "README.md")  # lines are added to the first two, and people edit cards
 
 
 class RunFolder:
-    """Folder of a run: `open` yields it under a lock, `at` returns it without one; `create` makes a whole one at once.
+    """Folder of a run: `open` yields it under a lock, `at` returns it without one, `create` makes it whole in one go.
 
     path: path of the folder. is_new: True where `open` found no manifest with a whole line.
     """
@@ -57,8 +56,10 @@ class RunFolder:
         self.path = path
         self.is_new = False
         self._is_provisional = False  # a new run whose input may still be refused
-        self._new_runs_at_open: frozenset[Path] = frozenset()  # what `_new_runs` held when this run was opened
-        self._writer_token = secrets.token_hex(4)  # key "by" of its lines; "" for the handle that open or create uses
+        self._provisional_at_open: frozenset[Path] = (
+            frozenset()
+        )  # what `_provisional_runs` held when this run was opened
+        self._handle_token = secrets.token_hex(4)  # key "by" of its lines; "" for the handle that open or create uses
         self._reset_cache()
 
     def _reset_cache(self) -> None:
@@ -68,8 +69,7 @@ class RunFolder:
         self._kind: str | None = None
         self._files: dict[str, str] = {}  # name -> SHA-256
         self._steps: dict[str, dict[str, Any]] = {}  # finished step -> its inputs, files and outcome
-        self._writer_tokens: set[str] = set()  # of all lines
-        # Writer token -> files in its last line -> their hashes before that line.
+        # Handle token -> files in its last line -> their hashes before that line.
         self._pending: dict[str, dict[str, str | None]] = {}
 
     # ---- opening ----
@@ -77,11 +77,11 @@ class RunFolder:
     @classmethod
     @contextmanager
     def open(cls, path: str | Path, kind: str) -> Iterator[Self]:
-        """Open a folder for writing, as the only process, and make it if it is missing.
+        """Open a folder for writing, as the only command, and make it if it is missing; its jobs write by `at`.
 
-        Temporary files of killed processes are removed. A new run leaves no file if the block raises a ValueError
-        before it calls `make_permanent` or finishes a step: its input was refused. The same holds for runs that this
-        process made inside it meanwhile, unless `keep_run` was called for them.
+        Temporary files of killed processes are removed. A new run leaves no listed file if the block raises ValueError
+        before it calls `keep_if_refused` or finishes a step: its input was refused. The same holds for runs that this
+        process made inside it meanwhile, unless `keep_if_outer_is_refused` was called for them.
 
         Args:
             kind: what the run is ("study", "pretrain", ...).
@@ -96,14 +96,14 @@ class RunFolder:
             raise ValueError(f"{path} is a file, where the folder of a run is needed. Choose another --out.")
         with lock(path):
             run = cls(path)
-            run._writer_token = ""
+            run._handle_token = ""
             run._refresh()
             run.is_new = not run._applied_bytes
             run._begin_or_check(kind)
             run._is_provisional = run.is_new
-            run._new_runs_at_open = frozenset(_new_runs)
+            run._provisional_at_open = frozenset(_provisional_runs)
             if run.is_new:
-                _new_runs.add(path.resolve())
+                _provisional_runs.add(path.resolve())
             sweep(path, is_free)
             run._resolve_pending()
             try:
@@ -125,12 +125,12 @@ class RunFolder:
             yield folder
             (folder / MANIFEST).unlink(missing_ok=True)  # which came along with a copied folder
             run = cls(folder)
-            run._writer_token = ""
+            run._handle_token = ""
             run._append({"format": FORMAT, "kind": kind})
             run.add_to_manifest(*run.files_not_in_manifest())
             run._resolve_pending()
         if is_new:  # it is removed with the run around it, if that one is refused
-            _new_runs.add(Path(path).resolve())
+            _provisional_runs.add(Path(path).resolve())
 
     @classmethod
     def at(cls, path: str | Path) -> Self:
@@ -251,7 +251,7 @@ class RunFolder:
         """Move every file and folder out of `folder` into the run; `last` comes after all others.
 
         Returns:
-            The names of the files that the manifest now lists.
+            The names of the files that were moved in, which the manifest lists.
         """
         hashes = {name: sha256(folder / name) for name in _files_below(folder)}
         self._append({"files": hashes})
@@ -345,16 +345,18 @@ class RunFolder:
         Args:
             inputs: Plain values that the step was made from; with other inputs it counts as not finished.
             files: Names of the files that the step wrote.
-            outcome: Small results, plain values, that need no file. The manifest has them under `facts`.
+            outcome: Small results, plain values, that need no file.
         """
-        self.make_permanent()
-        self._append({"done": step, "inputs": dict(inputs or {}), "of": list(files), "facts": dict(outcome or {})})
+        self.keep_if_refused()
+        values = {"inputs": dict(inputs or {}), "step_files": list(files), "outcome": dict(outcome or {})}
+        self._append({"done": step, **values})
 
-    def make_permanent(self) -> None:
-        """Let the files of a new run stay also where an input is refused later; before, a refusal removes them."""
+    def keep_if_refused(self) -> None:
+        """Keep the files of a new run where its own input is refused later; a refusal of the run around it still
+        removes them, but for `keep_if_outer_is_refused`."""
         self._is_provisional = False
 
-    def is_done(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
+    def is_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:
         """Return whether a step is finished from these inputs (None: any) and its files are as they were written."""
         return self.finished_step(step) is not None and self.why_not_reusable(step, inputs=inputs) is None
 
@@ -411,7 +413,7 @@ class RunFolder:
 
     def _append(self, line: dict[str, Any]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        append_line(self.path / MANIFEST, line | ({"by": self._writer_token} if self._writer_token else {}), flush=True)
+        append_line(self.path / MANIFEST, line | ({"by": self._handle_token} if self._handle_token else {}), flush=True)
 
     def _refresh(self) -> None:
         """Apply the lines that were added since the last look."""
@@ -452,8 +454,7 @@ class RunFolder:
 
     def _apply(self, line: Mapping[str, Any]) -> None:
         """Apply one line of the manifest."""
-        writer_token = str(line.get("by", ""))
-        self._writer_tokens.add(writer_token)
+        handle_token = str(line.get("by", ""))
         if "closed" in line:
             self._pending = {}
         for name, digest in line.get("restored", {}).items():
@@ -462,7 +463,7 @@ class RunFolder:
             else:
                 self._files[name] = digest
         new = line.get("files", {})
-        self._pending[writer_token] = {name: self._files.get(name) for name in new}
+        self._pending[handle_token] = {name: self._files.get(name) for name in new}
         self._files.update(new)
         for name in line.get("removed", ()):
             self._files.pop(name, None)
@@ -478,8 +479,8 @@ class RunFolder:
         if "done" in line:
             self._steps[str(line["done"])] = {
                 "inputs": line.get("inputs", {}),
-                "files": line.get("of", []),
-                "outcome": line.get("facts", {}),
+                "files": line.get("step_files", []),
+                "outcome": line.get("outcome", {}),
             }
 
     def _resolve_pending(self) -> None:
@@ -503,20 +504,19 @@ class RunFolder:
         for folder in sorted({(self.path / name).parent for name in self._files} - {self.path}, reverse=True):
             with suppress(OSError):  # it holds something else
                 folder.rmdir()
-        inner_runs = [path for path in _new_runs - self._new_runs_at_open if self.path.resolve() in path.parents]
+        inner_runs = [
+            path for path in _provisional_runs - self._provisional_at_open if self.path.resolve() in path.parents
+        ]
         for path in sorted(inner_runs):
-            _new_runs.discard(path)
+            _provisional_runs.discard(path)
             if path.is_dir() and is_free(path):
                 remove_folder(path)
 
 
-def keep_run(path: Path) -> None:
-    """Let a run inside a new run stay, as `RunFolder.keep` does the new run: the next command can use it.
-
-    The runs inside it stay, too.
-    """
+def keep_if_outer_is_refused(path: Path) -> None:
+    """Let a run inside a new run stay, with all runs inside it: the next command can use it."""
     path = path.resolve()
-    _new_runs.difference_update([run for run in _new_runs if path in (run, *run.parents)])
+    _provisional_runs.difference_update([run for run in _provisional_runs if path in (run, *run.parents)])
 
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
@@ -541,7 +541,7 @@ def _files_below(folder: Path, below: str = "") -> Iterator[str]:
     """Yield names of files below a folder, without logs, names that begin with a dot, and runs inside this one."""
     for path in sorted((folder / below).iterdir()):
         name = f"{below}{path.name}"
-        if path.name.startswith(".") or name in _NOT_LISTED:
+        if path.name.startswith(".") or name in _SKIPPED_BY_SEARCH:
             continue
         if not path.is_dir():
             yield name

@@ -41,7 +41,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 _TEXT = Format(put_text, lambda path: path.read_text(encoding="utf-8"))
-_FORMATS = {
+_FORMATS = {  # `records.record` adds .parquet when it is imported
     ".json": Format(put_json, lambda path: read_json(path, _COPY)),
     ".yaml": Format(_write_yaml, lambda path: read_yaml(path, _COPY)),
     ".npy": Format(put_array, lambda path: read_array(path, _COPY)),

@@ -20,7 +20,7 @@ def is_offline() -> bool:
 
 
 def check_hub(name: str, file: str, *other_files: str) -> None:
-    """Raise an error at once where the Hub cannot be reached; files that were downloaded before need no Hub.
+    """Raise an error immediately where the Hub cannot be reached; files that were downloaded before need no Hub.
 
     transformers would try for half a minute, and most often the user has misspelt the name of a folder.
 
@@ -72,7 +72,7 @@ def file_of(source: str, name: str) -> Path | None:
         return None
 
 
-def check_on_disk(models: Iterable[str]) -> None:
+def refuse_hub_names(models: Iterable[str]) -> None:
     """Refuse names on the Hub where workers of a cluster open models: each would take the commit that it finds.
 
     Raises:

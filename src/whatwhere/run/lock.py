@@ -1,4 +1,5 @@
-"""One writer a folder: a lock that the system frees when its process dies, beside a file that names the process."""
+"""One command, with its jobs, writes to a folder: a lock that the system frees as its process dies, and a file that
+names the process."""
 
 import fcntl
 import os

@@ -31,7 +31,7 @@ def keep_freed_memory() -> None:
 def trim_heap() -> None:
     """Give the free parts of the heap back to the system.
 
-    The largest tensors change with the number of hidden words, which leaves holes: a tiny encoder's process grew from
+    The largest tensors change with the number of masked tokens, which leaves holes: a tiny encoder's process grew from
     1.1 GB after 25 steps to 2.5 GB after 600. Does nothing where the allocator is not glibc's.
     """
     with contextlib.suppress(OSError, AttributeError):

@@ -12,7 +12,7 @@ SECONDS_BETWEEN_LINES = 60.0  # of a log file, where no bar can move
 
 
 class Progress(Protocol):
-    """Function that long work calls to report how far it is; jobs side by side tell it as `executors.Show`."""
+    """Function that long work calls to report how far it is; `executors.progress_of` makes one for each job."""
 
     def __call__(self, done: int, total: int, part: str = "", note: str = "") -> None:
         """Report the state of the work.
@@ -57,8 +57,8 @@ def make_bars(**options: Any) -> Bars:
 def progress_bar(label: str, progress: bool | Progress, start: int = 0) -> Iterator[Progress]:
     """Yield the given function, or for True one that moves a bar on stderr, for False one that shows nothing.
 
-    All parts of the work share the bar; `jobs.show_progress` has a bar for each part. Where the block ends well, a bar
-    whose total was estimated is shown as complete.
+    All parts of the work share the bar; `jobs.show_progress` has a bar for each part. Where the block ends well, the
+    bar is shown as complete: its total may have been estimated.
 
     Args:
         start: steps that were done before, by a command that this one resumes.

@@ -25,9 +25,10 @@ _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
 def plain_path(text: str) -> str:
-    """Return a path, or NAME=PATH, without `./`, doubled and trailing slashes; a text that names nothing as it is.
+    """Return a path, or NAME=PATH, without `./`, doubled and trailing slashes.
 
-    Two settings are equal where their plain paths are. A name on the Hub, `reference` and the like stay unchanged.
+    A text that names no existing path is returned unchanged, as are names on the Hub, `reference` and the like. Two
+    settings are equal where their plain paths are.
     """
     name, equals, path = ("", "", text) if os.path.exists(text) else text.rpartition("=")
     plain = str(Path(path))
@@ -53,7 +54,7 @@ def _check_keys(keys: Iterable[Any], path: str | Path | None) -> None:
 class OtherSetting(ValueError):
     """Error for a setting that differs from the one that a run was started with.
 
-    problem: both values. key, value: the setting that resumes the run. The command line names its option (`advised`).
+    problem: both values. key, value: the setting that resumes the run. The command line names its option.
     """
 
     def __init__(self, problem: str, hint: str, key: str, value: Any) -> None:
@@ -78,10 +79,11 @@ class StrictConfig(BaseModel):
     command line. The ways to get a configuration:
 
         parse(values)              from plain values
-        load(path, settings)       from a YAML file and `key=value` settings; `merge_values` leaves them unchecked
+        load(path, assignments)    from a YAML file and `key=value` of --set; `merge_values` leaves them unchecked
         merge_with_run(run, name)  from these settings and those that the resumed run was started with
         load_verified(run, name)   from a run's folder alone, after comparing the hash of the file
-        load_without_hash_check(path)  from a file that this command has compared already (`SchemeConfig` only)
+        load_without_hash_check(path)  from a file that this command, or the parent of this process, has compared or
+                                   written (`SchemeConfig` only)
 
     The checks, in the order in which a command makes them; the first two load no torch:
 
@@ -105,13 +107,14 @@ class StrictConfig(BaseModel):
         values: dict[str, Any],
         flags: Mapping[str, str] = MappingProxyType({}),
         path: str | Path | None = None,
-        settings: Iterable[str] = (),
+        assignments: Iterable[str] = (),
     ) -> Self:
         """Build a configuration from plain values.
 
         Args:
             flags: options of the command line that keys were given by.
-            path: file that the values come from. settings: the `key=value` settings that override it.
+            path: file that the values come from. assignments: the `key=value` of --set that override it. The values
+                have them already; all three only decide what a message names.
 
         Raises:
             ValueError: the first wrong key or value, with the nearest key or what would be right.
@@ -120,7 +123,7 @@ class StrictConfig(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise cls._problem(error.errors()[0], flags, path, settings) from None
+            raise cls._problem(error.errors()[0], flags, path, assignments) from None
 
     @classmethod
     def check_values(
@@ -128,7 +131,7 @@ class StrictConfig(BaseModel):
         values: dict[str, Any],
         flags: Mapping[str, str] = MappingProxyType({}),
         path: str | Path | None = None,
-        settings: Iterable[str] = (),
+        assignments: Iterable[str] = (),
     ) -> None:
         """Refuse unknown keys and wrong values as `parse` does, by the checks of a class that loads no torch.
 
@@ -143,7 +146,7 @@ class StrictConfig(BaseModel):
             cls(**{key: value for key, value in values.items() if value is not None})
         except ValidationError as error:
             if problems := [problem for problem in error.errors() if problem["type"] != "missing"]:
-                raise cls._problem(problems[0], flags, path, settings) from None
+                raise cls._problem(problems[0], flags, path, assignments) from None
 
     @classmethod
     def check_existence(cls, values: dict[str, Any]) -> None:
@@ -155,11 +158,11 @@ class StrictConfig(BaseModel):
 
     @classmethod
     def _problem(
-        cls, error: ErrorDetails, flags: Mapping[str, str], path: str | Path | None, settings: Iterable[str]
+        cls, error: ErrorDetails, flags: Mapping[str, str], path: str | Path | None, assignments: Iterable[str]
     ) -> ValueError:
         """Return the error of one line; it names the file where the wrong value stands there."""
         location = error["loc"]
-        typed = {*flags, *(setting.partition("=")[0].partition(".")[0] for setting in settings)}
+        typed = {*flags, *(assignment.partition("=")[0].partition(".")[0] for assignment in assignments)}
         of_file = path is not None and not (location and location[0] in typed)
         return ValueError(" ".join((f"{path}: " * of_file + cls._sentence_on(error, flags)).split()))
 
@@ -195,20 +198,20 @@ class StrictConfig(BaseModel):
         return values
 
     @classmethod
-    def merge_values(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """Return the values of a YAML file, overridden by `values` that are not None, then by `key=value` settings.
+    def merge_values(cls, path: str | Path | None, assignments: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+        """Return the values of a YAML file, overridden by `values` that are not None, then by `key=value` assignments.
 
         The values are not checked yet.
 
         Raises:
-            ValueError: the file is missing or damaged, or a setting has no `key=value` form.
+            ValueError: the file is missing or damaged, or an assignment has no `key=value` form.
         """
         merged = cls._read(Path(path)) if path is not None else {}
         merged.update({key: deepcopy(value) for key, value in values.items() if value is not None})
-        for setting in settings:
-            key, equals, text = setting.partition("=")
+        for assignment in assignments:
+            key, equals, text = assignment.partition("=")
             if not equals or not key:
-                raise ValueError(f"--set takes key=value; got {setting!r}.")
+                raise ValueError(f"--set takes key=value; got {assignment!r}.")
             try:
                 value = parse_yaml(text)
             except ValueError:
@@ -227,7 +230,7 @@ class StrictConfig(BaseModel):
         return merged
 
     @classmethod
-    def load(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> Self:
+    def load(cls, path: str | Path | None, assignments: Iterable[str] = (), **values: Any) -> Self:
         """Return the configuration of the values that `merge_values` gives.
 
         A scheme of the user's that they name must have been loaded by `use_scheme`.
@@ -235,23 +238,24 @@ class StrictConfig(BaseModel):
         Raises:
             ValueError: as `merge_values` and `parse`.
         """
-        settings = list(settings)
+        assignments = list(assignments)
         flags = {key: key for key, value in values.items() if value is not None}
-        return cls.parse(cls.merge_values(path, settings, **values), flags, path, settings)
+        return cls.parse(cls.merge_values(path, assignments, **values), flags, path, assignments)
 
     # ---- in the folder of a run ----
 
     def merge_with_run(self, run: RunFolder, name: str, changeable: Iterable[str] = ()) -> Self:
         """Return the settings of a run that resumes: the saved ones, with the changeable keys of this command's.
 
-        The one place where settings are compared. Around it, `training_folder.resume_or_begin_anew` serves trainings,
+        Settings are compared here alone, but for the made tokenizer (`training_folder`), the scheme (`check_scheme`)
+        and what a study may gain (`study`). Around it, `training_folder.resume_or_begin_anew` serves trainings,
         `results.compare_settings_or_begin_anew` runs whose results come all at the end, and `study` and
         `evaluation_run` add what a second command may add (models, seeds, trials).
 
         Callers decide from when on settings bind: a training once it has saved a step, a study once its settings are
-        saved, an evaluation once a trial is finished. Before, those of a command that failed are replaced (`save_in`).
-        Changeable are `CHANGEABLE_KEYS`, `changeable`, and a key whose content is the same under another path
-        (`has_same_content`, `plain_path`).
+        saved, a geometry run once it has results, an evaluation once a trial is finished (of `all`, once a benchmark
+        was tried). Before, those of a command that failed are replaced (`save_in`). Changeable are `CHANGEABLE_KEYS`,
+        `changeable`, and a key whose content is the same under another path (`has_same_content`, `plain_path`).
 
         Args:
             name: Name of the YAML file.

@@ -1,6 +1,6 @@
 """Handling of Ctrl-C (SIGINT) and of SIGTERM, which a system sends to get its machine back.
 
-A command ends with status 130 or 143 and one line that says how to resume. It ends at once, saying "stopped" alone,
+A command ends with status 130 or 143 and one line that says how to resume. It ends immediately, saying "stopped" alone,
 where a second signal comes, or the first one during an import. Work that has a state to keep runs inside `defer_stop`:
 the signal waits for the end of its step, so that the process can write a checkpoint. Without `handle_signals`, that is
 in a program that uses the package, Python's own handling stays.
@@ -45,7 +45,7 @@ def clear_stop() -> None:
 
 
 def stop_this_thread() -> None:
-    """Stop the work of the thread that calls this: at once, or after its step where it defers a stop.
+    """Stop the work of the thread that calls this: immediately, or after its step where it defers a stop.
 
     Raises:
         Stopped: the work defers no stop.
@@ -105,7 +105,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 def defer_stop() -> Iterator[None]:
     """Let a signal wait for the block, which must look at `stop_signal`.
 
-    If a signal came and the block ends without having raised `Stopped`, it is raised then.
+    If a signal came and the block ends without an error, `Stopped` is raised then.
     """
     _may_stop.clear()
     try:
@@ -124,7 +124,7 @@ def hold_signals_while_spawning() -> Iterator[None]:
     """
     global _is_spawning
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes and threads that begin here keep it
-    _is_spawning = True  # a thread that does not block the signal may take it; the handler then runs here at once
+    _is_spawning = True  # a thread that does not block the signal may take it; the handler then runs here immediately
     try:
         yield
     finally:
@@ -135,7 +135,7 @@ def hold_signals_while_spawning() -> Iterator[None]:
 
 
 def end_process(number: int) -> None:
-    """End this process from any of its threads: at once, or when work that defers a stop has written its checkpoint."""
+    """End this process from any of its threads: immediately, or after the checkpoint of work that defers a stop."""
     request_stop(number)
     _may_stop.wait(GRACE)
     os._exit(128 + number)

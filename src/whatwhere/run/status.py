@@ -63,10 +63,10 @@ def run_status(folder: Path) -> list[dict[str, Any]]:
 
     Each status has `folder`, `kind` of the run, `state` ("running", "stopped", "finished"; "queued" of a training that
     a running study will go on with), and `writer` (process and machine, or None). A study also has its numbers of
-    `models` and of those `finished`, an evaluation its number of finished `trials`. A training has step, steps, loss
-    and validation_loss in nats, validation_step, tokens_per_second, seconds_left, waiting (share of the time that it
-    waited for batches), peak_memory_bytes, silent (seconds since its log grew), checkpoint (the newest step), and
-    `trouble`, sentences on problems that the user should look at.
+    `models` (one for each seed) and of those `finished`, an evaluation its number of finished `trials`. A training has
+    step, steps, loss and validation_loss in nats, validation_step, tokens_per_second, seconds_left, waiting (share of
+    the time that it waited for batches), peak_memory_bytes, silent (seconds since its log grew), checkpoint (the newest
+    step), seconds where it is finished, and `trouble`, sentences on problems that the user should look at.
 
     Raises:
         ValueError: there is no run in the folder.
