@@ -254,7 +254,7 @@ def test_finished_work_stays_when_more_is_added(data, run, bert, tmp_path, monke
 
 def test_simcse_is_done_before_what_needs_it(data):
     todo = trials(config(data, contrastive=True, untrained=True, pooling=["cls", "mean"]))
-    assert [(p.part, p.stage) for p in todo[:3]] == [("simcse", 0), ("simcse", 0), ("STSBenchmark-local", 1)]
+    assert [(p.task, p.stage) for p in todo[:3]] == [("simcse", 0), ("simcse", 0), ("STSBenchmark-local", 1)]
     parts = list(evaluate._plan_rounds(todo, None, 1))
     assert [len(part) for part in parts] == [2, 4 * 4 * 2] and {p.stage for p in parts[0]} == {0}
     assert poolings(config(data, pooling=["position"]), "reference") == ["position"]
@@ -313,7 +313,7 @@ def test_a_benchmark_is_its_tasks(monkeypatch):
     assert MtebConfig.parse({"models": ["reference"]}).tasks == ["MTEB(eng, v2)"]
     assert MtebConfig.parse({"models": ["reference"], "data": "."}).tasks == list(LOCAL)
     todo = trials(MtebConfig.parse({"models": ["reference"]}))
-    assert len(todo) == 41 and "ArguAna" in {trial.part for trial in todo}
+    assert len(todo) == 41 and "ArguAna" in {trial.task for trial in todo}
     assert names_in("MTEB(eng, v2), STS12-local,MR-local") == ["MTEB(eng, v2)", "STS12-local", "MR-local"]
 
 

@@ -121,7 +121,7 @@ def test_foreign_encoders_take_pairs_with_types(tokenizer, tmp_path):
     BertForSequenceClassification(config).save_pretrained(tmp_path)
     pairs = LabelledTexts(["river", "music"] * 8, ["song lake"] * 16, ["0", "1"] * 8)
     data = LabelledBatches(pairs, ["0", "1"], tokenizer, 12, types=True)
-    batch = data.batch(0, 4)
+    batch = data.micro_batch(0, 4)
     assert batch["token_type_ids"].max() == 1 and batch["token_type_ids"].shape == batch["input_ids"].shape
     model = open_model(tmp_path, "labels", classes=2).model
     found = tune(model, data, data, QUICK.settings[0], QUICK, METRICS["accuracy"])

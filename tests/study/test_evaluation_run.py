@@ -448,6 +448,6 @@ def test_a_studys_model_list_is_checked(listed, tmp_path):
 def test_threads_of_a_trial_are_those_of_its_stage(monkeypatch):
     """Threads were planned over what was left: a resumed evaluation computed with others, to other last bits."""
     monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 2)
-    planned = [Trial("m", "m", untrained=False, part="rte", seed=seed) for seed in range(3)]
-    planned += [Trial("m", "m", untrained=False, part="rte", stage=1)]
+    planned = [Trial("m", "m", untrained=False, task="rte", seed=seed) for seed in range(3)]
+    planned += [Trial("m", "m", untrained=False, task="rte", stage=1)]
     assert [_threads_of_trials(planned)[id(trial)] for trial in planned] == [1, 1, 2, None]

@@ -227,7 +227,7 @@ def _finding(claim: Claim, evidence: Evidence) -> _Finding:
     pieces = [evidence.note, evidence.scale(shown)]
     if claim.kind == EMPIRICAL and claim.control and verdict == HOLDS and untrained and untrained["verdict"] == HOLDS:
         verdict = UNTRAINED
-    if reason := evidence.unlearned(claim.learned):
+    if reason := evidence.undertrained(claim.learned):
         verdict = UNTESTABLE
         pieces = [reason, *pieces]
     elif claim.kind == EMPIRICAL and (reason := evidence.unsettled()):

@@ -6,7 +6,7 @@ The paper's "relative" is the term `relative`, its AP `absolute`, its semantic i
 import numpy as np
 
 from ..papers import DSTG_R2, DSTG_TABLES
-from ..records.gates import CONTENT, LABELLED, NOTHING, PRESENT, READ, USED, unlearned
+from ..records.gates import CONTENT, LABELLED, NOTHING, PRESENT, READ, USED, insufficient_gain
 from ..records.metric import UNIT
 from ..records.table import Margin, Point, largest, portion, rank_correlations, smallest
 from .claim import HARDLY, KEPT, LOST, MARGINAL, MOST, OURS, SENTENCE, SOME, Measured, claim, of_losses
@@ -52,7 +52,7 @@ def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
     peaks = []  # untrained ones too beside trained ones
     trained = e if e.step is None else Evidence(e.table, e.models)
     for model, part in (("ap", "all"), ("dstg", "position")):
-        if unlearned(e.table, model, trained.seeds):
+        if insufficient_gain(e.table, model, trained.seeds):
             continue
         try:
             peaks.append(trained.peak(model, target, part))

@@ -6,7 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
-from ..records.gates import labels, noise, unlearned, unsettled
+from ..records.gates import insufficient_gain, labels, noise, unsettled
 from ..records.metrics import repeats
 from ..records.record import Record
 from ..records.table import ANY, Point, Table, largest, summary
@@ -252,11 +252,10 @@ class Evidence:
         self.note = "; ".join(filter(None, (self.note, use)))
         return worth, self.r2(self.model, f"update.{target}", "position", layer)
 
-    def unlearned(self, share: float) -> str:
-        """Return a sentence on the first undertrained model, about which no claim can be made (`gates.unlearned`); ""
-        without one."""
+    def undertrained(self, share: float) -> str:
+        """Return a sentence on the first undertrained model, about which no claim can be made; "" without one."""
         for model in self.models:
-            if gains := unlearned(self.table, model, self.seeds, share):
+            if gains := insufficient_gain(self.table, model, self.seeds, share):
                 place = "above" if gains[0] < 0 else "below"
                 needed = f"{abs(gains[0]):.2f} nats {place} token frequencies, {gains[1]:.2f} below are needed"
                 return f"{model} has learned too little: {needed}"

@@ -103,14 +103,14 @@ class Named(Protocol):
 class Trial:
     """Trial of a benchmark: one model on one task, with one seed and setting.
 
-    name: of the model, as records have it; source: its folder or Hub name; part: the task; setting: what a grid varies;
-    step: of a checkpoint of its training, at `source`. stage: it begins when all of the stages before are done.
+    name: of the model, as records have it; source: its folder or Hub name; task: of the benchmark; setting: what a grid
+    varies; step: of a checkpoint of its training, at `source`. stage: it begins when all of the stages before are done.
     """
 
     name: str
     source: str
     untrained: bool
-    part: str
+    task: str
     seed: int | None = None
     setting: Named | None = None
     step: int | None = None
@@ -120,7 +120,7 @@ class Trial:
     def label(self) -> str:
         """Name of the trial on the screen."""
         seed = "" if self.seed is None else f"seed {self.seed}"
-        return " ".join(filter(None, (self.name, self._state, self.part, seed)))
+        return " ".join(filter(None, (self.name, self._state, self.task, seed)))
 
     @property
     def context(self) -> RecordContext:
@@ -138,7 +138,7 @@ class Trial:
         seed = "" if self.seed is None else f"seed-{self.seed}"
         words = ("" if self.setting is None else self.setting.name, seed, self._state)
         stem = "-".join(filter(None, words)) or "all"
-        return f"{TRIALS}/{self.name.replace('/', '_')}/{self.part}/{stem}{ending}"
+        return f"{TRIALS}/{self.name.replace('/', '_')}/{self.task}/{stem}{ending}"
 
     def file(self, out: Path, ending: str = ".json") -> Path:
         """Return the path of one of its files in the run at `out`."""

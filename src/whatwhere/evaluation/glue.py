@@ -252,7 +252,7 @@ def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
     use_scheme(config.scheme)
     assert isinstance(trial.setting, Setting) and trial.seed is not None
     recipe = RECIPES[config.recipe]
-    task = TASKS[trial.part]
+    task = TASKS[trial.task]
     texts = task_texts(task, config.folder, config.limit)
     classes = len(texts.classes)
     opened = open_model(weights(trial), "labels", classes=classes, seed=trial.seed, untrained=trial.untrained)
@@ -306,7 +306,7 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
     strata = dict[str, np.ndarray]()
     of_task: dict[Trial, dict[str, float]] = defaultdict(dict)
     for trial, of_grid in runs:
-        task = TASKS[trial.part]
+        task = TASKS[trial.task]
         labels = of_grid[0].arrays[f"labels.{task.splits[0]}"]
         figures, predictions = chosen(of_grid, labels, {name: METRICS[name] for name in task.metrics})
         for split in task.splits[1:]:
@@ -314,11 +314,11 @@ def glue_records(config: GlueConfig, out: Path) -> list[Record]:
             figures[f"score.{split.removeprefix('dev_')}"] = METRICS[task.metrics[0]](
                 best[split], best[f"labels.{split}"]
             )
-        of_task[replace(trial, part="")][trial.part] = figures["score"]
+        of_task[replace(trial, task="")][trial.task] = figures["score"]
         if trial.step is None:
-            order, strata[trial.part] = one_after_the_other(len(predictions))
-            ordered[trial.part] = labels[order]
-            predicted[trial.name, trial.untrained, trial.part][trial.seed] = predictions[order]
+            order, strata[trial.task] = one_after_the_other(len(predictions))
+            ordered[trial.task] = labels[order]
+            predicted[trial.name, trial.untrained, trial.task][trial.seed] = predictions[order]
         records += [
             trial.context.record(f"glue.{key}", value, part=task.name, n=len(predictions))
             for key, value in figures.items()
@@ -336,7 +336,7 @@ def _notes(config: GlueConfig, out: Path) -> list[str]:
     for trial in trials(config):
         if trial.is_finished(out):
             facts = trial.facts(out, "truncated", "rows")
-            cut[trial.part] = max(cut[trial.part], facts["truncated"] / facts["rows"])
+            cut[trial.task] = max(cut[trial.task], facts["truncated"] / facts["rows"])
     if shares := ", ".join(f"{share:.0%} of {part}" for part, share in cut.items() if share >= FEW_CUT):
         notes.append(f"Training rows that are cut after {config.length} tokens or where the model ends: {shares}.")
     return [*notes, *unfinished(config, out)]

@@ -161,7 +161,7 @@ def medians(metric: str, results: Sequence[tuple[Trial, Sequence[GridResult]]]) 
             scores[replace(trial, seed=None)][run.setting].append(float(run.scores[:, 2].max()))
     return [
         trial.context.record(
-            metric, max(map(np.median, of_each.values())), part=trial.part, n=max(map(len, of_each.values()))
+            metric, max(map(np.median, of_each.values())), part=trial.task, n=max(map(len, of_each.values()))
         )
         for trial, of_each in scores.items()
     ]

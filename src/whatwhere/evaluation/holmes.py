@@ -298,7 +298,7 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
     opened = open_model(trial.source, untrained=trial.untrained)
     model = opened.model
     tokenizer = opened.tokenizer
-    data_set = read_data_set(data_sets(Path(config.data))[trial.part], tokenizer.sep_token or "", config.limit)
+    data_set = read_data_set(data_sets(Path(config.data))[trial.task], tokenizer.sep_token or "", config.limit)
     kind = np.int64 if data_set.classes else np.float32
     labels = {}
     rng = np.random.default_rng(0)
@@ -355,11 +355,11 @@ def holmes_records(config: HolmesConfig, out: Path) -> list[Record]:
     labels: dict[str, np.ndarray] = {}
     scores: dict[str, Any] = {}
     for trial, facts in _finished(config, out):
-        by_model[trial.context][trial.part] = facts["scores"]
+        by_model[trial.context][trial.task] = facts["scores"]
         arrays = trial.arrays(out)
-        predicted[trial.name, trial.untrained, trial.part] = dict(enumerate(arrays["predicted"]))
-        labels[trial.part] = arrays["labels"]
-        scores[trial.part] = macro_f1 if facts["classes"] else pearson
+        predicted[trial.name, trial.untrained, trial.task] = dict(enumerate(arrays["predicted"]))
+        labels[trial.task] = arrays["labels"]
+        scores[trial.task] = macro_f1 if facts["classes"] else pearson
         records += _data_set_records(trial, facts)
     table = table_of(config)
     if table is not None and by_model:
@@ -390,7 +390,7 @@ def _data_set_records(trial: Trial, facts: Mapping[str, Any]) -> list[Record]:
         if "control" in facts:
             rows.append(("selectivity", np.subtract(seed_scores, facts["control"][part]), None))
         for metric, values, layer in rows:
-            place = {"part": trial.part, "layer": layer, "n": facts["rows"]["test"]}
+            place = {"part": trial.task, "layer": layer, "n": facts["rows"]["test"]}
             name = f"holmes.{metric}{_of(part)}"
             interval = seed_interval(values, range_of(name)) or ()
             records.append(trial.context.record(name, np.mean(values), *interval, **place))

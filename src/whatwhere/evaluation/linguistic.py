@@ -99,16 +99,16 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
     """
     config = LinguisticConfig.load_without_hash_check(Path(out) / LINGUISTIC.file)
     use_scheme(config.scheme)
-    opened = open_model(trial.source, "masked" if trial.part == BLIMP else None, untrained=trial.untrained)
+    opened = open_model(trial.source, "masked" if trial.task == BLIMP else None, untrained=trial.untrained)
     model = opened.model
     tokenizer = opened.tokenizer
-    if trial.part == BLIMP:
+    if trial.task == BLIMP:
         pairs = read_blimp(config.folder, config.pairs)
         judged = right(model, tokenizer, pairs, progress=progress)
         arrays = {"right": judged}
         facts = {"pairs": len(pairs)}
     else:
-        arrays, facts = probe(model, tokenizer, TASKS[trial.part], config, progress)
+        arrays, facts = probe(model, tokenizer, TASKS[trial.task], config, progress)
     trial.write(Path(out), facts, arrays)
 
 
@@ -200,8 +200,8 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
     for trial in _trials(config):
         if not trial.is_finished(out):
             continue
-        task = trial.part
-        key = (trial.name, trial.untrained, trial.part)
+        task = trial.task
+        key = (trial.name, trial.untrained, trial.task)
         facts = trial.facts(out, *([] if task == BLIMP else ["parts", "layers", "classes", "rows"]))
         arrays = trial.arrays(out)
         first = task not in labels

@@ -261,10 +261,10 @@ def run_task(out: str, trial: Trial, progress: Progress) -> None:
     """Run one task with one pooling of one model and write mteb's own result, or train one model with SimCSE."""
     config = MtebConfig.load_without_hash_check(Path(out) / MTEB.file)
     use_scheme(config.scheme)
-    if trial.part == SIMCSE:
+    if trial.task == SIMCSE:
         return _tune(config, Path(out), trial, progress)
     mteb = _mteb()
-    task = _tasks(config, trial.part)[trial.part]
+    task = _tasks(config, trial.task)[trial.task]
     tuned = trial.seed is not None  # of a model that SimCSE has trained here; others are measured once
     source = str(_tuned_folder(Path(out), trial)) if tuned else trial.source
     opened = open_model(source, untrained=trial.untrained and not tuned)
@@ -282,9 +282,9 @@ def run_task(out: str, trial: Trial, progress: Progress) -> None:
             try:
                 task.load_data()
             except Exception as error:  # as in the check
-                raise _unreached(trial.part, error) from None
+                raise _unreached(trial.task, error) from None
         result = mteb.evaluate(encoder, task, prediction_folder=folder, **how).task_results[0]
-        kind, values, labels = judged_rows(task, Path(folder) / f"{trial.part}_predictions.json")
+        kind, values, labels = judged_rows(task, Path(folder) / f"{trial.task}_predictions.json")
         result.to_disk(Path(folder) / "result.json")
         facts = read_object(Path(folder) / "result.json")
     nothing = (values, np.zeros_like(values))  # its score is 0, so the difference from it is the score
@@ -360,7 +360,7 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
     labels = dict[str, np.ndarray]()
     kinds = dict[str, str]()
     by_model: dict[Trial, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    todo = [trial for trial in trials(config) if trial.part != SIMCSE]
+    todo = [trial for trial in trials(config) if trial.task != SIMCSE]
     for trial in todo:
         if not trial.is_finished(out):
             continue
@@ -370,21 +370,21 @@ def mteb_records(config: MtebConfig, out: Path) -> list[Record]:
         arrays = trial.arrays(out)
         kind = str(arrays["kind"])
         rows = arrays["values"]
-        labels[trial.part] = arrays["labels"]
+        labels[trial.task] = arrays["labels"]
         ends = arrays["interval"].tolist()
-        kinds[trial.part] = kind
-        of_model = replace(trial, part="")
+        kinds[trial.task] = kind
+        of_model = replace(trial, task="")
         by_model[of_model][str(arrays["type"])].append(score)
         if kind:
             # A model without seeds stands beside each seed of another.
             seeds = range(config.seeds) if trial.seed is None else (trial.seed,)
-            of_rows = predicted[trial.setting].setdefault((trial.name, trial.untrained, trial.part), {})
+            of_rows = predicted[trial.setting].setdefault((trial.name, trial.untrained, trial.task), {})
             of_rows |= dict.fromkeys(seeds, rows)
         metric = trial.setting.of("mteb.score")
-        records.append(trial.context.record(metric, score, *ends, part=trial.part, n=len(rows) or None))
+        records.append(trial.context.record(metric, score, *ends, part=trial.task, n=len(rows) or None))
     for of_model, of_type in by_model.items():
         assert isinstance(of_model.setting, Pooling)
-        if sum(map(len, of_type.values())) == len({trial.part for trial in todo}):
+        if sum(map(len, of_type.values())) == len({trial.task for trial in todo}):
             for name, scores in of_type.items():
                 metric = of_model.setting.of("mteb.type")
                 records.append(of_model.context.record(metric, float(np.mean(scores)), part=name, n=len(scores)))

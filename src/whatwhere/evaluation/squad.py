@@ -309,7 +309,7 @@ def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
     config = SquadConfig.load_without_hash_check(Path(out) / SQUAD.file)
     use_scheme(config.scheme)
     assert isinstance(trial.setting, Setting) and trial.seed is not None
-    data, dev_data = task_questions(config, trial.part)
+    data, dev_data = task_questions(config, trial.task)
     opened = open_model(weights(trial), "answers", seed=trial.seed, untrained=trial.untrained)
     length = opened.cap_length(config.length)
     train, dev = (
@@ -358,17 +358,17 @@ def squad_records(config: SquadConfig, out: Path) -> list[Record]:
     unanswerable: dict[str, np.ndarray] = {}
     of_task: dict[Trial, dict[str, float]] = defaultdict(dict)
     for trial, of_grid in by_seed(trials(config), out):
-        unanswerable[trial.part] = labels = of_grid[0].arrays["unanswerable"]
+        unanswerable[trial.task] = labels = of_grid[0].arrays["unanswerable"]
         figures, scored = chosen(of_grid, labels, {"f1": _mean("f1"), "exact": _mean("exact")})
         best = max(of_grid, key=_best).arrays["predicted"][2]
         figures["best.exact"] = float(best["exact"].mean())
         if labels.any():
             figures["unanswerable"] = float(labels.mean())
-        of_task[replace(trial, part="")][trial.part] = figures["score"]
+        of_task[replace(trial, task="")][trial.task] = figures["score"]
         if trial.step is None:
-            predicted[trial.name, trial.untrained, trial.part][trial.seed] = scored["f1"]
+            predicted[trial.name, trial.untrained, trial.task][trial.seed] = scored["f1"]
         records += [
-            trial.context.record(f"squad.{key}", value, part=trial.part, n=len(scored))
+            trial.context.record(f"squad.{key}", value, part=trial.task, n=len(scored))
             for key, value in figures.items()
         ]
     scores = dict.fromkeys(TASKS, lambda scored, _: float(scored.mean()))

@@ -144,7 +144,7 @@ def tune(
     waited = [0] * 3
     began = time.perf_counter()
     for step in range(steps):
-        trainer.step(step, trainer.micro_batches(data.batch, step))
+        trainer.step(step, trainer.micro_batches(data.micro_batch, step))
         if (step + 1) % every and step + 1 < steps:
             continue
         predictions_now = predict(trainer, dev, config.batch_size)

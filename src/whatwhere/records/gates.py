@@ -107,7 +107,7 @@ def gain(table: Table, model: str, seeds: Iterable[int | None] | None = None) ->
     return level - max(finals) if level is not None and finals else None
 
 
-def unlearned(
+def insufficient_gain(
     table: Table, model: str, seeds: Iterable[int | None] | None = None, share: float = HALF
 ) -> tuple[float, float] | None:
     """Return a model's gain over the plateau and the gain that it needs, in nats, where it is too small; else None.

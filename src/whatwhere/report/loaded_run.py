@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..records.gates import plateau, unlearned
+from ..records.gates import insufficient_gain, plateau
 from ..records.record import Arrays, Record, read_records
 from ..records.table import Point, Table, summary
 from ..run.files import open_arrays, read_json
@@ -251,12 +251,12 @@ class Run:
     @cached_property
     def stuck(self) -> list[str]:
         """Models that have learned token frequencies only, in one seed at least."""
-        return [m for m in self.models if unlearned(self.table, m, share=0.0)]
+        return [m for m in self.models if insufficient_gain(self.table, m, share=0.0)]
 
     @cached_property
     def young(self) -> list[str]:
-        """Models that have learned too little to be compared with the best (`gates.unlearned`)."""
-        return [m for m in self.models if unlearned(self.table, m)]
+        """Models that have learned too little to be compared with the best (`gates.insufficient_gain`)."""
+        return [m for m in self.models if insufficient_gain(self.table, m)]
 
     @cached_property
     def drawn(self) -> dict[str, tuple[int | None, Arrays]]:

@@ -7,7 +7,7 @@ from typing import Any
 from ..claims import HOLDS, UNSETTLED, UNTESTABLE
 from ..claims.claim import MARGINAL
 from ..papers import DSTG_TABLES
-from ..records.gates import ONE_SEED, PRESENT, READ, USED, noise, unlearned, use
+from ..records.gates import ONE_SEED, PRESENT, READ, USED, insufficient_gain, noise, use
 from ..records.table import Point
 from ..records.terms import APART, rates
 from . import ledger, schemes
@@ -188,7 +188,7 @@ def _doubt(run: Run, model: str, claims: Mapping[str, str]) -> str:
 
 def _doubt_there(run: Run, model: str, claims: Mapping[str, str]) -> str:
     """Return why the reference study's ledger does not judge its value, or ""."""
-    if unlearned(run.beside.table, model):
+    if insufficient_gain(run.beside.table, model):
         return doubt(UNTESTABLE)
     id = claims.get(schemes.preset(run, model), "")
     claim = run.beside.claims.get(id) if run.named(schemes.preset(run, model)) == model else None

@@ -1,1 +1,1 @@
-"""Studies: several models compared on one corpus, from text to records, claims and a report."""
+"""Work behind the commands that leave a page or records: study, heads, geometry, spectra, evaluate, finetune."""

@@ -32,10 +32,10 @@ _log = logging.getLogger(__name__)
 def measure_corpus(run: RunFolder, windows: Windows, study: str, progress: Progress = ignore_progress) -> None:
     """Measure the positions in the training documents if not done yet; `corpus_records` reads the records.
 
-    Positions count from the start of a document, as in GEOM; later pieces of a document are left out. Where nothing can
-    be measured there are no records, and a warning on stderr says why.
+    Positions count from 0 at the first token after [CLS], as in GEOM; later pieces of a document are left out. Where
+    nothing can be measured there are no records, and a warning on stderr says why.
     """
-    if run.is_done(STEP):
+    if run.is_reusable(STEP):
         return
     positions = min(int(windows.facts["length"]) - 2, MOST_COUNTED)
     counts = count_windows(windows["train"], positions, groups=GROUPS, whole=True)

@@ -29,7 +29,7 @@ from ..run.cluster import Cluster
 from ..run.executors import Job
 from ..run.files import read_json
 from ..run.folder import RunFolder
-from ..run.hub import check_on_disk
+from ..run.hub import refuse_hub_names
 from ..run.jobs import parallel_jobs, run_jobs, threads_of_jobs
 from ..run.names import EVALUATE_ALL, RESULTS
 from ..run.text_tables import table_lines
@@ -63,13 +63,13 @@ def run_evaluation(
     with RunFolder.open(out, benchmark.name) as run:
         config = _bind_settings(run, config, benchmark.file)
         if cluster is not None:
-            check_on_disk(config.models)
+            refuse_hub_names(config.models)
         if not is_checked:
             benchmark.check(config)
         trials = benchmark.trials(config)
         todo = [trial for trial in trials if not trial.check_finished(out)]
         config.save_in(run, benchmark.file)
-        run.make_permanent()
+        run.keep_if_refused()
         threads = _threads_of_trials(trials)
         at_once = parallel_jobs() if cluster is None else cluster.slots()
         make_context = partial(_context_of_trial, secrets.token_hex(4), text_of_scheme(config.scheme))
@@ -99,13 +99,13 @@ def run_evaluation(
 def _bind_settings(run: RunFolder, config: C, file: str) -> C:
     """Return the settings of an evaluation: this command's, with models and tasks of earlier commands before its own.
 
-    The saved settings bind once a trial is finished; `CHANGEABLE_KEYS` may differ.
+    The saved settings bind once a trial is finished (of `all`, once a benchmark was tried), but `CHANGEABLE_KEYS`.
 
     Raises:
         ValueError: other settings, or a finished file is not as it was written.
     """
     if file in run.listed_files() and any(step != RESULTS for step in run.finished_steps()):
-        config.merge_with_run(run, file)  # refuses other differences
+        config.merge_with_run(run, file)  # a check alone: its result would replace the saved lists, which grow below
         run.check_those_present()
         config = config.continue_from(type(config).load_verified(run, file))
     config.check_names()
@@ -144,6 +144,8 @@ def _note_on_unfinished(trials: int) -> str:
 def _plan_rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:
     """Yield rounds of trials: a stage, or with a budget `at_once` trials, until the next would exceed the budget.
 
+    The trials of a stage wait for those of the stages before it.
+
     The caller finishes a round before it asks for the next one: the time between is what the round took.
     """
     began = time.perf_counter()
@@ -154,12 +156,12 @@ def _plan_rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> 
         for i in range(0, len(stage), most):
             round_of_trials = stage[i : i + most]
             start = time.perf_counter()
-            longest = max(seconds.get(trial.part, 0.0) for trial in round_of_trials)
+            longest = max(seconds.get(trial.task, 0.0) for trial in round_of_trials)
             if minutes is not None and start - began + longest > 60 * minutes:
                 return
             yield round_of_trials
             for trial in round_of_trials:
-                seconds[trial.part] = time.perf_counter() - start
+                seconds[trial.task] = time.perf_counter() - start
 
 
 def _write_results(
@@ -273,7 +275,7 @@ def run_all(
             names = ", ".join(benchmark.name for benchmark in BENCHMARKS)
             raise ValueError(f"No task's data are at hand: {config.data} holds none of {names}. {reasons[0]}")
         config.save_in(run, f"{EVALUATE_ALL}.yaml")
-        run.make_permanent()
+        run.keep_if_refused()
         began = time.perf_counter()
         results: dict[str, dict[str, Any]] = {}
         records: list[Record] = []

@@ -70,22 +70,22 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
     started = time.strftime("%Y-%m-%d %H:%M")
     sources = config.sources()
     _check_names(sources)
-    plan = _measurements_of(config)
+    plan = _plan_of(config)
     encodings = encoding_tables(plan, config.positions)  # a table too short is refused before anything is counted
     model_folders = {source: Path(model_source(source)) for source in config.models}
     check_model_names(config.models, model_folders)
     for folder in model_folders.values():
         check_model(folder)
     with connect(on, out) as cluster, RunFolder.open(out, KIND) as run:
-        is_done = run.finished_step(RESULTS) is not None
-        if is_done:
+        has_results = run.finished_step(RESULTS) is not None
+        if has_results:
             config = config.merge_with_run(run, CONFIG)
         tokenizer = _make_tokenizer(config, sources, progress)
         for folder in model_folders.values():
             check_vocabulary(folder, tokenizer)
-        if not is_done:  # a finished run keeps its saved settings until the new results are there
+        if not has_results:  # a finished run keeps its saved settings until the new results are computed
             config.save_in(run, CONFIG)
-        run.make_permanent()
+        run.keep_if_refused()
         counted = _count_all(run, config, sources, tokenizer, progress, cluster)
         if not plan.follows_paper:  # too little text is refused before any corpus is measured
             for name, counts in counted.items():
@@ -197,7 +197,7 @@ def _shards_folder(run: RunFolder, corpus: str) -> Path:
     return run.path / "counts" / f"{_stem_of(corpus)}.shards"
 
 
-def _measurements_of(config: GeometryConfig) -> Plan:
+def _plan_of(config: GeometryConfig) -> Plan:
     """Return the settings of the measurements on each corpus."""
     return Plan(
         follows_paper=config.protocol == "paper",
@@ -257,12 +257,12 @@ def _count_corpus(
         if (saved.positions, saved.groups, saved.align, *saved_facts) == expected:
             run.add_to_manifest(file)  # where the process was killed between writing and listing it
             return saved
-        is_done = run.finished_step(RESULTS) is not None
-        if is_done and saved.facts.get("corpora") != text:
+        has_results = run.finished_step(RESULTS) is not None
+        if has_results and saved.facts.get("corpora") != text:
             raise ValueError(
                 f"The text of {name} is not the one that {run.path} has counted. Restore it, or choose another --out."
             )
-        if is_done and saved.facts.get("tokenizer_sha256") != tokenizer_hash(tokenizer):
+        if has_results and saved.facts.get("tokenizer_sha256") != tokenizer_hash(tokenizer):
             raise ValueError(
                 f"{run.path} has counted {name} by another tokenizer than this command's, which is that of its first "
                 "model unless --tokenizer names one. Choose another --out."
@@ -330,19 +330,19 @@ def _records_between(study: str, measured: dict[str, Measured], intervals: bool)
             continue
         rows_of_a = p.p[rows]
         rows_of_b = q.p[other_rows]
-        half = np.full(len(positions), np.nan)
+        margin = np.full(len(positions), np.nan)
         if intervals:
             sides = (
-                _half_interval(measured[a][0], positions, rows_of_b),
-                _half_interval(measured[b][0], positions, rows_of_a),
+                _interval_margin(measured[a][0], positions, rows_of_b),
+                _interval_margin(measured[b][0], positions, rows_of_a),
             )
-            half = np.hypot(*sides)
-        for at, d, h in zip(positions, hellinger(rows_of_a, rows_of_b), half, strict=True):
+            margin = np.hypot(*sides)
+        for at, d, h in zip(positions, hellinger(rows_of_a, rows_of_b), margin, strict=True):
             records.append(context.record("between", d, d - h, d + h, part=f"{a}|{b}", index=int(at)))
     return records
 
 
-def _half_interval(counts: Counts, positions: np.ndarray, reference: Any) -> np.ndarray:
+def _interval_margin(counts: Counts, positions: np.ndarray, reference: Any) -> np.ndarray:
     """Return the half 95 % interval of distances over groups of documents (positions,).
 
     NaN at all positions if one group holds all tokens of any position.
@@ -377,8 +377,8 @@ def geometry_arrays(geometry: Geometry, extra: dict[str, np.ndarray]) -> Arrays:
     arrays |= {"lag": lag, "lag_mean": mean_at(geometry.dist**2)}
     pairs = {
         "distance": geometry.dist,
-        "distance_half": geometry.dist_half,
-        "corrected_squares_half": geometry.squares_half,
+        "distance_half": geometry.dist_margin,
+        "corrected_squares_half": geometry.squares_margin,
     }
     if geometry.corrected is not None:
         pairs["corrected"] = geometry.corrected.signed

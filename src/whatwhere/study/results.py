@@ -34,30 +34,30 @@ NOTES = {
 }
 
 
-def compare_settings_or_begin_anew(config: StrictConfig, run: RunFolder, name: str) -> None:
+def compare_settings_or_begin_anew(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
     """Compare the settings with those of a run's results; where it has none, empty the run and save the settings.
 
     It serves runs whose results come all at the end (`heads`, `spectra`): there is nothing to resume, and a stopped
     process may have left files of other settings.
 
     Args:
-        name: File of the settings.
+        settings_file: Name of the file of the settings.
 
     Raises:
         ValueError: the results are of other settings, or the file is damaged.
     """
     if run.finished_step(RESULTS) is not None:
-        config.merge_with_run(run, name)
+        config.merge_with_run(run, settings_file)
         return
-    if leftovers := [file for file in run.listed_files() if file != name]:
+    if leftovers := [file for file in run.listed_files() if file != settings_file]:
         run.remove(*leftovers)
-    config.save_in(run, name)
+    config.save_in(run, settings_file)
 
 
 def save_results(
     run: RunFolder,
     records: Iterable[Record],
-    name: str,
+    facts_file: str,
     page_facts: Mapping[str, Any],
     claims: Sequence[Mapping[str, Any]] | None = None,
     inputs: Mapping[str, Any] | None = None,
@@ -66,7 +66,7 @@ def save_results(
     """Write records, claims and facts of the page as one step of a run, then draw the page; return its path.
 
     Args:
-        name: File of the facts of the page.
+        facts_file: Name of the file of the facts of the page.
         page_facts: Values that the page shows or is chosen by; versions of packages are added.
         claims: Verdicts on the records; None where a run has none.
         inputs: What the results are made from.
@@ -77,8 +77,8 @@ def save_results(
     if claims is not None:
         run.write(CLAIMS, claims)
         files.append(CLAIMS)
-    run.write(name, {**page_facts, "versions": versions()})
-    files.append(name)
+    run.write(facts_file, {**page_facts, "versions": versions()})
+    files.append(facts_file)
     settings = f"{run.kind}.yaml"
     current = {"settings": run.hash_of(settings)} if settings in run.listed_files() else {}
     run.mark_done(RESULTS, inputs={**(inputs or {}), **current}, files=files, outcome={"unfinished": unfinished})

@@ -1,6 +1,7 @@
-"""One command from a corpus to a report: windows → models on the same batches → probes → spectra → records → report.
+"""One command from a corpus to a report: windows → models on the same batches → measurements → records → report.
 
-Every part is a step of the study's folder and is skipped where it is done, so a killed study resumes at its last step.
+Windows, corpus, budget, each model with its measurements, comparisons and texts are steps, and are skipped where they
+are done; results and page are written anew by every command. So a killed study resumes at its last step.
 """
 
 import os
@@ -27,7 +28,7 @@ from ..run.folder import RunFolder
 from ..run.jobs import run_jobs, show_progress
 from ..run.names import RESULTS, STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
-from ..training.corpus_settings import check_one_batch, prepare_windows
+from ..training.corpus_settings import keep_windows_of_one_batch, prepare_windows
 from ..training.pretrain import segments_message
 from ..training.scheme_settings import SCHEME, scheme_of_job, text_of_scheme
 from .comparisons import compare_models, save_explorer_texts
@@ -103,12 +104,12 @@ class Study:
             probe_windows=config.probe_windows,
             probe_splits=config.probe_splits,
             ablation_windows=config.ablation_windows,
-            inside=config.inside,
+            all_analyses=config.inside,
         )
 
     def is_measured(self, model: ModelOfSeed) -> bool:
         """Return whether a model is measured, and its arrays and records are as they were written."""
-        return self.run.is_done(model.step_name)
+        return self.run.is_reusable(model.step_name)
 
 
 def run_study(config: StudyConfig, out: str | Path, progress: bool = True, on: str | None = None) -> Path:
@@ -155,7 +156,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     with prefix_training_keys_in_errors():
         for name in config.models:
             training = config.pretraining(name)
-            check_one_batch(windows, training.batch_size)
+            keep_windows_of_one_batch(windows, training.batch_size)
             encoder = training.encoder_config(windows)  # refuses a vocabulary below the tokenizer's
             if words := segments_message(name, encoder, windows):
                 log.log_event("no segments", words, model=name)
@@ -167,7 +168,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
         words = f"{config.match} matched to those of {first_model} by feed-forward widths: {in_words}"
         log.log_event("matched", words, match=config.match, widths=widths)
     settings_to_save.model_copy(update={"widths": config.widths}).save_in(run, CONFIG)
-    run.make_permanent()
+    run.keep_if_refused()
     _log_windows(windows, log)
     if config.inside:
         with show_progress("corpus", log.progress) as advance:
@@ -242,7 +243,7 @@ def steps_of(study: Study) -> int:
     config = study.config
     if config.steps is not None:
         return config.steps
-    if not study.run.is_done(BUDGET_STEP):
+    if not study.run.is_reusable(BUDGET_STEP):
         seconds = _seconds_of_steps(study)
         slots = None if study.cluster is None else study.cluster.slots()
         budget = budget_of_minutes(config, seconds, study.log.seconds(), slots)
@@ -278,7 +279,7 @@ def complete_study(study: Study) -> Path:
     _log_passes(study, steps)
     at_once = models_at_once(config, steps) if study.cluster is None else study.cluster.slots()
     jobs = _jobs_left(study, steps, at_once)
-    page = _StudyPage(study, records, steps, at_once, is_trained=bool(jobs))
+    page = _StudyPage(study, records, steps, at_once, trains_models=bool(jobs))
     page.draw_if_due()  # a command that was killed between measuring and drawing left none
     most_threads = at_once * threads_per_model(at_once) if at_once > 1 else 1
     make_context = partial(scheme_of_job, text_of_scheme(config.scheme))
@@ -315,19 +316,19 @@ class _StudyPage:
     """Results and page of a study, drawn of the models that are measured whenever a page is due.
 
     Args:
-        records: that need no model.
-        at_once: how many models this command trains at the same time.
-        is_trained: whether this command trains any; else the page keeps what it says of the trainings.
+        records: Records that need no model.
+        at_once: How many models this command trains at the same time.
+        trains_models: Whether this command trains any; else the page keeps its `at_once`.
     """
 
-    def __init__(self, study: Study, records: list[Record], steps: int, at_once: int, is_trained: bool) -> None:
+    def __init__(self, study: Study, records: list[Record], steps: int, at_once: int, trains_models: bool) -> None:
         self.study = study
         self.records = records
         self.steps = steps
         self.models = models_of(study.config)
         self.models_on_page = _models_on_page(study, self.models)
         self.at_once = at_once
-        if not is_trained and study.run.has(FACTS):
+        if not trains_models and study.run.has(FACTS):
             self.at_once = study.run.read(FACTS).get("at_once", at_once)
         was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
         self.notes = [ON_CLUSTER] if was_on_cluster else []

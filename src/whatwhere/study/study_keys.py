@@ -77,11 +77,11 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         description="Held-out windows that are probed and looked into.",
         json_schema_extra={"default": "500; 250 at size tiny"},
     )
-    probe_splits: int = Field(5, ge=2, description="Random splits of the probed windows.")
+    probe_splits: int = Field(5, ge=2, description="Random splits of the documents that are probed.")
     inside: bool = Field(
         True,
-        description="Heads, attention, sentences, ablations, controls, the corpus too; False: probes and position "
-        "tables.",
+        description="All analyses: heads, attention, sentences, ablations, controls, the corpus too; False: probes, "
+        "position tables, the shift of positions.",
     )
     ablation_windows: int = Field(
         32,
@@ -103,13 +103,13 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         return [f"training.{key}" for key in keys]
 
     @classmethod
-    def merge_values(cls, path: str | Path | None, settings: Iterable[str] = (), **values: Any) -> dict[str, Any]:
+    def merge_values(cls, path: str | Path | None, assignments: Iterable[str] = (), **values: Any) -> dict[str, Any]:
         """Merge a file, values and settings; variants that a setting gives are added by name to those of the file.
 
         Raises:
             ValueError: as every configuration that may name a scheme.
         """
-        merged = super().merge_values(path, settings, **values)
+        merged = super().merge_values(path, assignments, **values)
         of_file = (cls._read(Path(path)).get("variants") if path is not None else None) or {}
         if isinstance(of_file, dict) and isinstance(merged.get("variants"), dict):
             merged["variants"] = {**of_file, **merged["variants"]}

@@ -8,7 +8,7 @@ from ..models.explain import costs, matched_width
 from ..run.jobs import parallel_jobs, threads_of_jobs
 from .study_settings import StudyConfig
 
-RESERVE_SHARE = 0.06  # share of the time that is kept for probes and report
+RESERVE_SHARE = 0.06  # share of the time that is kept for the report, and for probes where inside=False
 RESERVE_SECONDS = 12.0  # kept beside that share
 OVERHEAD = 1.2  # how much longer a step takes with its share of validation and checkpoints
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too

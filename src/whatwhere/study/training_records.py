@@ -6,7 +6,7 @@ from typing import Any
 from ..analysis.record_context import RecordContext
 from ..corpus import Windows
 from ..corpus.windows import own_windows
-from ..records.gates import plateau, unlearned
+from ..records.gates import insufficient_gain, plateau
 from ..records.record import Record
 from ..records.table import Table
 from ..run.files import read_json
@@ -92,12 +92,12 @@ def learning_records(tokenizer: Any, folder: Path, context: RecordContext) -> li
 def undertrained_message(records: list[Record], model: str) -> str:
     """Return a sentence on an undertrained model, which knows token frequencies alone (`gates`); "" for others."""
     table = Table(records)
-    unlearned_loss = unlearned(table, model)
-    level = plateau(table)
-    if unlearned_loss is None or level is None:
+    gains = insufficient_gain(table, model)
+    unigram_loss = plateau(table)
+    if gains is None or unigram_loss is None:
         return ""
-    loss = level - unlearned_loss[0]
+    loss = unigram_loss - gains[0]
     return (
         f"{model} has not learned more than how often each token occurs: its validation loss is {loss:.2f} nats, such "
-        f"a guess has {level:.2f}. What follows is how it began, not what its scheme does; train it longer."
+        f"a guess has {unigram_loss:.2f}. What follows is how it began, not what its scheme does; train it longer."
     )
