@@ -16,6 +16,7 @@ from transformers.utils import logging
 
 import whatwhere as ww
 from whatwhere.encoder import PRESETS
+from whatwhere.encoder import model as model_module
 from whatwhere.encoder.attention import rope_frequencies, rotate, rotation
 
 every_preset = pytest.mark.parametrize(("name", "block"), [(name, block) for name in PRESETS for block in BLOCKS])
@@ -30,6 +31,18 @@ def test_rotation_equals_transformers():
     ours = [rotate(x, *rotation(positions, own, q.dtype)) for x in (q, k)]
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-6)  # float32: both round the angles of position 63
+
+
+def test_given_positions_of_long_rows_need_no_reading(monkeypatch):
+    """On an accelerator a row of packed documents longer than the table was refused, though its positions fit."""
+    model = ww.Encoder(ww.preset("ap", "tiny", vocab_size=VOCAB, max_position_embeddings=8)).eval()
+    ids = torch.randint(5, VOCAB, (1, 12), generator=torch.Generator().manual_seed(0))
+    packed = {"position_ids": torch.arange(6).repeat(1, 2), "document_ids": torch.arange(2).repeat_interleave(6)[None]}
+    expected = model(ids, **packed).last_hidden_state
+    monkeypatch.setattr(model_module, "can_read_without_sync", lambda tensor: False)
+    torch.testing.assert_close(model(ids, **packed).last_hidden_state, expected)
+    with pytest.raises(ValueError, match="Sequence reaches position 11, but the position table has 8 rows"):
+        model(ids)
 
 
 def test_partial_rotation_equals_gpt_neox():
