@@ -94,13 +94,13 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
 def results(connected, jobs):
     """Results of jobs on the workers, with at most two jobs a worker under way."""
     with connected.session() as workers:
-        for _, _, future in as_finished(workers, enumerate(jobs), lambda: 2 * connected.usable_workers()):
+        for _, _, future in as_finished(workers, enumerate(jobs), lambda: 2 * connected.admission.usable_count):
             yield future.result()
 
 
 @pytest.mark.slow
 def test_no_job_waits_beside_an_idle_worker(connected):
-    """Two of four trainings waited for one worker beside an idle one: Dask took them for jobs of half a second."""
+    """A training waited for a busy worker beside an idle one: Dask took it for a job of half a second."""
     together = connected.folder.parent / "together"
     together.mkdir()
     list(results(connected, [Job(name, wait_in, (str(together),)) for name in "ab"]))  # both have imported torch

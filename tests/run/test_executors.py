@@ -7,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 import torch
 
-from whatwhere.run import executors
 from whatwhere.run.executors import Job, ThisProcess, as_finished
 
 
@@ -53,22 +52,6 @@ def test_jobs_are_drawn_as_others_finish():
         finish.start()
         assert next(finished)[0] == later
     assert drawn == [0, 1, 2, 3]
-
-
-def test_more_room_is_seen_while_jobs_run(monkeypatch):
-    """A worker that joins gets a job although none has finished."""
-    monkeypatch.setattr(executors, "SECONDS_BETWEEN_LOOKS", 0.01)
-    executor = Slow()
-    room = iter([1, 1, 1, 2, 2])
-    finished = as_finished(executor, numbered(3, []), lambda: next(room, 2))
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(next, finished)
-        until = time.monotonic() + 20
-        while len(executor.futures) < 2 and time.monotonic() < until:
-            time.sleep(0.01)
-        handed_over = len(executor.futures)
-        executor.futures[0].set_result(None)
-        assert handed_over == 2 and first.result()[0] == 0
 
 
 def test_all_jobs_are_handed_over_without_a_limit():

@@ -120,7 +120,7 @@ def ablation_records(
     passes.check_masked_lm(model, "An ablation")
     if "mean" in kinds and min(len(windows), batch_size) < 2:
         raise ValueError(
-            f"A mean over documents needs at least 2 in a batch; got {len(windows)} with batch_size={batch_size}. "
+            f"A mean over windows needs at least 2 in a batch; got {len(windows)} with batch_size={batch_size}. "
             "Leave out the kind mean or give more."
         )
     ablations = _plan(model, kinds, by)

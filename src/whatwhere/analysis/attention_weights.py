@@ -320,7 +320,7 @@ def repeated_documents(windows: ChosenWindows, seed: int = 0) -> tuple[ChosenWin
     if piece < 1 or full.sum() < 3:
         raise ValueError(
             "A repeated text needs three documents of at least 3 regular tokens and no padding; got "
-            f"{int(full.sum()) if piece else 0} of {len(windows)} documents of {n} tokens. Give more or longer "
+            f"{int(full.sum()) if piece else 0} of {len(windows)} windows of {n} tokens. Give more or longer "
             "documents."
         )
     chosen = np.flatnonzero(full)

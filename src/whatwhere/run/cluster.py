@@ -59,10 +59,6 @@ class Cluster:
         """
         return max(1, len(self.admission.admit_new_workers()))
 
-    def usable_workers(self) -> int:
-        """Return how many workers could get jobs at the last look, at least 1; looks follow each other by seconds."""
-        return max(1, self.admission.usable_count)
-
     @contextmanager
     def session(
         self, show: Show = ignore_job_progress, make_context: MakeContext = nullcontext

@@ -16,7 +16,6 @@ from threadpoolctl import threadpool_limits
 
 from .progress import Progress
 
-SECONDS_BETWEEN_LOOKS = 1.0  # at how many jobs may be under way: workers come and go
 MakeContext = Callable[[], AbstractContextManager[object]]
 # (number and label of a job, done, total, part, note); a total of None ends the job's bar, 0 is unknown.
 Show = Callable[[int, str, int, int | None, str, str], None]
@@ -75,15 +74,15 @@ def as_finished(
     """
     under_way: dict[Future[Any], tuple[int, Job]] = {}
 
-    def pop_finished(seconds: float | None) -> Iterator[tuple[int, Job, "Future[Any]"]]:
-        for future in wait(under_way, seconds, FIRST_COMPLETED).done:
+    def pop_finished(timeout: float | None) -> Iterator[tuple[int, Job, "Future[Any]"]]:
+        for future in wait(under_way, timeout, FIRST_COMPLETED).done:
             yield *under_way.pop(future), future
 
     for number, job in jobs:
         under_way[executor.submit(job, number)] = number, job
         yield from pop_finished(0)
         while max_under_way is not None and len(under_way) >= max_under_way():
-            yield from pop_finished(SECONDS_BETWEEN_LOOKS)
+            yield from pop_finished(None)
     while under_way:
         yield from pop_finished(None)
 

@@ -56,9 +56,7 @@ class RunFolder:
         self.path = path
         self.is_new = False
         self._is_provisional = False  # a new run whose input may still be refused
-        self._provisional_at_open: frozenset[Path] = (
-            frozenset()
-        )  # what `_provisional_runs` held when this run was opened
+        self._provisional_at_open: frozenset[Path] = frozenset()  # `_provisional_runs` when this run was opened
         self._handle_token = secrets.token_hex(4)  # key "by" of its lines; "" for the handle that open or create uses
         self._reset_cache()
 

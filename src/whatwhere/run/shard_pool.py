@@ -120,7 +120,7 @@ class ShardPool:
 def _results_of_workers(cluster: Cluster, jobs: Iterable[tuple[int, Job]]) -> Generator[Any, None, None]:
     with cluster.session() as workers:
         # As few wait as keep the workers busy: each holds the text of its shard.
-        for _, _, future in as_finished(workers, jobs, lambda: 2 * cluster.usable_workers()):
+        for _, _, future in as_finished(workers, jobs, lambda: 2 * max(1, cluster.admission.usable_count)):
             yield future.result()
 
 
