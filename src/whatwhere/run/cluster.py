@@ -148,12 +148,18 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
                 with suppress(KeyError):  # its address is made of variables that are not set here
                     if link := client.dashboard_link:
                         print(f"What each worker does: {link}", file=sys.stderr, flush=True)
-                if not any(worker["status"] == "running" for worker in workers_of(client).values()):
-                    print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)
-                client.wait_for_workers(1)
+                _wait_for_worker(client, address)
             cluster = Cluster(client, address, folder)
             cluster.wait_until_idle()
             yield cluster
+
+
+def _wait_for_worker(client: Any, address: str) -> None:
+    """Wait until the scheduler of a `distributed.Client` has a worker, and print a line if it has none now."""
+    if not any(worker["status"] == "running" for worker in workers_of(client).values()):
+        print(f"Waiting for a worker of {address}", file=sys.stderr, flush=True)
+        _asked = client.submit(int, pure=False)  # a cluster that adapts starts workers where a job waits, else none
+    client.wait_for_workers(1)
 
 
 def _check_scheduler_file(path: Path) -> None:
