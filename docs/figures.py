@@ -249,8 +249,8 @@ def method() -> str:
             "mixed": config.absolute,
             "semantic_to_absolute": "both ways",
             "absolute": "free" if config.untied == "free" else config.absolute,
-            "semantic_to_relative": "both ways" if "relative_to_semantic" in terms else config.relative_content,
-            "relative": config.relative_content if config.relative == "none" else config.relative,
+            "semantic_to_relative": "both ways" if "relative_to_semantic" in terms else config.pair_terms,
+            "relative": config.pair_terms if config.relative == "none" else config.relative,
         }
         cells = [(said[term].replace("_", " "), colours[term]) if term in terms else ("", "") for term in columns]
         apart = "own values" if config.relative_special != "none" else ""

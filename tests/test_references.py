@@ -82,7 +82,7 @@ def test_models_of_today_meet_what_ships():
         for name in names:
             config = settings_of(ww.preset(name, study.facts["size"]).to_dict())
             assert references._closest(name, config, study) == name
-            assert references._closest(name, config | {"relative_content": "another"}, study) is None
+            assert references._closest(name, config | {"pair_terms": "another"}, study) is None
 
 
 @pytest.mark.parametrize("path", [path for path in sorted(KEPT) if KEPT[path].is_file()], ids=lambda path: path.stem)

@@ -42,7 +42,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dstg/own-width": ("dstg", {"table_width": 6}),
     "tupe-a/own-width": ("tupe-a", {"table_width": 6}),
     # Parts of different papers together.
-    "dstg/deberta": ("dstg", {"relative": "none", "relative_special": "none", "relative_content": "deberta"}),
+    "dstg/deberta": ("dstg", {"relative": "none", "relative_special": "none", "pair_terms": "deberta"}),
     "dstg/product": ("dstg", {"relative": "product"}),
     "split/t5": ("split", {"relative": "t5"}),
     "tupe-free/each": ("tupe-free", {"relative": "alibi", "reset": "each"}),

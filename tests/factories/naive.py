@@ -242,17 +242,17 @@ def network(weights: Weights, at: str, read: list[Tensor], activation) -> Tensor
 
 def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], visible: list[list[bool]]):
     """The terms of a word and a distance, each [h][i][j], and the queries q[i][h] that meet the words' keys."""
-    at, n, d, heads = f"layers.{layer}.attention.content", len(positions), c.d_head, c.num_attention_heads
+    at, n, d, heads = f"layers.{layer}.attention.pair_terms", len(positions), c.d_head, c.num_attention_heads
     back = [[i - j for j in positions] for i in positions]  # i - j, as most of these papers count
 
     def term(value):
         return [[[value(h, i, j) for j in range(n)] for i in range(n)] for h in range(heads)]
 
-    if c.relative_content == "shaw":  # eq. 4: x_i W^Q (a_ij^K)ᵀ / √d, a by clip(j - i, -k, k)
+    if c.pair_terms == "shaw":  # eq. 4: x_i W^Q (a_ij^K)ᵀ / √d, a by clip(j - i, -k, k)
         reach, table = c.relative_max_distance, weights[f"{at}.table"]
         a = {m: table[max(-reach, min(reach, -m)) + reach] for row in back for m in row}
         return q, {"semantic_to_relative": term(lambda h, i, j: q[i][h] @ a[back[i][j]] / math.sqrt(d))}
-    if c.relative_content == "deberta":  # eq. 3 and 4: δ is 0 for i - j <= -K, 2K - 1 for i - j >= K, else i - j + K
+    if c.pair_terms == "deberta":  # eq. 3 and 4: δ is 0 for i - j <= -K, 2K - 1 for i - j >= K, else i - j + K
         furthest, vectors = c.max_position_embeddings, weights["distance_vectors.table"]
 
         def delta(m):
@@ -267,7 +267,7 @@ def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], v
             "semantic_to_relative": term(lambda h, i, j: q[i][h] @ keys[delta(back[i][j])][h] / math.sqrt(3 * d)),
             "relative_to_semantic": term(lambda h, i, j: k[j][h] @ queries[delta(back[j][i])][h] / math.sqrt(3 * d)),
         }
-    if c.relative_content == "xl":  # section 3.3: (a) + (b) + (c) + (d)
+    if c.pair_terms == "xl":  # section 3.3: (a) + (b) + (c) + (d)
         u, v = weights[f"{at}.u"], weights[f"{at}.v"]
         half = c.semantic_size // 2
         waves = {
@@ -283,7 +283,7 @@ def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], v
             "semantic_to_relative": term(lambda h, i, j: q[i][h] @ r[back[i][j]][h] / math.sqrt(d)),
             "relative": term(lambda h, i, j: v[h] @ r[back[i][j]][h] / math.sqrt(d)),
         }
-    if c.relative_content == "fire":  # Li et al. 2024, in both directions
+    if c.pair_terms == "fire":  # Li et al. 2024, in both directions
         rate, least = weights[f"{at}.c"].abs(), (weights[f"{at}.stretch"] * c.max_position_embeddings / 4).abs()
 
         def fire(h, i, j):
@@ -292,7 +292,7 @@ def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], v
             return network(weights, f"{at}.network", [share], lambda x: x.clamp(min=0))[h]
 
         return q, {"relative": term(fire)}
-    if c.relative_content == "dape":  # Zheng et al. 2024: f reads the scores of all heads, then the biases of all heads
+    if c.pair_terms == "dape":  # Zheng et al. 2024: f reads the scores of all heads, then the biases of all heads
         r1, r2 = weights[f"{at}.bias.log_r"].exp()
 
         def kerple(h, i, j):
@@ -303,7 +303,7 @@ def content_terms(weights: Weights, c, layer: int, q, k, positions: list[int], v
             return network(weights, f"{at}.network", read, lambda x: torch.where(x > 0, x, 0.01 * x))[h]
 
         return q, {"semantic_to_relative": term(adapted), "relative": term(kerple)}
-    assert c.relative_content == "cope"
+    assert c.pair_terms == "cope"
 
     def cope(h, i, j):  # eq. 3-5: p sums gates over the keys from j to i, z is interpolated, q_i·e(p) is not scaled
         table = weights[f"{at}.before" if back[i][j] >= 0 else f"{at}.after"]
@@ -332,8 +332,8 @@ def terms(weights: Weights, c, layer: int, streams: Streams, positions: list[int
         return [[[scale * (query[i][h] @ key[j][h]) for j in range(n)] for i in range(n)] for h in range(heads)]
 
     found = {}
-    if c.relative_content != "none":
-        scale = 1 / math.sqrt((3 if c.relative_content == "deberta" else 1) * d)
+    if c.pair_terms != "none":
+        scale = 1 / math.sqrt((3 if c.pair_terms == "deberta" else 1) * d)
         q[-1], found = content_terms(weights, c, layer, q[-1], k[-1], positions, visible)
     if len(streams) == 1:
         (q,), (k,) = q, k

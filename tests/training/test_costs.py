@@ -48,18 +48,18 @@ def by_formula(c, n, labelled):
     positional += 2 * c.input_kernel * d
     to_words = 2 * d * 2 * n  # of queries or keys with a vector for each of 2n - 1 distances, and one for their layout
     layers = c.num_hidden_layers
-    if c.relative_content == "shaw":
+    if c.pair_terms == "shaw":
         positional += layers * to_words
-    if c.relative_content == "deberta":
+    if c.pair_terms == "deberta":
         positional += layers * (2 * to_words + 2 * 2 * d * d * 2 * c.max_position_embeddings / n)
-    if c.relative_content == "xl":  # waves are projected for the words, and for v
+    if c.pair_terms == "xl":  # waves are projected for the words, and for v
         positional += layers * (to_words + 2 * 2 * d * d * (2 * n - 1) / n)
-    if c.relative_content == "cope":  # gates, and vectors before and after the query
+    if c.pair_terms == "cope":  # gates, and vectors before and after the query
         positional += layers * (2 * d * n + 2 * 2 * d * c.max_position_embeddings)
     network = 2 * 32 * c.num_attention_heads * n  # from or to the 32 units of a hidden layer, for every key
-    if c.relative_content == "fire":
+    if c.pair_terms == "fire":
         positional += layers * network
-    if c.relative_content == "dape":  # scores, which the network reads, and biases in; values out
+    if c.pair_terms == "dape":  # scores, which the network reads, and biases in; values out
         positional += layers * (2 * d * n + 3 * network)
     if c.rotation == "xpos":
         products += 1  # the pairs whose key stands behind

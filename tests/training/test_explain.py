@@ -111,7 +111,7 @@ def test_two_encoders_are_shown_side_by_side():
     first, second = (explain(preset(name, "tiny"), 64, 0.15, "sdpa") for name in ("nope", "deberta"))
     page = side_by_side(first, second)
     lines = [line.split() for line in page.splitlines()]
-    assert ["relative_content", "none", "deberta"] in lines
+    assert ["pair_terms", "none", "deberta"] in lines
     assert not any(line[:1] == ["num_hidden_layers"] for line in lines)
     total = next(line for line in lines if line[:1] == ["total"])
     assert total[1:3] == [f"{facts['parameters']['total']:,}" for facts in (first, second)]

@@ -98,7 +98,7 @@ def test_rows_that_do_not_fit_are_refused():
 def test_only_matrices_of_own_terms_are_matrices():
     """A kernel of a convolution stopped the training, a table of vectors was made orthogonal."""
     model = ww.EncoderForMaskedLM(ww.preset("shaw", "tiny", vocab_size=50))
-    content = model.encoder.layers[0].attention.content
+    content = model.encoder.layers[0].attention.pair_terms
     content.kernel = torch.nn.Conv2d(4, 4, 1)
     content.vectors = torch.nn.Embedding(8, 16)
     content.map = torch.nn.Linear(16, 16)
@@ -127,7 +127,7 @@ def test_small_numbers_of_a_bias_learn_as_biases():
         small = {
             id(p)
             for part, p in model.named_parameters()
-            if "distance_vectors" in part or ("content" in part and not part.endswith((".weight", ".bias")))
+            if "distance_vectors" in part or ("pair_terms" in part and not part.endswith((".weight", ".bias")))
         }
         peaks = [group["peak"] for group in adamw.param_groups for p in group["params"] if id(p) in small]
         assert len(peaks) == len(small) > 0 and set(peaks) == {scale * config.learning_rate}

@@ -193,7 +193,7 @@ def content_free_terms(model: Any) -> list[str]:
     check_terms(model)
     config = model.config
     names = ["absolute"] if config.position_size or config.untied != "none" else []
-    names += ["relative"] if config.relative != "none" or config.relative_content == "xl" else []
+    names += ["relative"] if config.relative != "none" or config.pair_terms == "xl" else []
     if names:
         return names
     name = name_of(model)
@@ -201,7 +201,7 @@ def content_free_terms(model: Any) -> list[str]:
     if config.absolute != "none" and not config.bilevel:
         why = f"{name} adds its positions to the words. Its first block has a position-position correlation: "
         why += "correlation_records."
-    elif config.relative_content != "none":
+    elif config.pair_terms != "none":
         why = f"in {name} each term reads words: without words there is no score."
     elif config.rotation != "none":
         why = f"in {name} the position turns queries and keys of words: without words there is no score."

@@ -5,10 +5,17 @@ import transformers
 
 from .carry import AUTO_CLASSES
 from .config import EncoderConfig
-from .content import ContentTerms, PairInputs
 from .model import Encoder, EncoderPreTrainedModel
+from .pair_terms import PairInputs, PairTerms
 from .presets import PRESETS, SIZES, SOURCES, preset
-from .registry import load_scheme, register_bias, register_content, register_preset, register_rotation, register_table
+from .registry import (
+    load_scheme,
+    register_bias,
+    register_pair_terms,
+    register_preset,
+    register_rotation,
+    register_table,
+)
 from .task_heads import (
     EncoderForMaskedLM,
     EncoderForMultipleChoice,
@@ -22,7 +29,7 @@ __all__ = [
     "PRESETS",
     "SIZES",
     "SOURCES",
-    "ContentTerms",
+    "PairTerms",
     "Encoder",
     "EncoderConfig",
     "EncoderForMaskedLM",
@@ -35,7 +42,7 @@ __all__ = [
     "load_scheme",
     "preset",
     "register_bias",
-    "register_content",
+    "register_pair_terms",
     "register_preset",
     "register_rotation",
     "register_table",

@@ -21,8 +21,8 @@ from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 from .biased import biased_attention
 from .biases import Bias, RelativeBias, sum_biases
 from .config import EncoderConfig
-from .content import PairInputs
-from .registry import CONTENT_TERMS, ROTATIONS, register_rotation, suggest_name
+from .pair_terms import PairInputs
+from .registry import PAIR_TERMS, ROTATIONS, register_rotation, suggest_name
 
 
 @register_rotation("rope")
@@ -435,9 +435,9 @@ class Attention(nn.Module):
         self.qkv = nn.ModuleList(StackedLinear(d, output_sizes, biased) for d, output_sizes in widths)
         self.out = nn.ModuleList(nn.Linear(d, d, bias=biased) for d in self.sizes)
         self.relative = RelativeBias(config) if config.relative != "none" and not config.relative_shared else None
-        self.content = None
-        if config.relative_content != "none":
-            self.content = CONTENT_TERMS[config.relative_content](config)
+        self.pair_terms = None
+        if config.pair_terms != "none":
+            self.pair_terms = PAIR_TERMS[config.pair_terms](config)
         self.term_of_stream = stream_terms(config)
 
     def projections(
@@ -468,11 +468,12 @@ class Attention(nn.Module):
             queries[name] = q
             keys[name] = k
             values.append(v)
-        content: dict[str, Tensor] = {}
-        if self.content is not None:
-            assert inputs.distance is not None
-            pair_inputs = PairInputs(inputs.distance, inputs.common_positions, inputs.allowed, inputs.distance_vectors)
-            queries["semantic"], content = self.content(queries["semantic"], keys["semantic"], pair_inputs)
+        pair_terms: dict[str, Tensor] = {}
+        if self.pair_terms is not None:
+            distance = inputs.distance_or_bucket
+            assert distance is not None
+            pair_inputs = PairInputs(distance, inputs.term_positions, inputs.allowed, inputs.distance_vectors)
+            queries["semantic"], pair_terms = self.pair_terms(queries["semantic"], keys["semantic"], pair_inputs)
         if inputs.position_query_key is not None:
             queries["absolute"], keys["absolute"] = inputs.position_query_key
             ahead_queries["absolute"], ahead_keys["absolute"] = inputs.position_query_key
@@ -484,9 +485,9 @@ class Attention(nn.Module):
             products = [Product({name: queries[name]}, {name: keys[name]}) for name in queries]
         biases = list(inputs.biases)
         if self.relative is not None:
-            assert inputs.distance is not None
-            biases.append(self.relative(inputs.distance, inputs.token_kinds, inputs.cls_kinds))
-        biases += [Bias(name, term, None, inputs.token_kinds) for name, term in content.items()]
+            assert inputs.distance_or_bucket is not None
+            biases.append(self.relative(inputs.distance_or_bucket, inputs.token_kinds, inputs.cls_kinds))
+        biases += [Bias(name, term, None, inputs.token_kinds) for name, term in pair_terms.items()]
         return products, biases, self._split_into_heads(values)
 
     def _split_into_heads(self, values: list[Tensor]) -> Tensor:

@@ -10,9 +10,9 @@ from transformers import initialization as init
 
 from .biases import toeplitz, without_autocast
 from .config import EncoderConfig
-from .content import ContentTerms, PairInputs
 from .distance_biases import KerpleLogBias
-from .registry import register_content
+from .pair_terms import PairInputs, PairTerms
+from .registry import register_pair_terms
 
 WIDTH = 32  # of the hidden layer: the number of both papers
 
@@ -44,8 +44,8 @@ class BiasNetwork(nn.Module):
         return active @ self.outer.to(active.dtype) + self.outer_offset
 
 
-@register_content("fire")
-class FireBias(ContentTerms):
+@register_pair_terms("fire")
+class FireTerms(PairTerms):
     """FIRE: f(ψ(|j - i|) / ψ(max(L, i, j))), ψ(x) = log(1 + |c|·x), with a network f in each layer (Li et al. 2024).
 
     c starts at 0.1. L is `stretch`, 1 at the start, times a quarter of `max_position_embeddings`, as their 512 is of
@@ -80,8 +80,8 @@ class FireBias(ContentTerms):
         return q, {"relative": values.permute(0, 3, 1, 2)}
 
 
-@register_content("dape")
-class DapeTerms(ContentTerms):
+@register_pair_terms("dape")
+class DapeTerms(PairTerms):
     """DAPE: s + b + f(s, b) in place of the score s of all heads, with the logarithmic bias b of KERPLE and a network f
     of a layer (Zheng et al. 2024).
 

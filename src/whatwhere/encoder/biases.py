@@ -239,6 +239,8 @@ class UntiedPositions(nn.Module):
     5).
     """
 
+    tables = ("cls",)  # parameters that learn at the rate of the position table
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.heads = config.num_attention_heads

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 
 from transformers import PretrainedConfig
 
-from .registry import BIASES, CONTENT_TERMS, PARTS, ROTATIONS, TABLES, suggest_name
+from .registry import BIASES, PAIR_TERMS, PARTS, ROTATIONS, TABLES, suggest_name
 
 CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "block": lambda: ("neobert", "bert"),
@@ -17,7 +17,7 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
     "reset": lambda: ("none", "sum", "each"),
     "relative": lambda: ("none", *BIASES),
     "relative_special": lambda: ("none", "shared", "each"),
-    "relative_content": lambda: ("none", *CONTENT_TERMS),
+    "pair_terms": lambda: ("none", *PAIR_TERMS),
     "rotation": lambda: ("none", *ROTATIONS),
     "position_draws": lambda: ("none", "shape", "cape"),
     "rotation_scaling": lambda: ("none", "linear", "ntk", "yarn"),
@@ -109,8 +109,8 @@ class EncoderConfig(PretrainedConfig):
             and "shaw" are constant.
         alibi_slopes: slopes of ALiBi, one a head; None: the standard ones.
         tisa_kernels: kernels of "tisa" in a head; None: 5, as in its paper.
-        relative_content: pair terms, which read words or both positions: "shaw", "deberta", "xl", "cope"
-            (encoder/content.py), "fire", "dape" (encoder/bias_networks.py).
+        pair_terms: pair terms, which read words or both positions: "shaw", "deberta", "xl", "cope"
+            (encoder/pair_terms.py), "fire", "dape" (encoder/bias_networks.py).
 
     Rotation of queries and keys:
         rotation: "rope", or "xpos", which also lets pair k of columns fall with distance, from 1 to ζ_k at
@@ -168,7 +168,7 @@ class EncoderConfig(PretrainedConfig):
     relative: str = "none"
     relative_shared: bool = False
     relative_special: str = "none"
-    relative_content: str = "none"
+    pair_terms: str = "none"
     relative_buckets: int = 32
     relative_max_distance: int = 128
     alibi_slopes: list[float] | None = None
@@ -359,14 +359,14 @@ class EncoderConfig(PretrainedConfig):
         for key, used in {"relative_special": special != "none", "relative_shared": self.relative_shared}.items():
             if relative == "none" and used:
                 yield f"{key} needs a relative bias: set relative to t5."
-        if (content := self.relative_content) != "none":
+        if (terms := self.pair_terms) != "none":
             others = {"relative": relative, "rotation": self.rotation, "untied": untied, "reset": self.reset}
             for key, value in others.items():
                 if value != "none":
-                    yield f"relative_content={content} is the whole relative scheme: set {key}=none; got {value}."
+                    yield f"pair_terms={terms} is the whole relative scheme: set {key}=none; got {value}."
             if self.stream_qk == "joint" or (absolute != "none" and not self.position_size):
                 yield (
-                    f"relative_content={content} needs a score of the words alone: set absolute=none, or position_size "
+                    f"pair_terms={terms} needs a score of the words alone: set absolute=none, or position_size "
                     "and stream_qk=separate."
                 )
         if self.absolute_skips_special and (not self.position_size or self.stream_qk == "joint"):
@@ -432,7 +432,7 @@ class EncoderConfig(PretrainedConfig):
                 "bilevel needs a table for places in a segment and a rotation or bias for numbers of segments: set "
                 f"absolute=learned and rotation=rope; got absolute={self.absolute}, rotation={self.rotation}."
             )
-        for key in ("untied", "relative_content", "position_draws"):
+        for key in ("untied", "pair_terms", "position_draws"):
             if (value := getattr(self, key)) != "none":
                 yield f"bilevel has places in segments and their numbers alone: set {key}=none; got {value}."
 
@@ -447,7 +447,7 @@ class EncoderConfig(PretrainedConfig):
                 yield f"{key}={value:g} has no use with position_draws={kind}: {other}."
         if kind == "none":
             return
-        names = "relative", "relative_content", "rotation", "untied"
+        names = "relative", "pair_terms", "rotation", "untied"
         parts = {key: getattr(self, key) for key in names}
         if used := [f"{key}={value}" for key, value in parts.items() if value != "none"]:
             yield f"position_draws={kind} needs positions in the table alone; got {', '.join(used)}. Set it to none."
@@ -502,14 +502,14 @@ class EncoderConfig(PretrainedConfig):
         Terms are 4 for untied=crossed, 2 for untied=position or free (TUPE), 3 for DeBERTa's pair terms, else 1.
         """
         terms = {"none": 1, "position": 2, "crossed": 4, "free": 2}[self.untied]
-        if self.relative_content != "none":
-            terms = CONTENT_TERMS[self.relative_content].scale_terms
+        if self.pair_terms != "none":
+            terms = PAIR_TERMS[self.pair_terms].scale_terms
         return (terms * self.d_head) ** -0.5
 
     @property
     def has_positions(self) -> bool:
         """True where a part of the scheme tells positions or distances apart."""
-        parts = (self.absolute, self.untied, self.relative, self.relative_content, self.rotation)
+        parts = (self.absolute, self.untied, self.relative, self.pair_terms, self.rotation)
         return any(part != "none" for part in parts)
 
     @property

@@ -46,7 +46,8 @@ from .inputs import (
     token_positions,
     visible_tokens,
 )
-from .registry import BIASES, CONTENT_TERMS
+from .pair_terms import DistanceVectors
+from .registry import BIASES, PAIR_TERMS
 from .tables import PositionTable, draw_weights
 
 
@@ -155,8 +156,8 @@ class Encoder(EncoderPreTrainedModel):
         self.embedding_norm = StreamNorm(config) if norms_embedding else None
         self.untied = UntiedPositions(config) if config.untied != "none" else None
         self.relative = RelativeBias(config) if config.relative_shared else None
-        content = CONTENT_TERMS.get(config.relative_content)
-        self.distance_vectors = DistanceVectors(config) if content is not None and content.shares_vectors else None
+        terms = PAIR_TERMS.get(config.pair_terms)
+        self.distance_vectors = DistanceVectors(config) if terms is not None and terms.shares_vectors else None
         self.layers = nn.ModuleList(BLOCKS[config.block](config) for _ in range(config.num_hidden_layers))
         self.norm = None if norms_embedding else StreamNorm(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -229,14 +230,14 @@ class Encoder(EncoderPreTrainedModel):
         token_mask = attention_mask if allowed_mask is None else None
         common_positions = position_numbers
         if counts_from_zero:
-            common_positions = position_numbers[:1]
-        elif reads_values and (self.untied is not None or config.relative_content != "none"):
-            common_positions = common_row(position_numbers)
+            term_positions = positions_or_segments[:1]
+        elif reads_values and (self.untied is not None or config.pair_terms != "none"):
+            term_positions = common_row(positions_or_segments)
         allowed = allowed_keys(input_ids, attention_mask, document_ids, config.attention_window, allowed_mask)
         position_query_key = None
         biases: list[Bias] = []
         distance = None
-        if config.relative != "none" or config.relative_content != "none":
+        if config.relative != "none" or config.pair_terms != "none":
             is_consecutive = counts_from_zero or self.assumes_consecutive_positions
             is_consecutive = is_consecutive or (
                 reads_values and positions_are_consecutive(position_numbers, token_mask, document_ids)
@@ -402,7 +403,7 @@ class Encoder(EncoderPreTrainedModel):
             position_ids = position_ids.expand(input_ids.shape)
         config = self.config
         is_real = position_ids is not None and position_ids.is_floating_point()
-        looks_up = config.position_limit is not None or config.relative != "none" or config.relative_content != "none"
+        looks_up = config.position_limit is not None or config.relative != "none" or config.pair_terms != "none"
         if is_real and looks_up and config.position_draws == "none":
             raise ValueError("position_ids are real numbers, and this scheme looks whole ones up. Give whole numbers.")
         check_inputs(config, input_ids, attention_mask, position_ids, document_ids)

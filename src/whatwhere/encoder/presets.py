@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from . import attention, content, tables  # noqa: F401  (they register the parts of the presets)
+from . import attention, pair_terms, tables  # noqa: F401  (they register the parts of the presets)
 from .bias_networks import BiasNetwork  # noqa: F401  (a saved model carries what a line `from .x import` names)
 from .config import EncoderConfig
 from .distance_biases import DistanceBias  # noqa: F401  (as above)
@@ -57,14 +57,14 @@ _add("kerple-log", "nope", "KERPLE, logarithmic (Chi et al. 2022)", relative="ke
 _add("kerple-power", "nope", "KERPLE, power (Chi et al. 2022)", relative="kerple_power")
 _add("tisa", "nope", "TISA (Wennberg and Henter 2021)", relative="tisa")
 _add("sandwich", "nope", "Sandwich (Chi et al. 2023)", relative="sandwich", relative_shared=True)
-_add("fire", "nope", "FIRE (Li et al. 2024)", relative_content="fire")
+_add("fire", "nope", "FIRE (Li et al. 2024)", pair_terms="fire")
 _add("low-rank", "nope", "GEOM remark 8", absolute="low_rank", table_rank=8)
 _add("fourier", "nope", "LOWDIM section 5", absolute="fourier")
-_add("shaw", "nope", "Shaw et al. 2018; TUPE eq. 4", relative_content="shaw", relative_max_distance=16)
-_add("deberta", "nope", "He et al. 2021, eq. 4", relative_content="deberta")
-_add("transformer-xl", "nope", "Dai et al. 2019, section 3.3", relative_content="xl")
-_add("cope", "nope", "Golovneva et al. 2024", relative_content="cope")
-_add("dape", "nope", "DAPE with KERPLE (Zheng et al. 2024)", relative_content="dape")
+_add("shaw", "nope", "Shaw et al. 2018; TUPE eq. 4", pair_terms="shaw", relative_max_distance=16)
+_add("deberta", "nope", "He et al. 2021, eq. 4", pair_terms="deberta")
+_add("transformer-xl", "nope", "Dai et al. 2019, section 3.3", pair_terms="xl")
+_add("cope", "nope", "Golovneva et al. 2024", pair_terms="cope")
+_add("dape", "nope", "DAPE with KERPLE (Zheng et al. 2024)", pair_terms="dape")
 
 _add("bert-a", None, "TUPE eq. 3; BERT", block="bert", absolute="learned", dropout=0.1, norm_eps=1e-12)
 _add("bert-r", "bert-a", "TUPE eq. 3 and 5", relative="t5", relative_shared=True)

@@ -21,7 +21,7 @@ Rotation = Callable[..., Tensor]  # (position_ids (b, n), d_head, config, dtype)
 TABLES: dict[str, type[nn.Module]] = {}
 BIASES: dict[str, type[nn.Module]] = {}
 ROTATIONS: dict[str, Rotation] = {}
-CONTENT_TERMS: dict[str, type[Any]] = {}  # of `encoder.content.ContentTerms`
+PAIR_TERMS: dict[str, type[Any]] = {}  # of `encoder.pair_terms.PairTerms`
 PRESETS: dict[str, dict[str, Any]] = {}
 SOURCES: dict[str, str] = {}  # where a preset is published
 # Parts by the field of a configuration that names one.
@@ -29,7 +29,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "absolute": TABLES,
     "relative": BIASES,
     "rotation": ROTATIONS,
-    "relative_content": CONTENT_TERMS,
+    "pair_terms": PAIR_TERMS,
 }
 
 _folder_readers: list[Callable[[Path], Tensor]] = []  # of position tables in models' folders: none or one
@@ -97,15 +97,15 @@ def register_rotation(name: str) -> Callable[[_Part], _Part]:
     return _decorator(name, ROTATIONS, "rotation")
 
 
-def register_content(name: str) -> Callable[[_Part], _Part]:
-    """Register pair terms by a class decorator: a subclass of `encoder.content.ContentTerms`.
+def register_pair_terms(name: str) -> Callable[[_Part], _Part]:
+    """Register pair terms by a class decorator: a subclass of `encoder.pair_terms.PairTerms`.
 
-    Configurations take it as `relative_content=name`.
+    Configurations take it as `pair_terms=name`.
 
     Raises:
         ValueError: the name is taken.
     """
-    return _decorator(name, CONTENT_TERMS, "class of pair terms")
+    return _decorator(name, PAIR_TERMS, "class of pair terms")
 
 
 def register_preset(name: str, base: str | None, source: str, **fields: Any) -> None:

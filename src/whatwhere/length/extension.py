@@ -17,7 +17,7 @@ from torch.nn.utils.parametrize import register_parametrization, remove_parametr
 from ..corpus import MaskedBatches, WindowSet
 from ..encoder import EncoderConfig
 from ..encoder.carry import AUTO_CLASSES, ENTRY, carry
-from ..encoder.registry import CONTENT_TERMS
+from ..encoder.registry import PAIR_TERMS
 from ..geometry import extrapolate
 from ..geometry.extrapolation import METHODS, OF_WAVES, usual_components
 from ..models.lengths import (
@@ -175,12 +175,10 @@ def extend(
     trained = trained_length(folder, config)
     beyond = stated_positions(config) - before  # RoBERTa's counts rows of no position, BART's does not
     changed: dict[str, Any] = {name: length + beyond for name in LENGTHS if name in config}
-    keeps_max_positions = getattr(
-        CONTENT_TERMS.get(config.get("relative_content", "none")), "keeps_max_positions", False
-    )
+    keeps_max_positions = getattr(PAIR_TERMS.get(config.get("pair_terms", "none")), "keeps_max_positions", False)
     if keeps_max_positions and not plain and known != SCALINGS and length > before:
         raise ValueError(
-            f"{scheme} cannot be continued: its {config['relative_content']} terms are made for {before} positions, as "
+            f"{scheme} cannot be continued: its {config['pair_terms']} terms are made for {before} positions, as "
             "many as its table has rows. Give a model that has one of both."
         )
     if config.get("bilevel") or keeps_max_positions:  # whose rows are places in a segment, or which keeps them

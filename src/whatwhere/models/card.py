@@ -43,12 +43,12 @@ PARTS: dict[tuple[str, Any], tuple[str, ...]] = {
     ("relative", "tisa"): ("tisa",),
     ("relative", "sandwich"): ("sandwich", "sinusoidal"),
     ("relative", "product"): ("tupe",),
-    ("relative_content", "shaw"): ("shaw",),
-    ("relative_content", "deberta"): ("deberta",),
-    ("relative_content", "xl"): ("transformer-xl",),
-    ("relative_content", "cope"): ("cope",),
-    ("relative_content", "fire"): ("fire",),
-    ("relative_content", "dape"): ("dape", "kerple"),
+    ("pair_terms", "shaw"): ("shaw",),
+    ("pair_terms", "deberta"): ("deberta",),
+    ("pair_terms", "xl"): ("transformer-xl",),
+    ("pair_terms", "cope"): ("cope",),
+    ("pair_terms", "fire"): ("fire",),
+    ("pair_terms", "dape"): ("dape", "kerple"),
     ("relative_special", "shared"): ("dstg",),
     ("relative_special", "each"): ("dstg",),
     ("rotation", "rope"): ("rope",),
@@ -75,7 +75,7 @@ SCHEME_FIELDS = (
     "relative",
     "relative_shared",
     "relative_special",
-    "relative_content",
+    "pair_terms",
     "alibi_slopes",
     "tisa_kernels",
     "rotation",
@@ -134,7 +134,7 @@ def _own_parts(config: Any) -> list[str]:
     """Name the fields whose part none of the cited papers published."""
     if not isinstance(config, EncoderConfig):
         return []
-    parts = [(field, getattr(config, field)) for field in ("absolute", "relative", "relative_content", "rotation")]
+    parts = [(field, getattr(config, field)) for field in ("absolute", "relative", "pair_terms", "rotation")]
     return [field for field, part in parts if part != "none" and (field, part) not in PARTS]
 
 

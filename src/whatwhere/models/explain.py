@@ -16,8 +16,8 @@ from transformers.initialization import no_init_weights
 
 from ..encoder import PRESETS, SIZES, SOURCES, EncoderConfig, EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS, check_backend
-from ..encoder.content import ContentTerms
-from ..encoder.registry import CONTENT_TERMS, failing_line, scheme_files
+from ..encoder.pair_terms import PairTerms
+from ..encoder.registry import PAIR_TERMS, failing_line, scheme_files
 from ..records.families import family_of
 from ..run.errors import one_line
 from ..run.files import write_text
@@ -41,7 +41,7 @@ _PART_OF = {
     "position_embeddings": "position_table",
     "untied": "positional_terms",
     "relative": "positional_terms",
-    "content": "positional_terms",
+    "pair_terms": "positional_terms",
     "distance_vectors": "position_table",
     "qkv": "attention_projections",
     "out": "attention_projections",
@@ -215,15 +215,15 @@ def formula(config: EncoderConfig, terms: tuple[str, ...]) -> str:
         terms: names of the terms of the score, as `attention_terms` gives them.
     """
     written = _products(config)
-    content = CONTENT_TERMS.get(config.relative_content, ContentTerms)
+    pair_terms = PAIR_TERMS.get(config.pair_terms, PairTerms)
     reset = config.reset != "none"
     products = []
     biases = []
     for name in terms:
-        if name in content.scaled_formulas:
-            products.append(content.scaled_formulas[name])
-        elif name in content.unscaled_formulas:
-            biases.append(content.unscaled_formulas[name])
+        if name in pair_terms.scaled_formulas:
+            products.append(pair_terms.scaled_formulas[name])
+        elif name in pair_terms.unscaled_formulas:
+            biases.append(pair_terms.unscaled_formulas[name])
         elif name == "relative" and config.relative != "none":
             bias = f"{config.relative}({'s(j) - s(i)' if config.bilevel else 'j - i'})"
             bias += _AT_SPECIAL[config.relative_special]
@@ -270,7 +270,7 @@ def _refusal(name: str, device: torch.device, needs_gradient: bool, dropout: flo
 
 def backend_notes(config: EncoderConfig, device: torch.device) -> dict[str, str]:
     """Tell for each attention backend which implementation runs on this device, and why."""
-    biased = config.relative != "none" or config.relative_content != "none" or config.untied in ("position", "free")
+    biased = config.relative != "none" or config.pair_terms != "none" or config.untied in ("position", "free")
     kernel = "torch's scaled_dot_product_attention"
     function = "our own function (encoder/biased.py)"
     if device.type == "cpu" and biased:

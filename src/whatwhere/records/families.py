@@ -23,7 +23,7 @@ def family_of(config: Mapping[str, Any]) -> str:
         return "streams"
     if config.get("bilevel") and has("rotation"):  # the table is about a segment, the rotation about the text
         return "rotated"
-    if config.get("relative_content") == "fire":  # the one class of pair terms that reads no word
+    if config.get("pair_terms") == "fire":  # the one class of pair terms that reads no word
         return "distance"
-    fields = {"untied": "untied", "absolute": "added", "relative_content": "content", "relative": "distance"}
+    fields = {"untied": "untied", "absolute": "added", "pair_terms": "content", "relative": "distance"}
     return next((family for field, family in fields.items() if has(field)), "rotated")

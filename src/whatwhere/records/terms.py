@@ -61,8 +61,8 @@ _OF_PARTS = {
     "position_initializer_range": ("absolute",),
     "table_learning_rate_scale": ("absolute",),
     "table_weight_decay": ("absolute",),
-    "bias_learning_rate_scale": ("relative", "relative_content", "untied"),
-    "bias_weight_decay": ("relative", "relative_content", "untied"),
+    "bias_learning_rate_scale": ("relative", "pair_terms", "untied"),
+    "bias_weight_decay": ("relative", "pair_terms", "untied"),
 }
 
 

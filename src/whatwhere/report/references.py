@@ -23,7 +23,7 @@ BETWEEN_MODELS = ("regression.", "convergence.")  # metrics whose part is anothe
 TEXTS = ("", "corpus")  # what stands as the model of a record about texts alone
 
 # Fields of a configuration that say which model it is; models that differ in one are never beside each other.
-SCHEME = ("preset", "absolute", "untied", "relative", "relative_content", "rotation", "num_hidden_layers")
+SCHEME = ("preset", "absolute", "untied", "relative", "pair_terms", "rotation", "num_hidden_layers")
 FIRST = ("table_start", "residual")  # the weightiest settings, by which a reference's model is chosen and told first
 _NAMES = {**ENCODER, **RATES}  # what a sentence calls a setting
 # Fields that follow from the corpus, the costs or the version of a library, and are compared elsewhere or not at all.

@@ -173,7 +173,7 @@ def _parts(config: Mapping[str, Any]) -> str:
         words.append(f"`{table}` table {'in a stream of its own' if config.get('position_size') else place}")
     elif untied == "free":
         words.append("a free matrix of position scores")
-    parts = {"relative": "bias", "relative_content": "terms of words and distances", "rotation": "rotation"}
+    parts = {"relative": "bias", "pair_terms": "terms of words and distances", "rotation": "rotation"}
     words += [f"`{name}` {what}" for key, what in parts.items() if (name := _named(config, key))]
     if taps := config.get("input_kernel"):
         words.append(f"a convolution over {taps} neighbours")
@@ -261,8 +261,8 @@ def _field(config: Mapping[str, Any], key: str) -> str:
     }
     if (share := config.get("rotation_share")) not in (None, 1.0):
         notes["rotation"] = {f"{share:.0%} of the columns": True}
-    if key == "relative" and (content := _named(config, "relative_content")):
-        return content
+    if key == "relative" and (terms := _named(config, "pair_terms")):
+        return terms
     more = [note for note, holds in notes.get(key, {}).items() if holds and _named(config, key)]
     return ", ".join([str(config[key]), *more]) if config.get(key) is not None else ""
 

@@ -23,6 +23,13 @@ from .sharding import shard_bounds
 from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
+# Parts of a scheme by their names in an encoder, and the group in which their parameters learn. Layers in a part of
+# biases learn as any other; an embedding is a bias in `relative`, and vectors of distances in `pair_terms`.
+GROUP_OF_PART = {
+    **{"position_embeddings": "table", "distance_vectors": "table"},
+    **{"relative": "biases", "untied": "biases", "pair_terms": "biases"},
+}
+LAYERS = nn.Linear, nn.LayerNorm, nn.Conv1d, nn.Conv2d
 CONSTANT_SHARE = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
 ITERATIONS = 5
@@ -143,30 +150,27 @@ def expected_table_drift(config: LoopConfig, steps: int) -> float:
     return math.sqrt(squares)
 
 
-def _group_of(name: str, parameter: Tensor) -> str:
-    """Return the group of rates to which a parameter belongs, by its name in the model.
+def _group_of(name: str, parameter: Tensor, holder: nn.Module) -> str:
+    """Return the group of rates to which a parameter belongs.
 
-    The scheme's parts are `position_embeddings`, `untied` (TUPE), `relative` (biases), `content` (pair terms)
-    and `distance_vectors`, which those may share.
+    Args:
+        name: in the model, as `named_parameters` gives it.
+        holder: the module of which it is a parameter. Those of a scheme name in `tables` the parameters that hold a
+            vector a row.
     """
-    # Projections (`query`, `key`) and norms of a scheme's parts learn as matrices or plain parameters, as do `.weight`
-    # and `.bias` of pair terms. The networks of FIRE and DAPE have other names, and learn as biases.
-    is_projection = name.endswith((".query.weight", ".key.weight", "norm.weight", "norm.bias"))
-    is_content_projection = name.endswith((".weight", ".bias"))
-    if "position_embeddings." in name or "distance_vectors." in name or name.endswith("untied.cls"):
+    *places, own_name = name.split(".")
+    of_part = next((GROUP_OF_PART[place] for place in places if place in GROUP_OF_PART), None)
+    if of_part == "table" or own_name in getattr(holder, "tables", ()):
         return "table"
     if "_embeddings" in name:
         return "embeddings"
-    is_positional = "relative." in name or "untied." in name
-    if is_positional and not is_projection:
-        return "biases"
-    if ".content." in name and not is_content_projection:
-        holds_vectors_of_distances = name.endswith((".table", ".before", ".after"))  # of Shaw et al.; of CoPE
-        return "table" if holds_vectors_of_distances else "biases"
+    is_layer = isinstance(holder, LAYERS) or ("pair_terms" in places and isinstance(holder, nn.Embedding))
+    if of_part and not is_layer:
+        return of_part
     if parameter.ndim < 2:
         return "plain"
     is_matrix = parameter.ndim == 2  # not the kernel of a convolution
-    return "matrices" if is_matrix and (is_positional or _IN_A_BLOCK.search(name)) else "rest"
+    return "matrices" if is_matrix and (of_part or _IN_A_BLOCK.search(name)) else "rest"
 
 
 def make_optimizers(
@@ -196,7 +200,7 @@ def make_optimizers(
         groups[kind] = {"params": [], "lr": peak, "peak": peak, "weight_decay": decay}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
-        kind = _group_of(name, parameter)
+        kind = _group_of(name, parameter, model.get_submodule(name.rpartition(".")[0]))
         if kind == "matrices" and id(parameter) in tables:  # of a scheme of the user's own
             kind = "table"
         groups[kind]["params"].append(parameter)
