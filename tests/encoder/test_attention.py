@@ -201,12 +201,12 @@ def test_what_is_equal_over_the_batch_exists_once(case, ids):
     model = build(case)
     layout = model.encoder.attention_inputs(ids, None, None, None)
     made = list(layout.biases) or [
-        layer.attention.relative(layout.distance, layout.token_kinds, layout.cls_kinds)
+        layer.attention.relative(layout.distance_or_bucket, layout.token_kinds, layout.cls_kinds)
         for layer in model.encoder.layers
     ]
     assert made and all(b.base.ndim == 2 or b.base.shape[0] == 1 for b in made)
     if case in ("rp", "alibi", "kerple-log"):
-        assert layout.distance.shape == (17,)
+        assert layout.distance_or_bucket.shape == (17,)
 
 
 def test_layout_of_all_ones_mask_is_no_mask(ids):

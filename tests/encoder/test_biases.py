@@ -113,7 +113,7 @@ def test_buckets_are_computed_once_for_all_layers(monkeypatch, ids):
     monkeypatch.setattr(T5Bias, "buckets", staticmethod(lambda *given: asked.append(given) or buckets(*given)))
     model = build("rp").encoder
     layout = model.attention_inputs(ids, None, None, None)
-    bias = model.layers[1].attention.relative(layout.distance, layout.token_kinds, layout.cls_kinds)
+    bias = model.layers[1].attention.relative(layout.distance_or_bucket, layout.token_kinds, layout.cls_kinds)
     assert len(asked) == 1 and bias.base.is_contiguous() and bias.base.unfold(-1, 9, 1).flip(-2).is_contiguous()
 
 

@@ -70,7 +70,8 @@ def test_no_map_of_pairs_is_made():
     """Numbers of segments enter by rotation: an example holds no (n, n) tensor beside its scores."""
     model = build("bipe").encoder
     shared = model.attention_inputs(inputs("plain")["input_ids"], None, None, None)
-    assert shared.distance is None and shared.is_ahead is None and not shared.biases and shared.allowed is None
+    assert shared.distance_or_bucket is None and shared.is_ahead is None
+    assert not shared.biases and shared.allowed is None
     assert shared.rotation is not None and shared.rotation[0].shape == (2, 1, 7, 12)
 
 

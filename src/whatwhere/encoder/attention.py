@@ -167,10 +167,11 @@ class AttentionInputs:
         once.
     cls_kinds: 1 at [CLS], else 0; (b, n) or (1, n), as token_kinds.
     table_rows: (b, n), rows of the position table: positions, or with `bilevel` places in a segment.
-    common_positions: (b, n), positions, or with `bilevel` numbers of segments; one row (1, n) where they are known to
-        be the same in all examples, at padding, too. Terms of positions alone read them, and are then computed once.
-    distance: number of the key minus that of the query, (b, n, n), or (2n - 1,) where positions are consecutive; None
-        if unused. A bias with `buckets` (T5) gets the buckets of the distances instead.
+    term_positions: what terms of positions alone read: positions, or with `bilevel` numbers of segments, (b, n); one
+        row (1, n), so that the terms are computed once, where they are known to be the same in all examples, at
+        padding, too.
+    distance_or_bucket: number of the key minus that of the query, of a bias with `buckets` (T5) its bucket: (b, n, n),
+        or (2n - 1,) where positions are consecutive; None if unused. Pair terms stand beside no such bias.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, rotated_width), or None; of xPos multiplied by a decay, ζ^(position / s).
     rotation_divided_by_decay: of xPos, cos and sin divided by it, else None. A query takes `rotation` and a key behind
@@ -187,8 +188,8 @@ class AttentionInputs:
     token_kinds: Tensor
     cls_kinds: Tensor
     table_rows: Tensor
-    common_positions: Tensor
-    distance: Tensor | None = None
+    term_positions: Tensor
+    distance_or_bucket: Tensor | None = None
     allowed: Tensor | None = None
     rotation: tuple[Tensor, Tensor] | None = None
     rotation_divided_by_decay: tuple[Tensor, Tensor] | None = None

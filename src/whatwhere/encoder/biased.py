@@ -207,7 +207,10 @@ class _TiledWeights:
         return (x if self.low_precision is None else _part(self.low_precision, *x.shape).copy_(x)).flatten(0, 1)
 
     def _special_in(self, tile: _Tile) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-        """Return special keys and special queries of the tile as (examples, tokens), but for keys from its start."""
+        """Return special keys and special queries of the tile, each as (examples, tokens).
+
+        Examples count from the tile's first. Tokens of queries do, too; those of keys count from the row's first.
+        """
         examples, tokens, bounds = self.special_tokens
         token_range = slice(bounds[tile.examples.start], bounds[tile.examples.stop])
         examples = examples[token_range] - tile.examples.start
@@ -220,7 +223,8 @@ class _TiledWeights:
     def weights(self, tile: _Tile, shared: Tensor | None) -> Tensor:
         """Compute the attention weights (examples, heads, queries, n); a weight that dropout removes is negative.
 
-        They may overwrite `shared`, the bias of the tile's group.
+        shared: the bias of the tile's group, or None. With one example the weights take its memory, as the group has no
+        other tile.
         """
         q = tile.of_queries(self.q)
         k = tile.of_keys(self.k)

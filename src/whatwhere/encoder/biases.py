@@ -208,7 +208,7 @@ class RelativeBias(nn.Module):
             init.zeros_(self.cls)
 
     def forward(self, distance: Tensor, token_kinds: Tensor, cls_kinds: Tensor) -> Bias:
-        """Return the bias for `AttentionInputs.distance`: (b, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
+        """Return the bias for `AttentionInputs.distance_or_bucket`: (b, n, n), or (2n - 1,) for -(n - 1) ... n - 1.
 
         distance: of a bias that has `buckets`, their numbers.
 

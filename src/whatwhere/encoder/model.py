@@ -222,13 +222,13 @@ class Encoder(EncoderPreTrainedModel):
             position_ids is None and attention_mask is None and document_ids is None and not config.bilevel
         )
         if config.bilevel:  # rotations and biases count segments, and the table reads places in them
-            places, position_numbers = self._segments(input_ids, attention_mask, document_ids, allowed_mask)
+            places, positions_or_segments = self._segments(input_ids, attention_mask, document_ids, allowed_mask)
             table_rows = places.clamp(max=config.max_position_embeddings - 1)  # places beyond it share its last row
         else:
-            table_rows = position_numbers = self._positions(input_ids, attention_mask, position_ids)
+            table_rows = positions_or_segments = self._positions(input_ids, attention_mask, position_ids)
         # With a mask of pairs every token counts: one that no token looks at may itself look at others.
         token_mask = attention_mask if allowed_mask is None else None
-        common_positions = position_numbers
+        term_positions = positions_or_segments
         if counts_from_zero:
             term_positions = positions_or_segments[:1]
         elif reads_values and (self.untied is not None or config.pair_terms != "none"):
@@ -240,33 +240,34 @@ class Encoder(EncoderPreTrainedModel):
         if config.relative != "none" or config.pair_terms != "none":
             is_consecutive = counts_from_zero or self.assumes_consecutive_positions
             is_consecutive = is_consecutive or (
-                reads_values and positions_are_consecutive(position_numbers, token_mask, document_ids)
+                reads_values and positions_are_consecutive(positions_or_segments, token_mask, document_ids)
             )
-            distance = distances(position_numbers, is_consecutive and not config.bilevel)  # segment numbers never are
+            is_consecutive = is_consecutive and not config.bilevel  # segment numbers never are
+            distance = distances(positions_or_segments, is_consecutive)
             buckets = getattr(BIASES.get(config.relative), "buckets", None)
             distance = distance if buckets is None else buckets(distance, config)
         if self.untied is not None:
             table = self.position_table()
             if config.untied == "crossed":
                 assert table is not None
-                position_query_key = self.untied.project(table[common_positions])
+                position_query_key = self.untied.project(table[term_positions])
             else:
-                biases.append(self.untied(table, common_positions, cls_kinds))
+                biases.append(self.untied(table, term_positions, cls_kinds))
         if self.relative is not None:
             assert distance is not None
             biases.append(self.relative(distance, token_kinds, cls_kinds))
-        cos_sin = rotation(position_numbers, config, self.dtype) if config.rotation != "none" else None
+        cos_sin = rotation(positions_or_segments, config, self.dtype) if config.rotation != "none" else None
         divided_by_decay = None
         is_ahead = None
         if config.rotation == "xpos":
             assert cos_sin is not None
-            cos_sin, divided_by_decay = decayed_rotations(cos_sin, position_numbers, config)
-            is_ahead = common_positions[:, None, None, :] > common_positions[:, None, :, None]
+            cos_sin, divided_by_decay = decayed_rotations(cos_sin, positions_or_segments, config)
+            is_ahead = term_positions[:, None, None, :] > term_positions[:, None, :, None]
         return AttentionInputs(
             token_kinds,
             cls_kinds,
             table_rows,
-            common_positions,
+            term_positions,
             distance,
             allowed,
             rotation=cos_sin,
