@@ -17,7 +17,7 @@ from whatwhere.run.files import machine_id, sha256
 from whatwhere.run.folder import MANIFEST, RunFolder
 from whatwhere.run.verify import verify
 from whatwhere.study.training_records import text_records
-from whatwhere.training.corpus_settings import keep_windows_of_one_batch
+from whatwhere.training.corpus_settings import check_enough_windows
 
 
 def contents(windows) -> dict[str, list]:
@@ -453,11 +453,11 @@ def test_too_few_first_pieces_name_the_remedy(list_source, tokenizer, tmp_path):
     texts = [" ".join(f"word{i}" for i in range(400)) for _ in range(3)] + ["a b"]
     how = {"length": 32, "join": "none", "held_out": 0.0, "progress": False}
     first = build_windows(list_source(texts), tokenizer, tmp_path / "first", pieces="first", **how)
-    keep_windows_of_one_batch(first, 4)
+    check_enough_windows(first, 4)
     with pytest.raises(ValueError) as error:
-        keep_windows_of_one_batch(first, 5)
+        check_enough_windows(first, 5)
     assert str(error.value) == (
         "pieces=first leaves 4 training windows, the beginnings of 4 documents, less than one batch of 5. Use --set "
         "pieces=all, or give more documents or a smaller --set batch_size=."
     )
-    keep_windows_of_one_batch(build_windows(list_source(texts), tokenizer, tmp_path / "all", pieces="all", **how), 5)
+    check_enough_windows(build_windows(list_source(texts), tokenizer, tmp_path / "all", pieces="all", **how), 5)

@@ -66,24 +66,22 @@ class Batches(ABC):
             self._order = (epoch, generator_of(self.seed, epoch).permutation(self.total))
         return self._order[1]
 
-    def micro_batch(self, micro_step: int, batch_size: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
+    def micro_batch(self, micro_step: int, rows: int, rank: int = 0, world: int = 1) -> dict[str, torch.Tensor]:
         """Return the rows of a micro-batch that process `rank` reads, as tensors (rows, ...).
 
-        Global sample s = micro_step * batch_size + row; process r takes the rows r, r + world, ...
+        Global sample s = micro_step * rows + row; process r takes the rows r, r + world, ...
 
         Args:
             micro_step: number of the micro-batch in the whole training, from 0; the step where each has one.
-            batch_size: rows of all `world` processes together.
+            rows: of all `world` processes together.
 
         Raises:
-            ValueError: a batch size that is not a positive multiple of `world`.
+            ValueError: a number of rows that is not a positive multiple of `world`.
         """
-        if batch_size < 1 or batch_size % world:
-            raise ValueError(
-                f"batch_size={batch_size} must be a positive multiple of the number of processes, {world}."
-            )
+        if rows < 1 or rows % world:
+            raise ValueError(f"batch_size={rows} must be a positive multiple of the number of processes, {world}.")
         chosen = []
-        for sample in range(micro_step * batch_size + rank, (micro_step + 1) * batch_size, world):
+        for sample in range(micro_step * rows + rank, (micro_step + 1) * rows, world):
             epoch, at = divmod(sample, self.total)
             chosen.append((epoch, int(self.permutation(epoch)[at])))
         return self._collate(chosen)

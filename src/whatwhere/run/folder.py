@@ -6,7 +6,8 @@ a torn last line, which a killed process may leave, is ignored.
 A file is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is
 killed before the rename leaves a hash that the file does not have yet. One process holds the lock; several handles add
 lines: the one that `open` yields, and one for each `at`, whose lines have a random token under `by`. A handle renames
-the files of a line before it adds another: only those of its last line may have a former hash, until `open` has looked.
+the files of a line before it adds another, so that only those of its last line may still have their former content;
+`open` then puts their former hashes back.
 
 A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
 with its `inputs`, its `outcome`, and the names of its files, `step_files`), and `closed` (no file has two hashes any

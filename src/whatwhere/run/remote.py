@@ -126,7 +126,7 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
         )
 
 
-def processor() -> str:
+def cpu_name() -> str:
     """Return the name of this machine's processor."""
     with suppress(OSError):
         if found := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE):
@@ -151,7 +151,7 @@ async def admit(requirements: Requirements, dask_worker: Any) -> tuple[int, str]
         running = dask_worker.status
         dask_worker.status = type(running).paused
         dask_worker.status = running
-    return os.getpid(), processor()
+    return os.getpid(), cpu_name()
 
 
 _folder_in_work: Path | None = None  # shared folder of the job that this worker does

@@ -35,7 +35,7 @@ from ..run.names import EVALUATE_ALL, RESULTS
 from ..run.text_tables import table_lines
 from ..training.scheme_settings import scheme_of_job, text_of_scheme
 from .machine import machine
-from .results import FACTS, RECORDS, save_results
+from .results import RECORDS, STUDY_FACTS, save_results
 
 C = TypeVar("C", bound=EvaluationConfig)
 LINE_WIDTH = 158  # characters of a line
@@ -185,7 +185,7 @@ def _write_results(
         "machine": machine(),
         "notes": list(notes),
     }
-    return str(save_results(run, records, FACTS, page_facts, judge_claims(records), unfinished=unfinished))
+    return str(save_results(run, records, STUDY_FACTS, page_facts, judge_claims(records), unfinished=unfinished))
 
 
 def evaluation_text(benchmark: Benchmark[Any], result: Mapping[str, Any]) -> str:
@@ -290,7 +290,7 @@ def run_all(
             inner = RunFolder.at(folder)
             records += [replace(record, study=run.name) for record in inner.read(RECORDS)]
             if result["done"]:  # a benchmark without a finished trial gets only the line below
-                notes += inner.read(FACTS)["notes"]
+                notes += inner.read(STUDY_FACTS)["notes"]
         started = [name for name, result in results.items() if result["done"]]
         notes += [f"Not begun for lack of time: {name}." for name in results if name not in started]
         notes += [f"Left out: {reason}" for reason in reasons]

@@ -13,7 +13,7 @@ from ..encoder import EncoderForMaskedLM, preset
 from ..encoder.attention import BACKENDS
 from ..models.tensors import default_device
 from ..run.processes import cores
-from ..run.remote import processor
+from ..run.remote import cpu_name
 from ..run.thread_waiting import wait_policy
 from ..training.environment import bf16_pays
 
@@ -44,7 +44,7 @@ def _version(package: str) -> str | None:
 def machine() -> dict[str, Any]:
     """Return processor, cores that this process may use, memory in bytes, and accelerator name or None."""
     return {
-        "cpu": processor(),
+        "cpu": cpu_name(),
         "cores": cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

@@ -22,7 +22,7 @@ from .training_plan import ModelOfSeed, models_of
 
 RECORDS = "records.parquet"
 CLAIMS = "claims.json"
-FACTS = "study.json"  # facts of the page of a study, an evaluation, a look into heads
+STUDY_FACTS = "study.json"  # facts of the page of a study, an evaluation, a look into heads
 CORPUS_FACTS = ("length", "join", "pieces", "vocab_size", "source")  # keys of `Windows.facts` that the page has, too
 # What a reader of the report should know about the defaults of a size.
 NOTES = {
@@ -116,7 +116,7 @@ def save_study(
     page_facts = _page_facts_of(run, config, windows, entries, notes)
     page_facts |= {"seconds": seconds, "at_once": min(at_once, len(entries))}
     inputs = {"models": [str(model) for model in measured], "between": bool(comparison_records)}
-    return save_results(run, gathered, FACTS, page_facts, judge_claims(gathered), inputs)
+    return save_results(run, gathered, STUDY_FACTS, page_facts, judge_claims(gathered), inputs)
 
 
 def _entry_of(run: RunFolder, config: StudyConfig, steps: int, model: ModelOfSeed) -> dict[str, Any]:

@@ -24,17 +24,17 @@ from ..corpus.build import describe_pieces
 from ..records.record import Record
 from ..run.cluster import Cluster, connect
 from ..run.executors import Job
-from ..run.folder import RunFolder
+from ..run.folder import RunFolder, keep_if_outer_is_refused
 from ..run.jobs import run_jobs, show_progress
 from ..run.names import RESULTS, STUDY
 from ..training.budget import shortage_message, steps_to_learn, time_trainings
-from ..training.corpus_settings import keep_windows_of_one_batch, prepare_windows
+from ..training.corpus_settings import check_enough_windows, prepare_windows
 from ..training.pretrain import segments_message
 from ..training.scheme_settings import SCHEME, scheme_of_job, text_of_scheme
 from .comparisons import compare_models, save_explorer_texts
 from .corpus_step import corpus_records, measure_corpus
 from .model_task import ModelTask, can_probe, train_and_measure
-from .results import FACTS, save_study, total_seconds
+from .results import STUDY_FACTS, save_study, total_seconds
 from .study_settings import StudyConfig, prefix_training_keys_in_errors
 from .training_plan import (
     FEWEST_STEPS,
@@ -145,8 +145,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
         config = _extend_saved_settings(run, config)
     else:
         config.save_in(run, CONFIG)
-    settings_to_save = config  # as given: below, `config` names the folder's copy of the scheme, and matched widths
-    if config.scheme is not None:
+    if config.scheme is not None:  # from here on the folder's copy, whatever becomes of the user's file
         config = config.model_copy(update={"scheme": str(run.path / SCHEME)})
     event = "study resumed" if is_resumed else "study"
     log.log_event(event, models=" ".join(config.models), size=config.size, corpus=config.corpus)
@@ -156,7 +155,8 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     with prefix_training_keys_in_errors():
         for name in config.models:
             training = config.pretraining(name)
-            keep_windows_of_one_batch(windows, training.batch_size)
+            check_enough_windows(windows, training.batch_size)
+            keep_if_outer_is_refused(windows.folder)  # they may have taken hours, and the corrected command uses them
             encoder = training.encoder_config(windows)  # refuses a vocabulary below the tokenizer's
             if words := segments_message(name, encoder, windows):
                 log.log_event("no segments", words, model=name)
@@ -167,7 +167,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
         in_words = ", ".join(f"{name} {width}" for name, width in widths.items())
         words = f"{config.match} matched to those of {first_model} by feed-forward widths: {in_words}"
         log.log_event("matched", words, match=config.match, widths=widths)
-    settings_to_save.model_copy(update={"widths": config.widths}).save_in(run, CONFIG)
+    config.save_in(run, CONFIG)  # again, with the matched widths
     run.keep_if_refused()
     _log_windows(windows, log)
     if config.inside:
@@ -328,8 +328,8 @@ class _StudyPage:
         self.models = models_of(study.config)
         self.models_on_page = _models_on_page(study, self.models)
         self.at_once = at_once
-        if not trains_models and study.run.has(FACTS):
-            self.at_once = study.run.read(FACTS).get("at_once", at_once)
+        if not trains_models and study.run.has(STUDY_FACTS):
+            self.at_once = study.run.read(STUDY_FACTS).get("at_once", at_once)
         was_on_cluster = any(line.get("event") == "cluster" for line in study.run.log_lines())
         self.notes = [ON_CLUSTER] if was_on_cluster else []
 
@@ -376,7 +376,7 @@ def _models_on_page(study: Study, models: Sequence[ModelOfSeed]) -> list[ModelOf
     """Return the models that the page shows; none where a kill left results without their page."""
     results = study.run.finished_step(RESULTS)
     page = study.run.path / "report.html"
-    facts_file = study.run.path / FACTS
+    facts_file = study.run.path / STUDY_FACTS
     if results is None or not page.is_file() or not facts_file.is_file():
         return []
     if page.stat().st_mtime_ns < facts_file.stat().st_mtime_ns:  # the page is drawn after its facts

@@ -19,7 +19,6 @@ from ..corpus.build import content, saved_tokenizer
 from ..corpus.tokenizer import UNITS
 from ..run.cluster import Cluster
 from ..run.files import read_object
-from ..run.folder import keep_if_outer_is_refused
 from .training_keys import CorpusKeys
 
 
@@ -91,11 +90,8 @@ def _tokenizer_request(config: CorpusConfig) -> dict[str, Any]:
     return {**words, "vocab_size": config.vocab_size if is_made else None}
 
 
-def keep_windows_of_one_batch(windows: Windows, batch_size: int) -> None:
-    """Refuse windows that are fewer than one training batch; keep others whatever the rest of the command does.
-
-    A refusal later in this command would remove them with the new run around them. The windows of a large text take
-    hours to make, and the corrected command uses them.
+def check_enough_windows(windows: Windows, batch_size: int) -> None:
+    """Refuse windows that are fewer than one training batch.
 
     Raises:
         ValueError: there are too few; the message says how many, and what would give more.
@@ -103,7 +99,6 @@ def keep_windows_of_one_batch(windows: Windows, batch_size: int) -> None:
     count = len(windows["train"])
     length = windows.facts["length"]
     if count >= batch_size:
-        keep_if_outer_is_refused(windows.folder)
         return
     if windows.facts["join"] != "run-on" and windows.facts["pieces"] == "first":
         documents = windows.facts["documents"]["train"]

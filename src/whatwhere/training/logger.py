@@ -13,7 +13,7 @@ import torch
 from ..run.files import append_line, flush_file, write_arrays, write_text
 from ..run.folder import LOG
 from ..run.memory import peak_memory, reset_peak_memory
-from ..run.remote import processor
+from ..run.remote import cpu_name
 from ..run.status import step_lines
 from .divergence import batch_arrays
 from .optimizers import learning_rate_factor
@@ -168,7 +168,7 @@ class Logger:
             "peak_memory_bytes": peak_memory(device),
             "validation_loss": validations[-1]["validation_loss"] if validations else None,
             "validation_accuracy": validations[-1]["validation_accuracy"] if validations else None,
-            "device": torch.cuda.get_device_name() if device.type == "cuda" else processor(),
+            "device": torch.cuda.get_device_name() if device.type == "cuda" else cpu_name(),
             "precision": setup.accelerator.mixed_precision.replace("no", "fp32"),
             "processes": setup.accelerator.num_processes,
         }

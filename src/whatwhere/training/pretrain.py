@@ -12,10 +12,10 @@ from ..corpus.batches import times_read
 from ..encoder import EncoderConfig, EncoderForMaskedLM
 from ..models.card import model_card
 from ..models.explain import costs
-from ..run.folder import RunFolder
+from ..run.folder import RunFolder, keep_if_outer_is_refused
 from ..run.progress import Progress
 from .budget import steps_of_budget
-from .corpus_settings import keep_windows_of_one_batch, prepare_windows
+from .corpus_settings import check_enough_windows, prepare_windows
 from .environment import process_group_state
 from .loop import Trainer
 from .optimizers import expected_table_drift
@@ -97,7 +97,8 @@ def _train(
     if windows is None:
         with processes.main_process_first():
             windows = prepare_windows(config, run.path / "corpus", bool(progress))
-    keep_windows_of_one_batch(windows, config.batch_size)
+    check_enough_windows(windows, config.batch_size)
+    keep_if_outer_is_refused(windows.folder)  # they may have taken hours, and the corrected command uses them
     model_config = config.encoder_config(windows)
     batches = make_batches(config, windows, "train", model_config)
     # All processes use the number of steps that the main process timed.
