@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from .compare import comparison_page, open_runs
-from .loaded_run import kind_of, load_run
+from .loaded_run import load_run, page_kind
 from .page import Page, write_page, write_tables
 from .pages import geometry_page, open_page, spectra_page
 
@@ -23,7 +23,7 @@ def page_of(run: str | Path) -> Page:
 
     Raises ValueError: the folder holds none of them, or a file in it is damaged.
     """
-    kind = kind_of(Path(run))
+    kind = page_kind(Path(run))
     if kind == "model":
         problem = f"{run} is a model, and has no page. Its numbers are in training.json"
         raise ValueError(f"{problem}; probe, spectra and geometry --model measure it.")

@@ -15,7 +15,7 @@ from ..records.record import Arrays, Record
 from ..run.names import STUDY
 from . import how, ledger, pages
 from .figure import Table, row
-from .loaded_run import CORPUS, ArrayFiles, Run, Tables, kind_of, load_run
+from .loaded_run import CORPUS, ArrayFiles, Run, Tables, load_run, page_kind
 from .numbers import compact, count, number
 from .page import How, Page, Section
 from .titles import caveats, listed, named, totals
@@ -44,7 +44,7 @@ def open_runs(runs: Sequence[str | Path]) -> dict[str, Run]:
     for folder in folders:
         if (before := studies_by_path.setdefault(folder.resolve(), folder)) is not folder:
             raise ValueError(f"{folder} is {before} once more. Name each run once.")
-        if (kind := kind_of(folder)) != "study":
+        if (kind := page_kind(folder)) != "study":
             if not kind and (folder / STUDY).is_file():
                 raise ValueError(f"The study in {folder} is not finished. See how far it is: whatwhere status {folder}")
             what = _KINDS.get(kind, "no study: it holds no records.parquet")

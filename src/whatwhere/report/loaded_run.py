@@ -309,9 +309,9 @@ def _visible_record(r: Record) -> Record:
     return replace(r, **visible(names))
 
 
-def kind_of(folder: Path) -> str:
-    """Return which command wrote a folder: "geometry", "spectra", "study", "model" for a training; "" for anything
-    else."""
+def page_kind(folder: Path) -> str:
+    """Return which page shows the files of a folder: "geometry", "spectra" or "study", the page of all other records;
+    "model" for a training without records, which has none; "" for anything else."""
     files = {"geometry": "geometry.json", "spectra": "spectra.json", "study": "records.parquet", "model": "config.json"}
     return next((kind for kind, name in files.items() if (folder / name).is_file()), "")
 
@@ -329,7 +329,7 @@ def load_run(folder: str | Path) -> Run:
     records = [_visible_record(r) for r in read_records(folder / "records.parquet")]
     files = {visible(path.stem): partial(read_arrays, path) for path in sorted((folder / "arrays").glob("*.npz"))}
     run = Run(visible(folder.resolve().name), records=records, arrays=ArrayFiles(files))
-    kind = kind_of(folder)
+    kind = page_kind(folder)
     if kind == "geometry":
         return _geometry_run(run, visible_json(folder / "geometry.json", dict))
     if kind == "spectra":

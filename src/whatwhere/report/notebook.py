@@ -10,7 +10,7 @@ from ..records.record import read_records
 from ..run.errors import as_list, suggest_name
 from .compare import comparison_page, open_runs
 from .figure import Figure, Panel
-from .loaded_run import kind_of, load_run
+from .loaded_run import load_run, page_kind
 from .page import Page, page_figures
 from .pages import geometry_page, spectra_page, study_page
 from .style import FONT, MAPS, PALETTES, TEXT_SIZE, plain
@@ -136,7 +136,7 @@ def _figures(run: Runs) -> list[Figure]:
 def _page(folder: Path) -> Page:
     """The page without its explorer, which is no figure."""
     pages = {"geometry": geometry_page, "spectra": spectra_page}
-    return pages.get(kind_of(folder), study_page)(load_run(folder))
+    return pages.get(page_kind(folder), study_page)(load_run(folder))
 
 
 def _height(panel: Panel, width: int) -> int:
