@@ -380,7 +380,7 @@ def test_documents_without_words_are_left_out():
     )
     assert records[0].value == pytest.approx(loss_of(model, chosen)[keep].mean(), rel=1e-10)
     chosen.regular[:] = False
-    with pytest.raises(ValueError, match="No document has a regular token"):
+    with pytest.raises(ValueError, match="No window has a regular token"):
         run(model, chosen, ["absolute"], kinds=["remove"], by=["all"])
 
 

@@ -6,7 +6,7 @@ import torch
 from small_documents import documents
 
 import whatwhere as ww
-from whatwhere.analysis import ANALYSES, OF_WINDOWS, PLAIN, TRAINING, Analysis, AnalysisInput, analyses_of
+from whatwhere.analysis import ALWAYS, ANALYSES, OF_WINDOWS, TRAINING, Analysis, AnalysisInput, analyses_of
 from whatwhere.analysis.passes import Reader
 from whatwhere.analysis.record_context import RecordContext
 from whatwhere.study.measurements import join_measurements, measure, split_analyses
@@ -53,7 +53,7 @@ def test_readers_share_one_pass():
         Analysis("a", OF_WINDOWS, reader=Counter),
         Analysis("b", OF_WINDOWS, reader=Counter, arrays="counts"),
         Analysis("c", OF_WINDOWS, fail, needs=("windows", "corpus")),
-        Analysis("d", OF_WINDOWS, fail, needs=("loss",)),  # a body alone has no loss
+        Analysis("d", OF_WINDOWS, fail, needs=("has_loss",)),  # a body alone has no loss
         Analysis("e", OF_WINDOWS, lambda s: [s.context.record("corpus.documents", len(s.evenly_spaced(4)))]),
     ]
     measured = measure(subject, analyses)
@@ -103,7 +103,7 @@ def test_readers_need_models_with_terms():
 
 
 def test_every_entry_is_complete():
-    assert (*analyses_of(PLAIN), *analyses_of(OF_WINDOWS), *analyses_of(TRAINING)) == ANALYSES
+    assert (*analyses_of(ALWAYS), *analyses_of(OF_WINDOWS), *analyses_of(TRAINING)) == ANALYSES
     for analysis in ANALYSES:
         assert analysis.reader is not None or analysis.measure is not None, analysis.name
         assert all(
@@ -122,5 +122,5 @@ def test_a_table_of_zeros_is_left_out():
     """A control without its table ended its study: such a table has no components."""
     model = encoder()
     torch.nn.init.zeros_(model.position_table())
-    measured = measure(AnalysisInput(ME, model), analyses_of(PLAIN))
+    measured = measure(AnalysisInput(ME, model), analyses_of(ALWAYS))
     assert measured.records == [] and "rows of the table are equal" in measured.left_out["position table"]

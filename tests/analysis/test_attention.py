@@ -271,7 +271,7 @@ def test_a_text_without_a_word_is_an_error():
 def test_nothing_seen_is_an_error_and_no_arrays():
     reader = AttentionScores(build("nope"))
     assert reader.arrays() == {}
-    with pytest.raises(ValueError, match="No document has passed"):
+    with pytest.raises(ValueError, match="No window has passed"):
         reader.records(WHO)
 
 
@@ -389,5 +389,5 @@ def test_two_documents_or_short_ones_cannot_be_repeated():
 def test_retrieval_needs_both_passes():
     reader = CopyReader()
     read(build("nope"), repeated_documents(documents(5, n=12))[0], [reader])
-    with pytest.raises(ValueError, match="No document has passed"):
+    with pytest.raises(ValueError, match="No window has passed"):
         copy_records(reader, CopyReader(), WHO)

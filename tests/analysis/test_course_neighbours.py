@@ -167,5 +167,5 @@ def test_every_checkpoint_of_a_run_is_read(tmp_path):
 def test_no_checkpoints_and_no_documents_are_refused(tmp_path):
     with pytest.raises(ValueError, match="has no checkpoints"):
         local_records(tmp_path, documents(), WHO)
-    with pytest.raises(ValueError, match="No document has passed"):
+    with pytest.raises(ValueError, match="No window has passed"):
         NeighbourWeights().records(WHO)

@@ -275,7 +275,7 @@ def test_a_document_without_words_is_left_out():
             )
     empty = HeadTaxonomy(model)
     read(model, documents({"input_ids": ids[:1]}), [empty])
-    with pytest.raises(ValueError, match="No document has a regular token"):
+    with pytest.raises(ValueError, match="No window has a regular token"):
         empty.records(RecordContext("m", 0, "s"))
 
 
@@ -317,7 +317,7 @@ def test_refusals():
         HeadTaxonomy(torch.nn.Linear(2, 2))
     with pytest.raises(ValueError, match="queries must be one of regular, all; got 'words'"):
         HeadTaxonomy(build("dstg"), queries="words")
-    with pytest.raises(ValueError, match="No document has passed"):
+    with pytest.raises(ValueError, match="No window has passed"):
         HeadTaxonomy(build("dstg")).records(RecordContext("m", 0, "s"))
     model = build("dstg")
     with torch.no_grad():

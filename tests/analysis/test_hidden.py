@@ -230,6 +230,6 @@ def test_bad_input():
     features[1][4, 5, 6] = np.nan
     with pytest.raises(ValueError, match=r"hidden\[1\] has NaN"):
         maps(features, documents())
-    with pytest.raises(ValueError, match="No document has passed"):
+    with pytest.raises(ValueError, match="No window has passed"):
         SentenceMaps(Fixed(features)).records(RecordContext("m", 0, "s"))
     assert SentenceMaps(Fixed(features)).arrays() == {}

@@ -158,7 +158,7 @@ def test_nonfinite_states_and_no_states_are_refused():
     docs = documents(12, 10)
     with pytest.raises(ValueError, match=r"hidden\[0\] has NaN"):
         shares([np.full((12, 10, 2), np.nan)], docs)
-    with pytest.raises(ValueError, match="No document has passed"):
+    with pytest.raises(ValueError, match="No window has passed"):
         PositionVariance(Fixed([np.zeros((1, 1, 1))])).records(RecordContext("m", 0, "s"))
 
 

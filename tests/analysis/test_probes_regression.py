@@ -252,7 +252,7 @@ def test_bad_models_and_documents():
         run(base, {"base": base}, reference="rope")
     docs = documents()
     docs.regular[3] = False
-    with pytest.raises(ValueError, match="Only 19 of 20 documents have regular tokens"):
+    with pytest.raises(ValueError, match="Only 19 of 20 windows have regular tokens"):
         run(reference, {"base": base}, docs)
     base.features[1][4, 5, 3] = float("inf")
     with pytest.raises(ValueError, match=r"hidden\[1\] of base"), np.errstate(invalid="ignore"):

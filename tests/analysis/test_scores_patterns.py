@@ -261,7 +261,7 @@ def test_records_name_every_head_and_count_the_patterns():
 
 def test_nothing_seen_or_too_short_is_an_error():
     reader = PatternCounts(build("rp"))
-    with pytest.raises(ValueError, match="No document has passed"):
+    with pytest.raises(ValueError, match="No window has passed"):
         reader.records(WHO)
     model = build("rp")
     read(model, documents(3, n=4), [reader])

@@ -6,9 +6,9 @@ A new analysis is a file of this folder: its metrics with `add_metrics`, and wha
 from importlib import import_module
 from pkgutil import iter_modules
 
-from .analyses import OF_WINDOWS, PLAIN, STAGES, TRAINING, Analysis, AnalysisInput
+from .analyses import ALWAYS, OF_WINDOWS, STAGES, TRAINING, Analysis, AnalysisInput
 
-__all__ = ["ANALYSES", "OF_WINDOWS", "PLAIN", "TRAINING", "Analysis", "AnalysisInput", "analyses_of"]
+__all__ = ["ANALYSES", "OF_WINDOWS", "ALWAYS", "TRAINING", "Analysis", "AnalysisInput", "analyses_of"]
 
 
 def _found() -> tuple[Analysis, ...]:

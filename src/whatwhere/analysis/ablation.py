@@ -1,8 +1,8 @@
 """Ablations: the rise of the masked-language loss when a term of the attention scores, or a stream, is removed, or when
 two tokens swap places.
 
-A term is removed (set to 0), replaced by its mean over documents, or shuffled over positions, in all blocks, in one, or
-in one head; the rest of the model is unchanged. Each document is compared with itself: same tokens, same masks.
+A term is removed (set to 0), replaced by its mean over windows, or shuffled over positions, in all blocks, in one, or
+in one head; the rest of the model is unchanged. Each window is compared with itself: same tokens, same masks.
 
 GEOM section 4, hypothesis H2: for every i ≠ j, swapping positions i and j strictly increases the expected loss, with P
 fixed. The tokens at i and j, masked or not, swap their positions; table, biases and rotation follow the positions, so
@@ -98,11 +98,11 @@ def ablation_records(
     all): the rise. Kinds:
 
     - `remove`: the term is 0; a stream is 0 at every token.
-    - `mean`: the term at a pair (i, j) is its mean over the documents of the batch at (i, j), of those in which i may
+    - `mean`: the term at a pair (i, j) is its mean over the windows of the batch at (i, j), of those in which i may
       look at j; a stream is, at every token, its mean over all regular tokens of the batch. A term that is the same in
-      all documents does not change, and its rise is exactly 0.
+      all windows does not change, and its rise is exactly 0.
     - `shuffle`: rows and columns of the term, or the tokens of a stream, are permuted by one random permutation of the
-      regular tokens of each document, the same in all blocks; special tokens and padding stay. In packed windows each
+      regular tokens of each window, the same in all blocks; special tokens and padding stay. In packed windows each
       document permutes its own.
 
     A stream is changed where it enters a block; for all blocks that is the embedding, so layer None and layer 1 agree.
@@ -111,11 +111,11 @@ def ablation_records(
     Args:
         model: an `EncoderForMaskedLM`.
         by: "all" blocks and heads at once, each "layer", each "head".
-        batch_size: documents at a time; the last batch takes the rest along, so that no mean is over fewer.
+        batch_size: windows at a time; the last batch takes the rest along, so that no mean is over fewer.
         progress: counts ablations over all batches.
 
     Raises:
-        ValueError: another model, documents without a word, or means of a single document.
+        ValueError: another model, windows without a word, or means of a single window.
     """
     passes.check_masked_lm(model, "An ablation")
     if "mean" in kinds and min(len(windows), batch_size) < 2:
@@ -146,10 +146,10 @@ def document_loss_records(
 ) -> list[Record]:
     """Measure the masked-language loss of each document in nats, with the same masks for all models, and their mean.
 
-    Records `loss.document` (index: number of the document). They take more documents than the ablations can afford.
+    Records `loss.document` (index: number of the document). They take more windows than the ablations can afford.
 
     Raises:
-        ValueError: another model, or documents without a word.
+        ValueError: another model, or windows without a word.
     """
     passes.check_masked_lm(model, "A loss")
     ids, labels = masked(windows, MASK_RATE, model.config.mask_token_id)
@@ -178,9 +178,9 @@ def _over_documents(
 
 
 def masked(windows: ChosenWindows, mask_rate: float, mask_id: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mask `mask_rate` of the regular tokens of each document, at least one, and return token ids and labels (m, n).
+    """Mask `mask_rate` of the regular tokens of each window, at least one, and return token ids and labels (m, n).
 
-    Masked tokens are [MASK]; labels are -100 elsewhere. The choice depends on the number of the document and its
+    Masked tokens are [MASK]; labels are -100 elsewhere. The choice depends on the number of the window and its
     regular tokens alone, so that all models predict the same tokens.
     """
     draws = np.where(windows.regular, np.random.default_rng(0).random(windows.regular.shape), np.inf)
@@ -216,14 +216,14 @@ def _token_losses(model: Any, hidden: Tensor, labels: Tensor) -> Tensor:
 def _losses(
     model: Any, windows: ChosenWindows, rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, positions: np.ndarray
 ) -> np.ndarray:
-    """Compute `_token_losses` of some documents with other token ids and position ids (m, n) than their own."""
+    """Compute `_token_losses` of some windows with other token ids and position ids (m, n) than their own."""
     arrays = ids, windows.attention_mask, positions, windows.document_ids
     *inputs, targets = rows_on(device_of(model), rows, *arrays, labels)
     return _token_losses(model, model.encoder(*inputs).last_hidden_state, targets).cpu().numpy()
 
 
 class _Batch:
-    """Batch of documents on its way through the model; blocks before an ablation are computed once."""
+    """Batch of windows on its way through the model; blocks before an ablation are computed once."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class _Batch:
             if inputs[1] is not None:
                 self.pairs = self.pairs & inputs[1].bool()[:, None, :, None]
         self.now: _Ablation | None = None
-        self.constant: set[str] = set()  # terms that are the same for all documents of the batch
+        self.constant: set[str] = set()  # terms that are the same for all windows of the batch
         # Blocks (from 0) that get their own terms back, to take the path that changed terms take.
         self.same: set[int] = set()
 
@@ -264,13 +264,13 @@ class _Batch:
         return terms if block in self.same else None
 
     def start(self) -> np.ndarray:
-        """Return the loss (b,) of each document of the unchanged model; keeps the input of each block."""
+        """Return the loss (b,) of each window of the unchanged model; keeps the input of each block."""
         for layer in self.encoder.layers:
             self.inputs.append(layer(self.inputs[-1], self.attention_inputs, "sdpa")[0])
         return self.losses(self.inputs[-1])
 
     def rises(self, ablations: Sequence[_Ablation]) -> Iterator[np.ndarray]:
-        """Yield the rise of each document's loss (b,) by each ablation."""
+        """Yield the rise of each window's loss (b,) by each ablation."""
         before: dict[tuple[bool, int | None], np.ndarray] = {}
         for ablation in ablations:
             if ablation.kind == "mean" and ablation.part in self.constant:
@@ -293,13 +293,13 @@ class _Batch:
             yield after - before[key]
 
     def run(self, streams: Streams, first: int) -> np.ndarray:
-        """Return the loss of each document (b,) from the streams that enter the block `first`."""
+        """Return the loss of each window (b,) from the streams that enter the block `first`."""
         for layer in self.encoder.layers[first:]:
             streams = layer(streams, self.attention_inputs, "sdpa")[0]
         return self.losses(streams)
 
     def losses(self, streams: Streams) -> np.ndarray:
-        """Compute the mean cross-entropy (b,) of the masked tokens of each document; nan where there is none."""
+        """Compute the mean cross-entropy (b,) of the masked tokens of each window; nan where there is none."""
         hidden = torch.cat(streams if self.encoder.norm is None else self.encoder.norm(streams), dim=-1)
         sums = _token_losses(self.model, hidden, self.labels).sum(1)
         return np.asarray((sums / (self.labels != IGNORED).sum(1)).cpu().numpy())
@@ -318,7 +318,7 @@ class _Batch:
         return term
 
     def mean(self, part: Tensor) -> Tensor:
-        """Return the mean of (b, heads, n, n) over the documents in which the query may look at the key; other entries
+        """Return the mean of (b, heads, n, n) over the windows in which the query may look at the key; other entries
         stay.
 
         Between the least and the largest of its values, so that equal ones stay equal to the last digit.
@@ -380,28 +380,26 @@ def swap_records(
     """Measure the rise of the masked-language loss, in nats, when the tokens at two positions swap places.
 
     Lags are 1, 2, 4, ... as far as the positions of regular tokens go; of each at most `pairs` pairs, evenly spaced.
-    The masks are equal to the masks of the ablations. A document counts for a pair if it has regular tokens at both
+    The masks are equal to the masks of the ablations. A window counts for a pair if it has regular tokens at both
     positions and one of them is masked, and only then runs through the model: 36 % of the full ones.
 
     - `swap.loss` (index: lag; part "swapped": masked tokens at the two positions, "others": all other masked tokens of
       the same documents): mean of the paired rise over pairs and tokens of a document, then over documents, with the
       bootstrap's 95 % interval over documents; n: documents.
-    - `swap.positive` (index: lag): share of the pairs whose mean rise over the swapped tokens of all documents is above
+    - `swap.positive` (index: lag): share of the pairs whose mean rise over the swapped tokens of all windows is above
       0 by more than rounding, with Wilson's interval; n: pairs. At random it is one half.
 
     [] for a model without any position encoding.
 
     Raises:
-        ValueError: not an `EncoderForMaskedLM`, or no document with two regular positions.
+        ValueError: not an `EncoderForMaskedLM`, or no window with two regular positions.
     """
     passes.check_masked_lm(model, "A swap")
     if not model.config.has_positions:
         return []
     lags = swap_pairs(np.unique(windows.position_ids[windows.regular]), pairs)
     if not lags:
-        raise ValueError(
-            "No document has two positions with regular tokens that could be swapped. Give longer documents."
-        )
+        raise ValueError("No window has two positions with regular tokens that could be swapped. Give longer windows.")
     ids, labels = masked(windows, MASK_RATE, model.config.mask_token_id)
     positions = windows.position_ids
     sums, counts = (np.zeros((len(windows), len(lags), len(SWAPPED))) for _ in range(2))
@@ -435,7 +433,7 @@ def swap_records(
 
 
 def _with_both(windows: ChosenWindows, i: int, j: int) -> np.ndarray:
-    """Return the regular tokens at position i or j of documents that have both, (documents, n) bool."""
+    """Return the regular tokens at position i or j of windows that have both, (windows, n) bool."""
     spans = np.arange(len(windows))[:, None] * windows.length + np.zeros_like(windows.position_ids)
     spans += 0 if windows.document_ids is None else windows.document_ids
     at_i, at_j = (windows.regular & (windows.position_ids == k) for k in (i, j))
@@ -456,16 +454,16 @@ ANALYSES = (
         "losses",
         OF_WINDOWS,
         lambda s: document_loss_records(s.model, s.evenly_spaced(), s.context),
-        needs=("windows", "loss"),
+        needs=("windows", "has_loss"),
     ),
-    Analysis("ablations", OF_WINDOWS, _ablations, needs=("windows", "loss")),
+    Analysis("ablations", OF_WINDOWS, _ablations, needs=("windows", "has_loss")),
     Analysis(
         "swapped rows",
         OF_WINDOWS,
         lambda s: swap_records(
             s.model, s.evenly_spaced(s.ablation_windows), s.context, progress=s.progress_of("swapped rows")
         ),
-        needs=("windows", "loss"),
+        needs=("windows", "has_loss"),
         optional=True,
     ),
 )

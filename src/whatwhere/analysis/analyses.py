@@ -13,7 +13,7 @@ from .record_context import RecordContext
 
 # Stages, in their order: analyses of every model of a study; of a model and windows, in a study or in
 # `whatwhere heads`, those with a reader in one pass; of a training: its beginning, its checkpoints, its corpus.
-STAGES = PLAIN, OF_WINDOWS, TRAINING = "plain", "of windows", "training"
+STAGES = ALWAYS, OF_WINDOWS, TRAINING = "always", "of windows", "training"
 CONTROLS = 200  # windows that the untrained model reads
 SCORED = 16  # windows over which the spread of the scores is measured
 
@@ -46,14 +46,14 @@ class AnalysisInput:
     progress: Progress = None
 
     @property
-    def terms(self) -> bool:
+    def has_terms(self) -> bool:
         """True if the scores of the model are a sum of named terms, as in the encoders of this package."""
         return hasattr(self.model, "inspect_terms")
 
     @property
-    def loss(self) -> bool:
+    def has_loss(self) -> bool:
         """True if the run asks for the loss of windows and the model has one."""
-        return bool(self.terms and hasattr(self.model, "head") and self.ablation_windows)
+        return bool(self.has_terms and hasattr(self.model, "head") and self.ablation_windows)
 
     @property
     def table(self) -> Any:

@@ -1,8 +1,8 @@
 """Attention weights of each term of the scores alone and of their sum: the places at which heads look.
 
 DSTG section 4 (2), (3) and figure 3: a softmax for each term by itself beside the softmax of the sum. The weights of a
-batch are reduced at once, to means per document, to a profile over lags and to a coarse map, so that memory does not
-grow with the documents.
+batch are reduced at once, to means per window, to a profile over lags and to a coarse map, so that memory does not
+grow with the windows.
 """
 
 from abc import ABC, abstractmethod
@@ -122,7 +122,7 @@ class AttentionScores(WeightReader):
     """Reader of the weight of each head on neighbours, itself and special tokens, and of its spread, by term and in
     total.
 
-    Records `attention.KIND`: the mean over documents of the mean over their regular queries of the weight on
+    Records `attention.KIND`: the mean over windows of the mean over their regular queries of the weight on
 
     - `previous`, `next`: the token before or after in the row, over queries that have one and may look at it;
     - `self`: the query's own token; `special`: all special tokens together; `local`: the three nearest tokens on each
@@ -135,7 +135,7 @@ class AttentionScores(WeightReader):
 
     Arrays, L blocks of h heads: `lags` (2w + 1,), -w ... w with w = min(n - 1, 128); `profile.PART` (L, h, 2w + 1),
     mean weight of a regular query on a regular key that is `lag` places after it and that it may look at, nan where
-    there is no such pair; `mean.PART` (L, h, m, m), mean weight over documents and over the tokens in m = min(n, 64)
+    there is no such pair; `mean.PART` (L, h, m, m), mean weight over windows and over the tokens in m = min(n, 64)
     equal bins, special tokens included.
     """
 
@@ -164,7 +164,7 @@ class AttentionScores(WeightReader):
         self._maps[block, part] += _pooled(pair_sums(weights.values, real, pool.dtype), pool)
 
     def records(self, context: RecordContext) -> list[Record]:
-        means, places = self.places()  # (documents, places, h, kinds)
+        means, places = self.places()  # (windows, places, h, kinds)
         axes = {**places, "head": range(self.heads), "metric": KINDS}
         special = self.values["special"]
         n = self.count(means)
@@ -198,7 +198,7 @@ def _special_keys(regular: Tensor, real: Tensor, allowed: Tensor | None) -> Tens
 
 
 def _means(weights: Weights, regular: Tensor, special: Tensor, real: Tensor) -> Tensor:
-    """Compute means over the regular queries of each document, (b, h, kinds); nan where there is none."""
+    """Compute means over the regular queries of each window, (b, h, kinds); nan where there is none."""
     p = weights.values
     n = regular.shape[1]
     near = torch.zeros_like(weights.entropy)
@@ -220,12 +220,12 @@ def query_mean(values: Tensor, queries: Tensor) -> Tensor:
 
 
 def pair_sums(values: Tensor, tokens: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sum `values` (b or 1, h, n, n) over the documents of a batch in which both tokens are `tokens` (b,
+    """Sum `values` (b or 1, h, n, n) over the windows of a batch in which both tokens are `tokens` (b,
     n): (h, n, n)."""
     pairs = (tokens[:, :, None] & tokens[:, None, :]).to(dtype)
     if len(values) == 1:
         return values[0].to(dtype) * pairs.sum(0)
-    if bool((tokens == tokens[:1]).all()):  # alike in all documents: one mask after the sum
+    if bool((tokens == tokens[:1]).all()):  # alike in all windows: one mask after the sum
         return values.sum(0, dtype=dtype) * pairs[0]
     return (values * pairs[:, None]).sum(0, dtype=dtype)
 
@@ -275,7 +275,7 @@ def foreign_scores(
 def attention_weights(
     model: Any, windows: ChosenWindows, batch_size: int = 8, progress: Progress = None
 ) -> Iterator[tuple[Batch, tuple[Tensor, ...]]]:
-    """Yield the weights (b, h, n, n) of every block, a batch of documents at a time, from `output_attentions=True`.
+    """Yield the weights (b, h, n, n) of every block, a batch of windows at a time, from `output_attentions=True`.
 
     Raises:
         ValueError: the model returns no weights of that shape for every layer.
@@ -349,7 +349,7 @@ def repeated_documents(windows: ChosenWindows, seed: int = 0) -> tuple[ChosenWin
 
 
 class CopyReader(WeightReader):
-    """Reader of each document's mean weight of tokens in pieces 0 and 2 on the same place of the other piece.
+    """Reader of each window's mean weight of tokens in pieces 0 and 2 on the same place of the other piece.
 
     `repeated_documents` makes the pieces.
     """
@@ -368,14 +368,14 @@ def copy_records(repeated: CopyReader, control: CopyReader, context: RecordConte
     heads).
 
     Of readers of both sets of `repeated_documents`, records by layer, head and part: `attention.retrieval.raw`, mean
-    over documents of the mean weight of a token of either copy on the same token of the other;
+    over windows of the mean weight of a token of either copy on the same token of the other;
     `attention.retrieval.control`, the weight on the same places where another text stands instead of the copy, which is
     the effect of the place alone; `attention.retrieval`, their paired difference, in [-1, 1].
 
     Raises:
         ValueError: a set has not passed.
     """
-    (raw, places) = repeated.places()  # (documents, places, h)
+    (raw, places) = repeated.places()  # (windows, places, h)
     (place_alone, _) = control.places()
     axes = {**places, "head": range(raw.shape[2])}
     records = []
@@ -410,7 +410,7 @@ ANALYSES = (
         "retrieval",
         OF_WINDOWS,
         lambda s: retrieval_records(s.model, s.evenly_spaced(REPEATED), s.context, progress=s.progress_of("retrieval")),
-        needs=("windows", "terms"),
+        needs=("windows", "has_terms"),
         optional=True,
     ),
 )

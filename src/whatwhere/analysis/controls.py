@@ -16,7 +16,7 @@ def control_records(s: AnalysisInput) -> list[Record]:
     read(s.untrained, s.evenly_spaced(CONTROLS), [sentences, variance])
     scores = score_records(s.untrained, s.evenly_spaced(SCORED), start)
     worth: list[Record] = []
-    if s.loss:
+    if s.has_loss:
         worth = ablation_records(
             s.untrained, s.evenly_spaced(min(s.ablation_windows, SCORED)), start, kinds=KINDS[:1], by=("all",)
         )

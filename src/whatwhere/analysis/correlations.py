@@ -206,7 +206,7 @@ def first_block_correlations(block: FirstBlock, input_ids: Tensor, position_ids:
     if position_ids.numel() and int(position_ids.max()) >= len(block.positions):
         raise ValueError(
             f"Text reaches position {int(position_ids.max())}, but the position table has {len(block.positions)} rows. "
-            "Give shorter documents."
+            "Give shorter windows."
         )
     word = F.embedding(input_ids, block.words.weight)
     position = F.embedding(position_ids, block.positions)
@@ -233,9 +233,9 @@ def correlation_records(
     """Measure the four correlations between regular tokens, as records and maps, for each head of the first block
     (layer 1).
 
-    Records, part one of the four, means over documents:
+    Records, part one of the four, means over windows:
 
-    - `correlation.share`: variance of the matrix (over all pairs of regular tokens of a document) ÷ sum of the four
+    - `correlation.share`: variance of the matrix (over all pairs of regular tokens of a window) ÷ sum of the four
       variances;
     - `correlation.std`: its standard deviation, in score units;
     - `correlation.row`, `correlation.column`: share of its variance that is between rows (queries) and between columns
@@ -245,14 +245,14 @@ def correlation_records(
     BERT), the patterns of the mean position-position correlation are added: `pattern`, `patterns.share` (TUPE 4.4) of
     this one block; in MPNet those of its sum with the bias of the distance, which the block adds to its scores.
 
-    Arrays: of each of the four, (h, m, m), mean over documents of the m positions that are mostly regular tokens, at
+    Arrays: of each of the four, (h, m, m), mean over windows of the m positions that are mostly regular tokens, at
     most 128: with more, means over 128 equal bins.
 
     Args:
         model: one of ours with an added table, or one of transformers built like BERT, with or without a head.
 
     Raises:
-        ValueError: as `first_block`; a document reaches beyond the table; or no document has 3 regular tokens.
+        ValueError: as `first_block`; a window reaches beyond the table; or no window has 3 regular tokens.
     """
     block = first_block(model)
     device = block.positions.device
@@ -270,11 +270,11 @@ def correlation_records(
             places.add(parts["position-position"] + bias, regular)
             values[rows] = torch.stack([_variances(parts[part], regular) for part in CORRELATIONS], dim=1).cpu().numpy()
     if not len(values) or np.isnan(values).all():
-        raise ValueError("No document has 3 regular tokens or more, so no correlation varies. Give longer documents.")
-    whole, rows_of, columns = np.moveaxis(values, 2, 0)  # (documents, correlations, h) each
+        raise ValueError("No window has 3 regular tokens or more, so no correlation varies. Give longer windows.")
+    whole, rows_of, columns = np.moveaxis(values, 2, 0)  # (windows, correlations, h) each
     with np.errstate(invalid="ignore", divide="ignore"):
         statistics = whole / whole.sum(1, keepdims=True), rows_of / whole, columns / whole, np.sqrt(whole)
-    stacked = np.stack(statistics, axis=1)  # (documents, statistics, correlations, h)
+    stacked = np.stack(statistics, axis=1)  # (windows, statistics, correlations, h)
     stacked[~np.isfinite(stacked)] = np.nan
     mean = document_mean(stacked, document_numbers=windows.document_numbers)
     n = count_documents(stacked, windows.document_numbers)
@@ -297,7 +297,7 @@ def _variances(scores: Tensor, regular: Tensor) -> Tensor:
     """Compute the variance of scores (b, h, n, n) over pairs of regular tokens (b, n), between rows, and between
     columns: (b, 3, h).
 
-    nan in documents of fewer than 3 such tokens.
+    nan in windows of fewer than 3 such tokens.
     """
     chosen = regular[:, None].to(scores.dtype)  # (b, 1, n)
     count = chosen.sum(-1)  # (b, 1)

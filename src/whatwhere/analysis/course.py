@@ -220,7 +220,7 @@ class NeighbourWeights(WeightReader):
     sum.
 
     Queries and keys are regular tokens that may look at each other; special tokens take their part of the softmax and
-    count nowhere. Records, each a mean over documents:
+    count nowhere. Records, each a mean over windows:
 
     - `local.weight` (index: offset, key minus query): mean weight over the queries that have such a key. Without an
       interval.
@@ -263,7 +263,7 @@ class NeighbourWeights(WeightReader):
         parts = list(dict.fromkeys(part for _, part in places))
         blocks = sorted({block for block, _ in places})
         means = np.stack([[self.values[block, part] for block in blocks] for part in parts])
-        means = np.moveaxis(means, 2, 0)  # (documents, parts, L, h, offsets + 1)
+        means = np.moveaxis(means, 2, 0)  # (windows, parts, L, h, offsets + 1)
         share = means[..., -1]
         n = int(self.count(share[:, 0, 0, 0]))
         by_part: dict[str, Any] = {"part": parts}
@@ -282,7 +282,7 @@ class NeighbourWeights(WeightReader):
             records.append(context.record("local.best", *best, part=part, layer=blocks[b] + 1, head=head, n=n))
         terms = [p for p, part in enumerate(parts) if part != TOTAL]
         by_block = [(block + 1, share[:, :, b].mean(-1)) for b, block in enumerate(blocks)]
-        for layer, values in [(None, share.mean((-2, -1))), *by_block]:  # (documents, parts)
+        for layer, values in [(None, share.mean((-2, -1))), *by_block]:  # (windows, parts)
             for p in terms if len(terms) > 1 else ():
                 rival = max((q for q in terms if q != p), key=lambda q: float(np.nanmean(values[:, q])))
                 lead = self.mean(values[:, p] - values[:, rival])
@@ -361,7 +361,7 @@ def _curves(records: Sequence[Record]) -> dict[tuple[str, int | None], list[tupl
     return {key: sorted(by_step.items()) for key, by_step in losses.items() if max(by_step) > 0}
 
 
-AT_CHECKPOINTS = 16  # documents that the model of every checkpoint reads
+AT_CHECKPOINTS = 16  # windows that the model of every checkpoint reads
 ANALYSES = (
     Analysis(
         "separation",

@@ -56,7 +56,7 @@ add_metrics(
         "heads": """
 Attention scores are a sum of terms. What a head attends by is found by taking a term away: the Kullback–Leibler
 divergence, in nats, from the attention by the whole sum to the attention by the sum without that term, mean over the
-queries of regular tokens, then over documents (DSTG, equation 4). The KL share of a term is its divergence over the sum
+queries of regular tokens, then over windows (DSTG, equation 4). The KL share of a term is its divergence over the sum
 of the divergences of all terms of the head, so it lies between 0 and 1 and compares the terms of one head only: a head
 that hardly changes whatever is taken away has shares too. A head is labelled by the term with at least half of the
 share; where none has, by “several”. The certainty of a label is the share of the draws of documents that give the same
@@ -115,7 +115,7 @@ def separable_terms(model: Any) -> list[str]:
 
 
 def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor) -> Tensor:
-    """Compute the mean over the queries of each document of KL(A ‖ A without t) in nats (DSTG eq. 4): (b, h, terms) in
+    """Compute the mean over the queries of each window of KL(A ‖ A without t) in nats (DSTG eq. 4): (b, h, terms) in
     float64.
 
     Computed in at least float32; means that rounding makes negative are 0. A term that is zero everywhere gives exactly
@@ -124,7 +124,7 @@ def removal_kl(terms: dict[str, Tensor], allowed: Tensor | None, queries: Tensor
     Args:
         terms: each (b or 1, h, n, n), at least two, in score units, finite.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
-        queries: (b, n), True at queries that count; each must be allowed at least one key. nan where a document has
+        queries: (b, n), True at queries that count; each must be allowed at least one key. nan where a window has
         none.
     """
     parts = list(terms.values())
@@ -214,7 +214,7 @@ class HeadTaxonomy(Reader):
 
     @property
     def kl(self) -> np.ndarray:
-        """Mean (documents, L, h, terms of `names`) over the queries of a document of KL(A ‖ A without the term), in
+        """Mean (windows, L, h, terms of `names`) over the queries of a window of KL(A ‖ A without the term), in
         nats; nan without a query."""
         check_passed(self.values)
         return np.stack([self.values[block] for block in sorted(self.values)], axis=1)

@@ -22,7 +22,7 @@ from ..records.intervals import jackknife_interval
 from ..records.metric import GROUPS, NOT_NEGATIVE, R2, SHARE, SPLITS, STREAM, Metric, with_endings
 from ..records.metrics import add_metrics, range_of
 from ..records.record import Record
-from .analyses import OF_WINDOWS, PLAIN, Analysis
+from .analyses import ALWAYS, OF_WINDOWS, Analysis
 from .passes import Batch, ChosenWindows, Reader, check_finite, check_passed, choose_windows, hidden_states
 from .probes import probe_targets, split_documents, stream_columns
 from .record_context import RecordContext, document_mean
@@ -83,12 +83,12 @@ beside it.
 
 
 class SentenceMaps(Reader):
-    """Reader of hidden states: shares of sentences and principal components in the variance within each document.
+    """Reader of hidden states: shares of sentences and principal components in the variance within each window.
 
-    Records of every layer and part, means over documents, n their number. Only regular tokens count, N of a document,
+    Records of every layer and part, means over windows, n: their documents. Only regular tokens count, N of a window,
     in S sentences (`ChosenWindows.targets["segment"]`).
 
-    `hidden.top2`: share of the variance in the first two principal components of the document's states, in [0, 1].
+    `hidden.top2`: share of the variance in the first two principal components of the window's states, in [0, 1].
     `sentences.separation`: variance between sentences ÷ variance within,
     Σ_s n_s |m_s - m|² / (S - 1) ÷ Σ_s Σ_{i in s} |x_i - m_s|² / (N - S): the index of Calinski & Harabasz
     (scikit-learn's), 1 on average where the states do not know sentences and tokens are independent, and far above 1
@@ -97,10 +97,10 @@ class SentenceMaps(Reader):
     is 0 where sentence boundaries are not special among such cuts, for the true cut is then one of them, and above 0
     where states of a sentence lie closer together, or further from others, than position explains.
 
-    Documents of fewer than two sentences, of sentences of one token each, or with equal states in every sentence have
+    Windows of fewer than two sentences, of sentences of one token each, or with equal states in every sentence have
     no `sentences.*`; n says so, and if none is left the log does and there are no such records.
 
-    shuffles: orders of the lengths, drawn from a seed fixed for each document.
+    shuffles: orders of the lengths, drawn from a seed fixed for each window.
     """
 
     wants_hidden = True
@@ -149,7 +149,7 @@ class SentenceMaps(Reader):
         check_passed(self.values)
         excess = np.log(self.values["sentences.separation"]) - np.log(self.values["sentences.null"])
         if np.isnan(excess).all():
-            _log.warning("No separation of sentences: none of %d documents has two sentences.", len(excess))
+            _log.warning("No separation of sentences: none of %d windows has two sentences.", len(excess))
         records: list[Record] = []
         for metric, values in (*self.values.items(), ("sentences.excess", excess)):
             n = self.count(values)
@@ -160,10 +160,10 @@ class SentenceMaps(Reader):
         return records
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of figure 4, of the first documents of the pass, float32; {} before any batch.
+        """Return the arrays of figure 4, of the first windows of the pass, float32; {} before any batch.
 
-        `scores.PART` (documents, layers + 1, n, 2): all tokens on the first two principal axes of the document's
-        regular tokens. Signs: of layer 0 so that scores rise with the place in the document, and of every later layer
+        `scores.PART` (windows, layers + 1, n, 2): all tokens on the first two principal axes of the window's
+        regular tokens. Signs: of layer 0 so that scores rise with the place in the window, and of every later layer
         so that they agree with the layer before. `segments` (documents, n): the sentence of each token, -1 at special
         tokens.
         """
@@ -173,14 +173,14 @@ class SentenceMaps(Reader):
         return {**scores, "segments": np.stack(self._segments)}
 
 
-def _cuts(segments: np.ndarray, shuffles: int, document: int) -> np.ndarray:
-    """Return the sentences of a document from 0, then stretches of the same lengths in random orders, (1 + shuffles,
+def _cuts(segments: np.ndarray, shuffles: int, window: int) -> np.ndarray:
+    """Return the sentences of a window from 0, then stretches of the same lengths in random orders, (1 + shuffles,
     n); -1 stays -1."""
     regular = segments >= 0
     cuts = np.full((1 + shuffles, len(segments)), -1)
     _, sentences, lengths = np.unique(segments[regular], return_inverse=True, return_counts=True)
     cuts[0, regular] = sentences
-    rng = np.random.default_rng([0, document])
+    rng = np.random.default_rng([0, window])
     for cut in cuts[1:]:
         cut[regular] = np.repeat(np.arange(len(lengths)), rng.permutation(lengths))
     return cuts
@@ -196,7 +196,7 @@ def _between(x: Tensor, member: Tensor) -> Tensor:
 def _ratios(
     between: np.ndarray, total: np.ndarray, floor: np.ndarray, tokens: np.ndarray, sentences: np.ndarray
 ) -> np.ndarray:
-    """Compute variance between ÷ within, (b, cuts), nan where it is not defined for some cut of the document."""
+    """Compute variance between ÷ within, (b, cuts), nan where it is not defined for some cut of the window."""
     within = total[:, None] - between
     possible = (sentences > 1) & (tokens > sentences) & (np.minimum(within, between) > floor[:, None]).all(1)
     freedom = np.where(possible, (tokens - sentences) / np.maximum(sentences - 1, 1), np.nan)
@@ -211,7 +211,7 @@ def _top2(x: Tensor) -> np.ndarray:
 
 
 def _component_scores(states: list[np.ndarray], regular: np.ndarray) -> np.ndarray:
-    """Compute scores of the states of one document, each (n, width): (layers + 1, n, 2), float32."""
+    """Compute scores of the states of one window, each (n, width): (layers + 1, n, 2), float32."""
     scores = np.zeros((len(states), len(regular), 2))
     before = np.repeat(np.arange(len(regular))[:, None] - np.arange(len(regular))[regular].mean(), 2, axis=1)
     for of_layer, x in zip(scores, states, strict=True):
@@ -260,7 +260,7 @@ class PositionVariance(Reader):
     Tokens of a document share its subject, so a share of documents in the variance makes the correction too large, by
     at most c.
 
-    Memory: sums by group and position, 8 · 16 · positions · hidden_size · layers bytes for any number of documents
+    Memory: sums by group and position, 8 · 16 · positions · hidden_size · layers bytes for any number of windows
     (tiny: 10 MB).
 
     counts: (groups, positions) regular tokens. sums: of each layer, of their states (groups, positions, width), less
@@ -380,10 +380,10 @@ def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: 
 
 
 def state_changes(model: Any, here: ChosenWindows, shifted: ChosenWindows) -> np.ndarray:
-    """Measure the relative change ||h' - h|| / ||h|| over the words of each document between two readings: (documents,
+    """Measure the relative change ||h' - h|| / ||h|| over the words of each window between two readings: (windows,
     layers + 1, parts).
 
-    here, shifted: the same documents at two sets of positions. `stream_columns` lists the parts.
+    here, shifted: the same windows at two sets of positions. `stream_columns` lists the parts.
     """
     parts = stream_columns(model.config)
     changes = np.empty((len(here), model.config.num_hidden_layers + 1, len(parts)))
@@ -401,9 +401,9 @@ def shift_records(model: Any, window_set: Any, context: RecordContext, *, window
     """Measure the relative change of states when all positions shift: `shift.change`, by layer and part (`all`,
     `position`, `semantic`).
 
-    It is ||h' - h|| / ||h|| over the words of a document, mean over documents.
+    It is ||h' - h|| / ||h|| over the words of a window, mean over windows.
 
-    The model encodes the first half of each document at positions 0, 1, ... and again at the positions of the second
+    The model encodes the first half of each window at positions 0, 1, ... and again at the positions of the second
     half ([CLS] moves along). A model whose positions are not numbered by a table is moved just as far.
 
     Raises:
@@ -422,7 +422,7 @@ def shift_records(model: Any, window_set: Any, context: RecordContext, *, window
 
 
 ANALYSES = (
-    Analysis("shift", PLAIN, lambda s: shift_records(s.model, s.held_out, s.context), needs=("held_out",)),
+    Analysis("shift", ALWAYS, lambda s: shift_records(s.model, s.held_out, s.context), needs=("held_out",)),
     Analysis("sentences", OF_WINDOWS, reader=SentenceMaps, arrays="hidden"),
     Analysis("variance", OF_WINDOWS, reader=PositionVariance),
 )

@@ -2,7 +2,7 @@
 
 DSTG section 5: documents of the maximum input length; targets of 5.1 (token), 5.2 (segment) and 5.3 (intra). In a pass
 each analysis reads the attention terms of every block and the hidden states. An analysis keeps only its numbers of a
-document once the batch is done, so memory is bounded by one batch.
+window once the batch is done, so memory is bounded by one batch.
 """
 
 import logging
@@ -277,10 +277,10 @@ def outputs(
     batch_size: int = 8,
     progress: Progress = None,
 ) -> Generator[tuple[np.ndarray, Any], None, None]:
-    """Yield (numbers (b,) of the documents, output of the model's body), a batch at a time and without gradients.
+    """Yield (numbers (b,) of the windows, output of the model's body), a batch at a time and without gradients.
 
     wanted: "hidden_states", "block_states" (the last one before the final norm; of an encoder that is not ours its
-    hidden_states) or "attentions". order: document numbers in the order wanted; default: 0, 1, ...
+    hidden_states) or "attentions". order: window numbers in the order wanted; default: 0, 1, ...
     """
     inputs = model_inputs(model, windows)
     device = device_of(model)
@@ -303,7 +303,7 @@ def hidden_states(
     *,
     normed: bool = False,
 ) -> Generator[tuple[np.ndarray, tuple[Tensor, ...]], None, None]:
-    """Yield (numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the documents, a batch at a
+    """Yield (numbers (b,), layers + 1 hidden states (b, n, hidden_size), 0 = embedding) of the windows, a batch at a
     time.
 
     The options are equal to the options of `outputs`. normed: the last state is the encoder's output, after its final
@@ -361,9 +361,9 @@ def written(model: torch.nn.Module) -> Iterator[dict[int, Tensor]]:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Batch of documents in a pass, on the model's device, as its readers receive it.
+    """Batch of windows in a pass, on the model's device, as its readers receive it.
 
-    indices: (b,) numbers of the documents in the set. input_ids: (b, n). regular: (b, n) bool, False at [CLS], [SEP]
+    indices: (b,) numbers of the windows in the set. input_ids: (b, n). regular: (b, n) bool, False at [CLS], [SEP]
     and padding. real: (b, n) bool, False at padding.
     """
 
@@ -375,14 +375,14 @@ class Batch:
 
     @classmethod
     def of(cls, windows: ChosenWindows, indices: np.ndarray, device: torch.device) -> "Batch":
-        """Return a batch of some of the documents, on a device."""
+        """Return a batch of some of the windows, on a device."""
         arrays = windows.input_ids, windows.regular, windows.attention_mask
         ids, regular, mask = rows_on(device, indices, *arrays)
         return cls(windows, indices, ids, regular, torch.ones_like(regular) if mask is None else mask != 0)
 
 
 class Reader:
-    """Analysis that reads a pass: it keeps numbers of each document, and returns the records of all of them at the end.
+    """Analysis that reads a pass: it keeps numbers of each window, and returns the records of all of them at the end.
 
     wants_terms, wants_hidden: inputs that it needs; the pass does not compute inputs that no reader needs.
     """
@@ -391,7 +391,7 @@ class Reader:
     wants_hidden = False
 
     def __init__(self) -> None:
-        self.values: dict[Any, np.ndarray] = {}  # (documents, ...) by name or, mostly, by (block, part)
+        self.values: dict[Any, np.ndarray] = {}  # (windows, ...) by name or, mostly, by (block, part)
         self.document_numbers: np.ndarray | None = None
 
     def terms(self, batch: Batch, block: int, terms: dict[str, Tensor], allowed: Tensor | None) -> None:
@@ -404,10 +404,10 @@ class Reader:
         """Read the L + 1 hidden states (b, n, hidden_size) of a batch."""
 
     def records(self, context: RecordContext) -> list[Record]:
-        """Return the records of all documents of the pass.
+        """Return the records of all windows of the pass.
 
         Raises:
-            ValueError: no document has passed, or none that says anything.
+            ValueError: no window has passed, or none that says anything.
         """
         raise NotImplementedError
 
@@ -416,7 +416,7 @@ class Reader:
         return {}
 
     def keep(self, key: Any, batch: Batch, values: Any) -> None:
-        """Write `values` (b, ...) of a batch into the array (documents, ...) of a key, nan where not seen.
+        """Write `values` (b, ...) of a batch into the array (windows, ...) of a key, nan where not seen.
 
         It exists from the first batch on: small arrays of every batch would lie between its large ones and keep their
         memory from being used again.
@@ -428,7 +428,7 @@ class Reader:
         self.document_numbers = batch.windows.document_numbers
 
     def places(self) -> tuple[np.ndarray, Axes]:
-        """Return the values by (block, part), (documents, places, ...), and the axis of the places."""
+        """Return the values by (block, part), (windows, places, ...), and the axis of the places."""
         check_passed(self.values)
         keys = sorted(key for key in self.values if isinstance(key, tuple))
         values = np.stack([self.values[key] for key in keys], axis=1)
@@ -436,23 +436,23 @@ class Reader:
         return values, {("layer", "part"): [(block + 1, part) for block, part in keys]}
 
     def mean(self, values: np.ndarray, draws: int = DRAWS) -> Mean:
-        """Return `document_mean` of values (documents, ...)."""
+        """Return `document_mean` of values (windows, ...)."""
         return document_mean(values, draws, self.document_numbers)
 
     def count(self, values: np.ndarray) -> np.ndarray:
-        """Return `count_documents` of values (documents, ...)."""
+        """Return `count_documents` of values (windows, ...)."""
         return count_documents(values, self.document_numbers)
 
 
 def check_words(values: np.ndarray) -> None:
-    """Refuse values (documents, ...) that are nan for every document.
+    """Refuse values (windows, ...) that are nan for every window.
 
     Raises:
-        ValueError: no document has a value.
+        ValueError: no window has a value.
     """
     if np.isnan(values).all():
         raise ValueError(
-            "No document has a regular token, so there is nothing to average over. Give documents of at least 3 "
+            "No window has a regular token, so there is nothing to average over. Give windows of at least 3 "
             "tokens: [CLS], a word, [SEP]."
         )
 
@@ -461,16 +461,16 @@ def check_passed(values: Any) -> None:
     """Refuse a reader without values.
 
     Raises:
-        ValueError: no document has passed.
+        ValueError: no window has passed.
     """
     if not values:
-        raise ValueError("No document has passed. Give this reader to analysis.passes.read first, with documents.")
+        raise ValueError("No window has passed. Give this reader to analysis.passes.read first, with windows.")
 
 
 def read(
     model: Any, windows: ChosenWindows, readers: Sequence[Reader], batch_size: int = 8, progress: Progress = None
 ) -> None:
-    """Pass the documents through the model once, in order, and hand every batch to every reader.
+    """Pass the windows through the model once, in order, and hand every batch to every reader.
 
     Raises:
         ValueError: a reader needs terms and the model has none by name: it is not one of ours.

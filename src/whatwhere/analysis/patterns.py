@@ -64,7 +64,7 @@ add_metrics(
 
 
 class ScoreSpread(Reader):
-    """Reader of the variance of every term over the pairs of regular tokens of each document."""
+    """Reader of the variance of every term over the pairs of regular tokens of each window."""
 
     wants_terms = True
 
@@ -83,7 +83,7 @@ class ScoreSpread(Reader):
             self.keep((block, name), batch, (square - mean.square()).mean(1))
 
     def records(self, context: RecordContext) -> list[Record]:
-        values, places = self.places()  # (documents, places)
+        values, places = self.places()  # (windows, places)
         mean, low, high = (np.sqrt(ends) for ends in self.mean(values))
         return context.records("scores.std", (mean, low, high), places, n=self.count(values))
 
@@ -92,8 +92,8 @@ def score_records(model: Any, windows: ChosenWindows, context: RecordContext, *,
     """Measure the standard deviation `scores.std` of each term (part) of the scores in each block (layer, from 1), in
     score units.
 
-    Variance about the mean over the pairs of regular tokens of a document that may see each other, mean over heads,
-    then over documents; the root of that. A term that is 0 everywhere has 0.
+    Variance about the mean over the pairs of regular tokens of a window that may see each other, mean over heads,
+    then over windows; the root of that. A term that is 0 everywhere has 0.
 
     Raises:
         ValueError: the model is not one of ours.
@@ -112,14 +112,14 @@ def theta_records(model: Any, windows: ChosenWindows, context: RecordContext) ->
     Positions are counted in a document. The layer is 1 where all blocks share them, as in TUPE.
 
     Raises:
-        ValueError: no [CLS] with two regular tokens after it in the first document.
+        ValueError: no [CLS] with two regular tokens after it in the first window.
     """
     if model.config.reset == "none":
         return []
     words = np.flatnonzero(windows.regular[0])
     cls = np.flatnonzero(windows.input_ids[0] == model.config.cls_token_id)
     if not len(cls) or len(words) < 2:
-        raise ValueError(f"θ needs a document that begins with [CLS]; got {len(cls)} of it and {len(words)} tokens.")
+        raise ValueError(f"θ needs a window that begins with [CLS]; got {len(cls)} of it and {len(words)} tokens.")
     ids, positions = rows_on(device_of(model), np.arange(1), windows.input_ids, windows.position_ids)
     terms = model.attention_terms(input_ids=ids, position_ids=positions)
     v = sum(terms[part].double().cpu() for part in POSITION_TERMS if part in terms)[:, 0].numpy()  # (layers, h, n, n)
@@ -184,7 +184,7 @@ def content_free_terms(model: Any) -> list[str]:
     both.
 
     In a model with a position stream (`dstg`, `split`) `absolute` moves with the text after the first block; its mean
-    over documents is what remains. Where a table is added to the words as well (`bert-r`), only the bias of the
+    over windows is what remains. Where a table is added to the words as well (`bert-r`), only the bias of the
     distance counts, alike in all blocks.
 
     Raises:
@@ -226,22 +226,22 @@ def pattern_records(scores: np.ndarray, context: RecordContext, *, n: int) -> li
 
 
 class MeanScores:
-    """Mean over documents of scores (n, n) between regular tokens, for any number of heads, a batch at a time."""
+    """Mean over windows of scores (n, n) between regular tokens, for any number of heads, a batch at a time."""
 
     def __init__(self) -> None:
         self.total, self.pairs = (torch.zeros((), dtype=torch.float64) for _ in range(2))
-        self.documents = 0
+        self.windows = 0
 
     def add(self, scores: Tensor, regular: Tensor) -> None:
-        """Add scores (b or 1, h, n, n) of documents with regular tokens (b, n)."""
+        """Add scores (b or 1, h, n, n) of windows with regular tokens (b, n)."""
         self.total = self.total + pair_sums(scores, regular, torch.float64)
         self.pairs = self.pairs + (regular[:, :, None] & regular[:, None, :]).sum(0)
-        self.documents += len(regular)
+        self.windows += len(regular)
 
     def mean(self) -> np.ndarray:
-        """Return the mean scores (h, m, m), without positions that hold no regular token in half of the documents or
+        """Return the mean scores (h, m, m), without positions that hold no regular token in half of the windows or
         more."""
-        often = self.pairs.diagonal() > self.documents / 2  # so that every two of them meet in some document
+        often = self.pairs.diagonal() > self.windows / 2  # so that every two of them meet in some window
         mean: np.ndarray = (self.total / self.pairs)[:, often][:, :, often].cpu().numpy()
         return mean
 
@@ -257,7 +257,7 @@ def counted_tokens(batch: Batch) -> Tensor:
 
 
 class PatternCounts(Reader):
-    """Reader of the position terms, `absolute` + `relative`: the patterns of their means over documents.
+    """Reader of the position terms, `absolute` + `relative`: the patterns of their means over windows.
 
     Special tokens, and the values that replace the terms at them (DSTG eq. 1, TUPE eq. 9), are left out. Records:
     `pattern_records`.
@@ -292,18 +292,18 @@ class PatternCounts(Reader):
 
 
 ANALYSES = (
-    Analysis("patterns", OF_WINDOWS, reader=PatternCounts, needs=("windows", "terms"), optional=True),
+    Analysis("patterns", OF_WINDOWS, reader=PatternCounts, needs=("windows", "has_terms"), optional=True),
     Analysis(
         "scores",
         OF_WINDOWS,
         lambda s: score_records(s.model, s.evenly_spaced(SCORED), s.context),
-        needs=("windows", "terms"),
+        needs=("windows", "has_terms"),
     ),
     Analysis(
         "θ",
         OF_WINDOWS,
         lambda s: theta_records(s.model, s.evenly_spaced(), s.context),
-        needs=("windows", "terms"),
+        needs=("windows", "has_terms"),
         optional=True,
     ),
 )

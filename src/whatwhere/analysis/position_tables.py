@@ -26,7 +26,7 @@ from ..records.metric import CHANGE, NOT_NEGATIVE, SHARE, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Arrays, Record
 from ..training.pretrain import saved_table_drift
-from .analyses import PLAIN, Analysis, AnalysisInput
+from .analyses import ALWAYS, Analysis, AnalysisInput
 from .passes import as_float64
 from .record_context import RecordContext
 
@@ -257,4 +257,4 @@ def _tables(s: AnalysisInput) -> tuple[list[Record], Arrays]:
 
 
 # Optional: a table whose rows are all equal (a control that is held at zeros) has no components.
-ANALYSES = (Analysis("position table", PLAIN, _tables, needs=("table",), arrays="table", optional=True),)
+ANALYSES = (Analysis("position table", ALWAYS, _tables, needs=("table",), arrays="table", optional=True),)

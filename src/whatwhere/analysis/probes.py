@@ -21,7 +21,7 @@ from ..records.intervals import tested
 from ..records.metric import R2, SPLITS, STREAM, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
-from .analyses import PLAIN, TRAINING, Analysis, AnalysisInput
+from .analyses import ALWAYS, TRAINING, Analysis, AnalysisInput
 from .passes import TARGETS, ChosenWindows, Progress, as_numpy, check_finite, choose_windows, hidden_states, written
 from .record_context import RecordContext
 
@@ -191,7 +191,7 @@ class SplitSums:
 
 
 def tested_together(test: np.ndarray, indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the documents of a batch that the same splits test: (splits, rows of the batch)."""
+    """Return the windows of a batch that the same splits test: (splits, rows of the batch)."""
     patterns, which = np.unique(test[:, indices], axis=1, return_inverse=True)
     return [(np.flatnonzero(p), np.flatnonzero(which.ravel() == i)) for i, p in enumerate(patterns.T)]
 
@@ -267,7 +267,7 @@ def probe_records(
                     continue
                 fewer = [k for k in sorted(set(components)) if k <= columns.stop - columns.start]
                 for (k, target), values in _probe_r2(sums, targets, columns, [] if metric == UPDATE else fewer).items():
-                    tokens = targets.counts(target).sum(1)  # (documents,)
+                    tokens = targets.counts(target).sum(1)  # (windows,)
                     place = {"part": part if k is None else f"{part}.pca{k}", "layer": layer}
                     tests = test @ tokens
                     n = int(tokens.sum())
@@ -309,7 +309,7 @@ def stream_columns(config: Any) -> dict[str, slice]:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Targets of the probes, of m documents of n tokens.
+    """Targets of the probes, of m windows of n tokens.
 
     columns: names, "token", ... and "token.chance", ... for the same values shuffled across the tokens that have one.
     values: (m, n, columns), 0 where a token has no value. kinds: (m, n) int, 0 for tokens with an intra-segment target,
@@ -345,7 +345,7 @@ def probe_targets(windows: ChosenWindows, test: np.ndarray) -> Targets:
             columns += [target, f"{target}.chance"]
             values += [value, shuffled]
         else:
-            _log.warning("No probe of target %r: it does not vary over the tokens of these documents.", target)
+            _log.warning("No probe of target %r: it does not vary over the tokens of these windows.", target)
     if not columns:
         raise ValueError(
             f"Nothing to probe: windows of {windows.length} tokens hold no two regular tokens. Build longer windows."
@@ -362,7 +362,7 @@ def _probe_sums(
     batch_size: int,
     progress: Progress,
 ) -> dict[tuple[str, int], SplitSums]:
-    """Return the sums of some places, (STATE or UPDATE, layer), by kind of token, from one pass of the documents
+    """Return the sums of some places, (STATE or UPDATE, layer), by kind of token, from one pass of the windows
     through the model."""
     sums: dict[tuple[str, int], SplitSums] = {}
     reads_updates = any(metric == UPDATE for metric, _ in places)
@@ -411,6 +411,6 @@ def _probes(s: AnalysisInput, untrained: bool = False) -> list[Record]:
 
 
 ANALYSES = (
-    Analysis("probes", PLAIN, _probes, needs=("held_out",)),
+    Analysis("probes", ALWAYS, _probes, needs=("held_out",)),
     Analysis("untrained probes", TRAINING, lambda s: _probes(s, untrained=True), needs=("held_out", "untrained")),
 )

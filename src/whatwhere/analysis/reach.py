@@ -42,7 +42,7 @@ says nothing, and the weights of the others are scaled to one. Equal weights hav
 class ReachReader(WeightReader):
     """Reader of the mean distance that attention looks over, for every block, head and term, in tokens.
 
-    Records: `reach`, the mean over documents of the mean over their regular queries i of Σ_j p_ij |i - j| ÷ Σ_j p_ij
+    Records: `reach`, the mean over windows of the mean over their regular queries i of Σ_j p_ij |i - j| ÷ Σ_j p_ij
     over regular keys j; `reach.mean`, its mean over all heads; `reach.even`, the same for equal weights. Queries whose
     weight on regular keys is 0 in float32 are left out.
     """
@@ -57,7 +57,7 @@ class ReachReader(WeightReader):
             self.keep(EVEN, batch, mean_distance(equal, regular)[:, 0])
 
     def records(self, context: RecordContext) -> list[Record]:
-        values, places = self.places()  # (documents, places, h)
+        values, places = self.places()  # (windows, places, h)
         of_places = [part for _, part in places["layer", "part"]]
         parts = list(dict.fromkeys(of_places))
         means = np.stack([values[:, np.equal(of_places, part)].mean((1, 2)) for part in parts], axis=1)
@@ -73,7 +73,7 @@ class ReachReader(WeightReader):
 
 def mean_distance(weights: Tensor, regular: Tensor) -> Tensor:
     """Compute the mean distance from each regular token to the regular tokens by their weights, averaged over the
-    tokens: (b, h) in tokens; nan for a document without a regular token whose weights on them are above 0.
+    tokens: (b, h) in tokens; nan for a window without a regular token whose weights on them are above 0.
 
     weights: (b or 1, h, n, n), not negative. regular: (b, n).
     """
@@ -110,7 +110,7 @@ ANALYSES = (
         "reach",
         OF_WINDOWS,
         lambda s: reach_records(s.model, s.evenly_spaced(READ_WINDOWS), s.context, s.progress_of("reach")),
-        needs=("windows", "terms"),
+        needs=("windows", "has_terms"),
     ),
-    Analysis("untrained reach", TRAINING, _untrained, needs=("windows", "untrained", "terms")),
+    Analysis("untrained reach", TRAINING, _untrained, needs=("windows", "untrained", "has_terms")),
 )

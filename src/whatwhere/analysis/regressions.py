@@ -104,8 +104,8 @@ def regression_records(
         )
     if len(windows) < 2 or not windows.regular.any(1).all():
         raise ValueError(
-            f"Only {int(windows.regular.any(1).sum())} of {len(windows)} documents have regular tokens. Give at "
-            "least 2 documents, all with regular tokens."
+            f"Only {int(windows.regular.any(1).sum())} of {len(windows)} windows have regular tokens. Give at "
+            "least 2 windows, all with regular tokens."
         )
     which = windows.which()
     test = split_documents(which, splits)
@@ -184,13 +184,13 @@ def _regression_sums(
     return sums
 
 
-def _targets(windows: ChosenWindows, document: int, states: np.ndarray, partner: int, others: np.ndarray) -> np.ndarray:
-    """Return the targets (t, 3 q) of the t regular tokens of a document, by ending: its own, another's in the same
+def _targets(windows: ChosenWindows, window: int, states: np.ndarray, partner: int, others: np.ndarray) -> np.ndarray:
+    """Return the targets (t, 3 q) of the t regular tokens of a window, by ending: its own, another's in the same
     places, another's in random order."""
-    same = states[windows.regular[document]]
+    same = states[windows.regular[window]]
     other = others[windows.regular[partner]]
     places = np.arange(len(same)) % len(other)
-    return np.hstack([same, other[places], other[np.random.default_rng([1, document]).permutation(places)]])
+    return np.hstack([same, other[places], other[np.random.default_rng([1, window]).permutation(places)]])
 
 
 def _regression_r2(sums: SplitSums, parts: Mapping[str, slice]) -> dict[str, list[float]]:

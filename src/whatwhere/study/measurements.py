@@ -45,11 +45,11 @@ def measure(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) -> Meas
     readers = {
         a: measured.attempt(a, partial(a.reader, analysis_input.model))
         for a in possible
-        if a.reader is not None and (analysis_input.terms or a.measure is None)
+        if a.reader is not None and (analysis_input.has_terms or a.measure is None)
     }
     readers = {a: reader for a, reader in readers.items() if reader is not None}
     if readers:
-        progress = analysis_input.progress_of("heads" if analysis_input.terms else "sentences")
+        progress = analysis_input.progress_of("heads" if analysis_input.has_terms else "sentences")
         read(analysis_input.model, analysis_input.evenly_spaced(), list(readers.values()), progress=progress)
     for analysis in possible:
         result: Any = None

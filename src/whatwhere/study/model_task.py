@@ -93,7 +93,7 @@ def measure_model(task: ModelTask, windows: Windows, progress: Progress) -> None
         ablation_windows=task.ablation_windows,
         progress=progress,
     )
-    measured = measure(analysis_input, ANALYSES if task.all_analyses else analyses_of(PLAIN))
+    measured = measure(analysis_input, ANALYSES if task.all_analyses else analyses_of(ALWAYS))
     if untrained is None:
         measured.left_out["controls"] = f"{beginning} is gone, so nothing is held against the untrained model."
     files = []
