@@ -26,7 +26,13 @@ CHARACTERS_OF_STUDIES = {"full": 50_000_000, "quick": 8_000_000, "micro": 60_000
 STEPS = {"full": 300, "quick": 40, "micro": 2}  # of each model of a study
 MODELS = "dstg,ap,rp,rope"  # of `make demo`
 LENGTH, POSITIONS = 128, 512
-MICRO = ("inside=false", "length=32", "vocab_size=300", "training.batch_size=2", "training.model.num_hidden_layers=1")
+MICRO = (
+    "all_analyses=false",
+    "length=32",
+    "vocab_size=300",
+    "training.batch_size=2",
+    "training.model.num_hidden_layers=1",
+)
 LONGEST = 120  # seconds until something that does not come is an error
 LONGEST_STUDY = 3600  # seconds until half of a study's trainings have begun
 Work = Callable[[Path, str, Source, PreTrainedTokenizerFast], None]
@@ -93,7 +99,7 @@ def _kill(results: Results, settings: Settings, folder: Path) -> None:
     """A study of eight trainings on three workers, of which one is killed when half of them have begun."""
     from distributed import Client
 
-    words = [*_words(settings, folder, "rope", 8), "--set", "inside=false"]
+    words = [*_words(settings, folder, "rope", 8), "--set", "all_analyses=false"]
     shape = f"8 × rope, tiny, {STEPS[settings.scale]} steps, three workers, {os.cpu_count()} cores"
 
     def run(kills: bool) -> None:

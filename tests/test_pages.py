@@ -95,7 +95,7 @@ def shortened(words: list[str]) -> list[str]:
         also("--corpus", "my-texts")
         also("--steps", "8")
     if verb == "study":
-        also("--set", *SHORT, *(["inside=false"] if "--scheme" in rest else []))
+        also("--set", *SHORT, *(["all_analyses=false"] if "--scheme" in rest else []))
         also("--models", "dstg,ap")
     if verb == "pretrain":
         also("--set", "document=blank-line", "model.num_hidden_layers=2", "batch_size=16")
@@ -156,7 +156,7 @@ def furnish(folder: Path) -> None:
     vocabulary.parent.mkdir()
     vocabulary.write_text("\n".join([*words, *(f"##{letter}" for letter in words[5:-1])]) + "\n")
     small = {key: value for key, value in TINY.items() if key in ("batch_size", "model")}
-    study = {"models": ["dstg", "rope"], "corpus": "my-texts", "document": "blank-line", "inside": False}
+    study = {"models": ["dstg", "rope"], "corpus": "my-texts", "document": "blank-line", "all_analyses": False}
     study |= {"steps": 2, "length": 32, "probe_windows": 10, "probe_splits": 2, "ablation_windows": 8, "texts": 1}
     (folder / "study.yaml").write_text(yaml.safe_dump(study | {"training": small}))
     (folder / "paper.yaml").write_text(yaml.safe_dump(paper() | TINY | {"held_out": 0.2}))

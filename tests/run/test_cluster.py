@@ -269,7 +269,7 @@ def studied(tmp_path_factory):
     (folder / "corpus.txt").write_text(sentences(300), encoding="utf-8")
     values = {**VALUES, "corpus": str(folder / "corpus.txt"), "steps": 60, "models": ["dstg", "rope"]}
     training = {**TRAINING, "optimizer": "adamw"}  # Muon takes seven times as long; tests/training resume it
-    config = StudyConfig.parse({**values, "inside": False, "training": training})
+    config = StudyConfig.parse({**values, "all_analyses": False, "training": training})
     (folder / "study.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")), encoding="utf-8")
     arguments = ("study", "--config", str(folder / "study.yaml"))
     done = whatwhere(*arguments, "--out", str(folder / "alone"))
@@ -417,7 +417,7 @@ def test_retired_worker_hands_its_training_on(studied, tmp_path):
 def test_worker_may_die_in_measuring(cluster, studied, tmp_path):
     """The training of a model is finished; another worker looks inside it."""
     arguments, _ = studied
-    words = (*arguments, "--models", "dstg", "--steps", "20", "--set", "inside=true")
+    words = (*arguments, "--models", "dstg", "--steps", "20", "--set", "all_analyses=true")
     here, there = tmp_path / "here", tmp_path / "there"
     assert whatwhere(*words, "--out", str(here)).returncode == 0
     study = started(*words, "--out", str(there), "--on", str(cluster.file))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 
 def test_a_study_gains_seeds_and_loses_none(arguments, tmp_path):
     """A study gains seeds even without its weights and loses none."""
-    values = {"steps": 4, "inside": False, "at_once": 1, "models": ["rope"]}
+    values = {"steps": 4, "all_analyses": False, "at_once": 1, "models": ["rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config.model_copy(update={"seeds": 2}), tmp_path / "whole/s", progress=False)
     run_study(config, tmp_path / "grown/s", progress=False)
@@ -43,7 +43,7 @@ def test_a_study_gains_seeds_and_loses_none(arguments, tmp_path):
 def test_a_study_gains_models_and_changes_none(arguments, tmp_path):
     """A reference study is measured as its models end; one more rival must not cost the others' trainings."""
     own = {"narrow": {"preset": "rope", "model": {"intermediate_size": 64}}}
-    values = {"steps": 4, "inside": False, "at_once": 1, "models": ["dstg", "narrow"], "variants": own}
+    values = {"steps": 4, "all_analyses": False, "at_once": 1, "models": ["dstg", "narrow"], "variants": own}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config, tmp_path / "whole/s", progress=False)
     run_study(config.model_copy(update={"models": ["dstg"], "variants": {}}), tmp_path / "grown/s", progress=False)
@@ -99,7 +99,7 @@ def test_variants_given_whole_are_added_to_saved_ones(arguments, tmp_path):
 
 def test_a_model_that_is_refused_leaves_the_study(arguments, tmp_path):
     """study.yaml listed the model for good, so that the study could neither resume nor lose it again."""
-    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["rope"]}
+    values = {"steps": 3, "all_analyses": False, "at_once": 1, "models": ["rope"]}
     out = tmp_path / "s"
     run_study(StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values), out, progress=False)
     before = (out / "study.yaml").read_bytes()
@@ -115,7 +115,7 @@ def test_a_model_that_is_refused_leaves_the_study(arguments, tmp_path):
 
 def test_a_width_that_is_given_is_not_matched(arguments, tmp_path):
     """The first command took the matched width, the same command again wrote the given one beside the model."""
-    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["dstg", "ap", "rope"], "match": "parameters"}
+    values = {"steps": 3, "all_analyses": False, "at_once": 1, "models": ["dstg", "ap", "rope"], "match": "parameters"}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values | {"widths": {"ap": 96}})
     out = tmp_path / "s"
     for _ in range(2):

@@ -110,7 +110,7 @@ def test_parallel_models_equal_sequential_ones(arguments, tmp_path, processes):
         "variants": {"printed": {"preset": "dstg", "learning_rate": 2e-3, "model": {"residual": "stream"}}},
         "steps": 3,
         "seeds": 1 + more,
-        "inside": False,
+        "all_analyses": False,
     }
     found = []
     for most in (1, 2):
@@ -145,7 +145,7 @@ def test_a_page_stands_from_the_first_model_on(arguments, tmp_path, monkeypatch)
         return path
 
     monkeypatch.setattr("whatwhere.study.results.save_results", noted)
-    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["dstg", "rope"]}
+    values = {"steps": 3, "all_analyses": False, "at_once": 1, "models": ["dstg", "rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     run_study(config, tmp_path / "s", progress=False)
     (first, began), (last, ended) = pages
@@ -174,7 +174,7 @@ def test_a_page_that_a_kill_cost_is_drawn(arguments, tmp_path, monkeypatch, kill
 
     out = tmp_path / "s"
     pages = []
-    values = {"steps": 3, "inside": False, "at_once": 1, "models": ["dstg", "rope"]}
+    values = {"steps": 3, "all_analyses": False, "at_once": 1, "models": ["dstg", "rope"]}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | values)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(f"whatwhere.study.{killed_at}", kill)
@@ -228,7 +228,7 @@ def test_weights_that_are_not_as_trained_are_not_measured(arguments, finished, t
 @pytest.mark.long
 def test_another_recipe_is_refused(arguments, tmp_path):
     """A run of another recipe is refused and left alone."""
-    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "inside": False})
+    config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | {"steps": 3, "all_analyses": False})
     run_study(config, tmp_path / "s", progress=False)
     saved = tmp_path / "s/models/rope/seed-0/pretrain.yaml"
     saved.write_text(saved.read_text().replace("muon_scale: spectral", "muon_learning_rate: 0.006"))
@@ -251,7 +251,14 @@ def test_small_budgets_say_the_minutes_needed(tmp_path, capsys):
     """A budget that buys too few steps says how many minutes would do."""
     path = tmp_path / "corpus.txt"
     path.write_text(sentences(300), encoding="utf-8")
-    values = {**VALUES, "corpus": str(path), "minutes": 0.03, "models": ["nope"], "inside": False, "training": TRAINING}
+    values = {
+        **VALUES,
+        "corpus": str(path),
+        "minutes": 0.03,
+        "models": ["nope"],
+        "all_analyses": False,
+        "training": TRAINING,
+    }
     run_study(StudyConfig.parse(values), tmp_path / "s")
     said = " ".join(capsys.readouterr().err.split())
     found = re.search(
@@ -272,7 +279,7 @@ def test_minutes_become_steps_once(arguments, tmp_path):
     config = StudyConfig.load(arguments[2], ["probe_splits=2"]).model_dump() | {
         "steps": None,
         "minutes": 0.1,
-        "inside": False,
+        "all_analyses": False,
         "models": ["ap", "nope"],
     }
     run_study(StudyConfig.parse(config), tmp_path / "s", progress=False)
@@ -288,7 +295,7 @@ def test_minutes_become_steps_once(arguments, tmp_path):
 @pytest.mark.long
 def test_matched_models_cost_the_same(arguments, tmp_path):
     """Matched models cost the same and a resumed study keeps their widths."""
-    own = {"steps": 3, "models": ["rope", "tupe-r"], "match": "operations", "recipe": None, "inside": False}
+    own = {"steps": 3, "models": ["rope", "tupe-r"], "match": "operations", "recipe": None, "all_analyses": False}
     config = StudyConfig.parse(StudyConfig.load(arguments[2]).model_dump() | own)
     run_study(config, tmp_path / "s", progress=False)
     records = read_records(tmp_path / "s/records.parquet")
@@ -364,7 +371,7 @@ def test_every_model_needs_one_batch_before_any_trains(tmp_path):
     """The second model's batch was refused after the first had been trained."""
     path = tmp_path / "corpus.txt"
     path.write_text(sentences(30), encoding="utf-8")
-    values = {**VALUES, "corpus": str(path), "steps": 1, "inside": False, "training": TRAINING}
+    values = {**VALUES, "corpus": str(path), "steps": 1, "all_analyses": False, "training": TRAINING}
     variants = {"large": {"preset": "ap", "batch_size": 4096}}
     config = StudyConfig.parse({**values, "models": ["ap", "large"], "variants": variants})
     with pytest.raises(ValueError, match="less than one batch of 4096"):
@@ -376,7 +383,7 @@ def test_training_advice_is_valid_in_a_study(tmp_path):
     """What a training advises can be typed in a study."""
     path = tmp_path / "corpus.txt"
     path.write_text(sentences(30), encoding="utf-8")
-    values = {**VALUES, "corpus": str(path), "steps": 1, "models": ["ap"], "inside": False}
+    values = {**VALUES, "corpus": str(path), "steps": 1, "models": ["ap"], "all_analyses": False}
     config = StudyConfig.parse({**values, "training": {**TRAINING, "batch_size": 4096}})
     with pytest.raises(ValueError, match=r"or a smaller --set training.batch_size= or --length\."):
         run_study(config, tmp_path / "s", progress=False)

@@ -187,7 +187,7 @@ def test_windows_that_suffice_stay_after_a_refusal(text, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="dstg cannot be made to cost"):
         run_study(StudyConfig.parse({**study, **widths, "steps": 1}), tmp_path / "study", progress=False)
     assert [path.name for path in (tmp_path / "study").iterdir()] == ["corpus"]
-    plain = StudyConfig.parse({**study, "models": ["dstg"], "steps": 1, "inside": False})
+    plain = StudyConfig.parse({**study, "models": ["dstg"], "steps": 1, "all_analyses": False})
     assert run_study(plain, tmp_path / "study", progress=False).is_file() and built.call_count == 2
 
 

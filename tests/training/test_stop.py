@@ -86,7 +86,7 @@ def test_every_training_process_of_a_study_writes_a_checkpoint(number, status, t
     text, out = tmp_path / "corpus.txt", tmp_path / "study"
     text.write_text(sentences(300), encoding="utf-8")
     small = [
-        *("length=32", "vocab_size=300", "workers=1", "at_once=2", "inside=false", "training.batch_size=8"),
+        *("length=32", "vocab_size=300", "workers=1", "at_once=2", "all_analyses=false", "training.batch_size=8"),
         *("training.model.num_hidden_layers=1", "training.checkpoint_steps=[0]"),
     ]
     words = ("study", "--out", str(out), "--corpus", str(text), "--models", "ap,nope", "--steps", "100000")

@@ -28,7 +28,6 @@ from .biases import Bias, RelativeBias, UntiedPositions, sum_biases
 from .blocks import BLOCKS, BertBlock, NeoBertBlock, RMSNorm, StreamNorm, Streams
 from .carry import CarriedModel
 from .config import EncoderConfig
-from .content import DistanceVectors
 from .convolution import InputConvolution
 from .inputs import (
     allowed_keys,

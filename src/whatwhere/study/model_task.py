@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..analysis import ANALYSES, PLAIN, AnalysisInput, analyses_of
+from ..analysis import ALWAYS, ANALYSES, AnalysisInput, analyses_of
 from ..analysis.passes import FEWEST_WINDOWS, choose_windows
 from ..analysis.record_context import RecordContext
 from ..corpus import Windows
@@ -33,7 +33,7 @@ class ModelTask:
 
     out: Folder of the study, which has its windows already. training: Settings of the training, with seed and steps.
     probe_windows, ablation_windows: Held-out windows that are probed, and those whose loss is measured. all_analyses:
-    Run those of all stages; False: of the stage `PLAIN` (probes, position tables, the shift of positions).
+    Run those of all stages; False: of the stage `ALWAYS` (probes, position tables, the shift of positions).
     """
 
     out: Path

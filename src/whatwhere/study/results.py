@@ -110,7 +110,7 @@ def save_study(
     for model in measured:
         gathered += run.read(f"{model.folder}/{RECORDS}")
     gathered += comparison_records
-    if config.inside:
+    if config.all_analyses:
         gathered += convergence_records(gathered, study=run.name)
     entries = [_entry_of(run, config, steps, model) for model in measured]
     page_facts = _page_facts_of(run, config, windows, entries, notes)

@@ -104,7 +104,7 @@ class Study:
             probe_windows=config.probe_windows,
             probe_splits=config.probe_splits,
             ablation_windows=config.ablation_windows,
-            all_analyses=config.inside,
+            all_analyses=config.all_analyses,
         )
 
     def is_measured(self, model: ModelOfSeed) -> bool:
@@ -170,7 +170,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
     config.save_in(run, CONFIG)  # again, with the matched widths
     run.keep_if_refused()
     _log_windows(windows, log)
-    if config.inside:
+    if config.all_analyses:
         with show_progress("corpus", log.progress) as advance:
             measure_corpus(run, windows, run.name, advance)
     return Study(run, config, windows, log, cluster)
@@ -290,7 +290,7 @@ def complete_study(study: Study) -> Path:
             _log_trained(study, job.args[0].model, summary)
             page.draw_if_due()
     comparison_records: list[Record] = []
-    if config.inside:
+    if config.all_analyses:
         for seed in range(config.seeds):
             comparison_records += compare_models(study.run, config, study.windows, seed, study.progress)
         save_explorer_texts(study.run, config, study.windows)
@@ -367,7 +367,7 @@ def records_without_model(study: Study) -> list[Record]:
     if can_probe(study.windows):
         held_out = study.windows["held_out"]
         records += ceiling_records(held_out, study=name, windows=config.probe_windows, splits=config.probe_splits)
-    if config.inside:
+    if config.all_analyses:
         records += corpus_records(study.run)
     return records
 

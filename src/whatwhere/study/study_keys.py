@@ -78,7 +78,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         json_schema_extra={"default": "500; 250 at size tiny"},
     )
     probe_splits: int = Field(5, ge=2, description="Random splits of the documents that are probed.")
-    inside: bool = Field(
+    all_analyses: bool = Field(
         True,
         description="All analyses: heads, attention, sentences, ablations, controls, the corpus too; False: probes, "
         "position tables, the shift of positions.",

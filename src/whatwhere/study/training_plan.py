@@ -8,7 +8,7 @@ from ..models.explain import costs, matched_width
 from ..run.jobs import parallel_jobs, threads_of_jobs
 from .study_settings import StudyConfig
 
-RESERVE_SHARE = 0.06  # share of the time that is kept for the report, and for probes where inside=False
+RESERVE_SHARE = 0.06  # share of the time that is kept for the report, and for probes where all_analyses=False
 RESERVE_SECONDS = 12.0  # kept beside that share
 OVERHEAD = 1.2  # how much longer a step takes with its share of validation and checkpoints
 CONTENTION = 1.1  # how much longer a step takes while the other cores train too
@@ -113,7 +113,7 @@ def budget_of_minutes(
     # Time that one step of every model and seed takes, as many at the same time as there are cores or workers.
     seconds_of_step = config.seeds * sum(seconds_per_step.values()) * contention / parallel
     analysis_steps = 0.0
-    if config.inside:
+    if config.all_analyses:
         analysis_steps = STEPS_PER_PROBED_WINDOW * config.probe_windows
         analysis_steps += STEPS_PER_ABLATED_WINDOW * config.ablation_windows
     total = config.minutes * 60
