@@ -25,7 +25,7 @@ def test_study_moves_from_job_to_job(tmp_path):
     if lacking := slurm.lacks():
         pytest.skip(lacking)
     (tmp_path / "corpus.txt").write_text(sentences(600), encoding="utf-8")
-    values = {**VALUES, "corpus": str(tmp_path / "corpus.txt"), "steps": 400, "models": ["dstg", "rope"]}
+    values = {**VALUES, "corpus": str(tmp_path / "corpus.txt"), "steps": 800, "models": ["dstg", "rope"]}
     config = StudyConfig.parse({**values, "all_analyses": False, "training": TRAINING})
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")), encoding="utf-8")
     words = ("study", "--config", str(tmp_path / "study.yaml"))
