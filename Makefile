@@ -59,7 +59,7 @@ clients: $(CLIENTS)/.ready
 
 # Jobs on Dask's workers, and on workers that SLURM starts where it is installed (Debian: slurm-wlm, munge).
 cluster: $(READY)-test $(READY)-cluster
-	$(PYTEST) -m "" tests/run/test_cluster.py tests/run/test_slurm.py
+	$(PYTEST) -m "" tests/run/test_cluster.py tests/run/test_cluster_size.py tests/run/test_slurm.py
 
 # Every verb on a trained encoder, beside other programs: 80 MB from PyPI the first time.
 network: $(READY)-test

@@ -79,7 +79,7 @@ class Batches(ABC):
             ValueError: a number of rows that is not a positive multiple of `world`.
         """
         if rows < 1 or rows % world:
-            raise ValueError(f"batch_size={rows} must be a positive multiple of the number of processes, {world}.")
+            raise ValueError(f"rows={rows} must be a positive multiple of the number of processes, {world}.")
         chosen = []
         for sample in range(micro_step * rows + rank, (micro_step + 1) * rows, world):
             epoch, at = divmod(sample, self.total)

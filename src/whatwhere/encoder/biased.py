@@ -223,8 +223,8 @@ class _TiledWeights:
     def weights(self, tile: _Tile, shared: Tensor | None) -> Tensor:
         """Compute the attention weights (examples, heads, queries, n); a weight that dropout removes is negative.
 
-        shared: the bias of the tile's group, or None. With one example the weights take its memory, as the group has no
-        other tile.
+        shared: the bias of the tile's group, or None. With one example the weights may take its memory, as the group
+        has no other tile.
         """
         q = tile.of_queries(self.q)
         k = tile.of_keys(self.k)

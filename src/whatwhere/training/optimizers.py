@@ -23,13 +23,15 @@ from .sharding import shard_bounds
 from .training_keys import LoopConfig
 
 _IN_A_BLOCK = re.compile(r"layers?\.\d+\.")  # names of parameters: `layers.3.` here, `encoder.layer.3.` in BERT
-# Parts of a scheme by their names in an encoder, and the group in which their parameters learn. Layers in a part of
-# biases learn as any other; an embedding is a bias in `relative`, and vectors of distances in `pair_terms`.
+# Parts of a scheme by their names in an encoder, and the group in which their parameters learn.
 GROUP_OF_PART = {
-    **{"position_embeddings": "table", "distance_vectors": "table"},
-    **{"relative": "biases", "untied": "biases", "pair_terms": "biases"},
+    "position_embeddings": "table",
+    "distance_vectors": "table",
+    "relative": "biases",
+    "untied": "biases",
+    "pair_terms": "biases",
 }
-LAYERS = nn.Linear, nn.LayerNorm, nn.Conv1d, nn.Conv2d
+LAYERS = nn.Linear, nn.LayerNorm, nn.Conv1d, nn.Conv2d  # which learn as any other, in a part of biases, too
 CONSTANT_SHARE = 0.7  # share of a trapezoid's steps after the warm-up at the peak learning rate
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
 ITERATIONS = 5
@@ -160,12 +162,13 @@ def _group_of(name: str, parameter: Tensor, holder: nn.Module) -> str:
     """
     *places, own_name = name.split(".")
     of_part = next((GROUP_OF_PART[place] for place in places if place in GROUP_OF_PART), None)
-    if of_part == "table" or own_name in getattr(holder, "tables", ()):
+    is_table = of_part == "table" or own_name in getattr(holder, "tables", ())
+    # An embedding of a scheme of the user's: biases of distances in `relative`, vectors of distances in `pair_terms`.
+    if is_table or ("pair_terms" in places and isinstance(holder, nn.Embedding)):
         return "table"
     if "_embeddings" in name:
         return "embeddings"
-    is_layer = isinstance(holder, LAYERS) or ("pair_terms" in places and isinstance(holder, nn.Embedding))
-    if of_part and not is_layer:
+    if of_part and not isinstance(holder, LAYERS):
         return of_part
     if parameter.ndim < 2:
         return "plain"
