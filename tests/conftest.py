@@ -1,5 +1,6 @@
 """Fixtures that all tests share."""
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Iterator
@@ -33,6 +34,15 @@ LONG = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = {Path(__file__).parent / name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: place.get(item.path, len(LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what imports and collection made out of garbage collections.
+
+    Each full one would look at it again, half a second a time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -195,7 +195,8 @@ class _TiledWeights:
         return dense
 
     def product(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
-        """Compute x yᵀ (examples · heads, n_q, n_k) in at least float32, in the scratch buffer `out`."""
+        """Compute x yᵀ (examples · heads, n_q, n_k) in the type of q; return it in at least float32, in the scratch
+        buffer `out`."""
         shape = x.shape[0], x.shape[1], y.shape[1]
         if self.low_precision is None:
             return torch.bmm(x, y.transpose(1, 2), out=_part(out, *shape))

@@ -51,7 +51,10 @@ class EvaluationConfig(EvaluationKeys, SchemeConfig):
         return [plain_path(model) for model in models]
 
     def continue_from(self, saved: Self) -> Self:
-        """Return these settings with the values of the saved lists before those that they add."""
+        """Return these settings with the values of the saved lists before those that they add.
+
+        What was switched on stays on. Keys of `EMPTY_IS_ALL` are empty where either side is.
+        """
         grown: dict[str, Any] = {}
         for key in self.CHANGEABLE_KEYS:
             old = getattr(saved, key)

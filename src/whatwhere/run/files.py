@@ -429,7 +429,7 @@ def machine_id() -> str:
 
 
 def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
-    """Remove temporary files that killed processes left below a folder, and restore files that they had put aside.
+    """Remove temporary files that killed processes left below a folder, and restore folders that they had put aside.
 
     Files of other living processes stay, those of other machines for a day, and everything in a folder inside that is
     not free.
@@ -452,7 +452,7 @@ def sweep_beside(path: Path) -> None:
 
 
 def _clear(path: Path, match: re.Match[str]) -> None:
-    """Remove a temporary file, or restore the file that was put aside under it."""
+    """Remove a temporary file, or restore the folder that was put aside under it."""
     if match["put_aside"] and not path.with_name(match["target"]).exists():
         os.replace(path, path.with_name(match["target"]))
     elif path.is_dir() and not path.is_symlink():
@@ -464,7 +464,8 @@ def _clear(path: Path, match: re.Match[str]) -> None:
 def _is_abandoned(path: Path, match: re.Match[str]) -> bool:
     """Return whether the process of a temporary name has ended, or is this one, which sweeps when it writes nothing.
 
-    Another machine's processes are not seen from here: theirs is abandoned once nothing was written to it for a day.
+    Another machine's processes are not seen from here: theirs is abandoned a day after it last changed, a folder a day
+    after an entry of its own came or went.
     The shards of a checkpoint (`.step-N-shards.0`) always are: no training that wrote them goes on.
     """
     if match["machine"] is None:

@@ -66,7 +66,7 @@ class StudyLog:
         self.began = time.perf_counter()
 
     def seconds(self) -> float:
-        """Return the seconds since this command began."""
+        """Return the seconds since this log was made: of a command with `--on`, since it had a worker."""
         return time.perf_counter() - self.began
 
     def log_event(self, event: str, words: str = "", /, **values: Any) -> None:

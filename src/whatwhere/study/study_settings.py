@@ -154,7 +154,7 @@ def _override(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, An
 class GeometryConfig(GeometryKeys):
     """Settings of a geometry run: corpora, how to count them, and what to measure on them.
 
-    What is measured may change from run to run in one folder.
+    What is measured may change from command to command in one folder.
     """
 
     CHANGEABLE_KEYS: ClassVar[tuple[str, ...]] = (

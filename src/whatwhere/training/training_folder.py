@@ -128,7 +128,7 @@ def finish_training(
 ) -> None:
     """Write a transformers folder into the run, its weights last, and record that the training is finished.
 
-    The main process does it.
+    The main process does it. Weights of more than one file (above 50 GB) come in any order.
 
     Args:
         settings: of the training. card: function that writes README.md from the model's configuration, settings and
