@@ -9,7 +9,7 @@ INSTALL := $(BIN)/pip install --quiet --no-compile --constraint $(ROOT)/constrai
 # Bytecode is written as modules are imported, not for every file of every package: half a minute less to set up.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: env demo test long slow clients cluster network faults lint audit bench docs wheel ends end-oldest end-newest clean
+.PHONY: env demo test whole long slow clients cluster network faults lint audit bench docs wheel ends end-oldest end-newest clean
 
 $(READY): $(ROOT)/pyproject.toml $(ROOT)/constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time)"
@@ -33,6 +33,10 @@ PYTEST := cd $(ROOT) && OMP_NUM_THREADS=1 $(BIN)/python $(IN_TURN)
 
 test: $(READY)-test
 	$(PYTEST)
+
+# Whole commands, trainings and pages, browsers, other packages' models: CI runs them as well.
+whole: $(READY)-test
+	$(PYTEST) -m "whole and not long and not slow"
 
 # What takes long: several processes, browsers, whole studies, exports, Dask's workers. TESTS=FILE does those of a file.
 long: $(READY)-test $(READY)-cluster

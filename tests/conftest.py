@@ -37,10 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what imports and collection made out of garbage collections.
-
-    Each full one would look at it again, half a second a time.
-    """
+    """Keep what imports and collection made out of garbage collections, which would look at it all each time."""
     gc.collect()
     gc.freeze()
 

@@ -10,6 +10,8 @@ from foreign_models import KINDS, TEXTS
 
 from whatwhere.corpus import build_windows, open_source
 
+pytestmark = pytest.mark.whole
+
 QUICK = ("--positions", "12", "--no-intervals", "--no-smacof", "--set", "min_support=20", "--set", "width=64")
 
 

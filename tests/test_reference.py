@@ -244,6 +244,7 @@ def test_geometry_measures_it_with_its_own_tokenizer(corpus, tmp_path):
     assert "reference" in {s["part"] for s in found["corpora"][0]["statistics"] if s.get("part")}
 
 
+@pytest.mark.whole
 def test_making_it_measures_the_rounding(maker, corpus, tmp_path, monkeypatch):
     """Making it rounds the weights and measures what that does."""
     small = {"length": 32, "vocab_size": 300, "batch_size": 8, "workers": 1, "precision": "fp32", "warmup_steps": 2}

@@ -85,6 +85,7 @@ def test_models_of_today_meet_what_ships():
             assert references._closest(name, config | {"pair_terms": "another"}, study) is None
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("path", [path for path in sorted(KEPT) if KEPT[path].is_file()], ids=lambda path: path.stem)
 def test_verdicts_of_what_ships_are_those_of_its_study(path):
     whole = read_records(KEPT[path])

@@ -53,6 +53,7 @@ def test_statistics_equal_the_functions_they_name():
     assert got["stress.raw", "mds", None].value < 1e-20  # full rank: exact, contrary to GEOM section 5.2
 
 
+@pytest.mark.whole
 def test_ratios_of_stresses_are_resampled_as_ratios():
     """Both stresses are of the same documents: their errors go together, and the interval of the ratio is narrower than
     that of two numbers that have nothing to do with each other."""
@@ -66,6 +67,7 @@ def test_ratios_of_stresses_are_resampled_as_ratios():
             assert 0 < (ratio.high - ratio.low) / 2 < 0.7 * apart, (ending, a, b)
 
 
+@pytest.mark.whole
 def test_intervals_surround_their_value_and_shrink_with_documents():
     narrow, wide = (
         values(corpus_geometry(corpus(tokens=tokens)[1], SMALL))["stress.optimal.corrected", "sinusoidal", None]

@@ -109,6 +109,7 @@ def test_shards_that_are_kept_are_not_counted_again(list_source, documents, toke
     assert counted(list_source(documents), positions=10)[1] == shards
 
 
+@pytest.mark.whole
 def test_shards_are_added_in_pairs(list_source, documents, tokenizer, monkeypatch):
     """Counts of shards are added in a tree, and folders of those that were added go."""
     # The command added them all itself, which took a sixth of its core beside two workers; a tree by the number of

@@ -262,6 +262,7 @@ def test_what_a_killed_process_left_gets_no_hash(list_source, documents, tokeniz
     assert not left.parent.exists() and verify(tmp_path / "w")[1] == []
 
 
+@pytest.mark.whole
 def test_more_shards_than_open_files_are_read(list_source, documents, tokenizer, tmp_path):
     """Windows of more shards than files may be open are read."""
     # Three files a shard stay mapped: at the usual limit of 1,024 a training ended after 341 shards.
@@ -323,6 +324,7 @@ def test_small_vocabularies_are_stored_in_two_bytes(windows):
     assert isinstance(ids, np.memmap)
 
 
+@pytest.mark.whole
 def test_memory_does_not_grow_with_the_corpus(list_source, tokenizer, tmp_path):
     class Endless(list_source):
         def documents(self):

@@ -122,6 +122,7 @@ def tokenise_with_workers(folder: str) -> None:
     main()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("when", ["importing", pytest.param("working", marks=pytest.mark.slow)])
 def test_a_signal_ends_the_command_and_its_workers(number, when, tmp_path):

@@ -132,7 +132,7 @@ def test_softmax_runs_in_float32_at_least(dtype):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kind", ["shifted", "both"])
+@pytest.mark.parametrize("kind", [pytest.param("shifted", marks=pytest.mark.whole), "both"])
 def test_flex_attention_equals_eager_without_gradients_on_a_cpu(case, kind):
     model = build(case)
     given = inputs(kind)

@@ -7,6 +7,8 @@ from encoder_models import VOCAB
 
 import whatwhere as ww
 
+pytestmark = pytest.mark.whole
+
 # One preset for every way that positions enter: rotation, with a decay, of segments, convolution, bias of distances,
 # stream, both; untied, crossed, free, joint streams.
 SCHEMES = ["rope", "xpos", "bipe", "conv", "rp", "dstg", "tupe-r", "bert-ad", "tupe-free", "split"]

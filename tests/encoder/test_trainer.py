@@ -6,6 +6,8 @@ from encoder_models import VOCAB
 from hf_training import HEADS, N, model_of, moved, rows, trainer
 from torch.nn import functional as F
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.mark.parametrize("head", HEADS)
 def test_accumulated_parts_equal_the_whole_batch(head, tmp_path):

@@ -13,6 +13,8 @@ import whatwhere as ww
 from whatwhere.encoder import PRESETS
 from whatwhere.models.open import open_model
 
+pytestmark = pytest.mark.whole
+
 FAMILIES = {  # verb -> the least that it does
     "glue": ["--tasks", "rte", "--seeds", "1", "--rates", "1e-4"],
     "squad": ["--seeds", "1", "--rates", "1e-4"],

@@ -18,6 +18,8 @@ import whatwhere as ww
 from whatwhere.encoder import PRESETS
 from whatwhere.models import export as module
 
+pytestmark = pytest.mark.whole
+
 ort = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 PAGE = Path(__file__).parents[2] / "docs/how-to/export.md"
 QUICK = ("dstg",)

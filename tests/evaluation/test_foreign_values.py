@@ -15,6 +15,8 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from transformers import AutoModelForMaskedLM
 
+pytestmark = pytest.mark.whole
+
 LONGEST = 32  # tokens that the encoder reads
 FAST = 4e-4  # learning rate at which so small a classifier learns, of a model 768 wide
 ALL = {"accuracy": accuracy_score, "matthews": matthews_corrcoef, "f1": f1_score}

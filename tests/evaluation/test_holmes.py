@@ -279,6 +279,7 @@ def test_data_sets_that_vary_over_seeds_are_excluded():
     assert unsteady({"a": {"x": [0.4]}}) == {}
 
 
+@pytest.mark.whole
 def test_the_verb_probes_every_data_set(data, tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.study.evaluation_run.parallel_jobs", lambda: 1)
     out = tmp_path / "o"

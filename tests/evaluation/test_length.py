@@ -121,6 +121,7 @@ def test_losses_are_those_of_one_pass_after_the_other(make, texts, tokenizer):
             assert found[row][hidden[row] == number] == pytest.approx(expected.numpy(), rel=1e-4)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("make", [lambda: small("dstg"), lambda: small("rp"), bert])
 def test_pieces_are_read_alone_to_the_texts_end(make, texts, tokenizer):
     """Pieces are read alone and the last ends with the text."""
@@ -246,6 +247,7 @@ def test_methods_are_judged_by_other_texts():
     assert gains.mean(1).max() == 0.25  # what the best way seems to gain by the texts that chose it
 
 
+@pytest.mark.whole
 def test_the_verb_leaves_records_page_and_model(evaluated):
     """The verb leaves records a page and the adapted model."""
     words, out, done = evaluated
@@ -290,6 +292,7 @@ def test_the_verb_leaves_records_page_and_model(evaluated):
     assert again.returncode == 0 and again.stdout == done.stdout
 
 
+@pytest.mark.whole
 def test_corpus_points_are_a_method_like_others(evaluated, corpus, tokenizer, tmp_path, monkeypatch):
     """Points of a longer corpus are a way as others."""
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)

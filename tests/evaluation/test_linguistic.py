@@ -92,6 +92,7 @@ def config(data, **more):
     return LinguisticConfig.parse(given | more)
 
 
+@pytest.mark.whole
 def test_probes_read_each_stream_and_beat_their_controls(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "out"
@@ -120,6 +121,7 @@ def test_probes_read_each_stream_and_beat_their_controls(data, tmp_path, monkeyp
     assert difference.value == pytest.approx(start - score) and difference.low <= difference.value <= difference.high
 
 
+@pytest.mark.whole
 def test_the_verb_takes_what_is_there_and_goes_on(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     words = ["evaluate", "linguistic", "reference", "--data", str(data), "--limit", "40", "--seeds", "2"]

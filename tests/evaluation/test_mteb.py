@@ -166,6 +166,7 @@ def cosines(a, b):
     return (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
 
 
+@pytest.mark.whole
 def test_scores_are_those_of_scipy_and_scikit_learn(data, run):
     of = {r.part: r for r in read_records(run[0] / "records.parquet") if r.metric == "mteb.score"}
     pairs = rows("STSBenchmark-local", data)["test"]

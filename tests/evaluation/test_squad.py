@@ -176,6 +176,7 @@ def tokenizer():
     return load_tokenizer(ww.reference())
 
 
+@pytest.mark.whole
 def test_it_learns_to_answer_and_when_not_to(tmp_path, tokenizer):
     for name, n, seed in (("train-v2.0.json", 96, 0), ("dev-v2.0.json", 41, 1)):
         write(tmp_path, made_up(n, seed, none=0.4), name)
@@ -232,6 +233,7 @@ def best_of(out, task):
     return of["squad.best.exact"], of["squad.best"]
 
 
+@pytest.mark.whole
 def test_the_verb_keeps_answers_and_what_is_finished(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "o"

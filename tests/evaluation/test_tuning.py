@@ -16,6 +16,8 @@ from whatwhere.evaluation.glue import METRICS
 from whatwhere.evaluation.tuning import Recipe, Setting, halves, tune
 from whatwhere.models.open import open_model
 
+pytestmark = pytest.mark.whole
+
 QUICK = Recipe([Setting(2e-4, 8, 0.01)], epochs=3, warmup=0.1, patience=50, seeds=1, scores=(2, 500))
 
 

@@ -28,6 +28,7 @@ OTHERS = {"Bert": 20, "MPNet": 18, "Bart": 20, "Nystromformer": 20, "Mra": 20, "
 EVERY = dict.fromkeys(FROM_PADDING, 16) | OTHERS
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", EVERY)
 def test_one_token_more_is_one_too_many(name):
     """Positions of ESM, I-BERT, LUKE and MarkupLM were counted from 0: an IndexError inside the model."""

@@ -20,6 +20,8 @@ from whatwhere.report.loaded_run import load_run, visible
 from whatwhere.report.page import write_page
 from whatwhere.report.pages import study_page
 
+pytestmark = pytest.mark.whole
+
 LONG = "x" * 300
 
 

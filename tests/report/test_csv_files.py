@@ -22,6 +22,7 @@ def page_with(*cells: Cell) -> Page:
     return Page("t", sections=[Section("s", "t", "i", tables=[Table("t", "c", ["=name"], [[c] for c in cells])])])
 
 
+@pytest.mark.whole
 def test_every_page_table_is_a_file(demo, tmp_path):
     """Every table of the page is a file and every value a record."""
     page = page_of(demo)

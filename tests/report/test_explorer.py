@@ -96,6 +96,7 @@ def size(explorer):
     return sum(map(len, explorer.chunks))
 
 
+@pytest.mark.whole
 def test_what_does_not_fit_is_left_out_in_words():
     models = [model(n=48, texts=3, name="a"), model(n=48, texts=3, name="b", seed=9)]
     two = size(pack([ExplorerModel(m.name, 0, m.texts[:1], LEVELS) for m in models]))  # at the finest scale
@@ -122,6 +123,7 @@ def largest():
     return attention(6, 6, 512)
 
 
+@pytest.mark.whole
 def test_512_tokens_at_paper_size_stay_below_10_megabytes(largest, tmp_path):
     one = ExplorerModel("dstg", 0, [ExplorerText("t", [f"word{i}" for i in range(512)], largest)], LEVELS)
     path = write_attention_page(tmp_path / "a.html", one)

@@ -11,6 +11,8 @@ from whatwhere.report.explorer import ExplorerModel, ExplorerText, pack
 from whatwhere.report.page import Page, write_page
 from whatwhere.report.pages import write_attention_page
 
+pytestmark = pytest.mark.whole
+
 SHOWN = "#ex[data-ready=true][data-grid]"
 WORDS = "[CLS] the river rose quickly after the rain nobody had seen it so high [SEP]".split()
 TERMS = ["semantic", "absolute", "relative", "total"]

@@ -87,6 +87,7 @@ def marks(figure, axis):
     return [v for p in figure.panels for t in p.data if "markers" in t["mode"] for v in t[axis]]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("page", ["whole", "all", "geometry"])
 def test_every_drawn_number_stands_in_its_table(pages, page):
     """Every number of a curve or a row stands in its table."""

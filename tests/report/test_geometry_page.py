@@ -182,6 +182,7 @@ def test_long_corpora_stay_below_ten_megabytes(run):
     assert len(drawn) == 12 and all(len(p["data"][0]["z"]) <= 182 for p in drawn)
 
 
+@pytest.mark.whole
 def test_no_string_becomes_markup(run, hostile_texts):
     def shape(text):
         page = render_page(geometry_page(hostile(run, text)))

@@ -13,6 +13,8 @@ from whatwhere.report.figures import hidden_states as states
 from whatwhere.report.loaded_run import load_run
 from whatwhere.report.page import Page, Section, write_page
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def page(demo, tmp_path_factory):

@@ -14,6 +14,8 @@ from whatwhere.report.notebook import _figures, composed
 from whatwhere.report.page import page_figures
 from whatwhere.report.pages import study_page
 
+pytestmark = pytest.mark.whole
+
 
 def test_the_frame_holds_every_record(demo, build):
     frame, records = ww.dataframe(demo), read_records(demo / "records.parquet")

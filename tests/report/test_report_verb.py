@@ -12,6 +12,7 @@ def run(*arguments: object):
     return CliRunner().invoke(app, ["report", *(str(a) for a in arguments)], catch_exceptions=True)
 
 
+@pytest.mark.whole
 def test_a_page_is_written_again_where_asked(build, tmp_path):
     """One run is written again where it is or where asked."""
     folder = build("one", models=("ap",))

@@ -104,6 +104,7 @@ def test_what_has_learned_too_little_is_grey(demo):
     assert "`ap` is drawn grey." in caveats(young)[0]
 
 
+@pytest.mark.whole
 def test_unlearned_runs_have_a_short_page(demo):
     """A run that learned nothing has a short page that says what is needed."""
     found = load_run(demo)

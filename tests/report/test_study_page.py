@@ -126,6 +126,7 @@ def test_numbers_of_the_page_follow_the_records(build):
     assert ">7.77<" not in before and ">7.77<" in after
 
 
+@pytest.mark.whole
 def test_write_report_returns_its_path_and_leaves_nothing_else(build, tmp_path):
     folder = build()
     names = sorted(p.name for p in folder.iterdir())
@@ -158,6 +159,7 @@ def all_page(everything):
     return render(load_run(everything))
 
 
+@pytest.mark.whole
 def test_a_page_of_many_models_lists_them_by_family(all_page, everything):
     ids = [a["id"] for tag, a in Parsed(all_page).elements if tag == "section"]
     assert ids == ["learning", "shape", "structure", "claims-of-papers", "models", "how"]
@@ -181,6 +183,7 @@ def whole_text(whole, tmp_path_factory):
     return write_report(whole, tmp_path_factory.mktemp("page") / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.whole
 def test_a_full_study_asks_all_questions_in_order(whole_text):
     """A study of everything asks all questions in order and stays small."""
     ids = [a["id"] for tag, a in Parsed(whole_text).elements if tag == "section"]
@@ -202,6 +205,7 @@ def test_a_full_study_asks_all_questions_in_order(whole_text):
     ]
 
 
+@pytest.mark.whole
 def test_every_figure_names_records_that_the_study_has(whole):
     """Traceability: each entry is a metric of the study, or array files that it has."""
     page = study_page(load_run(whole))
@@ -216,6 +220,7 @@ def test_every_figure_names_records_that_the_study_has(whole):
                 assert fnmatch.filter(known, re.sub(r"[A-Z]+", "*", name)), (figure.id, entry)
 
 
+@pytest.mark.whole
 def test_the_explorer_gives_way_to_the_figures(whole, monkeypatch):
     from whatwhere.report import pages as module
 
@@ -274,6 +279,7 @@ def test_the_report_reads_no_other_part_of_the_project():
                 assert match[1] in below, f"{path.name}: {line}"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("corpus", "told"),
     [

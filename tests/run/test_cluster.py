@@ -34,6 +34,8 @@ from whatwhere.run.lock import lock, writer_of
 from whatwhere.run.signals import STOPPING
 from whatwhere.study.study_settings import StudyConfig
 
+pytestmark = pytest.mark.whole
+
 # ---- without a cluster ----
 
 

@@ -108,6 +108,7 @@ def test_a_second_thread_of_a_process_is_refused(tmp_path):
     assert is_free(tmp_path)
 
 
+@pytest.mark.whole
 def test_windows_have_one_writer(tmp_path):
     """Windows are made by one process."""
     # `windows --out RUN` held RUN/corpus and `pretrain --out RUN` held RUN, so both wrote to RUN/corpus.

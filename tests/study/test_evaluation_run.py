@@ -175,6 +175,7 @@ def test_another_model_at_the_same_place_is_refused(data, tmp_path, monkeypatch)
         run_evaluation(GLUE, asked, tmp_path / "out", progress=False)
 
 
+@pytest.mark.whole
 def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     out = tmp_path / "out"
@@ -189,6 +190,7 @@ def test_a_budget_leaves_the_rest_for_the_next_call(data, tmp_path, monkeypatch)
     ) == (128, 3)
 
 
+@pytest.mark.whole
 def test_checkpoints_of_a_training_are_fine_tuned_too(data, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluate, "parallel_jobs", lambda: 1)
     model = tmp_path / "mine"

@@ -165,6 +165,7 @@ def test_another_text_than_the_counts_is_refused(tokenizer, tmp_path):
     assert (out / "counts/mine.npz").read_bytes() == before
 
 
+@pytest.mark.whole
 def test_a_run_stopped_while_counting_resumes(run, tmp_path, monkeypatch):
     """A run that was stopped while it counted goes on."""
     # It counted from the beginning.
@@ -189,6 +190,7 @@ def test_a_run_stopped_while_counting_resumes(run, tmp_path, monkeypatch):
     assert (ours != whole).nnz == 0
 
 
+@pytest.mark.whole
 def test_runs_table_can_be_compared_again(run, tmp_path):
     out, _ = run
     (table,), _ = load_tables([out / "tables/three-mds.npy"])
@@ -327,6 +329,7 @@ def test_advice_for_a_tiny_corpus_is_more_text(tmp_path):
         run_geometry(config, tmp_path / "out", progress=False)
 
 
+@pytest.mark.whole
 def test_corpus_in_which_position_says_nothing_gets_no_table(tmp_path):
     draw = np.random.default_rng(0)
     words = [f"w{i}" for i in range(40)]
@@ -340,6 +343,7 @@ def test_corpus_in_which_position_says_nothing_gets_no_table(tmp_path):
     assert "No table made of these distances fits other documents better" in said["summary"][-1]
 
 
+@pytest.mark.whole
 def test_the_recorded_command_measures_again(tmp_path):
     """A run that Python code started recorded no command."""
     text = tmp_path / "text.txt"

@@ -65,6 +65,7 @@ def test_the_last_jobs_share_the_cores_that_would_idle(jobs, most, plan):
     assert threads_of_jobs(jobs, most) == plan
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("fresh", "most"), [(True, 4), (False, 2)])
 def test_short_jobs_may_share_processes(processes, fresh, most):
     jobs = [Job(str(i), square, (i,), 1) for i in range(4)]

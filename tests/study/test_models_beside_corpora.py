@@ -12,6 +12,7 @@ from whatwhere.study.geometry_run import GeometryConfig, run_geometry
 from whatwhere.training.checkpoints import write_checkpoint
 
 
+@pytest.mark.whole
 def test_h1_is_measured_at_every_checkpoint(tmp_path):
     """Word vectors that triple between two checkpoints triple the distances of mean words; h3 grows by the same factor,
     and the sentence names where both began."""

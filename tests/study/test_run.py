@@ -247,6 +247,7 @@ def test_another_recipe_is_refused(arguments, tmp_path):
     assert {p: p.stat().st_mtime_ns for p in saved.parent.iterdir()} == before
 
 
+@pytest.mark.whole
 def test_small_budgets_say_the_minutes_needed(tmp_path, capsys):
     """A budget that buys too few steps says how many minutes would do."""
     path = tmp_path / "corpus.txt"

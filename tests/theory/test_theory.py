@@ -8,6 +8,8 @@ import pytest
 from cli_runner import sentences
 from scripts import module_of
 
+pytestmark = pytest.mark.whole
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/theory.md").read_text(encoding="utf-8")
 

@@ -90,6 +90,7 @@ def stopped_at_changes(stops: Stops, folder: Path, call, first: int = 0, apart: 
 
 
 # Every fifth change; the others at leisure.
+@pytest.mark.whole
 @pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(1, 5))])
 def test_a_pretraining_stopped_before_training_resumes(first, text, stops, tmp_path):
     """A pretraining stopped while its corpus is built goes on."""
@@ -166,6 +167,7 @@ def test_advice_on_precision_is_what_is_not_set(precision, is_advised):
     assert "learning_rate=" in told and ("precision=fp32" in told) == is_advised
 
 
+@pytest.mark.whole
 def test_windows_that_suffice_stay_after_a_refusal(text, tmp_path, monkeypatch):
     """A refusal after the windows were built removed them: hours, with a large text."""
     built = mock.Mock(side_effect=build._finish)
@@ -269,6 +271,7 @@ def test_equal_text_elsewhere_is_the_runs(text, tmp_path):
             pretrain.pretrain(elsewhere, out, progress=False)
 
 
+@pytest.mark.whole
 def test_deterministic_kernels_give_the_same_numbers_on_a_cpu(text, tmp_path):
     losses = []
     try:

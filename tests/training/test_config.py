@@ -140,6 +140,7 @@ def test_broken_files_are_errors(tmp_path, text, message):
         PretrainConfig.load(tmp_path)
 
 
+@pytest.mark.whole
 def test_a_number_and_its_text_are_two_keys():
     assert parse_yaml("{1: a, '1': b}") == {1: "a", "1": "b"}
     many = "\n".join(f"k{i}: {i}" for i in range(30_000))  # each key was sought among all before it: 6 s

@@ -114,6 +114,7 @@ def test_mapped_tables_are_counted_with_their_map():
     assert found.operations["position_table"] == 2 * 128 * 16 * 120 / N
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("name", "what"), [("ap", "operations"), ("dstg", "parameters"), ("tupe-r", "operations"), ("split", "parameters")]
 )

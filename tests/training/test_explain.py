@@ -120,6 +120,7 @@ def test_two_encoders_are_shown_side_by_side():
     assert "Nothing differs" in side_by_side(first, first)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("size", [pytest.param(size, marks=[pytest.mark.slow] * (size != "tiny")) for size in SIZES])
 def test_recorded_preset_rows_equal_a_new_count(size):
     """Kept rows of the presets are those that counting gives."""

@@ -278,6 +278,7 @@ def test_tables_by_formula_go_on_by_it(preset, tmp_path):
         assert longer(input_ids=torch.randint(0, 60, (1, 300))).logits.isfinite().all()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("as_written", [False, True])
 @pytest.mark.parametrize("method", ["sinusoidal", "fourier", "cyclic", "decay", "rotation", "linear"])
 def test_low_rank_copies_continue_the_product(method, as_written, tmp_path):

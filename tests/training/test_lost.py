@@ -51,6 +51,7 @@ def damage(folder) -> None:
     weights.write_bytes(weights.read_bytes()[:-4] + b"1234")
 
 
+@pytest.mark.whole
 def test_what_is_written_after_broken_checkpoints_stays(asked, windows, trained, monkeypatch):
     """A training without a whole checkpoint is refused, and begins again once its checkpoints are deleted."""
     # The broken ones counted as the newest two: each new one lost its optimizer, and every call began at step 0.

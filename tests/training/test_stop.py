@@ -18,6 +18,8 @@ from whatwhere.training.loop import Trainer
 from whatwhere.training.pretrain import pretrain
 from whatwhere.training.pretrain_settings import PretrainConfig
 
+pytestmark = pytest.mark.whole
+
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 RECIPE = settings("steps=24", "checkpoint_steps=[10]", "log_every=4", "validate_every=12", "model.dropout=0.1")
 
