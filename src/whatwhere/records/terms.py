@@ -32,6 +32,7 @@ TRAINING = {  # beside them: the tokens
     "shift": "shift of positions",
     "subset": "random positions",
     "first_length": "length curriculum",
+    "entropy_weight": "entropy penalty",
     "mask_rate": "share of masked tokens",
     "masking": "masks",
 }

@@ -21,6 +21,8 @@ Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 # Words that stand for a text, a model or a tokenizer; a folder of that name is ./reference.
 _NO_PATHS = ("reference", "python-docs", "words", "characters")
+# How alike a known key must be to be suggested: at 0.6, difflib's own, an unknown `inside` was taken for `size`.
+CLOSE = 0.7
 _EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 
 
@@ -177,8 +179,8 @@ class StrictConfig(BaseModel):
         if entry["type"] == "extra_forbidden":
             keys = list(cls.model_fields)
             below = {name.rpartition(".")[2]: name for name in cls.keys_below()}
-            matches = [below[key]] if key in below else difflib.get_close_matches(key, keys, n=2)
-            matches = matches or [below[name] for name in difflib.get_close_matches(key, below, n=2)]
+            matches = [below[key]] if key in below else difflib.get_close_matches(key, keys, n=2, cutoff=CLOSE)
+            matches = matches or [below[name] for name in difflib.get_close_matches(key, below, n=2, cutoff=CLOSE)]
             hint = f"Did you mean {' or '.join(matches)}?" if matches else f"Keys: {', '.join(keys)}."
             return f"Unknown configuration key {key[:60]!r}. {hint}"
         if entry["type"] == "missing" and key in cls.model_fields:

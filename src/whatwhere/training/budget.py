@@ -12,6 +12,7 @@ import torch
 from ..corpus import Windows
 from ..encoder import EncoderForMaskedLM
 from ..run.progress import Progress
+from .distance_entropy import penalize_entropy
 from .divergence import NotFinite, timing_message
 from .environment import process_group_state
 from .loop import Trainer
@@ -32,13 +33,15 @@ def time_step(config: PretrainConfig, windows: Windows) -> float:
     torch.manual_seed(config.seed)
     batches = make_batches(config, windows, "train", model_config)
     silent = config.model_copy(update={"trackers": []})  # they would need a folder
-    trainer = Trainer(EncoderForMaskedLM(model_config), silent, TIMED_STEPS + 1)
+    model = EncoderForMaskedLM(model_config)
+    trainer = Trainer(model, silent, TIMED_STEPS + 1)
     times = []
     for index in range(TIMED_STEPS + 1):
         micro_batches = trainer.micro_batches(batches.micro_batch, index)
         began = time.perf_counter()
         try:
-            trainer.step(index, micro_batches)
+            with penalize_entropy(model, config.entropy_weight):
+                trainer.step(index, micro_batches)
         except NotFinite as error:
             raise ValueError(timing_message(error, index + 1, config.preset, config)) from None
         times.append(time.perf_counter() - began)

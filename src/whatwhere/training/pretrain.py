@@ -16,6 +16,7 @@ from ..run.folder import RunFolder, keep_if_outer_is_refused
 from ..run.progress import Progress
 from .budget import steps_of_budget
 from .corpus_settings import check_enough_windows, prepare_windows
+from .distance_entropy import penalize_entropy
 from .environment import process_group_state
 from .loop import Trainer
 from .optimizers import expected_table_drift
@@ -117,14 +118,15 @@ def _train(
         save_settings_and_keep(config, run, CONFIG)
 
     trainer = Trainer(model, config, steps, run.path)
-    facts = trainer.fit(
-        curriculum(config, batches, steps),
-        run.path,
-        tokens_per_step=config.batch_size * config.length,
-        validator=_make_validator(trainer, config, windows, model_config),
-        label=label or f"{config.preset} seed {config.seed}",
-        progress=progress,
-    )
+    with penalize_entropy(model, config.entropy_weight):
+        facts = trainer.fit(
+            curriculum(config, batches, steps),
+            run.path,
+            tokens_per_step=config.batch_size * config.length,
+            validator=_make_validator(trainer, config, windows, model_config),
+            label=label or f"{config.preset} seed {config.seed}",
+            progress=progress,
+        )
 
     summary = {
         "size": config.size,

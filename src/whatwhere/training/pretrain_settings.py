@@ -16,6 +16,7 @@ from ..models.lengths import settings_of_training
 from ..models.model_tables import check_table_files
 from ..models.tensors import default_device
 from .corpus_settings import CorpusConfig
+from .distance_entropy import check_entropy_weight
 from .environment import check_trackers, process_group_state
 from .recipes import defaults_of, recipe_of
 from .scheme_settings import SchemeConfig
@@ -119,6 +120,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         check_launcher()
         rows_of_micro_batch(self, process_group_state().num_processes)
         check_table_files(config)
+        check_entropy_weight(self.entropy_weight, config, self.sharding)
         device = default_device()
         check_backend(self.backend, device, needs_gradient=True, dropout=config.dropout)
         try_scheme(config, self.length)

@@ -246,6 +246,11 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
         description="Length curriculum: windows are first cut into parts of this many tokens; the length doubles in "
         "equal stages of the steps up to whole windows; a part keeps its positions.",
     )
+    entropy_weight: NonNegativeFloat = Field(
+        0.0,
+        description="Weight of a penalty on heads that look at many distances by position and at few by meaning, as in "
+        "the public code before DSTG's (0.01 there); it is part of the training loss that is logged.",
+    )
     validation_windows: Count = Field(256, description="Held-out windows of a validation.")
     language: str = Field("und", pattern="^[a-z]{2,3}$", description="Language of the text (ISO 639), for the card.")
     pooling: Literal["mean", "semantic"] = Field(
