@@ -44,22 +44,25 @@ def packed(tree: ast.AST) -> Iterator[ast.Assign]:
                 yield node
 
 
+PACKED = (ast.Tuple, ast.List, ast.IfExp, ast.BoolOp)
+
+
 def nested(tree: ast.AST) -> Iterator[ast.IfExp]:
     """Yield conditional expressions inside conditional expressions."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.IfExp) and any(isinstance(n, ast.IfExp) for n in (node.test, node.body, node.orelse)):
+        if isinstance(node, ast.IfExp) and any(isinstance(n, ast.IfExp) for n in ast.walk(node) if n is not node):
             yield node
 
 
 def spread(tree: ast.AST) -> Iterator[ast.Starred]:
-    """Yield literal tuples and lists that are unpacked where they stand inside code, `*("a", "b")`.
+    """Yield what is unpacked where it stands inside code: `*("a", "b")`, `*(a if there else ())`, `*(a or ())`.
 
     The tables of words at the top of a file may be several such rows.
     """
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):
-                if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple | ast.List):
+                if isinstance(node, ast.Starred) and isinstance(node.value, PACKED):
                     yield node
 
 

@@ -225,7 +225,9 @@ def corpus_geometry(
             if not plan.follows_paper:
                 better = corrected_hellinger(left, positions, SPLITS_OF_INTERVALS, plan.seed)
             again = compared.both(apart, classical_mds(apart), better)
-            matrices = [apart.ravel(), *([] if better is None else [better.squares.ravel()])] if whole else []
+            matrices = [apart.ravel()] if whole else []
+            if whole and better is not None:
+                matrices.append(better.squares.ravel())
             return np.concatenate([[again.get(key, np.nan) for key in keys], *matrices])
 
         ends = jackknife(groups, measured, summed=False)
@@ -307,8 +309,9 @@ class _Compared:
             (name, None): distances(table) for name, table in self.tables.items()
         }
         for d in plan.dims:
-            for name in ("sinusoidal", *(["rope"] if d % min(64, d) == 0 else [])):  # RoPE has whole heads
-                self.apart[name, d] = distances(ENCODINGS[name](n, d)[positions])
+            for name in ("sinusoidal", "rope"):
+                if name != "rope" or d % min(64, d) == 0:  # RoPE has whole heads
+                    self.apart[name, d] = distances(ENCODINGS[name](n, d)[positions])
 
     def both(self, dist: np.ndarray, mds: MDS, corrected: Corrected | None) -> dict[Key, float]:
         """Return every number that gets an interval, plug-in and, with the ending `.corrected`, corrected."""

@@ -303,7 +303,9 @@ def local_records(run: str | Path, windows: ChosenWindows, context: RecordContex
         reader = NeighbourWeights()
         read(model, windows, [reader])
         *of_step, even = reader.records(context.at(step))
-        records += [*([] if records else [replace(even, step=context.step)]), *of_step]
+        if not records:
+            records.append(replace(even, step=context.step))
+        records += of_step
     return records
 
 

@@ -134,7 +134,8 @@ def _described(parameter: inspect.Parameter, words: str | None) -> inspect.Param
     if words is None:
         return parameter
     kind = parameter.annotation
-    option: Any = typer.Option(*([f"--{parameter.name.replace('_', '-')}"] if parameter.default is False else []))
+    names = [f"--{parameter.name.replace('_', '-')}"] if parameter.default is False else []
+    option: Any = typer.Option(*names)
     if get_origin(kind) is Annotated:
         kind, option = get_args(kind)
         option = copy(option)  # which other verbs may share

@@ -68,7 +68,8 @@ def _ask(model: Path, scheme: str | None) -> str:
     """Return the command that asks a masked-language model a first question."""
     token = read_json(model / "tokenizer_config.json").get("mask_token")
     text = f"This is the first {token if isinstance(token, str) else '[MASK]'} of the list."
-    return next_line("predict", str(model), "--text", text, *(["--scheme", scheme] if scheme else []))
+    own_scheme = ["--scheme", scheme] if scheme else []
+    return next_line("predict", str(model), "--text", text, *own_scheme)
 
 
 def _best(models: Iterable[Path]) -> Path:

@@ -146,7 +146,7 @@ def _texts(
         rows = read_labelled(file, field, None, pair_field)
         return rows.texts, rows.pairs
     if text:
-        check_utf8([*text, *(pair or ())], "--text and --pair")
+        check_utf8(text + (pair or []), "--text and --pair")
         return text, pair or None
     if file is not None and not file.exists():
         raise ValueError(f"No file {file}. Give a file with a text a line, or a table with --field.")

@@ -147,7 +147,9 @@ class ThreeRegimes(Source):
         self.regimes = regimes
         default = Regimes()
         changed = [f"{name}={value}" for name, value in asdict(regimes).items() if value != getattr(default, name)]
-        self.name = ":".join(["synthetic:three-regimes", *([",".join(changed)] if changed else [])])
+        self.name = "synthetic:three-regimes"
+        if changed:
+            self.name += f":{','.join(changed)}"
         self._read = 0
 
     def distributions(self) -> np.ndarray:

@@ -316,7 +316,9 @@ def train_tokenizer(
     Raises:
         ValueError: no text at all, or `vocab_size` leaves no room beside the special tokens.
     """
-    special = [*SPECIAL_TOKENS, *([NEWLINE_TOKEN] if newline_token else [])]
+    special = list(SPECIAL_TOKENS)
+    if newline_token:
+        special.append(NEWLINE_TOKEN)
     backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

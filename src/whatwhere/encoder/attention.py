@@ -460,7 +460,8 @@ class Attention(nn.Module):
                 ahead_keys[name] = rotate(k, *inputs.rotation)
             if inputs.rotation is not None:
                 q = rotate(q, *inputs.rotation)
-                k = rotate(k, *(inputs.rotation_divided_by_decay or inputs.rotation))
+                rotation_of_keys = inputs.rotation_divided_by_decay or inputs.rotation
+                k = rotate(k, *rotation_of_keys)
             if name == "absolute" and self.absolute_skips_special:
                 # Zero rows give zero scores: the indicator of eq. 2.
                 regular = inputs.token_kinds[:, None, :, None] == 0

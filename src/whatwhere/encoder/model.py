@@ -434,7 +434,9 @@ class Encoder(EncoderPreTrainedModel):
             attentions.append(attn)
         last = torch.cat(streams if self.norm is None else self.norm(streams), dim=-1)
         is_tied = getattr(config, "tie_last_hidden_states", None) is not False
-        hidden_states = (*states[:-1], last if is_tied else states[-1]) if keeps_states else ()
+        hidden_states = tuple(states)
+        if keeps_states and is_tied:
+            hidden_states = (*states[:-1], last)
         return EncoderOutput(
             last_hidden_state=last,
             hidden_states=_chosen_states(hidden_states, output_hidden_states),

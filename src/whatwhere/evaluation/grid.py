@@ -69,7 +69,8 @@ def trials(config: GridConfig) -> list[Trial]:
         for task in sorted(config.tasks, key=list(config.TASKS).index)
         for setting in config.settings
         for model in each_model(config)
-        for step in (None, *([] if model[2] else config.checkpoints))
+        for step in (None, *config.checkpoints)
+        if step is None or not model[2]
     ]
 
 

@@ -304,7 +304,7 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
     rng = np.random.default_rng(0)
     for split, rows in data_set.splits.items():
         targets = np.array(rows.labels, kind)
-        labels[split] = np.stack([targets, *([rng.permutation(targets)] if config.control else [])])
+        labels[split] = np.stack([targets, rng.permutation(targets)] if config.control else [targets])
     probed = probe_rows(model, tokenizer, data_set.splits, labels, data_set.classes, OF_HOLMES, config, progress)
     score = macro_f1 if data_set.classes else pearson
 
@@ -436,7 +436,7 @@ def _notes(config: HolmesConfig, _out: Path) -> list[str]:
         return [words, "No means of phenomena and fields: leaderboards/*.csv is not there, see --table."]
     phenomena = read_phenomena(table)
     unknown = [name for name in _tasks(config) if name not in phenomena]
-    return [words, *([f"Of no phenomenon in {table.name}: {', '.join(unknown)}."] if unknown else [])]
+    return [words, f"Of no phenomenon in {table.name}: {', '.join(unknown)}."] if unknown else [words]
 
 
 HOLMES = Benchmark(

@@ -202,7 +202,8 @@ def linguistic_records(config: LinguisticConfig, out: Path) -> list[Record]:
             continue
         task = trial.task
         key = (trial.name, trial.untrained, trial.task)
-        facts = trial.facts(out, *([] if task == BLIMP else ["parts", "layers", "classes", "rows"]))
+        keys = [] if task == BLIMP else ["parts", "layers", "classes", "rows"]
+        facts = trial.facts(out, *keys)
         arrays = trial.arrays(out)
         first = task not in labels
         if task == BLIMP:

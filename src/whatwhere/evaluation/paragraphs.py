@@ -98,8 +98,10 @@ Make = Callable[[Sequence[Paragraph], np.random.Generator], Iterator[Row]]
 def _order(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> Iterator[Row]:
     """Yield the first two sentences of a paragraph, read as one text in their order or in the other."""
     for _, (first, second, *_) in paragraphs:
-        turned = bool(rng.random() < 0.5)
-        yield _pair(*((second, first) if turned else (first, second)), "turned" if turned else "as it was")
+        if rng.random() < 0.5:
+            yield _pair(second, first, "turned")
+        else:
+            yield _pair(first, second, "as it was")
 
 
 def _following(paragraphs: Sequence[Paragraph], rng: np.random.Generator) -> Iterator[Row]:

@@ -450,13 +450,15 @@ def side_by_side(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
     read = f"{first['length']} tokens, {first['labelled']:.0%} of them predicted"
     if (second["length"], second["labelled"]) != (first["length"], first["labelled"]):
         read += f" ({second['length']} and {second['labelled']:.0%} of {names[1]})"
+    differences = ["Nothing differs"]
+    if len(differing_rows) > 1:
+        differences = ["What differs", *table_lines(differing_rows, indent=2)]
     return "\n".join(
         [
             "Scores of attention, i the query and j the key",
             *(f"  {line}" for line in lines),
             "",
-            "What differs" if len(differing_rows) > 1 else "Nothing differs",
-            *(table_lines(differing_rows, indent=2) if len(differing_rows) > 1 else []),
+            *differences,
             "",
             f"Costs; operations a token of a forward pass over {read}; the ratio is that of the operations",
             *table_lines(costs_rows, right=(1, 2, 3, 4, 5), indent=2),

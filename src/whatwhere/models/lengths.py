@@ -181,7 +181,9 @@ def settings_of_training(folder: Path) -> dict[str, Any]:
     Raises:
         ValueError: the file of the settings is damaged.
     """
-    runs = [folder, *([folder.parent.parent] if folder.parent.name == "checkpoints" else [])]
+    runs = [folder]
+    if folder.parent.name == "checkpoints":
+        runs.append(folder.parent.parent)
     settings = [run / name for run in runs for name in TRAININGS]
     path = next((path for path in settings if path.is_file()), None)
     saved = read_yaml(path) if path is not None else {}

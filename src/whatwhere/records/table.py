@@ -398,8 +398,9 @@ def summary(records: Iterable[Record]) -> Point | None:
         return None
     numbers = tuple(sorted(seed for seed in by_seed if seed is not None))
     trained = bool(numbers)
-    places = [by_seed[seed] for seed in (*numbers, *([None] if None in by_seed else []))]
+    places = [by_seed[seed] for seed in numbers]
     if None in by_seed:
+        places.append(by_seed[None])
         numbers = ()
     parts = [sorted(index for index in place if index is not None) for place in places]
     n = next((place[None].n for place in places if None in place), next(iter(places[0].values())).n)

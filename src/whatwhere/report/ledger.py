@@ -148,10 +148,10 @@ def _bars(bars: Any, paper: float | None) -> str:
     """`at least 0.62 (the paper: 0.27 inside)`, of each bar."""
     words = []
     for side, level in bars or ():
-        room = None
+        place = ""
         if paper is not None:
             room = paper - level if side == "at least" else level - paper
-        place = "" if room is None else f" (the paper: {number(abs(room))} {'inside' if room >= 0 else 'outside'})"
+            place = f" (the paper: {number(abs(room))} {'inside' if room >= 0 else 'outside'})"
         words.append(f"{side} {number(level)}{place}")
     return "; ".join(words)
 

@@ -148,7 +148,7 @@ def render_page(page: Page) -> str:
         "tables": {t.id: csv_text(t) for t in tables},
         "figures": {f.id: [{"data": p.data, "layout": p.layout} for p in f.panels] for f in figures},
     }
-    parts = ["report", *(["explorer"] if page.explorer else [])]
+    parts = ["report", "explorer"] if page.explorer else ["report"]
     scripts = [(_TEMPLATES / f"{part}.js").read_text(encoding="utf-8") for part in parts]
     styles = [(_TEMPLATES / f"{part}.css").read_text(encoding="utf-8") for part in parts]
     shown = {
@@ -166,7 +166,7 @@ def render_page(page: Page) -> str:
         "data": _packed(script_json(data)),
         "plotly": _packed_plotly() if figures else "",  # a page of an explorer alone stays small
         "scripts": [Markup(script) for script in scripts],
-        "policy": policy([*([get_plotlyjs()] if figures else []), *scripts]),
+        "policy": policy([get_plotlyjs(), *scripts] if figures else scripts),
     }
     return _environment().get_template("report.html.j2").render(vars(page) | shown)
 
@@ -211,7 +211,8 @@ def sources(records: Sequence[str]) -> str:
 
 def page_figures(hero: Figure | None, sections: Sequence[Section]) -> list[Figure]:
     """Return every figure that the page shows, in its order."""
-    return [*([hero] if hero else []), *(f for s in sections for f in (*s.figures, *s.more))]
+    below = [f for s in sections for f in (*s.figures, *s.more)]
+    return [hero, *below] if hero else below
 
 
 def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:

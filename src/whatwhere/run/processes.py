@@ -115,7 +115,7 @@ def _leave_at_stop(stop_receiver: Connection) -> None:
     If the parent died, nothing more is written: the user may have started the same command again.
     """
     parent = multiprocessing.parent_process()
-    wait([stop_receiver, *([] if parent is None else [parent.sentinel])])
+    wait([stop_receiver] if parent is None else [stop_receiver, parent.sentinel])
     if parent is None or not parent.is_alive():
         os._exit(1)
     end_process(signal.SIGTERM)

@@ -89,7 +89,9 @@ def run_evaluation(
                 pass
         unfinished = sum(not trial.is_finished(out) for trial in trials)
         records = [replace(record, study=run.name) for record in benchmark.records(config, out)]
-        notes = [*benchmark.notes(config, out), *([_note_on_unfinished(unfinished)] if unfinished else [])]
+        notes = list(benchmark.notes(config, out))
+        if unfinished:
+            notes.append(_note_on_unfinished(unfinished))
         data = config.data_name() or benchmark.name
         report = _write_results(run, config, records, benchmark.title, data, notes, unfinished)
     result = {"out": str(out), "done": len(trials) - unfinished, "unfinished": unfinished}

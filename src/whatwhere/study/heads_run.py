@@ -208,13 +208,18 @@ def heads_text(result: dict[str, Any]) -> str:
         ATTENTION_PREFIX + s for s in SCORES if any(ATTENTION_PREFIX + s in of_head for of_head in heads.values())
     ]
     names = [metric.removeprefix(SHARE_PREFIX).removeprefix(ATTENTION_PREFIX) for metric in (*shares, *scores)]
-    lines = [["layer", "head", *(["follows" if named else "largest term", "same in draws"] if shares else []), *names]]
+    heading = ["layer", "head"]
+    if shares:
+        heading += ["follows" if named else "largest term", "same in draws"]
+    lines = [[*heading, *names]]
     for (layer, head), of_head in sorted(heads.items()):
         label = of_head.get("head.label")
-        follows = [named.get((layer, head), str(label.part)), f"{label.value:.0%}"] if label else ["-", "-"]
-        cells = [f"{of_head[m].value:.2f}" if m in of_head else "-" for m in shares]
+        cells = []
+        if shares:
+            cells += [named.get((layer, head), str(label.part)), f"{label.value:.0%}"] if label else ["-", "-"]
+        cells += [f"{of_head[m].value:.2f}" if m in of_head else "-" for m in shares]
         cells += [f"{of_head[m].value:.3f}" if m in of_head else "-" for m in scores]
-        lines.append([str(layer), str(head), *(follows if shares else []), *cells])
+        lines.append([str(layer), str(head), *cells])
     text = [result["undertrained"], ""] if result["undertrained"] else []
     text += table_lines(lines, right=range(len(lines[0])))
     for term, count in Counter(named.values()).most_common():

@@ -69,7 +69,8 @@ def split_analyses(analysis_input: AnalysisInput, analyses: Iterable[Analysis]) 
     alone."""
     possible = [analysis for analysis in analyses if analysis_input.has(analysis.needs)]
     readers = tuple(analysis for analysis in possible if analysis.reader is not None)
-    return [*([readers] if readers else []), *((a,) for a in possible if a.reader is None)]
+    alone = [(analysis,) for analysis in possible if analysis.reader is None]
+    return [readers, *alone] if readers else list(alone)
 
 
 def join_measurements(parts: Sequence[Measurements], analyses: Iterable[Analysis]) -> Measurements:

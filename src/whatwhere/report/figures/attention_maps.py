@@ -46,7 +46,9 @@ def _terms(run: Run, terms: Sequence[str]) -> list[str]:
 
 
 def _panel_of(model: str, term: str, terms: int) -> str:
-    return model if terms == 1 else f"{model}, {'all terms' if term == TOTAL else f'{short(term)} alone'}"
+    if terms == 1:
+        return model
+    return f"{model}, all terms" if term == TOTAL else f"{model}, {short(term)} alone"
 
 
 def _best_by(run: Run, name: str, caption: str, nothing: str) -> str:

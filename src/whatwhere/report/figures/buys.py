@@ -119,7 +119,9 @@ def _map(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
     model, columns in the same order its baselines; empty: never."""
     never = [Cell("never"), Cell(""), Cell("")]
     rows = [
-        row(row_share.panel, row_share.name, *([row_share.value] if row_share.value else never))
+        row(row_share.panel, row_share.name, row_share.value)
+        if row_share.value
+        else row(row_share.panel, row_share.name, *never)
         for row_share in _shares(run)
     ]
     share = {(m, b): p for b in run.models for m, p in run.values("convergence.share", part=b).items() if m != b}

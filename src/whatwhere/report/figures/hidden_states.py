@@ -92,18 +92,17 @@ def position(run: Run) -> Sequence[Line]:
 def _probe(name: str, *claims: str) -> Draw:
     metric = f"r2.{name}"
     (short, long) = TARGETS[name]
+    records = [f"{metric}: layer, part, index = split", f"{metric}.chance: layer, part"]
     ceiling = "" if name == "token" else f"{metric}.ceiling"  # position alone gives a token's place
+    if ceiling:
+        records.append(f"{ceiling}: index = split")
 
     @Curves(
         f"probe-{name}",
         f"R² of {short} by model, stream and layer",
         finding(*claims, caption=f"R² of {short} in the last trained layer", what="R²"),
         y=R2,
-        records=(
-            f"{metric}: layer, part, index = split",
-            f"{metric}.chance: layer, part",
-            *([f"{ceiling}: index = split"] if ceiling else []),
-        ),
+        records=tuple(records),
         width=250,
         ghosts=True,
         gaps=lambda run, lines: {"target": long},

@@ -164,7 +164,8 @@ class Curves(Form):
             words = (curve.kind, curve.panel.replace(EVERYWHERE, ""), curve.name, curve.part)
             header = row(*compress(words, shown.values()))
             for v, p in curve.points.items():
-                at = None if curve.level else value(v, f"{v:,}" if isinstance(v, int) else number(v))
+                words_of_v = f"{v:,}" if isinstance(v, int) else number(v)
+                at = None if curve.level else value(v, words_of_v)
                 rows.append([*header, *row(at), *measured(p, 5), *row(*[p.n] * sizes)])
         heads = [*compress(shown, shown.values())]
         named = [self.x.place.capitalize(), self.heading({curve.axis for curve in lines})]
