@@ -27,7 +27,6 @@ TITLES = {
     "mds": "Multidimensional scaling of positions",
     "cluster": "On workers of a cluster",
 }
-FOLDED = 10  # ratios of a part: more are folded, as the first table has their ranges
 PEERS = ("peers", "inference", "long", "counts")  # parts whose every row is held against another package
 ABOUT = {
     "study": """
@@ -250,8 +249,7 @@ def page(whole: dict[str, Any]) -> str:
         m = part["machine"]
         where = m["accelerator"] or f"{m['cpu']}, {m['threads']} threads of {m['cores']} cores"
         lines += ["", f"## {TITLES[name]}", "", ABOUT[name].strip(), ""]
-        shown = " open" if len(part["rows"]) <= FOLDED else ""
-        lines.append(f'<details markdown="1"{shown}>')
+        lines.append('<details markdown="1">')
         lines.append(f"<summary>{part['date']}, {where}: {len(part['rows'])} ratios</summary>")
         lines += [
             "",

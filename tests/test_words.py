@@ -159,3 +159,42 @@ def test_test_names_have_at_most_nine_words():
     names = [name for path in TESTS for name in re.findall(r"^ *def (test_\w+)", path.read_text("utf-8"), re.M)]
     assert len(names) > 500
     assert [name for name in names if name.count("_") > 9] == []
+
+
+ARRAYS = re.compile(r"\b(Tensor|ndarray|Arrays?|csr_array)\b")
+SHAPES = re.compile(r"\((?:[^()]*,[^()]*|n|m|b|k|L|d|h)\)|shape")
+# Tensors and files of any shape by name; what an attention or a figure gives elsewhere.
+WITHOUT_SHAPE = {
+    *("Reader.terms", "Reader.arrays", "document_mean", "can_read_with_sync", "can_read_without_sync", "frequencies"),
+    *("has_loaded_numbers", "check_table", "EncoderWithHead.position_table", "EncoderWithHead.attention_terms"),
+    *("Trial.write", "Trial.arrays", "gather_whole", "p_above_zero", "rounded", "Corpus.array", "read_arrays"),
+    "geometry_arrays",
+}
+
+
+def arrays_without_shape(tree: ast.Module) -> Iterator[str]:
+    """Yield public functions with a docstring that take or give arrays and say no shape, nor does their class."""
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    for owner in (tree, *classes):
+        of_class = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
+        words_of_class = ast.get_docstring(owner) or "" if of_class else ""
+        for node in owner.body:
+            if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
+                continue
+            arguments = [*node.args.args, *node.args.kwonlyargs]
+            kinds = [*(argument.annotation for argument in arguments), node.returns]
+            words = ast.get_docstring(node)
+            takes_arrays = any(kind is not None and ARRAYS.search(ast.unparse(kind)) for kind in kinds)
+            if words and takes_arrays and not SHAPES.search(f"{words} {words_of_class}"):
+                yield f"{of_class}{node.name}"
+
+
+def test_docstrings_give_shapes_of_arrays():
+    """Public functions that take or give arrays say their shapes; files and states of trainings have any."""
+    left = {
+        name
+        for path, tree in TREES.items()
+        if not name_of(path).startswith(("run/", "training/"))
+        for name in arrays_without_shape(tree)
+    }
+    assert left == WITHOUT_SHAPE

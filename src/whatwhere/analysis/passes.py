@@ -185,27 +185,27 @@ def check_finite(values: Any, what: str) -> None:
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Return a tensor in its own precision, but at least float32."""
+    """Return a tensor of any shape in its own precision, but at least float32."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def as_numpy(values: Tensor) -> np.ndarray:
-    """Return a tensor as an array on the CPU, in its own precision, but at least float32."""
+    """Return a tensor of any shape as an array on the CPU, in its own precision, but at least float32."""
     return at_least_float32(values).cpu().numpy()
 
 
 def as_float64(values: Any) -> np.ndarray:
-    """Return a tensor, or an array, as an array of float64."""
+    """Return a tensor, or an array, of any shape as an array of float64."""
     return np.asarray(values.detach().double().cpu() if isinstance(values, Tensor) else values, dtype=np.float64)
 
 
 def rows_on(device: torch.device, rows: np.ndarray, *arrays: np.ndarray | None) -> list[Any]:
-    """Return rows of each array as a tensor on a device; None stays None."""
+    """Return the given rows (k,) of each array (n, ...) as a tensor (k, ...) on a device; None stays None."""
     return [None if array is None else torch.from_numpy(array[rows]).to(device) for array in arrays]
 
 
 def batches(order: np.ndarray, batch_size: int, progress: Progress = None) -> Iterator[np.ndarray]:
-    """Yield the numbers of `order`, `batch_size` at a time; `progress` is called after each batch."""
+    """Yield the numbers of `order` (n,), `batch_size` at a time; `progress` is called after each batch."""
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         yield rows
@@ -241,8 +241,8 @@ def eager(model: Any) -> Iterator[None]:
 
 
 def model_inputs(model: Any, windows: ChosenWindows) -> dict[str, np.ndarray]:
-    """Return the inputs of a model for all documents together: input_ids, and where it needs them positions, documents
-    and mask.
+    """Return the inputs of a model for all windows together, each (windows, n): input_ids, and where it needs them
+    positions, documents and mask.
 
     A model of this package gets the positions as they are. Another encoder counts for itself where they are 0, 1, 2,
     ... in every document: not every encoder takes positions, and RoBERTa's begin behind the padding id. Positions that

@@ -203,8 +203,8 @@ def noise_records(table: Any, context: RecordContext, start: Any = None, walk: f
 
 
 def word_records(table: Any, context: RecordContext) -> tuple[list[Record], dict[str, np.ndarray]]:
-    """Measure the shares and N50 of a model's word table, all rows, part "words" (LOWDIM Table 1b); errors as of
-    `table_records`."""
+    """Measure the shares and N50 of a model's word table (entries, d), all rows, part "words" (LOWDIM Table 1b); errors
+    as of `table_records`."""
     table = as_float64(table)
     shares = component_shares(table)
     return _share_records(context, shares, min(table.shape), n=len(table), part="words"), {"shares": shares}

@@ -326,8 +326,8 @@ class Targets:
 
 
 def probe_targets(windows: ChosenWindows, test: np.ndarray) -> Targets:
-    """Return the targets that vary in the test and training tokens of every split; `test` is that of
-    `split_documents`.
+    """Return the targets that vary in the test and training tokens of every split; `test` (splits,
+    documents, n) is that of `split_documents`.
 
     The shuffle has a fixed seed. R² of a constant is undefined, so such a target is left out and the log says so.
     """

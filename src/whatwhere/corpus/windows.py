@@ -144,7 +144,10 @@ class WindowSet:
 
 
 def after_cls(starts: np.ndarray) -> np.ndarray:
-    """Return the index of each row's first token of text, or of its last token where it has no text."""
+    """Return the index (rows,) of each row's first token of text, or of its last token where it has no text.
+
+    starts: (rows + 1,) index of each row's first token, and the number of tokens.
+    """
     return np.minimum(starts[:-1] + 1, starts[1:] - 1)
 
 

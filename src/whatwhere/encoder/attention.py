@@ -85,7 +85,7 @@ def rotation(position_ids: Tensor, config: EncoderConfig, dtype: torch.dtype) ->
 
 @register_rotation("xpos")
 def xpos(position_ids: Tensor, d_head: int, config: EncoderConfig, dtype: torch.dtype) -> Tensor:
-    """Return RoPE's angles, which are those of xPos, too (Sun et al. 2023); `decayed_rotations` adds the decay."""
+    """Return RoPE's angles, in its shape, which xPos has, too (Sun et al. 2023); `decayed_rotations` adds the decay."""
     return rope(position_ids, d_head, config, dtype)
 
 

@@ -484,7 +484,7 @@ class _BiasedAttention(torch.autograd.Function):
         d_out = gradients[0].contiguous()
         d_out = d_out / work.kept_share if work.dropped_levels else d_out
         is_needed = dict(zip(("q", "k", "v", *_WeightInputs._fields), ctx.needs_input_grad, strict=True))
-        found = _Gradients(work, v, saved_weights, is_needed["base"], is_needed["special_values"])
+        sums = _Gradients(work, v, saved_weights, is_needed["base"], is_needed["special_values"])
         for group in work.groups():
-            found.add_group(group, d_out)
-        return found.in_order()
+            sums.add_group(group, d_out)
+        return sums.in_order()

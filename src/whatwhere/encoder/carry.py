@@ -123,8 +123,8 @@ def _first_key(folder: Path, prefixes: tuple[str, ...]) -> str | None:
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, "pt") as weights:
-                if found := sorted(key for key in weights.keys() if key.startswith(prefixes)):
-                    return str(found[0])
+                if keys := sorted(key for key in weights.keys() if key.startswith(prefixes)):
+                    return str(keys[0])
         except SafetensorError:
             continue  # damaged: transformers says so
     return None

@@ -173,5 +173,5 @@ class SandwichBias(DistanceBias):
 
 
 def random_numbers(count: int, highest: float) -> Tensor:
-    """Draw numbers evenly between 0 and `highest`, each at least `LEAST`."""
+    """Draw numbers (count,) evenly between 0 and `highest`, each at least `LEAST`."""
     return (torch.rand(count) * highest).clamp(min=LEAST)

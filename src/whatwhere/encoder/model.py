@@ -118,8 +118,8 @@ def _chosen_states(states: tuple[Tensor, ...], choice: StateChoice) -> tuple[Any
     if choice is None or not _asks_for_states(choice):
         return None
     numbers = (choice,) if isinstance(choice, int) else choice
-    kept = {number % len(states) for number in numbers if -len(states) <= number < len(states)}
-    return tuple(state if number in kept else None for number, state in enumerate(states))
+    chosen = {number % len(states) for number in numbers if -len(states) <= number < len(states)}
+    return tuple(state if number in chosen else None for number, state in enumerate(states))
 
 
 @dataclass

@@ -60,7 +60,8 @@ def has_loaded_numbers(parameter: Tensor) -> bool:
 
 
 def draw_weights(weight: Tensor, spread: float, config: EncoderConfig) -> None:
-    """Draw initial values as `config.initializer` asks: normal of this deviation, or uniform on [-spread, spread]."""
+    """Draw the values of a weight of any shape as `config.initializer` asks: normal of this deviation, or uniform on
+    [-spread, spread]."""
     if config.initializer == "uniform":
         init.uniform_(weight, -spread, spread)
     else:
@@ -277,7 +278,7 @@ class FourierTable(nn.Module):
 
     @property
     def frequency(self) -> Tensor:
-        """Radians per position of each pair, in at least float32."""
+        """Radians per position of each pair, (pairs,), in at least float32."""
         return self.log_frequency.to(torch.promote_types(self.log_frequency.dtype, torch.float32)).exp()
 
     def at(self, positions: Tensor) -> Tensor:

@@ -354,7 +354,7 @@ def paired(
 
 
 def bounded(drawn: np.ndarray) -> tuple[float, float, float]:
-    """Return the first of the values of `paired`, and the 95 % interval of the others (percentiles)."""
+    """Return the first of the values (1 + draws,) of `paired`, and the 95 % interval of the others (percentiles)."""
     low, high = np.percentile(drawn[1:], (2.5, 97.5))
     return float(drawn[0]), float(low), float(high)
 

@@ -220,7 +220,7 @@ class StoredCounts:
 
 
 def write_counts(folder: Path, blocks: Iterable[csr_array]) -> int:
-    """Write counts, some rows in each block, to files of a folder, and return how many non-zeros they have.
+    """Write counts, in blocks (some rows, vocabulary), to files of a folder, and return how many non-zeros they have.
 
     Raises:
         OSError: the disk is full or not writable.

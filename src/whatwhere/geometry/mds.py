@@ -81,7 +81,7 @@ def classical_mds(dist: np.ndarray, dims: int | None = None) -> MDS:
 
 
 def mds_of_squares(squares: np.ndarray, dims: int | None = None) -> MDS:
-    """Compute classical MDS of signed squared distances, as the corrected ones are
+    """Compute classical MDS of signed squared distances (n, n), as the corrected ones are
     (`corrected_hellinger(...).squares`).
 
     As `classical_mds`, but negative squares go in as they are, and rank counts the eigenvalues that exceed the size of

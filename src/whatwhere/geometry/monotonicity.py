@@ -100,8 +100,8 @@ def toeplitz_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> f
 
 
 def circulant_share(matrix: np.ndarray, positions: np.ndarray | None = None) -> float:
-    """Return the share of variance off the diagonal that the nearest circulant matrix explains; `toeplitz_share` is
-    never less.
+    """Return the share of variance off the diagonal of an (n, n) matrix that the nearest circulant one explains;
+    `toeplitz_share` is never less.
 
     Its entries are means over equal j - i mod n. It is 1 only if first and last position are neighbours: the premise
     under which GEOM remark 7 calls sinusoids optimal.

@@ -139,7 +139,10 @@ def component_shares(table: np.ndarray) -> np.ndarray:
 
 
 def half_of_variance(shares: np.ndarray) -> int:
-    """Return N50 (LOWDIM section 3): the number of first components that hold half of the variance, up to rounding."""
+    """Return N50 (LOWDIM section 3): the number of first components that hold half of the variance, up to rounding.
+
+    shares: (components,) of the variance, descending.
+    """
     return int(np.argmax(np.cumsum(shares) >= 0.5 - 1e-12)) + 1
 
 
@@ -165,8 +168,8 @@ def inner_products(table: np.ndarray, components: int | None = None) -> np.ndarr
 
 
 def equivariance(table: np.ndarray) -> float:
-    """Compute translation equivariance: the share of variance of the entries of E·Eᵀ that its nearest Toeplitz matrix
-    explains.
+    """Compute translation equivariance of a table (n, d): the share of variance of the entries of E·Eᵀ that its nearest
+    Toeplitz matrix explains.
 
     In [0, 1]: 1 if inner products depend on j - i alone, about d / (d + n) for a table of independent normal values.
     The table is not centred (LOWDIM), so a mean row that is much longer than the variation adds products to every pair.
@@ -190,8 +193,8 @@ def equivariance_null(table: np.ndarray, shuffles: int = 99, seed: int = 0) -> n
 
 
 def equivariance_of_first(table: np.ndarray, components: Sequence[int]) -> np.ndarray:
-    """Compute the equivariance of the approximation by each of the given numbers of first components (LOWDIM figure 3,
-    as numbers). Raises ValueError as `equivariance`."""
+    """Compute the equivariance of the approximation of a table (n, d) by each of the given numbers of first components,
+    (numbers,) (LOWDIM figure 3). Raises ValueError as `equivariance`."""
     table = _narrow(_scaled(table)[0])
     mean = table.mean(axis=0)
     u, s, vt = np.linalg.svd(table - mean, full_matrices=False)
@@ -199,8 +202,8 @@ def equivariance_of_first(table: np.ndarray, components: Sequence[int]) -> np.nd
 
 
 def isolation(table: np.ndarray) -> np.ndarray:
-    """Compute the distance of each row to the nearest other row, in medians of these distances, (n,); all 0 where the
-    median is 0.
+    """Compute the distance of each row of a table (n, d) to the nearest other row, in medians of these distances, (n,);
+    all 0 where the median is 0.
 
     Along a smooth curve it is near 1 everywhere. A position that training left alone, such as the first ([CLS]) and
     last ([SEP]) of LOWDIM figure 4, has no near neighbour, and its neighbours still have each other, so that it alone
@@ -220,8 +223,8 @@ def isolation(table: np.ndarray) -> np.ndarray:
 
 
 def outliers(table: np.ndarray) -> np.ndarray:
-    """Return the positions that stand alone, ascending: isolation above `ALONE`, and above the upper quartile by
-    `FENCE` interquartile ranges.
+    """Return the positions (k,) of a table (n, d) that stand alone, ascending: isolation above `ALONE`, and above the
+    upper quartile by `FENCE` interquartile ranges.
 
     The first and last position of a model are such, where its training always puts [CLS] and [SEP] there (LOWDIM
     section 4).

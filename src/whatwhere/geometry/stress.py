@@ -56,8 +56,8 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
 
 
 def distance_correlation(table: np.ndarray, dist: np.ndarray) -> float:
-    """Compute the Pearson correlation over pairs i<j of a table's and a corpus's distances (GEOM 6.7); NaN if one is
-    constant."""
+    """Compute the Pearson correlation over pairs i<j of the distances of a table (m, d) and of a corpus (m, m) (GEOM
+    6.7); NaN if one is constant."""
     return _pearson(_distances_beside(table, dist), check_distances(dist))
 
 

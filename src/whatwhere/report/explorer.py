@@ -96,8 +96,11 @@ def merged(g: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weights_of(levels: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return the weight that stands for each group of bytes: the middle of its first and last, on a square-root
-    scale."""
+    """Return the weight that stands for each group of bytes, (k,): the middle of its first and last, on a square-root
+    scale.
+
+    levels: weight of each byte. groups: (k, 2) first and last byte.
+    """
     return np.asarray(np.sqrt(np.asarray(levels, dtype=float)[groups]).mean(1) ** 2)
 
 

@@ -469,9 +469,9 @@ class RunFolder:
             for below in [known for known in self._files if known.startswith(f"{name}/")]:
                 del self._files[below]
         if "kind" in line:
-            if (found := line.get("format")) != FORMAT:
+            if (written := line.get("format")) != FORMAT:
                 raise ValueError(
-                    f"{self.path / MANIFEST} has the format {str(found)[:40]!r}, this version reads {FORMAT!r}. Use "
+                    f"{self.path / MANIFEST} has the format {str(written)[:40]!r}, this version reads {FORMAT!r}. Use "
                     "the version that wrote it, or choose another --out."
                 )
             self._kind = str(line["kind"])

@@ -90,10 +90,10 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
     Raises:
         ValueError: names the worker and what differs.
     """
-    for (program, wanted), (_, found) in zip(requirements.versions, code_versions(), strict=True):
-        if wanted != found:
+    for (program, wanted), (_, installed) in zip(requirements.versions, code_versions(), strict=True):
+        if wanted != installed:
             raise ValueError(
-                f"The worker {name} has {program} {found}, this command has {program} {wanted}: results "
+                f"The worker {name} has {program} {installed}, this command has {program} {wanted}: results "
                 "would differ. Install the same there, and start the worker again."
             )
     if threads > 1:
@@ -129,8 +129,8 @@ def check_worker(requirements: Requirements, name: str, threads: int) -> None:
 def cpu_name() -> str:
     """Return the name of this machine's processor."""
     with suppress(OSError):
-        if found := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE):
-            return found[1].strip()
+        if name := re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE):
+            return name[1].strip()
     return platform.processor() or platform.machine()
 
 

@@ -67,13 +67,13 @@ def shard(model: PreTrainedModel, device: torch.device, processes: int, dynamo: 
 
 
 def local_part(value: Tensor) -> Tensor:
-    """Return this process's rows of a sharded tensor, or all of a tensor that is not sharded."""
+    """Return this process's rows of a sharded tensor (rows, ...), or all of a tensor that is not sharded."""
     return value.to_local() if isinstance(value, DTensor) else value
 
 
 def shard_bounds(like: Tensor) -> tuple[int, int]:
-    """Return the first row of this process's shard of `like` and the row after its last; all rows if it is not
-    sharded."""
+    """Return the first row of this process's shard of `like` (rows, ...) and the row after its last; all rows if it is
+    not sharded."""
     if not isinstance(like, DTensor):
         return 0, len(like) if like.ndim else 0
     size = -(-len(like) // like.device_mesh.size())  # as torch.chunk divides
@@ -82,7 +82,7 @@ def shard_bounds(like: Tensor) -> tuple[int, int]:
 
 
 def make_shard(rows: Tensor, like: Tensor) -> Tensor:
-    """Return rows of this process's shard (`shard_bounds`) as a tensor that is sharded as `like` is."""
+    """Return rows (k, ...) of this process's shard (`shard_bounds`) as a tensor that is sharded as `like` is."""
     if not isinstance(like, DTensor):
         return rows
     return DTensor.from_local(
