@@ -62,6 +62,14 @@ def test_a_training_knows_where_segments_end(corpus_file, windows):
         assert config.encoder_config(windows).segment_end_ids == ends
 
 
+def test_a_table_of_places_may_be_shorter_than_windows(corpus_file, windows, tmp_path):
+    """BiPE's table has rows for places in a segment; windows longer than it were refused after they had been made."""
+    model = {"num_hidden_layers": 2, "max_position_embeddings": 16}
+    config = config_of(corpus_file, steps=1, preset="bipe", model=model)
+    summary = pretrain(config, tmp_path / "run", windows=windows, progress=False)
+    assert summary["steps"] == 1 and config.length > 16
+
+
 def test_schemes_draw_positions_in_training_alone(corpus_file, windows):
     """CAPE's positions are real numbers in training batches, which its encoder trains on, and counted in others."""
     config = config_of(corpus_file, steps=1, preset="cape")

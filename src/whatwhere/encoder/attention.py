@@ -170,8 +170,9 @@ class AttentionInputs:
     term_positions: what terms of positions alone read: positions, or with `bilevel` numbers of segments, (b, n); one
         row (1, n), so that the terms are computed once, where they are known to be the same in all examples, at
         padding, too.
-    distance_or_bucket: number of the key minus that of the query, of a bias with `buckets` (T5) its bucket: (b, n, n),
-        or (2n - 1,) where positions are consecutive; None if unused. Pair terms stand beside no such bias.
+    distance_or_bucket: position of the key minus that of the query (numbers of segments with `bilevel`), of a bias with
+        `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. With pair
+        terms it is always the distance, as no configuration has a relative bias beside them.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
     rotation: cos and sin (b, 1, n, rotated_width), or None; of xPos multiplied by a decay, ζ^(position / s).
     rotation_divided_by_decay: of xPos, cos and sin divided by it, else None. A query takes `rotation` and a key behind

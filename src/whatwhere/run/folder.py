@@ -351,8 +351,11 @@ class RunFolder:
         self._append({"done": step, **values})
 
     def keep_if_refused(self) -> None:
-        """Keep the files of a new run where its own input is refused later; a refusal of the run around it still
-        removes them, but for `keep_if_outer_is_refused`."""
+        """Say that the input is found good: from now on an error leaves the files of this new run.
+
+        If a new run around this one is refused, they are removed all the same, unless `keep_if_outer_is_refused` was
+        called for this one.
+        """
         self._is_provisional = False
 
     def is_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:

@@ -68,8 +68,9 @@ def run_jobs(
     Neighbours that have as many threads run together; the next ones start when all of these have finished.
 
     Args:
-        most_threads: Threads of all jobs that run at the same time. With 1, or for a single job, jobs run one after
-            another in this process. On a cluster nothing reads it.
+        most_threads: Threads of all jobs that run at the same time in further processes. With 1, or for a single job,
+            jobs run one after another in this process, each with its own number of threads. On a cluster nothing reads
+            it.
         progress: Show bars on stderr.
         process_per_job: Start a process for each job, as for trainings: the heap of one stays large, and a second one
             would grow on top of it. False: short jobs share their processes, which take some seconds to start.

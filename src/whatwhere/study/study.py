@@ -262,7 +262,7 @@ def steps_of(study: Study) -> int:
 
 
 def _seconds_of_steps(study: Study) -> dict[str, float]:
-    """Time a step of each model on the machine and the number of threads that will train it."""
+    """Time a step of each model on the machine that will train it, with the threads of the first training."""
     trainings = {name: study.config.pretraining(name) for name in study.config.models}
     threads = threads_while_timed(study.config)
     jobs = [Job("timing", time_trainings, (trainings, study.run.path / "corpus"), threads)]

@@ -252,7 +252,7 @@ class GeometryKeys(StrictConfig):
         None,
         ge=0,
         description="Row of position 0 in further tables.",
-        json_schema_extra={"default": "1, after [CLS], and 0 for GPT-2 and OPT"},
+        json_schema_extra={"default": "1, after [CLS], and 0 for GPT-2, OPT and others without [CLS]"},
     )
     models: list[str] = Field(
         [],

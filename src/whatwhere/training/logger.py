@@ -37,7 +37,7 @@ class Logger:
         self.tokens_per_step = tokens_per_step
         self.history: list[dict[str, Any]] = []
         self._losses: list[float] = []  # of the steps since the last line
-        self._steps = 0  # of this process since the last line
+        self._steps = 0  # since the last line, without those before a resume
         self._seconds_waited = 0.0  # seconds without a batch since the last line
         self._seconds_before = 0.0  # of the training before a resume
         self._steps_began = time.perf_counter()

@@ -131,12 +131,13 @@ def make_batches(config: PretrainConfig, windows: Windows, split: str, model: En
     draws = None
     if split == "train" and model.position_draws != "none":
         draws = PositionDraws(model.position_draws, model.draw_shift, model.draw_local_shift, model.draw_scale)
+    rows = model.max_position_embeddings
     return MaskedBatches(
         windows[split],
         seed=config.seed,
         mask_rate=config.mask_rate,
         masking=config.masking,
-        max_positions=model.max_position_embeddings,
+        max_positions=max(rows, config.length) if model.bilevel else rows,
         shift=config.shift and split == "train" and model.position_limit is not None,
         subset=config.subset and split == "train",
         draws=draws,

@@ -1,4 +1,4 @@
-"""Recipes of pretraining: the defaults of a size, of a recipe (`dstg`, `tupe`), and of a preset at a size."""
+"""Recipes of pretraining: the defaults of a size, of a recipe (`dstg`, `tupe`), and of a recipe at a size."""
 
 from typing import Any
 
