@@ -8,20 +8,21 @@ from faults import DAMAGE, MODES, points, prepared, tally, workers
 
 
 @pytest.mark.long
-def test_a_disturbed_training_ends_as_if_nothing_had_been(tmp_path):
+@pytest.mark.parametrize("name", ["pretrain", "study"])
+def test_a_disturbed_command_ends_as_if_nothing_had_been(name, tmp_path):
     """Killed, torn, on a full disk or beside a second process; and damage of a finished file is named."""
     # One point after the other, from the server of this process: workers would import everything once more.
     with ThreadPoolExecutor(1) as pool:
-        (training,) = prepared(tmp_path, ("pretrain",), pool)
-        apart = training.changes  # each mode once, and one time more for a kill
-        first = training.changes // 4
-        chosen = [*points(training, "kill", tmp_path, apart // 2, first=first)]
+        (work,) = prepared(tmp_path, (name,), pool)
+        apart = work.changes  # each mode once, and one time more for a kill
+        first = work.changes // 4
+        chosen = [*points(work, "kill", tmp_path, apart // 2, first=first)]
         for mode in ("torn", "full", "second"):
-            chosen += points(training, mode, tmp_path, apart, first=first)
-        chosen += points(training, "flip", tmp_path, 10)
+            chosen += points(work, mode, tmp_path, apart, first=first)
+        chosen += points(work, "flip", tmp_path, 10)
         counted, wrong = tally(chosen, tmp_path, pool)
-    assert not wrong and counted.keys() == {"pretrain"}
-    assert all(counted["pretrain"][f"{mode} points"] for mode in {point.mode for point in chosen})
+    assert not wrong and counted.keys() == {name}
+    assert all(counted[name][f"{mode} points"] for mode in {point.mode for point in chosen})
 
 
 @pytest.mark.slow

@@ -351,11 +351,8 @@ class RunFolder:
         self._append({"done": step, **values})
 
     def keep_if_refused(self) -> None:
-        """Say that the input is found good: from now on an error leaves the files of this new run.
-
-        If a new run around this one is refused, they are removed all the same, unless `keep_if_outer_is_refused` was
-        called for this one.
-        """
+        """Say that the input is found good: from now on an error leaves the files of this new run, unless a new run
+        around it is refused before `keep_if_outer_is_refused` was called."""
         self._is_provisional = False
 
     def is_reusable(self, step: str, *, inputs: Mapping[str, Any] | None = None) -> bool:

@@ -96,7 +96,8 @@ def run_geometry(config: GeometryConfig, out: Path, progress: bool = True, on: s
             with show_progress(name, progress) as advance, name_text_in_errors(name):
                 measured[name] = counts, corpus_geometry(counts, plan, advance)
         first_corpus = next(iter(measured.values()))
-        of_models = model_records(model_folders.values(), config, run.name, *first_corpus)
+        with show_progress("models", progress) as advance:
+            of_models = model_records(model_folders.values(), config, run.name, *first_corpus, advance)
         config.save_in(run, CONFIG)
         corpora = [_save_corpus(run, config, name, *of_corpus, encodings) for name, of_corpus in measured.items()]
         records = [

@@ -16,6 +16,7 @@ from ..models.model_tables import has_table
 from ..models.open import name_and_seed, open_model
 from ..models.own_config import is_ours
 from ..records.record import Record, select
+from ..run.progress import Progress
 from .study_settings import GeometryConfig
 
 
@@ -52,10 +53,10 @@ def check_vocabulary(folder: Path, tokenizer: Any) -> None:
 
 
 def model_records(
-    folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, geometry: Geometry
+    folders: Iterable[Path], config: GeometryConfig, study: str, counts: Counts, geometry: Geometry, progress: Progress
 ) -> list[Record]:
     """Measure models against the first corpus: the separation of their tables at every checkpoint, GEOM's conditions H1
-    and H3 there and of the finished model."""
+    and H3 there and of the finished model; `progress` gets a part for each model, in checkpoints."""
     records: list[Record] = []
     distributions = geometry.distributions
     corpus = CorpusDistances(
@@ -69,9 +70,11 @@ def model_records(
         if (folder / "checkpoints").is_dir():
             records += separation_records(folder, context, corpus=corpus)
             at_steps += checkpoints_of(folder)
-        for step, place in at_steps:
+        for number, (step, place) in enumerate(at_steps):
+            progress(number, len(at_steps), f"conditions of {name}")
             scores = scores_of_model(open_model(place).model)
             records += condition_records(scores, distributions.p, context.at(step), halves=halves)
+        progress(len(at_steps), len(at_steps), f"conditions of {name}")
     return records
 
 
