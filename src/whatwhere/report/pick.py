@@ -16,6 +16,7 @@ from .forms.curves import paper_curve, reference_curve
 from .ledger import doubt
 from .loaded_run import Run
 from .numbers import compact, fine_percent, fixed, interval, number, percent
+from .references import studies
 from .titles import PAPER_TOKENS, SMALL, listed, named, totals
 
 UNLIMITED = "any"
@@ -240,19 +241,19 @@ def _collapse(run: Run) -> str:
 
 
 def _half_turn(run: Run) -> str:
-    """Say what became of a position table of the reference study that started as half a turn; "" without one."""
-    study = run.beside.study
-    models = study.models if study else {}
-    name = next((model for model, settings in models.items() if settings.get("table_start") == "half-turn"), None)
-    if study is None or name is None:
-        return ""
-    first, last = (study.table.point("pca.top2", name, step=step) for step in (0, None))
-    if first is None or last is None:
-        return ""
-    return (
-        f" Of one that starts in two (`table_start: half-turn`) two components hold {fine_percent(first.value)} before "
-        f"training and {_shares(last)} after {study.label}."
-    )
+    """Say what became of a position table that started as half a turn, in the reference study beside the run or else in
+    another of its size; "" without one."""
+    beside = run.beside.study
+    others = [] if beside is None else [s for s in studies()[0] if s.facts["size"] == beside.facts.get("size")]
+    for study in filter(None, [beside, *others]):
+        for name, settings in study.models.items():
+            first, last = (study.table.point("pca.top2", name, step=step) for step in (0, None))
+            if settings.get("table_start") == "half-turn" and first is not None and last is not None:
+                return (
+                    f" Of one that starts in two (`table_start: half-turn`) two components hold "
+                    f"{fine_percent(first.value)} before training and {_shares(last)} after {study.label}."
+                )
+    return ""
 
 
 def _end(points: Mapping[Any, Point]) -> Point | None:
