@@ -47,7 +47,7 @@ def seen_by_all(given):
     return allowed
 
 
-@pytest.mark.parametrize("case", ["dstg", "rp", "tupe-r", "split"])
+@pytest.mark.parametrize("case", ["dstg", "rp", "tupe-r", "split", "fire", "transformer-xl"])
 @pytest.mark.parametrize("kind", ["plain", "padded", "both"])
 def test_penalties_are_those_of_the_loops(case, kind):
     model, given = build(case), inputs(kind)
@@ -115,6 +115,12 @@ def test_encoders_without_both_terms_are_refused(name):
         config.check()
 
 
+@pytest.mark.parametrize("name", ["dstg", "split", "fire", "dape", "transformer-xl"])
+def test_encoders_with_both_terms_are_taken(name):
+    """Those whose positions come by pair terms were refused by the fields of the configuration."""
+    PretrainConfig.parse({"preset": name, "entropy_weight": 0.01}).check()
+
+
 def test_a_sharded_training_has_no_penalty():
     with pytest.raises(ValueError, match="needs whole models: set sharding=none"):
-        check_entropy_weight(0.01, ww.preset("dstg"), "full")
+        check_entropy_weight(0.01, ww.preset("dstg"), 32, "full")

@@ -354,11 +354,11 @@ def _plan(model: Any, kinds: Sequence[str], by: Sequence[str]) -> list[_Ablation
     }
     terms = term_names(model)
     streams = STREAMS if config.position_size else ()
-    parts = {True: (*terms, *streams), False: terms}  # whether of a whole block, or of one head
+    of_block = (*terms, *streams)
     return [
         _Ablation(kind, part, layer, head)
         for layer, head in (place for way in by for place in places[way])
-        for part in parts[head is None]
+        for part in (of_block if head is None else terms)
         for kind in kinds
     ]
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..models.tensors import device_of
+from ..models.tensors import by_distance, device_of
 from ..records.metric import CORRELATION, SHARE, TERM, Metric, with_endings
 from ..records.metrics import add_metrics
 from ..records.record import Record
@@ -233,10 +233,8 @@ def pair_sums(values: Tensor, tokens: Tensor, dtype: torch.dtype) -> Tensor:
 def lag_sums(pairs: Tensor, farthest: int) -> np.ndarray:
     """Sum `pairs` (h, n, n) over their diagonals, entry j - i + farthest for query i and key j: (h, 2·farthest + 1)
     float64."""
-    h, n, _ = pairs.shape
-    # Rows turned over and padded to width 2n; read again with width 2n - 1, row i stands i places further right.
-    slanted = F.pad(pairs.flip(-2), (0, n)).flatten(1)[:, : n * (2 * n - 1)].view(h, n, 2 * n - 1)
-    return slanted.sum(1, dtype=torch.float64)[:, n - 1 - farthest : n + farthest].cpu().numpy()
+    n = pairs.shape[-1]
+    return by_distance(pairs).sum(1, dtype=torch.float64)[:, n - 1 - farthest : n + farthest].cpu().numpy()
 
 
 def _pool(n: int, like: Tensor) -> Tensor:

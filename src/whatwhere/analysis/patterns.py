@@ -17,6 +17,7 @@ import torch
 from scipy.special import entr, softmax
 from torch import Tensor
 
+from ..models.explain import POSITION_TERMS
 from ..models.tensors import device_of
 from ..records.metric import NOT_NEGATIVE, SHARE, TERM, Metric, with_endings
 from ..records.metrics import add_metrics
@@ -38,7 +39,6 @@ from .passes import (
 from .record_context import RecordContext
 
 PATTERNS = ("global", "local", "broad", "previous", "next")
-POSITION_TERMS = ("absolute", "relative")  # terms that depend on positions and not on content
 NEAR = 3  # tokens on each side that count as near, fewer in texts of less than 48
 REACH = 4  # a side reaches over n / 4 tokens
 LIFT = 2.0  # times uniform attention's share from which a region is sought; under the inverse it is avoided

@@ -185,8 +185,8 @@ class RelativeBias(nn.Module):
     `special` (DSTG eq. 1) depends on `relative_special`. "shared", (3, h): a value for pairs with both tokens in S, one
     for only the query in S, one for only the key in S. "each", (4, h): values for the query [CLS], the query [SEP], the
     key [CLS] and the key [SEP]; where both tokens are special, the key's value counts (the code of DSTG's authors).
-    `cls` (2, h): θ1 and θ2 of TUPE eq. 9. It is None where no token
-    is reset, and where the absolute correlation has θ for both (TUPE eq. 11).
+    `cls` (2, h): θ1 and θ2 of TUPE eq. 9. It is None where no token is reset, and where the absolute correlation has θ
+    for both (TUPE eq. 11).
     """
 
     def __init__(self, config: EncoderConfig) -> None:

@@ -59,6 +59,7 @@ TERMS = tuple(
     "semantic mixed semantic_to_absolute absolute_to_semantic absolute semantic_to_relative relative_to_semantic "
     "relative".split()
 )
+POSITION_TERMS = ("absolute", "relative")  # those that depend on positions and not on content
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from torch.nn import functional as F
 
 
 def gather_whole(value: Tensor) -> Tensor:
@@ -29,6 +30,16 @@ def not_finite(model: torch.nn.Module) -> str:
             more = f" and of {len(names) - 3} more" if len(names) > 3 else ""
             return f"{what}{', '.join(names[:3])}{more}"
     return ""
+
+
+def by_distance(pairs: Tensor) -> Tensor:
+    """Lay values of pairs (..., n, n) out by distance: (..., n, 2n - 1), entry j - i + n - 1 for query i and key j.
+
+    Rows come in reverse order; 0 stands where a query has no key at a distance.
+    """
+    n = pairs.shape[-1]
+    # Turned over and padded to width 2n; read again with width 2n - 1, each row stands one place further right.
+    return F.pad(pairs.flip(-2), (0, n)).flatten(-2)[..., : n * (2 * n - 1)].unflatten(-1, (n, 2 * n - 1))
 
 
 def device_of(model: Any) -> torch.device:

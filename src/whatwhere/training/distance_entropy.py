@@ -12,22 +12,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..encoder import EncoderConfig, EncoderForMaskedLM
-from ..encoder.attention import stream_terms
+from ..models.explain import POSITION_TERMS, costs
+from ..models.tensors import by_distance
 
 
-def check_entropy_weight(weight: float, config: EncoderConfig, sharding: str) -> None:
+def check_entropy_weight(weight: float, config: EncoderConfig, length: int, sharding: str) -> None:
     """Refuse a penalty on an encoder whose heads have no semantic term beside one of positions, and on shards.
+
+    length: tokens of a row.
 
     Raises:
         ValueError: says which.
     """
     if not weight:
         return
-    has_positions = len(config.stream_sizes) == 2 or config.untied != "none" or config.relative != "none"
-    if stream_terms(config)[-1] != "semantic" or not has_positions:
+    terms = costs(config, length).terms
+    if "semantic" not in terms or not set(terms) & set(POSITION_TERMS):
         raise ValueError(
             f"entropy_weight={weight:g} needs a semantic term beside one of positions, which {config.preset} has not. "
             "Use dstg, rp or tupe-r, or leave entropy_weight out."
@@ -49,15 +51,12 @@ def distance_entropy(scores: Tensor, allowed: Tensor | None, queries: Tensor | N
     Returns:
         (b, h) entropies in nats, from 0 to log(2n - 1).
     """
-    n = scores.shape[-1]
     scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
     counted = torch.ones_like(scores[:, :1, :, :1]) if queries is None else queries.bool()[:, None, :, None]
     if allowed is not None:
         scores = scores.masked_fill(~(allowed | ~counted.bool()), -torch.inf)  # those not counted may look everywhere
     weights = scores.softmax(-1) * counted / counted.sum(2, keepdim=True).clamp(min=1)
-    # Each row of 2n places, one of them cut off in all, begins one place later than the row before it.
-    sheared = F.pad(weights.flip(-2), (0, n)).flatten(-2)[..., : n * (2 * n - 1)].unflatten(-1, (n, 2 * n - 1))
-    shares = sheared.sum(-2)
+    shares = by_distance(weights).sum(-2)
     return -torch.xlogy(shares, shares.clamp(min=1e-12)).sum(-1)
 
 
@@ -71,7 +70,7 @@ def entropy_penalty(terms: dict[str, Tensor], allowed: Tensor | None, queries: T
         allowed, queries: as in `distance_entropy`.
     """
     semantic = terms["semantic"]
-    positions = sum((terms[name] for name in ("absolute", "relative") if name in terms), torch.zeros_like(semantic))
+    positions = sum((terms[name] for name in POSITION_TERMS if name in terms), torch.zeros_like(semantic))
     by_meaning, by_position = (distance_entropy(scores, allowed, queries).mean(0) for scores in (semantic, positions))
     return ((1 - by_meaning / math.log(2 * semantic.shape[-1] - 1)) * by_position).sum()
 

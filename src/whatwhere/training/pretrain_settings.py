@@ -120,7 +120,7 @@ class PretrainConfig(PretrainKeys, CorpusConfig, SchemeConfig):
         check_launcher()
         rows_of_micro_batch(self, process_group_state().num_processes)
         check_table_files(config)
-        check_entropy_weight(self.entropy_weight, config, self.sharding)
+        check_entropy_weight(self.entropy_weight, config, self.length, self.sharding)
         device = default_device()
         check_backend(self.backend, device, needs_gradient=True, dropout=config.dropout)
         try_scheme(config, self.length)
