@@ -44,6 +44,7 @@ def packed(tree: ast.AST) -> Iterator[ast.Assign]:
                 yield node
 
 
+PHRASES = re.compile(r"\b(that|those)\s+of\b|\bso many\b|\bas it is\b")
 PACKED = (ast.Tuple, ast.List, ast.IfExp, ast.BoolOp)
 
 
@@ -152,6 +153,14 @@ def test_public_names_have_docstrings():
     """A verb of the command line takes its help from its docstring; all other public names are read in the code."""
     found = {name_of(path): list(undocumented(tree, CLASSES)) for path, tree in TREES.items()}
     assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_no_phrase_points_back_at_a_noun():
+    """Docstrings, comments, messages and pages repeat the noun or use 's (CONTRIBUTING.md, rule 2)."""
+    pages = [path for path in (PACKAGE.parents[1] / "docs").rglob("*.md") if "results" not in path.parts]
+    words = [*FILES, *pages, *PACKAGE.rglob("*.md"), *PACKAGE.rglob("*.j2"), PACKAGE.parents[1] / "README.md"]
+    found = {path.name: match.group() for path in words if (match := PHRASES.search(path.read_text(encoding="utf-8")))}
+    assert not found
 
 
 def test_test_names_have_at_most_nine_words():

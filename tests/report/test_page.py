@@ -101,7 +101,7 @@ def test_foreign_files_are_not_overwritten(tmp_path):
     """A file that is no page of ours is left as it is."""
     path = tmp_path / "notes.md"
     path.write_text("my notes")
-    with pytest.raises(ValueError, match="whatwhere did not write: it is left as it is. Give another name"):
+    with pytest.raises(ValueError, match="whatwhere did not write: it is left unchanged. Give another name"):
         write_page(path, Page("new"))
     assert path.read_text() == "my notes"
 

@@ -92,7 +92,7 @@ def test_a_changed_setting_of_an_unfinished_training_is_named(tmp_path):
         assert done.returncode == 2 and done.stderr == (
             f"whatwhere: {path} is not as it was written (hash mismatch). Use a complete copy, or delete it and give "
             "the command again that wrote it; if you changed it, "
-            f"record it as it is: whatwhere verify {path.parent} --accept FILE\n"
+            f"record it as it stands: whatwhere verify {path.parent} --accept FILE\n"
         )
 
 

@@ -49,7 +49,7 @@ add_metrics(
         ),
         "loss.document": Metric(name="loss", unit=NATS, index="document", repeats="documents", method="ablation"),
         "ablation.loss": Metric(
-            name="loss as it is", unit=NATS, index="document", repeats="documents", method="ablation"
+            name="loss of the whole model", unit=NATS, index="document", repeats="documents", method="ablation"
         ),
         "swap.loss": Metric(name="rise of loss", unit=NATS, part="tokens", index="distance"),
         "swap.positive": Metric(

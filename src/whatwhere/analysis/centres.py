@@ -33,7 +33,7 @@ add_metrics(
     },
     methods={
         "centres": """
-The mean state of a position, over the words that stand there, has distances to those of the others; their stress at
+The mean state of a position, over the words that stand there, has distances to the other means; their stress at
 the best common factor says how far they are from the Hellinger distances of the corpus. Two halves of the documents
 give two means, and products across the halves hold none of their noise on average. What is left of it adds stress, so
 a layer that tells positions less apart has more; one that does not tell them apart has none. Where all positions are

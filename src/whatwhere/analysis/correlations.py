@@ -107,7 +107,7 @@ def _own(model: Any, body: Any) -> FirstBlock:
             why = "projects positions apart from the words"
         raise ValueError(
             f"{name_of(model)} {why}: nothing is added to the words that could be taken apart. Its scores have named "
-            "terms (attention_terms). The four correlations are those of ap, sinusoidal, low-rank, fourier, bert-a and "
+            "terms (attention_terms). The four correlations exist in ap, sinusoidal, low-rank, fourier, bert-a and "
             "bert-r."
         )
     layer = body.layers[0]
@@ -125,7 +125,7 @@ _BETWEEN = ("embeddings_project", "encoder.embedding_hidden_mapping_in")
 
 
 def _between(body: Any) -> nn.Linear | None:
-    """Return the map from the width of the words to that of the blocks; None without one."""
+    """Return the map from the words' width to the blocks' width; None without one."""
     for path in _BETWEEN:
         with suppress(AttributeError):
             found = body.get_submodule(path)
@@ -243,7 +243,7 @@ def correlation_records(
 
     A correlation without variance has no row and column. Where the model has no term that is free of content (`ap`,
     BERT), the patterns of the mean position-position correlation are added: `pattern`, `patterns.share` (TUPE 4.4) of
-    this one block; in MPNet those of its sum with the bias of the distance, which the block adds to its scores.
+    this one block; in MPNet of its sum with the bias of the distance, which the block adds to its scores.
 
     Arrays: of each of the four, (h, m, m), mean over windows of the m positions that are mostly regular tokens, at
     most 128: with more, means over 128 equal bins.

@@ -136,7 +136,7 @@ def separation_records(
     """Measure a run's position table at every checkpoint; `step` is the checkpoint's, n the number of rows.
 
     `part` names the rows: None all of them; "used" the first `used`, that the training's texts reach (the others have
-    no gradient); "corpus" those of the corpus's positions (row i + 1 is position i; row 0 is [CLS]). Of each part:
+    no gradient); "corpus" the corpus's positions (row i + 1 is position i; row 0 is [CLS]). Of each part:
     `separation` (smallest |p_i - p_j|, GEOM figure 5) and its quantiles, `violations` (figure 6), `pca.share`, `n50`,
     `change` (|P - P_0| / |P_0| in Frobenius norm, P_0 the table of the first checkpoint). Of "corpus" also
     `stress.raw`, `stress.optimal` and `correlation` of the distances (figure 7). Only several seeds can give intervals.

@@ -67,13 +67,13 @@ Position alone, the ceiling of a stream that knows nothing else: the mean of the
 training documents, tested on their test documents.
 """,
         "variance": """
-The share of the variance between positions is that of one-way analysis of variance over regular tokens, squares summed
+The share of the variance between positions comes from one-way analysis of variance over regular tokens, squares summed
 over the columns of a stream, less what shuffled positions give on average (Kelley’s ε²). It counts what no line reads;
 its 95 % interval is a jackknife over groups of documents.
 """,
         "sentences": """
 Sentences are told apart in a layer if states differ more between than within them. Neighbouring tokens are alike
-anyway, and any contiguous cut of a text shows it; so the ratio is compared with that of shuffled boundaries: segments
+anyway, and any contiguous cut of a text shows it; so the ratio is compared with shuffled boundaries': segments
 of the same lengths in a random order, just as contiguous. The excess is the mean over documents of the logarithm of the
 one ratio over the other; 0 is what such random cuts show, and words alone lift it a little: the untrained model stands
 beside it.
@@ -345,7 +345,7 @@ def ceiling_records(window_set: Any, *, study: str, windows: int = 500, splits: 
     A stream that knows position only can reach at most this in the probes.
 
     `r2.segment.ceiling`, `r2.intra.ceiling`, facts about the corpus (model ""): the mean of the target at each position
-    in the training documents of a split, tested on its test documents; documents, splits and records are those of
+    in the training documents of a split, tested on its test documents; documents, splits and records are as in
     `probe_records`. A position without training token predicts the mean of all. A target that does not vary has none,
     as in the probes; position itself has the ceiling 1.
 

@@ -48,7 +48,7 @@ add_metrics(
         "projected": """
 A table of positions, sinusoidal or the model’s own, is multiplied by each block’s product of query and key matrices,
 without norms and without what earlier blocks did. The stress is the sum of squared differences between the distances of
-its rows and the Hellinger distances of the corpus, over the sum of squares of the latter; raw as it is, optimal after
+its rows and the Hellinger distances of the corpus, over the sum of squares of the latter; raw unscaled, optimal after
 the best common factor (GEOM, 6.8).
 """,
     },
@@ -60,7 +60,7 @@ class ScoreMatrices:
     """The matrices M through which a model's attention compares positions, in float64.
 
     blocks: M of each block, (width, width), on the stream that holds positions. table: the model's own (rows, width of
-    its matrices), row 0 that of [CLS], or None. of_table: the matrices that read the table: `blocks`, or one for all
+    its matrices), row 0 for [CLS], or None. of_table: the matrices that read the table: `blocks`, or one for all
     blocks where it is untied from the words (TUPE, BERT-A^d).
     """
 
@@ -108,9 +108,9 @@ def projection_records(model: Any, corpus: CorpusDistances, context: RecordConte
     Records `projected.stress.raw` and `projected.stress.optimal` (at the best scale); layer 0 is P itself, layer l the
     matrix of block l; n is the number of positions. Part "sinusoidal": P is the sinusoidal table of the matrices'
     width, row i position i, the paper's measure. Part "own": P is the model's table, row i + 1 position i, as row 0 is
-    [CLS]; absent for models without one, and where its width is not that of the blocks (ELECTRA-small). Where the table
+    [CLS]; absent for models without one, and where its width is not the blocks' (ELECTRA-small). Where the table
     is untied from the words, the only matrix that reads it is U_Qᵀ U_K, one for all blocks: layer 1. With two streams,
-    matrices and width are those of the position stream.
+    matrices and width belong to the position stream.
 
     Raw stress grows with the square of the scale of M, which says little: the paper's peaks are in it, its "near-zero"
     of an untrained model is 1 here, all distances being nearly 0 beside the corpus's. Neither is the attention of the

@@ -247,8 +247,8 @@ class MeanScores:
 
 
 def counted_tokens(batch: Batch) -> Tensor:
-    """Return the regular tokens whose place in the row is their position, (b, n) bool: of packed documents, those of
-    the first."""
+    """Return the regular tokens whose place in the row is their position, (b, n) bool: of packed documents, tokens
+    of the first."""
     ids = batch.windows.document_ids
     if ids is None:
         return batch.regular

@@ -1,6 +1,6 @@
 """Shape of position and word tables, as records and as arrays for figures.
 
-The shape is that of DSTG section 4 (1) and LOWDIM table 1, figures 1-7. `models.table_sources` reads the tables.
+The shape follows DSTG section 4 (1) and LOWDIM table 1, figures 1-7. `models.table_sources` reads the tables.
 """
 
 from typing import Any
@@ -211,7 +211,7 @@ def word_records(table: Any, context: RecordContext) -> tuple[list[Record], dict
 
 
 def table_arrays(table: Any) -> dict[str, np.ndarray]:
-    """Return arrays for the figures of one position table: those of `table_records`, more of each, and pictures of
+    """Return arrays for the figures of one position table: what `table_records` has, more of each, and pictures of
     E·Eᵀ.
 
     scores: (positions, at most 128). dct_power, magnitudes: (at most 10, bins); magnitude_sum: (bins,) over all

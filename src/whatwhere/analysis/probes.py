@@ -73,7 +73,7 @@ training. The splits share documents, so the interval is the corrected one of Na
 2003). With several seeds, values are means over seeds, and intervals are over seeds and documents. R² cannot be above
 1, and neither can its interval, which is formed on a logit scale.
 
-What a block writes is probed as well, the output of its attention plus that of its feed-forward network, apart from
+What a block writes is probed as well, the output of its attention plus its feed-forward network's, apart from
 what the residual path carries past it: a table that nobody reads reaches the last layer too. A block of random weights
 passes on what it reads, so this alone is no sign of use; what the loss loses without the absolute term is.
 
@@ -327,7 +327,7 @@ class Targets:
 
 def probe_targets(windows: ChosenWindows, test: np.ndarray) -> Targets:
     """Return the targets that vary in the test and training tokens of every split; `test` (splits,
-    documents, n) is that of `split_documents`.
+    documents, n) comes from `split_documents`.
 
     The shuffle has a fixed seed. R² of a constant is undefined, so such a target is left out and the log says so.
     """

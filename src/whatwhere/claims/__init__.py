@@ -6,7 +6,7 @@ and the results that were known when the rules were set. Statements that arithme
 ledger; docs/theory.md has them.
 """
 
-from . import dstg, tupe, tasks, geom, lowdim, split  # noqa: F401, I001  (their order is that of the ledger)
+from . import dstg, tupe, tasks, geom, lowdim, split  # noqa: F401, I001  (the ledger has their order)
 from .claim import ANALYTIC, FAILS, HOLDS, JUDGED, NUMBER, OPEN, ORIGINS, OURS, REGISTRY, SENTENCE, UNSETTLED
 from .claim import UNTESTABLE, UNTRAINED, VERDICTS, Claim, evaluate
 

@@ -118,7 +118,7 @@ def ap_keeps_position(e: Evidence) -> Measured:
 @claim("DSTG section 5.1, Table 2 (the text has 0.34)", "ap", paper=DSTG_R2["r2.token", "ap", "all", 6])
 def ap_loses_position(e: Evidence) -> Measured:
     """Entangled position is lost in the last block.
-    R² (token) of ap after the last block is at most {LOST} of that after the block before, which is at least {READ},
+    R² (token) of ap after the last block is at most {LOST} of R² after the block before, which is at least {READ},
     else there is nothing to lose."""
     return _lost(e, "token")
 
@@ -126,7 +126,7 @@ def ap_loses_position(e: Evidence) -> Measured:
 @claim(_TABLE_2, "rope", paper=DSTG_R2["r2.token", "rope", "all", 3])
 def rope_no_position(e: Evidence) -> Measured:
     """RoPE hardly encodes absolute position.
-    R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more,
+    R² (token) at the best layer is at most {HARDLY} of R² in ap or in dstg's position stream, whichever has more,
     which is at least {READ}, else not testable."""
     return _hardly(e, e.peak("rope", "token"), "token", READ)
 
@@ -134,7 +134,7 @@ def rope_no_position(e: Evidence) -> Measured:
 @claim(_TABLE_2, "rp", paper=DSTG_R2["r2.token", "rp", "all", 2])
 def rp_no_position(e: Evidence) -> Measured:
     """Relative bias hardly encodes absolute position.
-    R² (token) at the best layer is at most {HARDLY} of that of ap or of dstg's position stream, whichever has more,
+    R² (token) at the best layer is at most {HARDLY} of R² in ap or in dstg's position stream, whichever has more,
     which is at least {READ}, else not testable."""
     return _hardly(e, e.peak("rp", "token"), "token", READ)
 
@@ -142,7 +142,7 @@ def rp_no_position(e: Evidence) -> Measured:
 @claim(_TABLE_2, "dstg", paper=DSTG_R2["r2.token", "dstg", "semantic", 1])
 def semantic_stream_little_position(e: Evidence) -> Measured:
     """The semantic stream holds little position.
-    R² (token) of the semantic stream at its best layer is at most {HARDLY} of that of the position stream, or of ap if
+    R² (token) of the semantic stream at its best layer is at most {HARDLY} of R² in the position stream, or in ap if
     that has more; it is at least {READ}, else not testable."""
     return _hardly(e, e.peak("dstg", "token", "semantic"), "token", READ)
 
@@ -237,7 +237,7 @@ def ap_keeps_segments(e: Evidence) -> Measured:
 @claim(_TABLE_3, "ap", paper=DSTG_R2["r2.segment", "ap", "all", 6])
 def ap_loses_segments(e: Evidence) -> Measured:
     """Entangled segments are lost in the last block.
-    R² (segment) of ap after the last block is at most {LOST} of that after the block before, which is at least {LOST}
+    R² (segment) of ap after the last block is at most {LOST} of R² after the block before, which is at least {LOST}
     of what position alone explains in these texts, else there is nothing to lose."""
     return _lost(e, "segment")
 
@@ -245,7 +245,7 @@ def ap_loses_segments(e: Evidence) -> Measured:
 @claim(_TABLE_3, "rope", "rp", paper=DSTG_R2["r2.segment", "rp", "all", 2])
 def relative_little_segment(e: Evidence) -> Measured:
     """Relative encodings hardly encode the segment index.
-    R² (segment) of rope and of rp at their best layers is at most {HARDLY} of that of ap or of dstg's position stream,
+    R² (segment) of rope and of rp at their best layers is at most {HARDLY} of R² in ap or in dstg's position stream,
     whichever has more, which is at least {LOST} of what position alone explains in these texts, else not testable. The
     higher of the two is shown."""
     return _hardly(e, largest([e.peak(model, "segment") for model in e.models]), "segment", _least(e, "segment"))
@@ -305,7 +305,7 @@ def dstg_hidden_two_dimensional(e: Evidence) -> Measured:
 @claim("DSTG section 4 (2), figure 4 (no number printed)", "dstg")
 def dstg_sentences_separate(e: Evidence) -> Measured:
     """Sentences move apart in the deeper position states.
-    Log of the separation of sentences in the position stream over that of cuts of the same lengths in random order:
+    Log of the separation of sentences in the position stream over the separation of equally long cuts in random order:
     larger after the last block but one than after the first, there above 0, and more so than in the untrained model;
     the growth is shown."""
     (first, late), (start, end) = (
@@ -321,7 +321,7 @@ def dstg_sentences_separate(e: Evidence) -> Measured:
 @claim("DSTG section 4 (2), figure 4 (without this control)", "dstg", origin=OURS)
 def dstg_sentences_beyond_contiguity(e: Evidence) -> Measured:
     """Sentences separate more than random contiguous stretches.
-    After every block up to the last but one the same logarithm is above 0, and above that of the untrained model, whose
+    After every block up to the last but one the same logarithm is above 0, and above the untrained model's, whose
     words alone make some; the smallest gain over it is shown."""
     layers = _of_blocks(e, "sentences.excess")
     start = e.untrained()
@@ -374,8 +374,8 @@ def dstg_costs_no_loss(e: Evidence) -> Measured:
 @claim("DSTG appendix B.2, figure 7 (no number printed)", "dstg-full-mlm", "dstg")
 def dstg_full_mlm_loses_position(e: Evidence) -> Measured:
     """A head on both streams makes position fade.
-    R² (token) of the position stream of dstg-full-mlm after the last block is at most {LOST} of that after the block
-    before, which is at least {READ}, else there is nothing to lose; and below that of dstg after its last block but
+    R² (token) of the position stream of dstg-full-mlm after the last block is at most {LOST} of R² after the block
+    before, which is at least {READ}, else there is nothing to lose; and below R² in dstg after its last block but
     one."""
     lost = _lost(e, "token", "dstg-full-mlm", "position")
     return lost, lost.compared <= e.r2("dstg", "token", "position", e.late("dstg"))
@@ -389,7 +389,7 @@ def dstg_full_mlm_loses_position(e: Evidence) -> Measured:
 def dstg_scores_matched(e: Evidence) -> Measured:
     """One head width matches position and content scores.
     Before the first step the standard deviation of dstg's absolute scores is between 1/{MATCHED:g} and {MATCHED:g}
-    times that of its semantic scores in every block; the smallest ratio is shown."""
+    times the one of its semantic scores in every block; the smallest ratio is shown."""
     layers = e.along("layer", "scores.std", "absolute")
     absolute, semantic = (
         [e.value("scores.std", layer=layer, part=part, step=0) for layer in layers] for part in ("absolute", "semantic")
@@ -494,8 +494,8 @@ def dstg_relative_least_needed(e: Evidence) -> Measured:
 @claim('DSTG section 4 (3): "a localized support mechanism" (no number printed)', "dstg", unit="tokens")
 def dstg_relative_looks_near(e: Evidence) -> Measured:
     """The relative term looks over the shortest distances.
-    Mean distance over which attention by the relative term alone looks, mean over all heads, is below that by the
-    semantic term alone, that by the absolute term alone, and that of equal attention; the first is shown."""
+    Mean distance over which attention by the relative term alone looks, mean over all heads, is below the one by the
+    semantic term alone, by the absolute term alone, and of equal attention; the first is shown."""
     relative, semantic, absolute = (e.value("reach.mean", part=term) for term in ("relative", "semantic", "absolute"))
     return relative <= semantic, relative <= absolute, relative <= e.value("reach.even")
 
@@ -512,7 +512,7 @@ def dstg_retrieval_heads(e: Evidence) -> Measured:
 def dstg_relative_not_self(e: Evidence) -> Measured:
     """Relative bias keeps retrieval heads from self-attention.
     In the heads whose semantic term retrieves (at least {RETRIEVES}), attention of a token to itself under the relative
-    term alone is on average at most {LOST} of that of uniform attention; the heads are chosen in each training."""
+    term alone is on average at most {LOST} of uniform attention's; the heads are chosen in each training."""
     retrieval = _heads(e, "attention.retrieval", "semantic")
     itself = _heads(e, "attention.self", "relative")
     chosen = np.array([v.at[:, 0] >= RETRIEVES for v in retrieval])  # (heads, seeds)

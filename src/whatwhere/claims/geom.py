@@ -21,7 +21,7 @@ EXACT = 1e-6  # stress up to which an isometry is exact: rounding
 FAR = 0.1  # "far below": at most a tenth
 NEARLY = 0.03  # "differ by less than 3 %"
 FAR_OFF = 1.0  # stress from which a table is wrong by more than the distances themselves
-LOW_RANK_BEST = 0.1  # with each table scaled best no ratio is so small: that of the paper's raw rank 3 is 0.047
+LOW_RANK_BEST = 0.1  # with each table scaled best no ratio is so small: the paper's raw rank 3 has 0.047
 LOW_RANK = 0.01  # "reduces stress by 99.8 %": to a hundredth at most (the paper: 0.0025)
 MONOTONE = 0.368  # violations half-way between the paper's "well below random" (25.4 %) and its "near-random" (48.2 %)
 FEWEST_WIDTHS = 4  # to tell a power from an exponential
@@ -86,7 +86,7 @@ of_projections = partial(
 
 
 def _ratio(e: Evidence, part: str, other: str, scale: str, index: int | None = None) -> Point:
-    """Return the stress of a table over that of another on the same documents, as resampled, else of two values."""
+    """Return the stress of a table over another's on the same documents, as resampled, else of two values."""
     try:
         return e.value(f"stress.ratio.{scale}", part=f"{part}/{other}", index=index)
     except Missing:
@@ -140,8 +140,8 @@ def _random_worst(e: Evidence, scale: str) -> Measured:
     always="at raw scale the smaller table wins: one of zeros has a stress of 1",
 )
 def geom_alibi_far_below(e: Evidence) -> Measured:
-    """ALiBi's stress is far below that of sinusoids.
-    Raw stress of ALiBi's table is at most {FAR} of that of the sinusoidal one; the ratio is shown. It depends on the
+    """ALiBi's stress is far below the stress of sinusoids.
+    Raw stress of ALiBi's table is at most {FAR} of the sinusoidal table's; the ratio is shown. It depends on the
     tables' scale."""
     return _ratio(e, "alibi", "sinusoidal", "raw") <= FAR
 
@@ -151,7 +151,7 @@ def geom_alibi_far_below(e: Evidence) -> Measured:
 )
 def geom_alibi_far_below_optimal(e: Evidence) -> Measured:
     """ALiBi is far below with each table scaled best.
-    Stress of ALiBi's table at its best scale is at most {FAR} of that of the sinusoidal one at its best scale, against
+    Stress of ALiBi's table at its best scale is at most {FAR} of the sinusoidal table's at its best scale, against
     corrected distances; the ratio is shown."""
     return _ratio(e, "alibi", "sinusoidal", BEST) <= FAR
 
@@ -159,11 +159,11 @@ def geom_alibi_far_below_optimal(e: Evidence) -> Measured:
 @of_corpora(
     "GEOM section 6.3, Table 4 (SST-2: 279 against 272)",
     paper=0.0257,
-    always="at raw scale stress is that of the tables, not of the text, and both have entries of one size",
+    always="at raw scale stress depends on the tables, not on the text, and both have entries of one size",
 )
 def geom_sinusoidal_like_rope(e: Evidence) -> Measured:
     """Sinusoids and RoPE have nearly the same stress.
-    Raw stress of RoPE's rotations differs from that of the sinusoidal table by at most {NEARLY:.0%}; the relative
+    Raw stress of RoPE's rotations differs from the sinusoidal table's by at most {NEARLY:.0%}; the relative
     excess is shown."""
     apart = _ratio(e, "rope", "sinusoidal", "raw") - 1.0
     return apart <= NEARLY, apart >= -NEARLY
@@ -172,7 +172,7 @@ def geom_sinusoidal_like_rope(e: Evidence) -> Measured:
 @of_corpora(
     "GEOM section 6.3, Table 4 (SST-2)",
     paper=272.0,
-    always="distances of text are at most 1.41, those of its rows grow with the width",
+    always="distances of text are at most 1.41, distances of its rows grow with the width",
 )
 def geom_sinusoids_above_zero(e: Evidence) -> Measured:
     """Sinusoids are far from the distances of text.
@@ -195,14 +195,14 @@ def geom_sinusoids_near_optimal(e: Evidence) -> Measured:
 )
 def geom_random_worst(e: Evidence) -> Measured:
     """A random table has the highest stress.
-    Raw stress of a random table is above that of ALiBi, sinusoids and RoPE; its ratio to the next is shown."""
+    Raw stress of a random table is above the stress of ALiBi, sinusoids and RoPE; its ratio to the next is shown."""
     return _random_worst(e, "raw")
 
 
 @of_corpora("GEOM section 6.3 (measured at one scale only)", origin=OURS)
 def geom_random_worst_optimal(e: Evidence) -> Measured:
     """A random table is worst with each scaled best.
-    Stress at the best scale of a random table, against corrected distances, is above that of ALiBi, sinusoids and RoPE;
+    Stress at the best scale of a random table, against corrected distances, is above ALiBi's, sinusoids' and RoPE's;
     its ratio to the next is shown."""
     return _random_worst(e, BEST)
 
@@ -307,14 +307,14 @@ def geom_two_eigenvectors(e: Evidence) -> Measured:
 )
 def geom_rank_3_suffices(e: Evidence) -> Measured:
     """Three dimensions reproduce what sinusoids cannot.
-    Raw stress of MDS at rank {PAPER_RANK} is at most {LOW_RANK} of that of the sinusoidal table; the ratio is shown."""
+    Raw stress of MDS at rank {PAPER_RANK} is at most {LOW_RANK} of the sinusoidal table's; the ratio is shown."""
     return _ratio(e, "mds", "sinusoidal", "raw", PAPER_RANK) <= LOW_RANK
 
 
 @of_regimes("GEOM remark 8 (measured at one scale only)", origin=OURS)
 def geom_rank_3_suffices_optimal(e: Evidence) -> Measured:
     """Three dimensions suffice with each table scaled best.
-    Stress at the best scale of MDS at rank {PAPER_RANK} is at most {LOW_RANK_BEST} of that of the sinusoidal table,
+    Stress at the best scale of MDS at rank {PAPER_RANK} is at most {LOW_RANK_BEST} of the sinusoidal table's,
     against corrected distances; the ratio is shown."""
     return _ratio(e, "mds", "sinusoidal", BEST, PAPER_RANK) <= LOW_RANK_BEST
 
@@ -358,7 +358,7 @@ def geom_nope_blind_to_shift(e: Evidence) -> Measured:
 @of_losses("GEOM theorem 1 (no number printed)", "nope", "ap")
 def geom_position_needed(e: Evidence) -> Measured:
     """Predicting words needs positions.
-    Held-out MLM loss of nope is not below that of ap; how far above is shown."""
+    Held-out MLM loss of nope is not below ap's; how far above is shown."""
     return e.loss("nope") - e.loss("ap") >= 0
 
 
@@ -384,10 +384,10 @@ def geom_separation_positive(e: Evidence) -> Measured:
 @of_finetunings("GEOM section 6.5, figure 5 (under 1 %)", paper=0.01)
 def geom_separation_flat(e: Evidence) -> Measured:
     """Training leaves the smallest separation as it was.
-    The smallest distance of two rows stays within {FLAT:.0%} of that of the first checkpoint; the largest change is
-    shown. Accuracy ends at least {TUNED} above that of always naming the commonest class, else nothing was tuned."""
+    The smallest distance of two rows stays within {FLAT:.0%} of the first checkpoint's; the largest change is
+    shown. Accuracy ends at least {TUNED} above always naming the commonest class, else nothing was tuned."""
     gain = e.last_step("accuracy", "validation") - e.value("accuracy.commonest", part="validation")
-    e.require(gain, TUNED, "accuracy above that of naming the commonest class")
+    e.require(gain, TUNED, "accuracy above always naming the commonest class")
     first, *later = _by_step(e, "separation")
     if not later:
         raise Missing(f"needs two checkpoints of {e.model}")
@@ -415,7 +415,7 @@ def _placed(e: Evidence) -> None:
 
 @of_checkpoints("GEOM section 6.7, figure 7 (pre-trained model; from scratch: 0.036)", paper=0.168)
 def geom_learned_correlates(e: Evidence) -> Measured:
-    """Learned distances follow those of the corpus.
+    """Learned distances follow the corpus's distances.
     Distances of a learned table at its last checkpoint, which stands above its noise, correlate with the corpus's
     corrected ones by at least {CORRELATED}; not testable where fewer than {PLACED} of the training windows begin with a
     document, as rows then are no places in documents."""
@@ -485,7 +485,7 @@ def geom_states_peak(e: Evidence) -> Measured:
 )
 def geom_mean_embeddings_differ(e: Evidence) -> Measured:
     """Mean words of any two positions differ.
-    The smallest distance of the mean word embeddings of two positions is above that of two halves of the documents at
+    The smallest distance of the mean word embeddings of two positions is larger than for two halves of the documents at
     one position; the ratio is shown."""
     least = e.value("h1")
     floor = e.value("h1.floor")

@@ -1,6 +1,6 @@
 """Claims of LOWDIM about the spectra of position and word tables.
 
-They are judged for every learned table of a run that is added to the words, as those of the paper are, and has at
+They are judged for every learned table of a run that is added to the words, as the paper's are, and has at
 least `WIDE` components, in a study as in `whatwhere spectra`. A table that is no more than noise is not judged.
 """
 

@@ -68,7 +68,7 @@ def split_position_kept(e: Evidence) -> Measured:
     return last >= KEPT * first, worth >= USED, writes >= PRESENT
 
 
-# Texts longer than those of the training: "only p_i needs extrapolation".
+# Texts longer than the training's: "only p_i needs extrapolation".
 _BEYOND = "SPLIT notes, eq. 1 to 6 (they measure nothing: no number printed)"
 
 
@@ -88,8 +88,8 @@ def _gain(e: Evidence, model: str) -> Point:
 def split_extends_by_table(e: Evidence) -> Measured:
     """Only the position table of split needs extending.
     By the best way to continue its table, all else unchanged, the loss of split at positions that the training did not
-    have is at most {MARGINAL} nats above that of the same tokens read in pieces as long as those of the training. In
-    pieces it is {READS} nats below that of token frequencies, else not testable."""
+    have is at most {MARGINAL} nats above the loss of the same tokens read in pieces as long as the training's. In
+    pieces it is {READS} nats below the loss of token frequencies, else not testable."""
     return _gain(e, "split") >= -MARGINAL
 
 
@@ -105,8 +105,8 @@ def dstg_extends_by_table(e: Evidence) -> Measured:
 @claim(_BEYOND, "split", "ap", learned=0.0, origin=OURS)
 def separate_tables_extend_better(e: Evidence) -> Measured:
     """Separate position tables extend better than added ones.
-    The gain of split over reading in pieces, by the best way to continue its table, is larger than that of ap, whose
+    The gain of split over reading in pieces, by the best way to continue its table, is larger than ap's, whose
     table is added to the words; each model has its own best way. (dstg is no fair comparison: it has a bias by
-    distance, too. Nor is ap in all: its block is NeoBERT's, that of split BERT's with dropout.) In pieces both are
+    distance, too. Nor is ap in all: its block is NeoBERT's, split's is BERT's with dropout.) In pieces both are
     {READS} nats below token frequencies, else not testable."""
     return _gain(e, "split") >= _gain(e, "ap")

@@ -74,7 +74,7 @@ def _lowest(gain: Point) -> tuple[bool, float]:
 @of_tasks("DSTG section 3.4, Table 7", *_MODELS, paper=_printed(GLUE_AVERAGES, "dstg", *RIVALS))
 def dstg_costs_no_glue(e: Evidence) -> Measured:
     """Separating the streams costs nothing on GLUE.
-    The score of dstg, on average over the tasks that all have, is at most {COMPARABLE} below that of the best of ap,
+    The score of dstg, on average over the tasks that all have, is at most {COMPARABLE} below the best of ap,
     rope and, where it is there, rp; the gap is shown, paired by rows. Tasks on which some of them is not {TAUGHT} above
     its untrained self, with an interval above 0, do not count."""
     return _lead(e, "glue") >= -COMPARABLE
@@ -87,7 +87,7 @@ def dstg_costs_no_glue(e: Evidence) -> Measured:
 )
 def dstg_costs_no_squad(e: Evidence) -> Measured:
     """Separating the streams costs nothing in finding answers.
-    The F1 of dstg on SQuAD 1.1 is at most {COMPARABLE} below that of the best of ap, rope and, where it is there, rp;
+    The F1 of dstg on SQuAD 1.1 is at most {COMPARABLE} below the best of ap, rope and, where it is there, rp;
     the gap is shown, paired by questions. Each of them is {TAUGHT} above its untrained self, with an interval above 0,
     else not testable."""
     return _lead(e, "squad", "squad") >= -COMPARABLE
@@ -97,7 +97,7 @@ def dstg_costs_no_squad(e: Evidence) -> Measured:
 def dstg_costs_no_mteb(e: Evidence) -> Measured:
     """Separating the streams costs nothing in vectors of texts.
     The main score of dstg (mean of all tokens), on average over the tasks that all have, is at most {COMPARABLE} below
-    that of the best of ap, rope and, where it is there, rp; the gap is shown, paired by rows. Tasks on which some of
+    the best of ap, rope and, where it is there, rp; the gap is shown, paired by rows. Tasks on which some of
     them is not {TAUGHT} above its untrained self, with an interval above 0, do not count. The paper's average is over
     types of tasks."""
     return _lead(e, "mteb") >= -COMPARABLE
@@ -106,7 +106,7 @@ def dstg_costs_no_mteb(e: Evidence) -> Measured:
 @of_tasks("TUPE section 4.2, Table 2", "tupe-a", "bert-a", paper=_printed(GLUE_AVERAGES, "tupe-a", "bert-a"))
 def tupe_a_beats_bert_a_on_glue(e: Evidence) -> Measured:
     """Untied absolute position helps on GLUE.
-    The score of tupe-a, on average over the tasks that both have, is not below that of bert-a; the gain is shown,
+    The score of tupe-a, on average over the tasks that both have, is not below bert-a's; the gain is shown,
     paired by rows. Tasks on which one of them is not {TAUGHT} above its untrained self, with an interval above 0,
     do not count. The paper's average has QQP's accuracy and both parts of MNLI."""
     return _lead(e, "glue") >= 0
@@ -115,7 +115,7 @@ def tupe_a_beats_bert_a_on_glue(e: Evidence) -> Measured:
 @of_tasks("TUPE section 4.2, Table 2", "tupe-r", "bert-r", paper=_printed(GLUE_AVERAGES, "tupe-r", "bert-r"))
 def tupe_r_beats_bert_r_on_glue(e: Evidence) -> Measured:
     """Untied relative position helps on GLUE.
-    The score of tupe-r, on average over the tasks that both have, is not below that of bert-r; the gain is shown,
+    The score of tupe-r, on average over the tasks that both have, is not below bert-r's; the gain is shown,
     paired by rows. Tasks on which one of them is not {TAUGHT} above its untrained self, with an interval above 0,
     do not count. The paper's average has QQP's accuracy and both parts of MNLI."""
     return _lead(e, "glue") >= 0
@@ -125,7 +125,7 @@ def tupe_r_beats_bert_r_on_glue(e: Evidence) -> Measured:
 def tupe_a_30_percent_on_glue(e: Evidence) -> Measured:
     """On GLUE, TUPE needs 30 % of the steps.
     The score of tupe-a after the checkpoint nearest to {GLUE_MID} of its steps (from {EARLIEST} to {LATEST}; the last
-    checkpoint that has a score is the end), on average over the tasks that both have, is not below that of bert-a at
+    checkpoint that has a score is the end), on average over the tasks that both have, is not below bert-a's at
     the end; the gain is shown, over seeds of the fine-tuning. Tasks on which one of them is not {TAUGHT} above its
     untrained self, with an interval above 0, do not count. The paper's average has QQP's accuracy and both parts of
     MNLI."""
@@ -172,7 +172,7 @@ _STRUCTURE = ("sentence-order", "readability")
 def dstg_keeps_more_syntax(e: Evidence) -> Measured:
     """Separate streams keep more of syntax.
     Linear probes of dstg, both streams together, each after the last block that trains it (position: the last but one),
-    have more parts of speech and sequences of top constituents right than those of ap, rope and, where it is there, rp;
+    have more parts of speech and sequences of top constituents right than ap's, rope's and, where it is there, rp's;
     the smaller of the two leads over the best of them is shown, paired by sentences. Each of them is {TAUGHT} above its
     untrained self on both, with an interval above 0, else not testable. Accuracy on UD English-EWT here, F1 on
     Flash-Holmes there."""
@@ -183,7 +183,7 @@ def dstg_keeps_more_syntax(e: Evidence) -> Measured:
 def dstg_keeps_more_structure(e: Evidence) -> Measured:
     """Separate streams keep more of a text's structure.
     Linear probes of dstg, both streams together, each after the last block that trains it (position: the last but one),
-    tell the order of sentences and readability better than those of ap, rope and, where it is there, rp; the smaller of
+    tell the order of sentences and readability better than ap's, rope's and, where it is there, rp's; the smaller of
     the two leads over the best of them is shown, paired by rows. Each of them is {TAUGHT} above its untrained self on
     both, with an interval above 0, else not testable. Paragraphs of a corpus here, Flash-Holmes there."""
     return _both(e, *_STRUCTURE)
@@ -210,7 +210,7 @@ def _field_lead(e: Evidence, field: str) -> Point:
 )
 def dstg_better_in_all_fields(e: Evidence) -> Measured:
     """Separate streams know more in all five fields.
-    Mean score of dstg on Flash-Holmes, less that of the best of ap, rope and, where it is there, rp, is at least
+    Mean score of dstg on Flash-Holmes, less the score of the best of ap, rope and, where it is there, rp, is at least
     {BETTER} in each of morphology, reasoning, semantics, discourse and syntax; the smallest lead is shown. Each of them
     is {TAUGHT} above its untrained self in each field, else not testable. Means of fields have no interval."""
     return smallest([_field_lead(e, field) for field in FIELDS]) >= BETTER

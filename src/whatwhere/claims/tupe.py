@@ -32,21 +32,21 @@ def _below(e: Evidence, *models: str) -> Measured:
 @of_losses("TUPE section 4.2, figure 5a (loss not printed; Table 2: GLUE 84.47 against 82.96)", "tupe-a", "bert-a")
 def tupe_a_beats_bert_a(e: Evidence) -> Measured:
     """Untied absolute position beats BERT's.
-    Held-out MLM loss of tupe-a is not above that of bert-a; how far below is shown."""
+    Held-out MLM loss of tupe-a is not above bert-a's; how far below is shown."""
     return _below(e, "bert-a", "tupe-a")
 
 
 @of_losses("TUPE section 4.2, figure 5a (loss not printed; Table 2: GLUE 85.04 against 83.66)", "tupe-r", "bert-r")
 def tupe_r_beats_bert_r(e: Evidence) -> Measured:
     """Untied relative position beats BERT's.
-    Held-out MLM loss of tupe-r is not above that of bert-r; how far below is shown."""
+    Held-out MLM loss of tupe-r is not above bert-r's; how far below is shown."""
     return _below(e, "bert-r", "tupe-r")
 
 
 @of_losses("TUPE section 4.2 (said of GLUE, 85.04 against 84.47, not of the loss)", "tupe-r", "tupe-a", origin=OURS)
 def tupe_r_beats_tupe_a(e: Evidence) -> Measured:
     """Relative position adds to untied absolute position.
-    Held-out MLM loss of tupe-r is not above that of tupe-a; how far below is shown."""
+    Held-out MLM loss of tupe-r is not above tupe-a's; how far below is shown."""
     return _below(e, "tupe-a", "tupe-r")
 
 
@@ -116,7 +116,7 @@ def tupe_r_30_percent(e: Evidence) -> Measured:
 def tupe_mixed_correlations_uniform(e: Evidence) -> Measured:
     """Words and positions hardly correlate in BERT's attention.
     Standard deviations of the word-to-position and position-to-word scores of bert-a's first block, mean over heads,
-    are at most a third of that of word-to-word; the larger share is shown."""
+    are at most a third of the word-to-word scores'; the larger share is shown."""
     parts = ("word-word", "word-position", "position-word")
     word, *mixed = (average(e.heads("correlation.std", part)) for part in parts)
     return largest([m / word for m in mixed]) <= UNIFORM
@@ -125,7 +125,7 @@ def tupe_mixed_correlations_uniform(e: Evidence) -> Measured:
 @claim("TUPE section 4.4, figure 6", "tupe-a", paper=float(len(PATTERNS)), unit="patterns")
 def tupe_five_patterns(e: Evidence) -> Measured:
     """Five patterns of positional attention emerge.
-    Each of the patterns global, local, broad, previous and next is that of a head at least; how many of them are is
+    Each of the patterns global, local, broad, previous and next is found in a head at least; how many of them are is
     shown. Not testable below five heads whose positional scores differ."""
     shares = [e.value("patterns.share", part=pattern) for pattern in PATTERNS]
     if (distinct := e.count("patterns.share", PATTERNS[0])) < len(PATTERNS):

@@ -23,7 +23,7 @@ evaluate = typer.Typer(
 app.add_typer(evaluate, name="evaluate", short_help="Measure what encoders are good for")
 
 Models = Annotated[list[str], typer.Argument(metavar="MODEL...")]
-Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; what is finished there stays.")]
+Out = Annotated[Path, typer.Option(help="Folder of results: records.parquet and a page; finished trials there stay.")]
 
 
 def _check_early(context: typer.Context, keys: type[EvaluationKeys]) -> None:
@@ -34,7 +34,7 @@ def _check_early(context: typer.Context, keys: type[EvaluationKeys]) -> None:
 
 
 def _opened(context: typer.Context, seeds: bool = False) -> list[str]:
-    """Return the models of the command, those of a study in its place; a model that does not open is refused first.
+    """Return the models of the command, a study's models in its place; a model that does not open is refused first.
 
     Args:
         seeds: True takes all seeds of a study, False the first of each model.
@@ -132,7 +132,7 @@ def holmes(context: typer.Context, models: Models, out: Out, *, on: On = None, a
     options={LengthKeys: "to corpus field document documents methods points windows adapt steps minutes scheme"},
 )
 def length(context: typer.Context, models: Models, out: Out, *, on: On = None, as_json: Json = False) -> None:
-    """Read texts longer than those of the training: loss by position, passages that come again, probes, drift of the
+    """Read texts longer than the training's: loss by position, passages that come again, probes, drift of the
     states, by each way to continue a position table or to slow rotations down, and in pieces as long as trained.
 
     OUT holds records.parquet, a page, the losses of every token under runs/, and adapted models under models/. Of a

@@ -22,7 +22,7 @@ class WrongOption(typer.BadParameter):
     """An option whose value its key refuses, in a sentence that names the option."""
 
     def format_message(self) -> str:
-        """Return the sentence as it is."""
+        """Return the sentence unchanged."""
         return str(self.message)
 
 

@@ -130,7 +130,7 @@ def _description(name: str, options: Options) -> str | None:
 
 
 def _described(parameter: inspect.Parameter, words: str | None) -> inspect.Parameter:
-    """Return a parameter with its help, if there is any beside that of its type."""
+    """Return a parameter with its help, if there is any beside its type's."""
     if words is None:
         return parameter
     kind = parameter.annotation

@@ -62,7 +62,7 @@ def report(
 
 @verb()
 def claims(run: Annotated[Path, typer.Argument()], arithmetic: bool = False, as_json: Json = False) -> None:
-    """Judge which claims of the papers hold in a study, by rules on its records, beside the paper's value and that of
+    """Judge which claims of the papers hold in a study, by rules on its records, beside the values of the paper and of
     the reference study of the same size.
 
     Args:
@@ -129,7 +129,7 @@ def _rows(claim: dict[str, Any], with_reason: bool) -> list[list[str]]:
     """Return a row of a measured claim, and one of what stands beside it, if anything does.
 
     Args:
-        with_reason: Tell why what was measured decides nothing, not what the claim is.
+        with_reason: Tell why the measurements decide nothing, not what the claim is.
     """
     so_far = claim["so_far"] and f"so far {claim['so_far']}"
     about = "; ".join(filter(None, (claim["claim"], claim["origin"], so_far, claim["holm"])))

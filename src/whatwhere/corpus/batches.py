@@ -107,7 +107,7 @@ class MaskedBatches(Batches):
     """Batches of a `WindowSet`, each window masked and shifted by its own random numbers.
 
     mask_rate: every token but the special ones is masked with this probability; a window in which none was drawn gets
-    the one with the smallest draw. masking: "all" puts [MASK] at each, "80-10-10" leaves a tenth as it is and puts a
+    the one with the smallest draw. masking: "all" puts [MASK] at each, "80-10-10" leaves a tenth unchanged and puts a
     random token at another tenth. max_positions: m, the rows of the position table. shift: add a random k in [0, m - n]
     to the positions of a window of n tokens (DSTG 3.3), of each document where documents are isolated. subset: instead,
     n of the m positions at random, in their order (Ruoss et al. 2023). draws: the scheme's own changes of positions, in

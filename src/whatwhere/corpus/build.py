@@ -62,7 +62,7 @@ def build_windows(
 ) -> Windows:
     """Cut the documents of `source` into windows of at most `length` tokens, [CLS] and [SEP] included, in `out`.
 
-    A finished folder of the same settings and text is opened as it is; an unfinished one is completed. One process
+    A finished folder of the same settings and text is opened unchanged; an unfinished one is completed. One process
     works in it at a time (`RunFolder.open`).
 
     Args:

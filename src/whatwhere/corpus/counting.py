@@ -117,7 +117,7 @@ def count_source(
         keep: a folder for the counts of each shard, which a count that was stopped finds there: it reads the text again
             and tokenises what is left. It may be deleted when the sum is kept.
         cluster: workers that count in place of processes; without `phrases`. The folder that they share takes about
-            three times the result for as long as it goes on, elsewhere that of `keep`, or TMPDIR.
+            three times the result for as long as it goes on, elsewhere the folder of `keep`, or TMPDIR.
 
     Raises:
         ValueError: an option out of range, a source without text, or what the source raises while it is read.

@@ -137,7 +137,7 @@ class ThreeRegimes(Source):
     GEOM 6.1 gives n = 32, V = 200, N = 5,000 and three regimes, initial, medial and terminal, and leaves the rest open.
     Here each position has a Dirichlet draw of its own, most of it on the third of the vocabulary that belongs to its
     regime. The defaults come near GEOM's Table 2: two components hold 0.83 of the variance (GEOM 0.80), the stress of
-    MDS at ranks 1, 2, 3, 7 is 0.27, 0.06, 0.04, 0.02 (0.28, 0.06, 0.05, 0.02), that of the sinusoidal table at d = 128
+    MDS at ranks 1, 2, 3, 7 is 0.27, 0.06, 0.04, 0.02 (0.28, 0.06, 0.05, 0.02), of the sinusoidal table at d = 128
     19 (19). Count it with the tokenizer `words`.
     """
 

@@ -277,7 +277,7 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
 
 
 def segment_end_ids(tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """Return the ids of the tokens that end a segment, ascending: [SEP], and those of . ! ? … and line breaks alone.
+    """Return the ids of the tokens that end a segment, ascending: [SEP], and tokens of . ! ? … or line breaks alone.
 
     A vocabulary without such tokens has [SEP] alone, which makes a text one segment. A full stop inside a word or after
     an abbreviation ends one, too: ids tell no more.

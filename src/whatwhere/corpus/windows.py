@@ -229,7 +229,7 @@ class Windows:
 
 
 def allow_open_files(count: int) -> None:
-    """Let this process hold so many files of windows open, as far as the system's hard limit goes."""
+    """Let this process hold `files` files of windows open, as far as the system's hard limit goes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = count + OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -269,7 +269,7 @@ def _check_facts(path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def is_built(folder: Path) -> bool:
-    """Return whether a folder holds finished windows; one without the list of its files is taken as it is."""
+    """Return whether a folder holds finished windows; one without the list of its files is taken unchecked."""
     run = RunFolder.at(folder)
     return (folder / FACTS).is_file() and (run.kind is None or BUILT in run.finished_steps())
 

@@ -170,7 +170,7 @@ class AttentionInputs:
     term_positions: what terms of positions alone read: positions, or with `bilevel` numbers of segments, (b, n); one
         row (1, n), so that the terms are computed once, where they are known to be the same in all examples, at
         padding, too.
-    distance_or_bucket: position of the key minus that of the query (numbers of segments with `bilevel`), of a bias with
+    distance_or_bucket: position of the key minus the query's (numbers of segments with `bilevel`), of a bias with
         `buckets` (T5) its bucket: (b, n, n), or (2n - 1,) where positions are consecutive; None if unused. With pair
         terms it is always the distance, as no configuration has a relative bias beside them.
     allowed: (b, 1, 1 or n, n), True where a query may look at a key, or None for everywhere.
@@ -315,7 +315,7 @@ def _flex(
     scale: float,
     request: AuxRequest | None,
 ) -> Any:
-    """Compute outputs (b, h, n, d_v), and beside them what is requested."""
+    """Compute outputs (b, h, n, d_v), and beside them the requested outputs."""
     n = q.shape[2]
     # The least float32 is beyond bfloat16. One number serves both types: a second one in the same process would become
     # a variable of the compiled graph.

@@ -210,7 +210,7 @@ class _TiledWeights:
     def _special_in(self, tile: _Tile) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Return special keys and special queries of the tile, each as (examples, tokens).
 
-        Examples count from the tile's first. Tokens of queries do, too; those of keys count from the row's first.
+        Examples count from the tile's first. Tokens of queries do, too; tokens of keys count from the row's first.
         """
         examples, tokens, bounds = self.special_tokens
         token_range = slice(bounds[tile.examples.start], bounds[tile.examples.stop])
@@ -384,7 +384,7 @@ class _Gradients:
             self.d_base[group[0].heads, work.distances(group[0])] += d_by_distance.sum(1)
 
     def _back_to_scores(self, tile: _Tile, d_out: Tensor, shared_bias: Tensor | None) -> Tensor:
-        """Add to the gradient of the values, and return that of the scores (examples, heads, queries, n).
+        """Add to the values' gradient, and return the scores' gradient (examples, heads, queries, n).
 
         It lies in `scratch`.
         """

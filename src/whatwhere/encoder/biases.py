@@ -171,7 +171,7 @@ class ProductBias(nn.Module):
         return values[distance.clamp(-self.reach, self.reach) + self.reach]
 
 
-# [kind of the query][kind of the key] is the row of the learned values that a pair gets; kinds are those of
+# [kind of the query][kind of the key] is the row of the learned values that a pair gets; kinds come from
 # `token_kinds` and, for RESET_INDICES, of `cls_kinds`. [0][0] is never read: two words keep the value of their
 # distance. The query is i (DSTG eq. 2; the text around eq. 1 reverses it).
 SPECIAL_INDICES = {"shared": ((0, 2), (1, 0)), "each": ((0, 2, 3), (0, 2, 3), (1, 2, 3))}

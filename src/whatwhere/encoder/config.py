@@ -104,7 +104,7 @@ class EncoderConfig(PretrainedConfig):
         relative_shared: one bias for all layers.
         relative_special: separate values, in every head, for pairs with a special token, which is found by its id.
             "shared": three, for both special, the query, the key (DSTG eq. 1). "each": four, [CLS] and [SEP] apart as
-            query and as key, that of the key where both are special (the code of DSTG's authors).
+            query and as key, the key's where both are special (the code of DSTG's authors).
         relative_buckets: buckets of T5, logarithmic up to `relative_max_distance`, from which "clipped", "product"
             and "shaw" are constant.
         alibi_slopes: slopes of ALiBi, one a head; None: the standard ones.
@@ -133,7 +133,7 @@ class EncoderConfig(PretrainedConfig):
             Factors of a low-rank table and vectors of distances are normal in any case.
         initializer_range: r of matrices.
         embedding_initializer_range: r of word embeddings.
-        position_initializer_range: r of the position table; None: that of word embeddings.
+        position_initializer_range: r of the position table; None: as of word embeddings.
 
     Raises:
         ValueError: an unknown key, a value outside its choices, or parts that do not fit together.
@@ -201,7 +201,7 @@ class EncoderConfig(PretrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """Read a configuration from a dict, such as the config.json of a folder; arguments are those of transformers.
+        """Read a configuration from a dict, such as the config.json of a folder; arguments are as in transformers.
 
         Keys that are no fields are kept, saved again and not used, as in every configuration of transformers: tools
         leave notes of theirs there (`quantization_config`). Keys that a person gives to the class itself are checked.

@@ -47,7 +47,7 @@ class InputConvolution(nn.Module):
             return x + F.conv1d(seen.mT, taps, self.bias, padding=half, groups=len(taps)).mT
         n = x.shape[1]
         padded = F.pad(seen, (0, 0, half, half))
-        # No document has number -2; -1 is that of padding.
+        # No document has number -2; padding has -1.
         documents = None if document_ids is None else F.pad(document_ids, (half, half), value=-2)
         columns = None if allowed_mask is None else F.pad(allowed_mask[:, 0], (half, half))
         out = x + self.bias

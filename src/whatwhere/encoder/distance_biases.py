@@ -102,7 +102,7 @@ class KerpleLogBias(DistanceBias):
 class KerplePowerBias(DistanceBias):
     """Bias -r1·|j - i|^r2 with learned r1 > 0 and r2 between 0 and 2 for each head (KERPLE, power; Chi et al. 2022).
 
-    `log_r1` (heads,) is the logarithm of r1, `logit_r2` (heads,) that of r2 / (2 - r2); their code learns r1 and r2 and
+    `log_r1` (heads,) is the logarithm of r1, `logit_r2` (heads,) of r2 / (2 - r2); their code learns r1 and r2 and
     cuts them at 0.01 and 2.
     """
 

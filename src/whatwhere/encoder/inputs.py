@@ -185,8 +185,8 @@ def visible_tokens(pairs: Tensor) -> Tensor:
 def ids_of_vectors(
     config: EncoderConfig, inputs_embeds: Tensor, attention_mask: Tensor | None, special_tokens_mask: Tensor | None
 ) -> Tensor:
-    """Return token ids (b, n) that stand for vectors: those of [CLS] and [SEP] where these are marked, elsewhere
-    that of another token.
+    """Return token ids (b, n) that stand for vectors: the ids of [CLS] and [SEP] where these are marked,
+    elsewhere another token's.
 
     A row's first token is [CLS] if it is marked; every other marked token is a [SEP].
 

@@ -180,7 +180,7 @@ class Encoder(EncoderPreTrainedModel):
                 position_ids = token_positions(attention_mask, limit)
         if limit is not None and not position_ids.is_floating_point():  # a formula has every real position
             # On an accelerator reading the maximum would stall the queue: only the length is checked there, and nothing
-            # where positions are given, as those of a long row of packed documents may be small.
+            # where positions are given, as positions in a long row of packed documents may be small.
             reads_values = can_read_without_sync(position_ids) and position_ids.numel()
             needed = 0 if are_given else n
             if reads_values:

@@ -27,7 +27,7 @@ class PairInputs:
 
     distance: key position minus query position, (b, n, n), or (2n - 1,) for -(n - 1) ... n - 1. allowed: (b, 1, 1 or n,
     n), True where a query may look at a key, or None for everywhere. vectors: (rows, width), the vectors of distances
-    that all layers share, or None. positions: those of the tokens, (b or 1, n).
+    that all layers share, or None. positions: one for each token, (b or 1, n).
     """
 
     distance: Tensor
@@ -207,7 +207,7 @@ class ContextualPositions(PairTerms):
     the query have vectors of their own. `before` and `after` (max_position_embeddings, d_head), zero at the start,
     are of a layer and equal in all heads. As in the paper's listing √d_head divides the scores of the gates (in
     eq. 3 it does not), and not the term. The listing's bound of positions is a number of its own (npos_max),
-    here it is that of all positions.
+    here it is the number of all positions.
     """
 
     tables = ("before", "after")

@@ -68,7 +68,7 @@ def mean_cross_entropy(logits: Tensor, targets: Tensor, count: Tensor | int | No
     """Compute the mean cross-entropy in nats, in at least float32, of logits (m, c) and class numbers (m,); 0 if m is
     0.
 
-    count: number of targets that the sum is divided by instead of m: those of a whole batch of which this is a part.
+    count: number of targets that the sum is divided by instead of m: targets of a whole batch of which this is a part.
     """
     logits32 = logits.to(torch.promote_types(logits.dtype, torch.float32))
     count = max(targets.numel(), 1) if count is None else _on(logits.device, count)

@@ -232,7 +232,7 @@ class Benchmark(Generic[C]):
     check: reads a little of all data before anything is done; a ValueError says what is missing. trials: all of them,
     in the order in which a budget spends itself. work: runs one trial in the folder of the run and writes its files,
     .json last; called in a process of its own, so a function of a module. records: of all finished trials. notes:
-    sentences for the page, on the settings and on what is finished. score: metric of the table for people, a column
+    sentences for the page, on the settings and on the finished trials. score: metric of the table for people, a column
     each `part`; `difference` from the first model, where there is one also NAME.taught. heading: of a column. legend:
     what the numbers are. brief: settings of `evaluate all`, which gives each benchmark the rest of a budget. variants:
     endings of `score` and `difference` that have rows of their own.
@@ -370,13 +370,13 @@ def differences(
 ) -> list[Record]:
     """Return paired differences over the seeds that both sides have, and ranks.
 
-    FAMILY.difference is that of each model and part from the first model; FAMILY.taught that of each trained model from
+    FAMILY.difference compares each model and part with the first model; FAMILY.taught compares each trained model with
     its untrained self. Without a part it is the average over the parts that all models have. FAMILY.rank is the place
     of each trained model by that average.
 
     Args:
         predicted: (model, untrained, part) -> seed -> a row each label. labels, scores: part -> labels, its score;
-        strata: that of each row, see `paired`. name_of: function from a metric of the benchmark to its name.
+        strata: stratum of each row, see `paired`. name_of: function from a metric of the benchmark to its name.
     """
     first = (next(iter(model_names(config.models))), False)
     models = dict.fromkeys(key[:2] for key in predicted)

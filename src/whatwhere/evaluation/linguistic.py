@@ -306,5 +306,5 @@ LINGUISTIC = Benchmark(
     "linguistic.difference",
     brief={"tasks": [BLIMP, *TASKS], "pairs": 100},
     legend="share right of the last layer's probes (readability: correlation; blimp: mean of paradigms, chance 0.5); "
-    "intervals are over seeds of the probe, those of differences over sentences",
+    "intervals are over seeds of the probe, intervals of differences over sentences",
 )

@@ -78,7 +78,7 @@ def _pairs(paths: list[Path], columns: tuple[str | int, ...], keep: str = "") ->
 
 
 def _classes(paths: list[Path], columns: tuple[str | int, ...]) -> Rows:
-    """Read labelled texts to train and to test on, an empty one as it is (CR has one).
+    """Read labelled texts to train and to test on, an empty one too (CR has one).
 
     columns: of the label and the text.
     """

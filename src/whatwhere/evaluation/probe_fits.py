@@ -137,7 +137,7 @@ def train_probes(
 ) -> Probes:
     """Train a probe for each layer, seed, set of columns and labelling, all in the same matrix products.
 
-    A seed draws first weights, the order of the rows and what is dropped; its probes are the same whatever else is
+    A seed draws first weights, the order of the rows and dropout; its probes are the same whatever else is
     trained with them. Each stops for itself, and keeps the epoch of its lowest loss on the development rows.
 
     Args:

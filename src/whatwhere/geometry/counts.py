@@ -151,7 +151,7 @@ class StoredCounts:
     """
 
     def __init__(self, files: Sequence[IO[bytes]], indptr: np.ndarray, vocab_size: int) -> None:
-        """files: those of _STORED, open. indptr: as of a csr_array."""
+        """files: the files of _STORED, open. indptr: as of a csr_array."""
         self.files = files
         for file in files:
             weakref.finalize(self, file.close)

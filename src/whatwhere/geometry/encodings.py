@@ -17,7 +17,7 @@ def rope(n: int, d: int, head_width: int = 64) -> np.ndarray:
     every head.
 
     RoPE has no table: it turns queries and keys. GEOM gives a stress of RoPE and does not name the table; these columns
-    come within 1 % of it with heads 64 wide (the distances are those of `sinusoidal` at width head_width, times √(d /
+    come within 1 % of it with heads 64 wide (the distances of `sinusoidal` at width head_width, times √(d /
     head_width)).
 
     Raises:

@@ -69,7 +69,7 @@ def extrapolate(
         )
     if method == "mds" and points is None:
         raise ValueError(
-            "The method mds needs points, coordinates of all positions of the longer table. Give those of a corpus "
+            "The method mds needs points, coordinates of all positions of the longer table. Give a corpus's "
             "with longer texts, tables/NAME-mds.npy of `whatwhere geometry` (--points FILE.npy), or another method."
         )
     if method != "mds" and points is not None:

@@ -173,7 +173,7 @@ def equivariance(table: np.ndarray) -> float:
 
     In [0, 1]: 1 if inner products depend on j - i alone, about d / (d + n) for a table of independent normal values.
     The table is not centred (LOWDIM), so a mean row that is much longer than the variation adds products to every pair.
-    Compare the value with `equivariance_null`. Equal rows give 1. Other errors are those of `spectrum`.
+    Compare the value with `equivariance_null`. Equal rows give 1. Other errors are as in `spectrum`.
     """
     return _equivariance(_narrow(_scaled(table)[0]))
 
@@ -252,7 +252,7 @@ def dominant_turns(magnitudes: np.ndarray) -> np.ndarray:
 class Rotation:
     """Pair of components (counted from 0) whose scores draw a circle after scaling each to the same length.
 
-    turns: whole turns and parts of them over the table. frequencies: those of the waves that fit each component best,
+    turns: whole turns and parts of them over the table. frequencies: of the waves that fit each component best,
         in turns.
     shift: phase between the two in periods, in [0, 0.5]; a rotation has 0.25.
     strength: share of the pair's motion that one turn at steady speed explains, in [0, 1].

@@ -12,7 +12,7 @@ Scale = Literal["raw", "optimal"]
 def stress(table: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -> float:
     """Compute the stress of a table (n, d) against `dist` (n, n), whose row i belongs to row i of the table.
 
-    The definition is that of `stress_of_distances`.
+    `stress_of_distances` has the definition.
 
     Raises:
         ValueError: another number of rows than `dist` has, NaN, or no distance matrix.
@@ -42,7 +42,7 @@ def stress_of_distances(d: np.ndarray, dist: np.ndarray, scale: Scale = "raw") -
     d = check_distances(d)
     if d.shape != dist.shape:
         raise ValueError(
-            f"Distances of {len(d)} and {len(dist)} positions have no stress. Take those of the same positions."
+            f"Distances of {len(d)} and {len(dist)} positions have no stress. Take distances of the same positions."
         )
     total = float(np.vdot(dist, dist))
     if total == 0:

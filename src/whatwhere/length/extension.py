@@ -49,7 +49,7 @@ WINDOWS = 8  # of a step of it
 
 
 def methods_of(config: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the methods for a model, by its config.json; () where it reads texts of any length as it is.
+    """Return the names of the methods for a model, by its config.json; () where it reads texts of any length unchanged.
 
     Raises:
         ValueError: its positions cannot be continued.
@@ -86,22 +86,22 @@ def extend(
     """Write a copy of a model to `out` that reads `length` tokens.
 
     Rows that belong to no position (RoBERTa's first two) stay before the table. Row 0 of a model whose texts begin with
-    [CLS] or a token like it is that token's: it stays, and what is continued, or repeated, is the table behind it.
+    [CLS] or a token like it is that token's: it stays, and the table behind it is continued, or repeated.
     Tables by a formula (`sinusoidal`, `fourier`) go on by it. Of a table of low rank, A·Bᵀ, the product goes on, and
     the new rows of A are those that give what is nearest to it; B stays.
 
     Args:
         source: folder of a model, a name on the Hub, or `reference`.
         method: of a table as of `geometry.extrapolate`; of a rotation one of SCALINGS (EncoderConfig). Default:
-            `cyclic` of a table, and a rotation stays as it is.
+            `cyclic` of a table, and a rotation stays unchanged.
         components, as_written: as of `geometry.extrapolate`.
-        points: as there, a row each of `length` positions of the model, as `geometry` writes tables: row 0 is that of
+        points: as there, a row each of `length` positions of the model, as `geometry` writes tables: row 0 is for
             [CLS].
         window: tokens on each side that a token looks at in the copy, of a model of ours; None: as before.
 
     Returns:
         out, parent, method (None where nothing but the window is new), components, as_written, window, length,
-        `before`, the tokens that the model read, and `trained`, those of its training, all but out also in EXTENSION
+        `before`, the tokens that the model read, and `trained`, its training's, all but out also in EXTENSION
         of the copy; or out None and `reason`, where it needs nothing and nothing is written.
 
     Raises:
@@ -135,8 +135,8 @@ def extend(
     if plain and window is None:
         scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
         kept = "its table counts places in a segment" if config.get("bilevel") else "it has no table of positions"
-        as_it_is = f"{scheme} reads texts of any length as it is: {kept}."
-        return {"out": None, "reason": as_it_is + scaled}
+        unchanged = f"{scheme} reads texts of any length unchanged: {kept}."
+        return {"out": None, "reason": unchanged + scaled}
     if window is not None and not ours:
         raise ValueError(
             f"Attention to a window of tokens is of this package's encoders; {folder} is none. Leave it out."
@@ -155,7 +155,7 @@ def extend(
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
     if length < before or (length == before and not (plain or (window and known != SCALINGS))):
         raise ValueError(
-            f"The model reads {before} tokens as it is (predict --length {before}). Give more; got {length}."
+            f"The model reads {before} tokens unchanged (predict --length {before}). Give more; got {length}."
         )
     check_original(folder, length)
     room = psutil.virtual_memory().available  # 8 float64
@@ -210,7 +210,7 @@ def extend(
             rows_beyond = np.linalg.lstsq(mixed, rows_beyond.T)[0].T
             rows_beyond[: len(table)] += known_rows
         weights[key] = torch.cat([head, torch.from_numpy(rows_beyond).to(table.dtype)])
-        # Numbers of the rows, which old checkpoints keep: older transformers refuse those of another length.
+        # Numbers of the rows, which old checkpoints keep: older transformers refuse rows of another length.
         weights = {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
     with RunFolder.create(out, "model") as new:
         left = (*LEFT_BEHIND, "*.py") if ours else LEFT_BEHIND

@@ -1,4 +1,4 @@
-"""Benchmark of texts longer than those of the training: each method of extrapolation, with and without a short training
+"""Benchmark of texts longer than the training's: each method of extrapolation, with and without a short training
 after it."""
 
 import shutil
@@ -68,7 +68,7 @@ KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record t
 
 @dataclass(frozen=True)
 class ExtrapolationMethod:
-    """Method by which a model reads texts longer than those of its training.
+    """Method by which a model reads texts longer than its training's.
 
     method: one of `length_keys.CHOICES`, or PIECES. window: tokens on each side that a token looks at, 0 for all.
     adapt: parameters trained on longer texts afterwards: "none", "network" (of `learned`), "table" or "all".
@@ -85,7 +85,7 @@ class ExtrapolationMethod:
 
 
 class LengthConfig(LengthKeys, EvaluationConfig):
-    """Long texts for several models; models, methods and what is adapted may be added to a folder."""
+    """Long texts for several models; models, methods and adapted parts may be added to a folder."""
 
     CHANGEABLE_KEYS = (*EvaluationConfig.CHANGEABLE_KEYS, "methods", "windows", "adapt")
     EMPTY_IS_ALL = ("methods",)
@@ -154,9 +154,9 @@ class LengthConfig(LengthKeys, EvaluationConfig):
 
 @dataclass(frozen=True)
 class About:
-    """Facts that a model's folder tells about texts longer than those of its training.
+    """Facts that a model's folder tells about texts longer than its training's.
 
-    trained: tokens of the longest text of its training. reads: tokens that it can be given as it is. methods: methods
+    trained: tokens of the longest text of its training. reads: tokens that it can be given unchanged. methods: methods
     of extrapolation that it has. table: True if it has a position table that can be trained. spread: True if it was
     trained at random positions. ours: True if it is a model of this package. corpus: corpus of its training; "" if
     unknown.
@@ -293,7 +293,7 @@ def work(out: str, trial: Trial, progress: Progress) -> None:
                 extend(trial.source, longer, length, method, points=points, window=extrapolation.window or None)
             model = open_model(longer, "masked").model
             if extrapolation.adapt != PLAIN:
-                model = model.float()  # what is trained is trained in float32
+                model = model.float()  # training is in float32
                 facts["losses"] = adapt(
                     model, others, config.steps, extrapolation.adapt, known.trained, trial.seed or 0, progress
                 )
@@ -460,7 +460,7 @@ def _notes(config: LengthConfig, _out: Path) -> list[str]:
 
 LONG_TEXTS = Benchmark(
     "length",
-    "Texts longer than those of the training",
+    "Texts longer than the training's",
     LengthConfig,
     _check_all,
     _trials,

@@ -21,8 +21,8 @@ from ..records.record import Record
 
 BATCH_TOKENS = 8192
 PARTS = 5  # a token is hidden in one of five passes: a fifth at a time
-ALONE = 64  # for the pseudo-perplexity one token in so many is hidden at a time,
-PASSES = 4  # in so many passes
+ALONE = 64  # for the pseudo-perplexity one token in 64 is hidden at a time,
+PASSES = 4  # in four passes
 PASSAGE = 32  # tokens of a passage that comes again, of which every second one is hidden
 
 
@@ -168,7 +168,7 @@ def _odd_halves(trained: int, most: int) -> Iterator[int]:
 def drifts(model: Any, windows: ChosenWindows, trained: int, by: Sequence[int]) -> np.ndarray:
     """Return how far hidden states move when the positions of the same tokens are shifted: ||h' - h|| / ||h||.
 
-    The states are those of the first half of the trained length, in the last trained layer of each part
+    The states are of the first half of the trained length, in the last trained layer of each part
     (`last_trained_layer`).
 
     Args:

@@ -60,7 +60,7 @@ def vector_records(
     the first half at once (part `method`), the original in pieces ("pieces") or its first piece alone ("beginning").
 
     `length.cosine` is the mean cosine of a first half's vector with its vector in pieces. `length.found` is the share
-    of first halves whose nearest vector, among the second halves of all excerpts read in pieces, is that of their own
+    of first halves whose nearest vector, among the second halves of all excerpts read in pieces, belongs to their own
     document. `length.lost` is the share that reading in pieces finds minus the share of the way, text by text. Part
     "other" of `length.cosine` is the cosine of first halves of different documents in pieces: what any two texts have
     in common. Intervals are over documents.

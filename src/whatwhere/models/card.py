@@ -321,7 +321,7 @@ def reference_card(
         "size of the folder": f"{facts['bytes']:,} bytes",
         "held-out loss": f"{facts['loss']:.4f} nats per masked token in {facts['windows']} windows, "
         f"{facts['loss_float32']:.4f} before",
-        "logits": f"at most {facts['largest_logit_difference']:.3f} from those of the unrounded model on these windows",
+        "logits": f"at most {facts['largest_logit_difference']:.3f} from the unrounded model's on these windows",
     }
     streams = {"all": "the whole state", "position": "the position stream", "semantic": "the semantic stream"}
     measured = {

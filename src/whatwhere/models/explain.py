@@ -203,7 +203,7 @@ def _products(config: EncoderConfig) -> dict[str, tuple[str, str]]:
 _AT_SPECIAL = {  # replacement of the bias of the distance
     "none": "",
     "shared": " or a value of its own if i or j is special",
-    "each": " or a value of its own if i or j is [CLS] or [SEP], that of j where both are",
+    "each": " or a value of its own if i or j is [CLS] or [SEP], j's where both are",
 }
 
 
@@ -461,7 +461,7 @@ def side_by_side(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
             "",
             *differences,
             "",
-            f"Costs; operations a token of a forward pass over {read}; the ratio is that of the operations",
+            f"Costs; operations a token of a forward pass over {read}; the ratio compares the operations",
             *table_lines(costs_rows, right=(1, 2, 3, 4, 5), indent=2),
         ]
     )

@@ -91,7 +91,7 @@ class VectorParts:
         return torch.cat([pooled_as(hidden, mask, mode) for mode in self.poolings], dim=-1)
 
     def finish(self, vectors: Tensor) -> Tensor:
-        """Map pooled vectors (b, width) to those of the texts."""
+        """Map pooled vectors (b, width) to the texts' vectors."""
         for part in self.after:
             vectors = part(vectors)
         return vectors

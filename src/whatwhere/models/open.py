@@ -48,7 +48,7 @@ _PRETRAINED = ("BertForPreTraining", "AlbertForPreTraining")  # saved with a mas
 
 
 class WeightsMisfit(ValueError):
-    """Error raised for weights whose shapes differ from those of the requested configuration."""
+    """Error raised for weights whose shapes differ from the requested configuration's."""
 
 
 class HeadMissing(ValueError):
@@ -168,7 +168,7 @@ def open_model(
             if not changed:
                 raise
             raise WeightsMisfit(
-                f"The weights of {name} do not fit what is asked of them ({one_line(error)}). "
+                f"The weights of {name} do not fit the request ({one_line(error)}). "
                 "Give a model of that shape."
             ) from None
         _check_weights(model, info["missing_keys"], name)
@@ -195,7 +195,7 @@ def open_config(source: str | Path, head: str | None = None) -> Any:
 def model_folder(source: str | Path) -> Path:
     """Find the folder that holds a model's config.json and weights.
 
-    It is the folder given, that of `reference`, or the encoder's in an older folder of sentence-transformers; of a
+    It is the folder given, `reference`'s, or the encoder's in an older folder of sentence-transformers; of a
     model on the Hub a path that is only its name.
 
     Raises:
@@ -251,7 +251,7 @@ def check_folder(folder: Path) -> None:
             many = "one model" if len(seeds) == 1 else f"{len(seeds)} models"
             raise ValueError(f"{folder} holds {many} of a study. Name one, for example {seeds[0]}.")
         if RunFolder.at(folder).kind in ("pretrain", "finetune"):
-            newest = newest_step(folder)  # that of step 0 has learned nothing
+            newest = newest_step(folder)  # the checkpoint of step 0 has learned nothing
             other = f", or open its checkpoint {folder / f'checkpoints/step-{newest}'}" if newest else ""
             raise ValueError(f"The training in {folder} is not finished. Give its command again{other}.")
         raise ValueError(f"No model at {folder}: config.json is missing. Give the folder of a trained model.")

@@ -119,7 +119,7 @@ class Predictor:
         window in which it is farthest from both ends. Of a pair that is too long the longer text is cut. A text without
         tokens, such as a blank one, is read as its special tokens alone. Lines on stderr count both.
 
-        The vectors of a sentence-transformers folder are those of its modules.json, where `pooling` is None: its
+        The vectors of a sentence-transformers folder are as its modules.json says, where `pooling` is None: its
         prompt, pooling, maps and normalisation; without a `length` texts are cut at its max_seq_length.
 
         Args:

@@ -39,7 +39,7 @@ class Metric:
     other pure numbers. part, index: meaning of these columns. counts: things that `n` counts. over: source of the
     record's interval. repeats: things that `index` counts where it repeats one quantity, "splits" or "documents".
     method: key of the paragraph on how it is measured (`metrics.methods`). seed: meaning of the column `seed`. range:
-    least and largest possible value, by default those of the unit.
+    least and largest possible value, by default the unit's.
     """
 
     name: str

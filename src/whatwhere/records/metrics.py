@@ -78,7 +78,7 @@ METRICS: dict[str, Metric] = {
     "stress.raw": stress_of("raw stress"),
     "stress.optimal": stress_of("stress at the best scale"),
     "stress.held_out": stress_of("stress on other documents"),
-    **with_endings("stress.ratio.", SCALES, stress_of("stress of one table over that of another")),
+    **with_endings("stress.ratio.", SCALES, stress_of("stress of one table over another table's")),
     **with_endings("stress.", [f"{scale}.corrected" for scale in ("raw", "optimal")], stress_of("stress")),
     **with_endings(
         "violations",
@@ -169,13 +169,13 @@ def add_metrics(
 
 
 def all_metrics() -> Mapping[str, Metric]:
-    """Return the rows of all metrics, those of the analyses too."""
+    """Return the rows of all metrics, the analyses' too."""
     import_module(_ANALYSES)
     return METRICS
 
 
 def metric(name: str) -> Metric:
-    """Return the row of a metric, or that of its beginning for a term that only a scheme of your own has.
+    """Return the row of a metric, or the row of its beginning for a term that only a scheme of your own has.
 
     Raises:
         ValueError: there is none.
@@ -216,8 +216,8 @@ def _paragraphs(text: str) -> tuple[str, ...]:
 
 
 def methods() -> dict[str, tuple[str, ...]]:
-    """Return the paragraphs on how each `Metric.method` is measured: those of methods.md in its order, then those of
-    the analyses by name."""
+    """Return the paragraphs on how each `Metric.method` is measured: of methods.md in its order, then of the
+    analyses by name."""
     all_metrics()
     return _SHARED | dict(sorted(_METHODS.items()))
 

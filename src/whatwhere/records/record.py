@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from ..run.files import new_file, page_bytes, unpacking_problem
 from ..run.formats import register_format
 
-Arrays = dict[str, np.ndarray]  # by name, as in an .npz file: what is measured beside the records
+Arrays = dict[str, np.ndarray]  # by name, as in an .npz file: measured beside the records
 FORMAT = "whatwhere-records-1"
 
 
@@ -120,7 +120,7 @@ def read_records(path: str | Path) -> list[Record]:
 
 
 def _of_row(row: dict[str, Any]) -> Record:
-    """Return the record of a row whose names and types are those of a record.
+    """Return the record of a row that has a record's names and types.
 
     The constructor of a frozen class sets the fields one by one, which took three fifths of the reading.
     """

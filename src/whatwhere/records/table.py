@@ -168,7 +168,7 @@ class Point:
 
     def _for_each_seed(self, other: "Point") -> "Point":
         """Return a fact of the corpus, which is the same beside every seed, once for each seed of another point that
-        has the same columns; any other point as it is."""
+        has the same columns; any other point unchanged."""
         if self.trained or len(self.at) != 1 or self.at.shape[1] != other.at.shape[1]:
             return self
         at, below, above = (np.repeat(values, len(other.at), axis=0) for values in (self.at, self.below, self.above))
@@ -442,7 +442,7 @@ class Table:
 
     @cached_property
     def seeds(self) -> dict[str, set[int | None]]:
-        """Seeds of the records of every model; those of weights drawn anew (step 0) where it has no others."""
+        """Seeds of the records of every model; seeds of untrained weights (step 0) where it has no others."""
         seeds: dict[str, set[int | None]] = {}
         drawn: dict[str, set[int | None]] = {}
         for r in self.records:

@@ -3,7 +3,7 @@ below 10 MB.
 
 A weight w arrives as one byte on the scale of `levels` (round(255 √w)). To fit a page, g neighbouring bytes become one
 as long as √w <= 1 / g, the weight between them standing for all: the error is at most g √w / 255 and 1 / 255 (0.004)
-anywhere, and smaller for small weights. The maps of one term in one layer are a chunk: bytes minus those of a neighbour
+anywhere, and smaller for small weights. The maps of one term in one layer are a chunk: bytes minus a neighbour's
 (a filter as in PNG, whichever packs best), deflated, base64. The page inflates a chunk when it is first shown.
 """
 

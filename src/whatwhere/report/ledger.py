@@ -41,7 +41,7 @@ def doubt(verdict: str, so_far: str = "") -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """A claim as it is shown.
+    """A claim as shown.
 
     origin: what the paper has of it. paper: whose it is. result: value and interval. seed_values: the values of two or
     three training seeds. reference_result, reference_verdict: of the reference study. printed: value of the paper.
@@ -78,7 +78,7 @@ class Row:
 
     @property
     def mark(self) -> str:
-        """The verdict as a class; of an unknown one that of what cannot be tested."""
+        """The verdict as a class; an unknown one counts as not testable."""
         return (self.verdict if self.verdict in VERDICTS else UNTESTABLE).replace(" ", "-")
 
     @property

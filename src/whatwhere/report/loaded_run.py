@@ -36,7 +36,7 @@ def visible(value: Any) -> Any:
     Containers are searched.
     """
     if isinstance(value, str):
-        if value.isprintable():  # at once for most: Python's notion of printable holds none of what is replaced
+        if value.isprintable():  # at once for most: Python's notion of printable holds none of the replaced characters
             return value
         return "".join(c if c in "\n\t" or unicodedata.category(c) not in _UNSEEN else "\ufffd" for c in value)
     if isinstance(value, dict):

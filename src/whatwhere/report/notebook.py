@@ -31,7 +31,7 @@ _NARROW = 330
 def dataframe(run: Runs) -> "pandas.DataFrame":
     """Return the records of a run as a data frame, a row for each value.
 
-    Columns are those of `records.record.Record`; metrics those of the page Metrics of the site.
+    Columns are the fields of `records.record.Record`; the site's page Metrics lists the metrics.
 
     Args:
         run: folder of a study, geometry or spectra run, `heads` or an evaluation, or a record file; of several, a
@@ -69,7 +69,7 @@ def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "p
         run: folder of a study, geometry or spectra run; of several, the page that compares them.
         name: of `figures(run)`: "position", "loss", "heads", ...
         theme: light or dark.
-        width: at most so many pixels (330 or more), from which follows how many panels stand side by side; a single
+        width: most pixels (330 or more), from which follows how many panels stand side by side; a single
             panel takes 760.
 
     Raises:

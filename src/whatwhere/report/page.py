@@ -60,7 +60,7 @@ class How:
     """The last section. Each part may be empty.
 
     words: paragraphs. facts: heading and rows of name and value. configs: heading and text of a fold.
-    cite: what is cited, and its BibTeX. In `words` and `cite`, `Markup` stands as it is: for our own words only.
+    cite: the cited work, and its BibTeX. In `words` and `cite`, `Markup` stands unescaped: for our own words only.
     """
 
     words: Sequence[str] = ()
@@ -75,7 +75,7 @@ class How:
 class Page:
     """Contents of a page from top to bottom; only the title is needed. `Backticks` in any words are set as code.
 
-    summary: pieces of the line below the title; glossary: those of a second line. caveats: shown under the title;
+    summary: pieces of the line below the title; glossary: pieces of a second line. caveats: shown under the title;
     notes: in the last section. Beside the large figure `hero` stands either `pick`, a row a model, or `lead`, what
     came out in plain sentences under headings. models: heading and entries of each family (`schemes.listed`);
     gated: those whose panels are drawn grey; aside: those that figures show when a reader asks for them. Sections
@@ -109,7 +109,7 @@ def write_page(path: Path, page: Page) -> Path:
     """
     path = Path(path)
     if path.is_file() and GENERATOR not in path.read_bytes()[:20_000].decode("utf-8", "replace"):
-        raise ValueError(f"{path} is a file that whatwhere did not write: it is left as it is. Give another name.")
+        raise ValueError(f"{path} is a file that whatwhere did not write: it is left unchanged. Give another name.")
     write_text(path, render_page(page))
     return path
 
@@ -197,7 +197,7 @@ def _packed_plotly() -> str:
 
 
 def _packed(text: str) -> str:
-    """Deflate a text, as base64: a third of the size of a library, a seventh of that of numbers."""
+    """Deflate a text, as base64: a third of the size of a library, a seventh of the size of numbers."""
     return base64.b64encode(zlib.compress(text.encode("utf-8"), 9)).decode()
 
 
@@ -224,7 +224,7 @@ def page_tables(page: Page, sections: Sequence[Section]) -> list[Table]:
 
 
 def _keys_once(hero: Figure | None, sections: list[Section]) -> list[Section]:
-    """Return the sections with a mark explained where it appears first; those of a reference study in every figure."""
+    """Return the sections with a mark explained where it appears first, a reference study's marks in every figure."""
     keys = set(hero.key) if hero else set()
 
     def once(figures: list[Figure]) -> list[Figure]:
@@ -257,7 +257,7 @@ def script_json(data: Any) -> Markup:
 
 
 def code_spans(words: str) -> Markup:
-    """Escape text and turn its `backticks` into code elements; `Markup` stays as it is."""
+    """Escape text and turn its `backticks` into code elements; `Markup` stays unescaped."""
     if isinstance(words, Markup):
         return words
     return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(visible(words)))))

@@ -90,7 +90,7 @@ def _losses_of(run: Run) -> dict[str, Point]:
     """Return the final loss of every model, so that the difference of two is what stands beside them.
 
     With one training seed it is the loss of the same held-out documents (of many, else of the few that were ablated),
-    where every model has it: a difference then has an interval. Else it is that of all held-out tokens.
+    where every model has it: a difference then has an interval. Else it is the loss of all held-out tokens.
     """
     finals = {m: p for m in run.models if (p := run.last("loss", m))}
     if any(p.seeds > 1 for p in finals.values()):

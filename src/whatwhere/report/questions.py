@@ -135,7 +135,7 @@ STUDY = (
         "longer",
         "What happens beyond the training length?",
         "A table of positions ends where the training did; here it is continued in several ways, and rotations are "
-        "slowed down. What costs nothing is to read a long text in pieces as long as those of the training: a way is "
+        "slowed down. What costs nothing is to read a long text in pieces as long as the training's: a way is "
         "worth taking where it is better than that.",
         (longer,),
         short="Length",
@@ -144,9 +144,9 @@ STUDY = (
         "study",
         "corpus",
         "What does the corpus say?",
-        "Before any model: how far the words at one position differ from those at another. Where they hardly do, a "
-        "text gives a position table little to learn; the stress says how well a table's distances follow those of the "
-        "text. Positions count from the start of a document, special tokens left out.",
+        "Before any model: how far the words at one position differ from the words at another. Where they hardly do, a "
+        "text gives a position table little to learn; the stress says how well a table's distances follow the "
+        "text's. Positions count from the start of a document, special tokens left out.",
         (
             fits,
             corpus,

@@ -301,7 +301,7 @@ def _renamed(records: Iterable[Record], models: Mapping[str, str]) -> list[Recor
 
 # ---- in words ----
 
-Pairs = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]  # model -> its settings, those of its reference
+Pairs = Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]  # model -> its settings, its reference's
 
 
 def _terms(study: ReferenceStudy, facts: Mapping[str, Any], corpus: str, pairs: Pairs) -> list[str]:

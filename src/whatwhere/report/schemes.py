@@ -112,7 +112,7 @@ def colour(run: Run, model: str, part: str = "all") -> str:
 
 
 def _order(run: Run) -> list[str]:
-    """The models; many family by family, so that those of one plot take colours in turn."""
+    """The models; many family by family, so that models of one plot take colours in turn."""
     return sorted(run.models, key=lambda m: list(FAMILIES).index(family(run, m))) if many(run) else run.models
 
 
@@ -122,7 +122,7 @@ def many(run: Run) -> bool:
 
 
 def aside(run: Run) -> list[str]:
-    """Return the models that figures show when they are asked to, where models are many: all but those of the lowest
+    """Return the models that figures show when they are asked to, where models are many: all but the ones of lowest
     loss, and `dstg`."""
     if not many(run):
         return []
@@ -137,7 +137,7 @@ def marks(run: Run) -> dict[str, tuple[str, str]]:
 
 
 def place(run: Run, model: str, part: str) -> tuple[int, str]:
-    """Return rank and heading of a line's panel where models are many: those of its stream, or of its family."""
+    """Return rank and heading of a line's panel where models are many: its stream's, or its family's."""
     kind = family(run, model)
     if part not in ("", "all"):
         return 0, f"{part.capitalize()} streams" if part in ("position", "semantic") else part.capitalize()

@@ -273,7 +273,7 @@ def caveats(run: Run) -> list[str]:
         sizes = " to ".join(dict.fromkeys(fixed(end(falls.values()), 2) for end in (min, max)))
         learners = "All models are" if who(list(falls)) == "All" else f"{named(list(falls))} {are(falls)}"
         sentences.append(f"{learners} still learning ({sizes} nats in the last tenth of the steps): train longer.")
-    # Without tokens, seeds are those of an evaluation, and its figures name them.
+    # Without tokens, seeds belong to an evaluation, and its figures name them.
     if tokens and seeds == 1:
         sentences.append(
             "One training seed: intervals are over documents, not over trainings; `--seeds 3` gives those."

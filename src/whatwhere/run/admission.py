@@ -49,7 +49,7 @@ class Admission:
         # Whether jobs ask for a GPU: True where one of the first workers that pass has one.
         self.needs_gpu: bool | None = None
         self.processes: dict[str, WorkerProcess] = {}  # of every worker that ever passed, by its address
-        self._processors: set[str] = set()  # names of those of the workers that passed
+        self._processors: set[str] = set()  # names of the processors of workers that passed
         self._silent: set[str] = set()  # addresses of workers that did not answer, and were named
         self._refused: dict[str, str] = {}  # address -> why
         self._lock = threading.Lock()  # the thread that looks for new workers, and the one that hands out jobs

@@ -119,7 +119,7 @@ def connect(address: str | None, folder: Path) -> Iterator[Cluster | None]:
         yield None
         return
     if not Path(address).is_file() and ":" not in address:
-        raise ValueError(f"There is no scheduler file {address}. Give that of dask scheduler, or tcp://HOST:8786.")
+        raise ValueError(f"There is no scheduler file {address}. Give the file of dask scheduler, or tcp://HOST:8786.")
     if Path(address).is_file():
         _check_scheduler_file(Path(address))
     try:

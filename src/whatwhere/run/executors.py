@@ -1,7 +1,7 @@
 """Jobs of a command, and the way to hand them to an executor and take their results as they finish.
 
 Executors are this process, further processes of this machine (`processes.Processes`), or the workers of a Dask cluster
-(`cluster_jobs.ClusterJobs`); `shard_pool.ShardPool` uses each of them. As with those of `concurrent.futures`,
+(`cluster_jobs.ClusterJobs`); `shard_pool.ShardPool` uses each of them. As in `concurrent.futures`,
 `submit` returns a future.
 """
 

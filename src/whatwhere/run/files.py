@@ -431,7 +431,7 @@ def machine_id() -> str:
 def sweep(folder: Path, is_free: Callable[[Path], bool]) -> None:
     """Remove temporary files that killed processes left below a folder, and restore folders that they had put aside.
 
-    Files of other living processes stay, those of other machines for a day, and everything in a folder inside that is
+    Files of other living processes stay, other machines' files for a day, and everything in a folder inside that is
     not free.
     Call it for the folder of a run alone: elsewhere another program may use such names.
     """

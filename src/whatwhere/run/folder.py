@@ -6,7 +6,7 @@ a torn last line, which a killed process may leave, is ignored.
 A file is written in three steps: under a temporary name, its hash into the manifest, the rename. A process that is
 killed before the rename leaves a hash that the file does not have yet. One process holds the lock; several handles add
 lines: the one that `open` yields, and one for each `at`, whose lines have a random token under `by`. A handle renames
-the files of a line before it adds another, so that only those of its last line may still have their former content;
+the files of a line before it adds another, so that only files of its last line may still have their former content;
 `open` then puts their former hashes back.
 
 A line may have `format` and `kind` (the first), `files` (name -> hash), `removed` (names), `done` (a finished step,
@@ -308,7 +308,7 @@ class RunFolder:
             accept = f"whatwhere verify {shlex.quote(str(self.path))} --accept FILE"
             raise ValueError(
                 f"{problem}. Use a complete copy, or delete it and give the command again that wrote it; if you "
-                f"changed it, record it as it is: {accept}"
+                f"changed it, record it as it stands: {accept}"
             )
 
     def problems(self, names: Iterable[str] | None = None) -> Iterator[str]:

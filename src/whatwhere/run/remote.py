@@ -36,7 +36,7 @@ SECONDS_BETWEEN_REPORTS = 1.0  # of one worker's progress: the scheduler passes 
 BEGIN = "begin"
 PROGRESS = "progress"
 _PACKAGE = Path(__file__).parents[1]
-# Programs that decide numbers; those of an extra may be absent on both sides.
+# Programs that decide numbers; an extra's programs may be absent on both sides.
 _DECIDE_NUMBERS = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "scipy", "scikit-learn")
 _OF_EXTRAS = ("sentence-transformers", "mteb")
 

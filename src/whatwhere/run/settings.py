@@ -256,7 +256,7 @@ class StrictConfig(BaseModel):
 
         Callers decide from when on settings bind: a training once it has saved a step, a study once its settings are
         saved, a geometry run once it has results, an evaluation once a trial is finished (of `all`, once a benchmark
-        was tried). Before, those of a command that failed are replaced (`save_in`). Changeable are `CHANGEABLE_KEYS`,
+        was tried). Before, a failed command's settings are replaced (`save_in`). Changeable are `CHANGEABLE_KEYS`,
         `changeable`, and a key whose content is the same under another path (`has_same_content`, `plain_path`).
 
         Args:

@@ -146,7 +146,7 @@ def _note_on_unfinished(trials: int) -> str:
 def _plan_rounds(todo: Sequence[Trial], minutes: float | None, at_once: int) -> Iterator[Sequence[Trial]]:
     """Yield rounds of trials: a stage, or with a budget `at_once` trials, until the next would exceed the budget.
 
-    The trials of a stage wait for those of the stages before it.
+    The trials of a stage wait for the trials of the stages before it.
 
     The caller finishes a round before it asks for the next one: the time between is what the round took.
     """

@@ -33,7 +33,7 @@ class ModelTask:
 
     out: Folder of the study, which has its windows already. training: Settings of the training, with seed and steps.
     probe_windows, ablation_windows: Held-out windows that are probed, and those whose loss is measured. all_analyses:
-    Run those of all stages; False: of the stage `ALWAYS` (probes, position tables, the shift of positions).
+    Run the analyses of all stages; False: of the stage `ALWAYS` (probes, position tables, the shift of positions).
     """
 
     out: Path

@@ -47,7 +47,7 @@ def check_vocabulary(folder: Path, tokenizer: Any) -> None:
     saved = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
     if saved and load_tokenizer(folder).get_vocab() != tokenizer.get_vocab():
         raise ValueError(
-            f"The corpora would be counted with another vocabulary than that of {folder}, so their ids are other words "
+            f"The corpora would be counted with another vocabulary than {folder} has, so their ids are other words "
             "than the model's. Leave --tokenizer out, and measure models of different vocabularies one by one."
         )
 

@@ -165,7 +165,7 @@ def prepare_study(run: RunFolder, config: StudyConfig, log: StudyLog, cluster: C
         config = config.model_copy(update={"widths": widths})
         first_model = config.models[0]
         in_words = ", ".join(f"{name} {width}" for name, width in widths.items())
-        words = f"{config.match} matched to those of {first_model} by feed-forward widths: {in_words}"
+        words = f"{config.match} matched to {first_model} by feed-forward widths: {in_words}"
         log.log_event("matched", words, match=config.match, widths=widths)
     config.save_in(run, CONFIG)  # again, with the matched widths
     run.keep_if_refused()
@@ -399,7 +399,7 @@ def _check_finished(run: RunFolder, models: int) -> None:
     """Compare the files of a finished study with their hashes.
 
     A missing file is skipped here: the step that lacks it runs again. An unfinished study, whose page shows fewer
-    models than it has, measures again what is damaged.
+    models than it has, measures damaged ones again.
 
     Raises:
         ValueError: the first file that is not as it was written.

@@ -46,7 +46,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
     variants: dict[str, dict[str, Any]] = Field(
         {},
         description="Models of your own by name: {preset: NAME, and PretrainConfig keys}, for `models` to take. "
-        "Those of --set are added to those of a file.",
+        "Variants of --set are added to a file's.",
     )
     widths: dict[str, int] = Field({}, description="intermediate_size of single models; `match` fills it in.")
     seeds: int = Field(
@@ -104,7 +104,7 @@ class StudyKeys(CorpusKeys, SchemeKeys):
 
     @classmethod
     def merge_values(cls, path: str | Path | None, assignments: Iterable[str] = (), **values: Any) -> dict[str, Any]:
-        """Merge a file, values and settings; variants that a setting gives are added by name to those of the file.
+        """Merge a file, values and settings; variants that a setting gives are added by name to the file's.
 
         Raises:
             ValueError: as every configuration that may name a scheme.
@@ -240,7 +240,7 @@ class GeometryKeys(StrictConfig):
         None,
         ge=1,
         description="Rank of the table that is written.",
-        json_schema_extra={"default": "that of least stress on held-out documents"},
+        json_schema_extra={"default": "the rank of least stress on held-out documents"},
     )
     tables: list[str] = Field(
         [],

@@ -140,7 +140,7 @@ def prefix_training_keys_in_errors() -> Iterator[None]:
     except ValueError as error:
         below = {key.rpartition(".")[2]: key for key in StudyConfig.keys_below()}
         typed = re.sub(r"(--set )(\w+)", lambda m: m[1] + below.get(m[2], m[2]), str(error))
-        if typed == str(error):  # raised again as it is: a caller may catch its class, such as `InUse`
+        if typed == str(error):  # raised again unchanged: a caller may catch its class, such as `InUse`
             raise
         raise ValueError(typed) from None
 

@@ -46,7 +46,7 @@ def distance_entropy(scores: Tensor, allowed: Tensor | None, queries: Tensor | N
     Args:
         scores: (b, h, n, n), of one term or a sum of terms.
         allowed: (b, 1, 1 or n, n), True where a query may look at a key; None for everywhere.
-        queries: (b, n), not 0 at the queries that count, those of real tokens; None for all.
+        queries: (b, n), not 0 at the queries that count, the real tokens; None for all.
 
     Returns:
         (b, h) entropies in nats, from 0 to log(2n - 1).

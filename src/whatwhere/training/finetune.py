@@ -75,7 +75,7 @@ def default_rate(start: str, from_scratch: bool) -> float:
 class FinetuneConfig(FinetuneKeys, SchemeConfig):
     """Settings of a fine-tuning for sequence classification.
 
-    Keys that are left out have the values of DEFAULTS, else those of LoopConfig; `learning_rate`, `length` and `epochs`
+    Keys that are left out have the values of DEFAULTS, else of LoopConfig; `learning_rate`, `length` and `epochs`
     depend on the model and on `steps` (`_fill`).
     """
 
@@ -222,7 +222,7 @@ def _train(config: FinetuneConfig, run: RunFolder, progress: bool) -> dict[str, 
         if progress and (blank := sum(not text.strip() for text in rows.texts)):
             print(f"{blank:,} of {len(data):,} rows have no text: they train on special tokens alone.", file=sys.stderr)
         if progress and facts["file_hashes"]["data"] == facts["file_hashes"]["dev"]:
-            print(f"{config.dev} is what is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
+            print(f"{config.dev} is trained on: the accuracy says nothing about other rows.", file=sys.stderr)
     trainer = Trainer(model, config, config.total_steps(len(data)), run.path)
     trained = trainer.fit(
         data.micro_batch,

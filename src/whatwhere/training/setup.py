@@ -117,7 +117,7 @@ def _set_determinism(is_deterministic: bool) -> None:
 
 
 def _make_accelerator(config: LoopConfig, out: Path | None) -> Accelerator:
-    AcceleratorState._reset_state()  # it would refuse a precision unlike that of an earlier training here
+    AcceleratorState._reset_state()  # it would refuse another precision than an earlier training's here
     in_bf16 = config.precision == "bf16"
     if config.precision == "auto":
         in_bf16 = bf16_pays(process_group_state().device)

@@ -1,7 +1,7 @@
 """FSDP2: each process keeps a shard of every weight, gradient and optimizer state.
 
 A block's weights are gathered only while the block computes (torch's `fully_shard`, Zhao et al. 2023), where a model
-has `layers`, as ours and ModernBERT; those of other models are gathered all at once.
+has `layers`, as ours and ModernBERT; other models' weights are gathered all at once.
 """
 
 import os

@@ -256,7 +256,7 @@ class PretrainKeys(LoopConfig, CorpusKeys, SchemeKeys):
     pooling: Literal["mean", "semantic"] = Field(
         "mean",
         description="Columns that make a text's vector in sentence-transformers: mean, all columns; semantic, "
-        "those of the semantic stream.",
+        "the columns of the semantic stream.",
     )
 
     @model_validator(mode="after")

@@ -25,7 +25,7 @@ STREAMS = {"semantic": "semantic", "position": "absolute"}  # -> its colour
 def _row(
     run: Run, metric: str, model: str, part: str | None, paper: Mapping[Any, Any], best: str = "", **more: Any
 ) -> Iterator[Row]:
-    """The value of a model, where there is one, that of its weights drawn anew, and what the paper prints of (part,
+    """The value of a model, where there is one, of the same model untrained, and what the paper prints of (part,
     preset). best: metric of the value that is best on the rows that judge. more: fields of the row."""
     kinds = {UNTRAINED: (metric, 0)} | ({BEST: (best, None)} if best else {}) | {"": (metric, None)}
     ours = {kind: run.table.point(name, model, part=part, step=step) for kind, (name, step) in kinds.items()}
@@ -113,7 +113,7 @@ def glue(run: Run) -> Iterator[Row]:
     models, which are larger and saw a thousand times the text."""
     for task in run.table.distinct("part", "glue.score"):
         yield from _rows(run, "glue.score", task, GLUE, best="glue.best")
-    for row in _rows(run, "glue.score", None, {}, panel="average"):  # those of the papers are over other tasks
+    for row in _rows(run, "glue.score", None, {}, panel="average"):  # the papers' averages are over other tasks
         yield replace(row, points={kind: replace(p, n=None) for kind, p in row.points.items()})  # of tasks, not rows
 
 
@@ -155,7 +155,7 @@ def courses(run: Run) -> Iterator[Line]:
     records=("squad.f1, squad.exact: part = task, step = 0 untrained", "squad.unanswerable: F1 of no answer at all"),
 )
 def answers(run: Run) -> Iterator[Row]:
-    """Words that answers and those of the annotators have in common (F1), and answers that are theirs, after
+    """Words that answers and the annotators' answers have in common (F1), and answers that are theirs, after
     fine-tuning: setting, step and threshold are chosen on one half of the development questions and judged on the
     other, both ways; the paper's way, best on all of them, is the tick. Hollow: the paper's models, which
     are larger and trained on all of SQuAD 1.1."""

@@ -33,7 +33,7 @@ Values = Mapping[str, dict[str, Point]]  # encoding -> kind -> value
 
 
 def colour(encoding: str) -> str:
-    """Return the colour of an encoding: that of the stream which would hold it."""
+    """Return the colour of an encoding: the colour of the stream which would hold it."""
     kind = encoding.partition(",")[0]
     if kind in (CORPUS, *BLIND):
         return "combined"
@@ -54,7 +54,7 @@ def ready(encoding: str) -> bool:
 def values_of(run: Run, metric: str, c: Corpus) -> dict[str, dict[str, Point]]:
     """Return encoding -> kind -> value of a metric on a corpus.
 
-    Tables made from the distances have their rank in the name: full, and that of `ranks_shown`.
+    Tables made from the distances have their rank in the name: full, and the ranks of `ranks_shown`.
     """
     values: dict[str, dict[str, Point]] = {}
     ranks = ranks_shown(run, c)
@@ -345,7 +345,7 @@ def correlations(run: Run) -> Table | None:
         for e, kinds in values_of(run, "correlation", c).items()
         for kind, p in kinds.items()
     ]
-    caption = "Correlation of the distances in a table with those of the corpus, over all pairs of positions"
+    caption = "Correlation of the distances in a table with the corpus's, over all pairs of positions"
     columns = ["Corpus", "Encoding", "Distances", "Value", "Low", "High"]
     return Table.of("correlations", caption, columns, rows) if rows else None
 

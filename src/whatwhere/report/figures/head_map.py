@@ -47,7 +47,7 @@ LEAST = 1e-6  # nats of divergence that are drawn
 
 
 def colour(term: str) -> str:
-    """Return the colour name of a term; that of its stream where it has one."""
+    """Return the colour name of a term; its stream's where it has one."""
     return TERMS.get(term, ("untied", "", ""))[0]
 
 
@@ -377,7 +377,7 @@ def by_layer(run: Run) -> Iterator[Line]:
         for t in in_order(run.table.distinct("part", "ablation.remove", model)):
             if not t.startswith("stream."):
                 yield Line(run.curve("ablation.remove", model, t), model, short(t), colour(t), panel=model)
-        yield Line({0: Point.between(0.0)}, "as it is", kind=LEVEL, panel=model)
+        yield Line({0: Point.between(0.0)}, "unchanged", kind=LEVEL, panel=model)
 
 
 @Cloud(

@@ -1,4 +1,4 @@
-"""Texts longer than those of the training: what each way to read on costs, and what it keeps."""
+"""Texts longer than the training's: what each way to read on costs, and what it keeps."""
 
 import re
 from collections import defaultdict
@@ -125,7 +125,7 @@ def loss(run: Run) -> Iterator[Line]:
     levels={0.0: "in pieces"},
 )
 def gain(run: Run) -> Iterator[Row]:
-    """By how much the loss beyond the trained length is below that of the same tokens read in pieces as long as
+    """By how much the loss beyond the trained length is below the loss of the same tokens read in pieces as long as
     trained: right of 0 a way is worth taking. -wN: looking N tokens to each side. +table, +network, +all: after a
     short training of these on longer texts, beside pieces that the same model reads. Chosen: by the way
     that the other half of the texts prefers, of those without a training."""
@@ -152,7 +152,7 @@ def gain(run: Run) -> Iterator[Row]:
     records=("length.copy: part = way, index = tokens before",),
 )
 def copies(run: Run) -> Iterator[Line]:
-    """By how much the loss of the last words of a text falls if they have stood in it before, so many tokens earlier:
+    """By how much the loss of the last words of a text falls if they have stood in it before, by tokens between:
     does attention still find them?"""
     for model in run.models:
         yield from _lines(run, model, "length.copy")

@@ -43,7 +43,7 @@ LOW4 = {"dstg": (DSTG_TABLES["dct.low4", "dstg", 0], DSTG_TABLES["dct.low4", "ds
 PROJECTED_PAPER = {3: 5000.0, 12: 2500.0}
 PROJECTED_DEPTH = 12
 CORRECTED = ".corrected"
-# Which rows of a table over the steps of a training are drawn: those of the corpus's positions, else those that texts
+# Which rows of a table over the steps of a training are drawn: the corpus's positions, else the rows that texts
 # reach, else all.
 ROWS = ("corpus", "used", None)
 STEPS = {

@@ -27,7 +27,7 @@ class Form:
 
     caption, columns: of the table. title: the rule of the finding, over what is drawn. records, width: as in `Figure`.
     metric: the metric whose name heads a column and whose sample is told, by default the first of `records`.
-    gaps: what fills the `{gaps}` of the docstring. source: what is decorated.
+    gaps: what fills the `{gaps}` of the docstring. source: the decorated function.
     """
 
     id: str

@@ -17,7 +17,7 @@ ROW = 28  # pixels
 PAPER = "paper"  # as a kind of value: printed,
 UNTRAINED = "weights drawn anew"  # or of the same model without its training,
 BEST = "best on these rows"  # or where the rows that judge have chosen, too
-# Kind of value -> (marker, colour or "" for that of the row, glyph of the key); any other is a dot.
+# Kind of value -> (marker, colour or "" for the row's, glyph of the key); any other is a dot.
 _KINDS = {
     "as counted": ("square-open", "combined", "hollow-square"),
     "shuffled": ("line-ns-open", "combined", "whisker"),
@@ -33,7 +33,7 @@ class Row:
 
     points: kind -> value; the last one that is not `PAPER` is written at the right, `never` where there is none. panel:
     heading of its panel; group: a heading above it within the panel. axis: which horizontal axis, of several. counts:
-    whether its value may stand beside those of other rows.
+    whether its value may stand beside other rows' values.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Rows(Form):
 
 
 def _marks(line: Row, kind: str, p: Point, name: str, at: float, x: Scale) -> list[Trace]:
-    """A value with its interval, before it those of two or three training seeds."""
+    """A value with its interval, before it the values of two or three training seeds."""
     symbol, paint, _ = _KINDS.get(kind, ("circle", "", "dot"))
     paint = paint or line.colour
     words = hover(name, kind or x.axis.title, p, x.axis)
