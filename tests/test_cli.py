@@ -82,7 +82,7 @@ def trained(corpus_file, tmp_path_factory):
         (("spectra", "none.npy"), "No position table at none.npy"),
         (("probe", "nowhere"), "nowhere is no folder here, and the Hub gives no such model"),
         (("heads", "runs/nowhere", "--ablate", "3"), "runs/nowhere is no folder here, and the Hub gives no such model"),
-        (("probe", "nowhere", "--splits", "0"), "--splits must be at least 1; got '0'"),
+        (("probe", "nowhere", "--splits", "0"), "--splits must be at least 2; got '0'"),
         (
             ("geometry", "--corpus", "a=python-docs", "--corpus", "a=synthetic:repeat", "--out", "OUT"),
             "Two corpora are named 'a'. Give each a name of its own",

@@ -9,7 +9,7 @@ from ..run.errors import check_utf8
 from ..run.files import check_writable
 from ..run.reference import REFERENCE
 from ..run.text_tables import table_lines
-from ..study.study_keys import GeometryKeys, HeadsConfig, SpectraConfig
+from ..study.study_keys import GeometryKeys, HeadsConfig, SpectraConfig, StudyKeys
 from ..training.training_keys import SchemeKeys
 from .options import (
     AnyModel,
@@ -30,7 +30,7 @@ from .options import (
 FEW_DOCUMENTS = 20  # of a probe, whose splits leave a fifth for the test: 4
 
 
-@verb(options={HeadsConfig: "corpus field windows length", SchemeKeys: "scheme"})
+@verb(options={HeadsConfig: "corpus field windows length", StudyKeys: "probe_splits", SchemeKeys: "scheme"})
 def probe(
     model: AnyModel,
     *,
@@ -38,15 +38,11 @@ def probe(
     field: str,
     windows: int,
     length: int | None,
+    probe_splits: int,
     scheme: str | None,
-    splits: Annotated[int, typer.Option(min=1)] = 5,
     as_json: Json = False,
 ) -> None:
-    """Fit linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5).
-
-    Args:
-        splits: Random splits of the documents.
-    """
+    """Fit linear probes of token, segment and intra-segment position in every layer (R²; DSTG section 5)."""
     check_model(model, scheme, corpus)
     from ..analysis.probes import probe_records
     from ..analysis.record_context import RecordContext
@@ -61,7 +57,9 @@ def probe(
     folder = opened.folder
     opened_windows = model_windows(encoder, opened.tokenizer, folder, corpus, field, windows, length=length)
     with opened_windows as (sets, source):
-        records = probe_records(encoder, sets["held_out"], RecordContext(folder.name), windows=windows, splits=splits)
+        held_out = sets["held_out"]
+        context = RecordContext(folder.name)
+        records = probe_records(encoder, held_out, context, windows=windows, splits=probe_splits)
     rows = [r for r in records if r.index is None]
     learning = learning_records(opened.tokenizer, folder, RecordContext(folder.name))
     unlearned = undertrained_message(learning, folder.name)

@@ -77,7 +77,12 @@ class StudyKeys(CorpusKeys, SchemeKeys):
         description="Held-out windows that are probed and looked into.",
         json_schema_extra={"default": "500; 250 at size tiny"},
     )
-    probe_splits: int = Field(5, ge=2, description="Random splits of the documents that are probed.")
+    probe_splits: int = Field(
+        5,
+        ge=2,
+        description="Random splits of the documents that are probed.",
+        json_schema_extra={"option": "--splits"},
+    )
     all_analyses: bool = Field(
         True,
         description="All analyses: heads, attention, sentences, ablations, controls, the corpus too; False: probes, "
