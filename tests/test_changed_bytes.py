@@ -8,6 +8,7 @@ import numpy as np
 from cli_runner import whatwhere
 from made_study import make_study
 
+import whatwhere as ww
 from whatwhere.evaluation.glue import GlueConfig
 from whatwhere.records.record import Record, read_records, write_records
 from whatwhere.run.folder import MANIFEST, RunFolder
@@ -129,6 +130,14 @@ def test_verify_does_not_approve_of_what_has_no_hash(tmp_path):
     (tmp_path / "run/model.safetensors").write_bytes(b"x")
     done = whatwhere("verify", str(tmp_path / "run"))
     assert done.returncode == 2 and "No file below" in done.stderr and "Give the folder of a finished" in done.stderr
+
+
+def test_verify_names_files_that_it_cannot_compare():
+    """An edited card of a model passed without a word."""
+    done = whatwhere("verify", str(ww.reference()))
+    assert "have a hash and are as they were written; not compared: 1 (README.md)." in done.stdout
+    done = whatwhere("verify", str(ww.reference()), "--accept", "README.md")
+    assert done.returncode == 2 and "README.md has no hash: pages, cards and growing logs have none" in done.stderr
 
 
 def test_verify_refuses_what_is_no_folder(tmp_path):

@@ -16,6 +16,7 @@ from cli_runner import sentences, settings, whatwhere
 from made_study import make_study
 from run_files import missing, unexplained
 
+from whatwhere import reference
 from whatwhere.cli.measure import _probe_text
 from whatwhere.encoder import EncoderForMaskedLM
 from whatwhere.records.record import Record, write_records
@@ -130,6 +131,14 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     assert "is not empty and holds no study run" in refused("study", "--out", str(tmp_path))
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_windows_are_not_added_to_a_model(tmp_path):
+    """A corpus folder was made inside the model."""
+    shutil.copytree(reference(), tmp_path / "model")
+    done = whatwhere("windows", "--corpus", "python-docs", "--out", str(tmp_path / "model"))
+    assert done.returncode == 2 and "holds a model run, whose windows are elsewhere" in done.stderr
+    assert not (tmp_path / "model/corpus").exists()
 
 
 def test_a_training_takes_windows_made_before(tmp_path):

@@ -289,7 +289,7 @@ def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None =
         accept: A file of the run in FOLDER that you changed on purpose: its hash is recorded anew, before all files are
             compared. May be given again.
     """
-    from ..run.verify import accept_file
+    from ..run.verify import accept_file, files_without_hash
     from ..run.verify import verify as compare
 
     for name in accept or ():
@@ -300,10 +300,15 @@ def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None =
     if not count and not problems:
         raise ValueError(f"No file below {folder} has a hash. Give the folder of a finished run or model.")
     same = "" if problems else " and are as they were written"
-    emit({"files": count, "problems": problems}, as_json, f"{count:,} files below {folder} have a hash{same}.")
+    unchecked = files_without_hash(folder)
+    more = ", ..." if len(unchecked) > 5 else ""
+    examples = f" ({', '.join(unchecked[:5])}{more})" if unchecked else ""
+    facts = {"files": count, "problems": problems, "without_hash": unchecked}
+    counted = f"{count:,} files below {folder} have a hash{same}; not compared: {len(unchecked):,}{examples}."
+    emit(facts, as_json, counted)
     if problems:
         which = "one file is" if len(problems) == 1 else f"{len(problems):,} files are"
-        advice = "Use complete copies; `--accept NAME` for one that you changed"
+        advice = "Use complete copies; `--accept FILE` for one that you changed"
         raise ValueError(f"Below {folder} {which} not as written. {advice}.")
 
 

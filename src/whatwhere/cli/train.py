@@ -132,8 +132,11 @@ def windows(
         check_early(context, CorpusKeys, settings=settings)
     from ..corpus.build import describe_pieces
     from ..run.cluster import connect
+    from ..run.folder import RunFolder
     from ..training.corpus_settings import CorpusConfig, prepare_windows
 
+    if (kind := RunFolder.at(out).kind) and not (out / "corpus").is_dir():
+        raise ValueError(f"{out} holds a {kind} run, whose windows are elsewhere. Give another --out.")
     merged = CorpusConfig.merge_values(config, settings or (), **given(context, CorpusConfig))
     keys = CorpusConfig.model_fields
     corpus = CorpusConfig.parse({key: merged[key] for key in merged if config is None or key in keys})

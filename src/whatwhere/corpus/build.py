@@ -245,7 +245,7 @@ def _check_settings(run: RunFolder, settings: dict[str, Any]) -> None:
         others = f" (also another {', '.join(differing[1:])})" if differing[1:] else ""
         raise ValueError(
             f"{out} holds windows of another {key}: there {_difference(before.get(key), settings[key])}, "
-            f"now {_difference(settings[key], before.get(key))}{others}. Give another folder, or delete this one."
+            f"now {_difference(settings[key], before.get(key))}{others}. Give another folder."
         )
 
 

@@ -28,6 +28,18 @@ def verify(folder: Path) -> tuple[int, list[str]]:
     return count, problems
 
 
+def files_without_hash(folder: Path) -> list[str]:
+    """List the files below a folder that no manifest lists, such as pages, cards and growing logs, sorted.
+
+    Left out are the manifests and everything whose name, or whose folder's, begins with a dot.
+    """
+    listed: set[Path] = set()
+    for path in folder.rglob(MANIFEST):
+        listed |= {path, *(path.parent / name for name in RunFolder.at(path.parent).listed_files())}
+    below = {path: path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path not in listed}
+    return sorted(str(name) for name in below.values() if not any(part.startswith(".") for part in name.parts))
+
+
 def accept_file(folder: Path, name: str) -> None:
     """Add the present hash of a file that a user has changed on purpose to the manifest of its run.
 
@@ -49,7 +61,9 @@ def accept_file(folder: Path, name: str) -> None:
     if not run.has(name) and path.is_file() and path.is_relative_to(folder.resolve()):
         name = str(path.relative_to(folder.resolve()))
     if not run.has(name):
-        first_files = ", ".join(run.listed_files()[:20])
-        raise ValueError(f"{folder} records no file {name} that is there. It records: {first_files}.")
+        names = run.listed_files()
+        more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
+        problem = "has no hash: pages, cards and growing logs have none" if path.is_file() else "is not there"
+        raise ValueError(f"{name} {problem}. Files of {folder} with a hash: {', '.join(names[:20])}{more}.")
     with RunFolder.open(folder, run.kind) as writable:
         writable.add_to_manifest(name)
