@@ -132,12 +132,13 @@ def test_verify_does_not_approve_of_what_has_no_hash(tmp_path):
     assert done.returncode == 2 and "No file below" in done.stderr and "Give the folder of a finished" in done.stderr
 
 
-def test_verify_names_files_that_it_cannot_compare():
-    """An edited card of a model passed without a word."""
+def test_verify_names_files_that_it_cannot_compare(tmp_path, monkeypatch):
+    """An edited card of a model passed without a word; a card was looked for in the working directory."""
+    monkeypatch.chdir(tmp_path)
     done = whatwhere("verify", str(ww.reference()))
-    assert "have a hash and are as they were written; not compared: 1 (README.md)." in done.stdout
+    assert "have a hash and are as they were written; 1 without one (README.md) not compared." in done.stdout
     done = whatwhere("verify", str(ww.reference()), "--accept", "README.md")
-    assert done.returncode == 2 and "README.md has no hash: pages, cards and growing logs have none" in done.stderr
+    assert done.returncode == 2 and "README.md has no hash, as pages, cards and growing logs have none" in done.stderr
 
 
 def test_verify_refuses_what_is_no_folder(tmp_path):

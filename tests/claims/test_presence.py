@@ -12,7 +12,7 @@ def test_fine_tunings_that_learned_nothing_decide_no_claim():
     """Nothing is said of a fine tuning that learned nothing nor of words that no training shaped."""
     flat = [*stages("separation", [100.0, 101.0]), *tuned(0.51)]
     found = verdict("geom-separation-flat", flat)
-    assert found["verdict"] == "not testable here" and "naming the commonest class of 0.02" in found["scale"]
+    assert found["verdict"] == "not testable here" and "naming the commonest class) of 0.02" in found["scale"]
     for name in ("lowdim-words-high-dimensional", "lowdim-words-above-positions"):
         found = verdict(name, table("n50", 46.0, part="words"))
         assert found["verdict"] == "not testable here" and "46 % of its components hold half" in found["scale"]

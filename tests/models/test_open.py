@@ -168,7 +168,7 @@ def test_changed_fields_are_taken_and_misfits_named(place, tmp_path):
     config.hidden_dropout_prob = 0.3
     assert open_model(place / "bert", config=config).model.embeddings.dropout.p == 0.3
     config.intermediate_size = 8
-    with pytest.raises(WeightsMisfit, match="do not fit the request"):
+    with pytest.raises(WeightsMisfit, match="do not fit the requested configuration"):
         open_model(place / "bert", config=config)
     BertForSequenceClassification(BertConfig(vocab_size=20, num_labels=3, **SMALL)).save_pretrained(tmp_path)
     assert open_model(tmp_path, "labels").config.num_labels == 3

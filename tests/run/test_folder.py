@@ -479,7 +479,7 @@ def test_a_file_changed_on_purpose_is_recorded_anew(tmp_path, monkeypatch):
     monkeypatch.chdir(run / "below")  # below/a.json was looked for
     assert whatwhere("verify", str(run), "--accept", "a.json").returncode == 0
     done = whatwhere("verify", str(run), "--accept", "c.json")
-    assert done.returncode == 2 and "c.json is not there. Files of" in done.stderr
+    assert done.returncode == 2 and "c.json is not there. Files with a hash: a.json, b.json." in done.stderr
     (run / "b.json").write_text('{"x": 3}')
     done = whatwhere("verify", str(tmp_path), "--accept", "run/b.json")  # "no whole manifest.jsonl" of the outer folder
     assert done.returncode == 0 and RunFolder.at(run).read("b.json") == {"x": 3}, done.stderr

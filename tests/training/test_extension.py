@@ -220,7 +220,7 @@ def test_a_scheme_without_a_table_needs_nothing(preset, tmp_path):
     model = ww.EncoderForMaskedLM(ww.preset(preset, size="tiny", vocab_size=60))
     model.save_pretrained(tmp_path / "m")
     done = whatwhere("extrapolate", str(tmp_path / "m"), "--length", "500", "--out", str(tmp_path / "long"))
-    assert done.returncode == 0 and f"{preset} reads texts of any length unchanged" in done.stdout, done.stderr
+    assert done.returncode == 0 and f"{preset} needs no change to read texts of any length" in done.stdout, done.stderr
     assert not (tmp_path / "long").exists()
     with pytest.raises(ValueError, match="components, points and as_written are of a learned position table"):
         extend(tmp_path / "m", tmp_path / "long", 500, as_written=True)
@@ -484,7 +484,7 @@ def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
     [
         (
             ["--length", "100"],
-            r"The model reads 128 tokens unchanged \(predict --length 128\). Give more; got 100.",
+            r"The model already reads 128 tokens \(predict --length 128\). Give more; got 100.",
         ),
         (
             ["--length", "200", "--method", "spline"],
@@ -501,7 +501,7 @@ def test_a_method_of_another_scheme_is_refused(preset, method, said, tmp_path):
         (["--length", "999999999999"], "Rows for 999,999,999,999 tokens need .* GiB, and .* are free. Give less"),
         (
             ["--length", "128"],
-            r"The model reads 128 tokens unchanged \(predict --length 128\). Give more; got 128.",
+            r"The model already reads 128 tokens \(predict --length 128\). Give more; got 128.",
         ),
         (["--length", "200", "--method", "mds"], "mds needs points, .* .--points FILE.npy., or another method."),
         (["--length", "200", "--method", "mds", "--points", "none.npy"], "No position table at none.npy"),

@@ -283,7 +283,7 @@ def _signed_root(square: float) -> float:
 def _with_ratios(values: dict[Key, float]) -> dict[Key, float]:
     """Add the ratios of stresses of two tables to the numbers of one geometry.
 
-    Both stresses come from the same documents, so the interval of a ratio is no interval of two independent numbers.
+    Both stresses come from the same documents, so the two are not independent in the interval of a ratio.
     """
     for scale in SCALES:
         for a, b, index in RATIOS:

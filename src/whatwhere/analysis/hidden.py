@@ -73,10 +73,10 @@ its 95 % interval is a jackknife over groups of documents.
 """,
         "sentences": """
 Sentences are told apart in a layer if states differ more between than within them. Neighbouring tokens are alike
-anyway, and any contiguous cut of a text shows it; so the ratio is compared with shuffled boundaries': segments
-of the same lengths in a random order, just as contiguous. The excess is the mean over documents of the logarithm of the
-one ratio over the other; 0 is what such random cuts show, and words alone lift it a little: the untrained model stands
-beside it.
+anyway, and any contiguous cut of a text shows it; so the ratio is compared with the ratio at shuffled boundaries:
+segments of the same lengths in a random order, just as contiguous. The excess is the mean over documents of the
+logarithm of the one ratio over the other; 0 is what such random cuts show, and words alone lift it a little: the
+untrained model stands beside it.
 """,
     },
 )

@@ -305,9 +305,9 @@ def dstg_hidden_two_dimensional(e: Evidence) -> Measured:
 @claim("DSTG section 4 (2), figure 4 (no number printed)", "dstg")
 def dstg_sentences_separate(e: Evidence) -> Measured:
     """Sentences move apart in the deeper position states.
-    Log of the separation of sentences in the position stream over the separation of equally long cuts in random order:
-    larger after the last block but one than after the first, there above 0, and more so than in the untrained model;
-    the growth is shown."""
+    Log of the separation of sentences in the position stream over the separation of cuts of the same lengths, in random
+    order: larger after the last block but one than after the first, there above 0, and more so than in the untrained
+    model; the growth is shown."""
     (first, late), (start, end) = (
         [of.value("sentences.excess", layer=layer, part="position") for layer in (1, e.late())]
         for of in (e, e.untrained())
@@ -389,7 +389,7 @@ def dstg_full_mlm_loses_position(e: Evidence) -> Measured:
 def dstg_scores_matched(e: Evidence) -> Measured:
     """One head width matches position and content scores.
     Before the first step the standard deviation of dstg's absolute scores is between 1/{MATCHED:g} and {MATCHED:g}
-    times the one of its semantic scores in every block; the smallest ratio is shown."""
+    times its semantic scores' in every block; the smallest ratio is shown."""
     layers = e.along("layer", "scores.std", "absolute")
     absolute, semantic = (
         [e.value("scores.std", layer=layer, part=part, step=0) for layer in layers] for part in ("absolute", "semantic")
@@ -494,8 +494,8 @@ def dstg_relative_least_needed(e: Evidence) -> Measured:
 @claim('DSTG section 4 (3): "a localized support mechanism" (no number printed)', "dstg", unit="tokens")
 def dstg_relative_looks_near(e: Evidence) -> Measured:
     """The relative term looks over the shortest distances.
-    Mean distance over which attention by the relative term alone looks, mean over all heads, is below the one by the
-    semantic term alone, by the absolute term alone, and of equal attention; the first is shown."""
+    Mean distance over which attention by the relative term alone looks, mean over all heads, is below the distance by
+    the semantic term alone, by the absolute term alone, and by equal attention; the first is shown."""
     relative, semantic, absolute = (e.value("reach.mean", part=term) for term in ("relative", "semantic", "absolute"))
     return relative <= semantic, relative <= absolute, relative <= e.value("reach.even")
 

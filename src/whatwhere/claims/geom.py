@@ -172,7 +172,7 @@ def geom_sinusoidal_like_rope(e: Evidence) -> Measured:
 @of_corpora(
     "GEOM section 6.3, Table 4 (SST-2)",
     paper=272.0,
-    always="distances of text are at most 1.41, distances of its rows grow with the width",
+    always="distances of text are at most 1.41; a table's grow with its width",
 )
 def geom_sinusoids_above_zero(e: Evidence) -> Measured:
     """Sinusoids are far from the distances of text.
@@ -387,7 +387,7 @@ def geom_separation_flat(e: Evidence) -> Measured:
     The smallest distance of two rows stays within {FLAT:.0%} of the first checkpoint's; the largest change is
     shown. Accuracy ends at least {TUNED} above always naming the commonest class, else nothing was tuned."""
     gain = e.last_step("accuracy", "validation") - e.value("accuracy.commonest", part="validation")
-    e.require(gain, TUNED, "accuracy above always naming the commonest class")
+    e.require(gain, TUNED, "a lead in accuracy (over naming the commonest class)")
     first, *later = _by_step(e, "separation")
     if not later:
         raise Missing(f"needs two checkpoints of {e.model}")

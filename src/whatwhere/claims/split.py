@@ -68,7 +68,7 @@ def split_position_kept(e: Evidence) -> Measured:
     return last >= KEPT * first, worth >= USED, writes >= PRESENT
 
 
-# Texts longer than the training's: "only p_i needs extrapolation".
+# Texts longer than in training: "only p_i needs extrapolation".
 _BEYOND = "SPLIT notes, eq. 1 to 6 (they measure nothing: no number printed)"
 
 
@@ -88,7 +88,7 @@ def _gain(e: Evidence, model: str) -> Point:
 def split_extends_by_table(e: Evidence) -> Measured:
     """Only the position table of split needs extending.
     By the best way to continue its table, all else unchanged, the loss of split at positions that the training did not
-    have is at most {MARGINAL} nats above the loss of the same tokens read in pieces as long as the training's. In
+    have is at most {MARGINAL} nats above the loss of the same tokens read in pieces as long as in training. In
     pieces it is {READS} nats below the loss of token frequencies, else not testable."""
     return _gain(e, "split") >= -MARGINAL
 

@@ -125,7 +125,7 @@ def tupe_mixed_correlations_uniform(e: Evidence) -> Measured:
 @claim("TUPE section 4.4, figure 6", "tupe-a", paper=float(len(PATTERNS)), unit="patterns")
 def tupe_five_patterns(e: Evidence) -> Measured:
     """Five patterns of positional attention emerge.
-    Each of the patterns global, local, broad, previous and next is found in a head at least; how many of them are is
+    Each of the patterns global, local, broad, previous and next is found in at least one head; how many of them are is
     shown. Not testable below five heads whose positional scores differ."""
     shares = [e.value("patterns.share", part=pattern) for pattern in PATTERNS]
     if (distinct := e.count("patterns.share", PATTERNS[0])) < len(PATTERNS):

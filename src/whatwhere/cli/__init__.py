@@ -115,7 +115,9 @@ def _refused(error: Any) -> str:
         return f"{line} {missing.help}" if missing is not None and missing.help else line
     line = f"No such option: {option}."
     key = option.lstrip("-").replace("-", "_")
-    if any(key in kind.model_fields for kind in getattr(error.ctx.command.callback, "key_classes", ())):
+    command = error.ctx.command
+    takes_keys = any("--set" in parameter.opts for parameter in command.params)
+    if takes_keys and any(key in kind.model_fields for kind in getattr(command.callback, "key_classes", ())):
         return f"{line} It is a key of the configuration: --set {key}=."
     if hint := suggest_name(option, error.possibilities or []):
         line += hint
@@ -136,5 +138,5 @@ def _verbs_with(option: str, command: Any, name: str = "whatwhere") -> list[str]
 def _stopped(where: str) -> int:
     """Print how to resume, and return the exit status of the signal that came."""
     stopped = f"stopped {where}" if where else "stopped"
-    print(f"\nwhatwhere: {stopped}. The same command goes on from the finished parts.", file=sys.stderr)
+    print(f"\nwhatwhere: {stopped}. The same command keeps the finished parts and goes on.", file=sys.stderr)
     return 128 + (stop_signal() or signal.SIGINT)

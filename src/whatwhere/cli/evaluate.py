@@ -132,7 +132,7 @@ def holmes(context: typer.Context, models: Models, out: Out, *, on: On = None, a
     options={LengthKeys: "to corpus field document documents methods points windows adapt steps minutes scheme"},
 )
 def length(context: typer.Context, models: Models, out: Out, *, on: On = None, as_json: Json = False) -> None:
-    """Read texts longer than the training's: loss by position, passages that come again, probes, drift of the
+    """Read texts longer than in training: loss by position, passages that come again, probes, drift of the
     states, by each way to continue a position table or to slow rotations down, and in pieces as long as trained.
 
     OUT holds records.parquet, a page, the losses of every token under runs/, and adapted models under models/. Of a

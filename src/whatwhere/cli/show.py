@@ -302,9 +302,9 @@ def verify(folder: Annotated[Path, typer.Argument()], accept: list[str] | None =
     same = "" if problems else " and are as they were written"
     unchecked = files_without_hash(folder)
     more = ", ..." if len(unchecked) > 5 else ""
-    examples = f" ({', '.join(unchecked[:5])}{more})" if unchecked else ""
+    without = f"; {len(unchecked):,} without one ({', '.join(unchecked[:5])}{more}) not compared" if unchecked else ""
     facts = {"files": count, "problems": problems, "without_hash": unchecked}
-    counted = f"{count:,} files below {folder} have a hash{same}; not compared: {len(unchecked):,}{examples}."
+    counted = f"{count:,} files below {folder} have a hash{same}{without}."
     emit(facts, as_json, counted)
     if problems:
         which = "one file is" if len(problems) == 1 else f"{len(problems):,} files are"

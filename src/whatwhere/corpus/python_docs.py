@@ -68,7 +68,7 @@ class PythonDocs(Source):
     under SHORTEST characters; and documents most of whose text was there before. What is read stays in memory, some
     twenty MB, so that a second pass costs nothing.
 
-    every: read one file of this number, evenly over all packages, where little text will do.
+    every: N reads every Nth file, evenly over all packages, where little text will do.
     """
 
     def __init__(self, every: int = 1) -> None:
@@ -125,7 +125,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def _gather(every: int = 1) -> Iterator[str]:
-    """Yield the documents of one file in `every` of all packages without those that mostly repeat others."""
+    """Yield the documents of every Nth file (`every`) of all packages without those that mostly repeat others."""
     names_before: set[str] = set()
     for _, folder in _folders():
         for path in islice(_files(folder), 0, None, every):

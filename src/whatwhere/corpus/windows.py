@@ -229,7 +229,7 @@ class Windows:
 
 
 def allow_open_files(count: int) -> None:
-    """Let this process hold `files` files of windows open, as far as the system's hard limit goes."""
+    """Let this process hold `count` files of windows open, as far as the system's hard limit goes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = count + OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

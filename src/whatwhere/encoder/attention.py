@@ -315,7 +315,7 @@ def _flex(
     scale: float,
     request: AuxRequest | None,
 ) -> Any:
-    """Compute outputs (b, h, n, d_v), and beside them the requested outputs."""
+    """Compute outputs (b, h, n, d_v), and beside them the requested auxiliary values."""
     n = q.shape[2]
     # The least float32 is beyond bfloat16. One number serves both types: a second one in the same process would become
     # a variable of the compiled graph.

@@ -133,7 +133,7 @@ class EncoderConfig(PretrainedConfig):
             Factors of a low-rank table and vectors of distances are normal in any case.
         initializer_range: r of matrices.
         embedding_initializer_range: r of word embeddings.
-        position_initializer_range: r of the position table; None: as of word embeddings.
+        position_initializer_range: r of the position table; None: as for word embeddings.
 
     Raises:
         ValueError: an unknown key, a value outside its choices, or parts that do not fit together.

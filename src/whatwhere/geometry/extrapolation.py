@@ -69,8 +69,9 @@ def extrapolate(
         )
     if method == "mds" and points is None:
         raise ValueError(
-            "The method mds needs points, coordinates of all positions of the longer table. Give a corpus's "
-            "with longer texts, tables/NAME-mds.npy of `whatwhere geometry` (--points FILE.npy), or another method."
+            "The method mds needs points, coordinates of all positions of the longer table. Give the points "
+            "of a corpus with longer texts, tables/NAME-mds.npy of `whatwhere geometry` (--points FILE.npy), or "
+            "another method."
         )
     if method != "mds" and points is not None:
         raise ValueError(f"points are of the method mds. Got method={method!r}; give mds, or leave points out.")

@@ -49,7 +49,7 @@ WINDOWS = 8  # of a step of it
 
 
 def methods_of(config: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the methods for a model, by its config.json; () where it reads texts of any length unchanged.
+    """Return the names of the methods for a model, by its config.json; () where it reads any length without one.
 
     Raises:
         ValueError: its positions cannot be continued.
@@ -135,7 +135,7 @@ def extend(
     if plain and window is None:
         scaled = f" Its frequencies can be scaled: --method {', '.join(SCALINGS)}." if known else ""
         kept = "its table counts places in a segment" if config.get("bilevel") else "it has no table of positions"
-        unchanged = f"{scheme} reads texts of any length unchanged: {kept}."
+        unchanged = f"{scheme} needs no change to read texts of any length: {kept}."
         return {"out": None, "reason": unchanged + scaled}
     if window is not None and not ours:
         raise ValueError(
@@ -155,7 +155,7 @@ def extend(
         raise ValueError(f"{out} is there already. Give --out another name, or remove it.")
     if length < before or (length == before and not (plain or (window and known != SCALINGS))):
         raise ValueError(
-            f"The model reads {before} tokens unchanged (predict --length {before}). Give more; got {length}."
+            f"The model already reads {before} tokens (predict --length {before}). Give more; got {length}."
         )
     check_original(folder, length)
     room = psutil.virtual_memory().available  # 8 float64
@@ -210,7 +210,7 @@ def extend(
             rows_beyond = np.linalg.lstsq(mixed, rows_beyond.T)[0].T
             rows_beyond[: len(table)] += known_rows
         weights[key] = torch.cat([head, torch.from_numpy(rows_beyond).to(table.dtype)])
-        # Numbers of the rows, which old checkpoints keep: older transformers refuse rows of another length.
+        # Numbers of the rows, which old checkpoints keep: older transformers refuse numbers of another length.
         weights = {name: tensor for name, tensor in weights.items() if not name.endswith("position_ids")}
     with RunFolder.create(out, "model") as new:
         left = (*LEFT_BEHIND, "*.py") if ours else LEFT_BEHIND

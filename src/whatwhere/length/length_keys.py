@@ -11,7 +11,7 @@ CHOICES = tuple("as-it-is formula sinusoidal fourier cyclic learned decay rotati
 
 
 class LengthKeys(EvaluationKeys):
-    """The keys of reading texts longer than the training's."""
+    """The keys of reading texts longer than in training."""
 
     KNOWN = {"methods": ("method", CHOICES), "adapt": ("part to adapt", ("none", "network", "table", "all"))}
 
@@ -43,7 +43,7 @@ class LengthKeys(EvaluationKeys):
     )
     adapt: list[str] = Field(
         ["none"],
-        description="What a short training on further documents changes: none, network (the method learned has one), "
+        description="What a short training on further documents changes: none, network (of the method `learned`), "
         "table (the position table alone), all; with commas.",
     )
     steps: int = Field(

@@ -1,4 +1,4 @@
-"""Benchmark of texts longer than the training's: each method of extrapolation, with and without a short training
+"""Benchmark of texts longer than in training: each method of extrapolation, with and without a short training
 after it."""
 
 import shutil
@@ -68,7 +68,7 @@ KEYS = ("metric", "part", "layer", "value", "low", "high", "n")  # of a record t
 
 @dataclass(frozen=True)
 class ExtrapolationMethod:
-    """Method by which a model reads texts longer than its training's.
+    """Method by which a model reads texts longer than in its training.
 
     method: one of `length_keys.CHOICES`, or PIECES. window: tokens on each side that a token looks at, 0 for all.
     adapt: parameters trained on longer texts afterwards: "none", "network" (of `learned`), "table" or "all".
@@ -154,7 +154,7 @@ class LengthConfig(LengthKeys, EvaluationConfig):
 
 @dataclass(frozen=True)
 class About:
-    """Facts that a model's folder tells about texts longer than its training's.
+    """Facts that a model's folder tells about texts longer than in its training.
 
     trained: tokens of the longest text of its training. reads: tokens that it can be given unchanged. methods: methods
     of extrapolation that it has. table: True if it has a position table that can be trained. spread: True if it was
@@ -460,7 +460,7 @@ def _notes(config: LengthConfig, _out: Path) -> list[str]:
 
 LONG_TEXTS = Benchmark(
     "length",
-    "Texts longer than the training's",
+    "Texts longer than in training",
     LengthConfig,
     _check_all,
     _trials,

@@ -168,7 +168,8 @@ def open_model(
             if not changed:
                 raise
             raise WeightsMisfit(
-                f"The weights of {name} do not fit the request ({one_line(error)}). Give a model of that shape."
+                f"The weights of {name} do not fit the requested configuration ({one_line(error)}). "
+                "Give a model of that shape."
             ) from None
         _check_weights(model, info["missing_keys"], name)
         if head == "masked" or (head == "labels" and not changed):

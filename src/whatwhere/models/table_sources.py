@@ -16,7 +16,7 @@ from .model_tables import read_table
 
 POSITIONS = "positions"
 WORDS = "words"
-_FILES = ("config.json", "*.safetensors")  # fetched of a model on the Hub, no subfolders
+_FILES = ("config.json", "*.safetensors")  # files fetched of a model on the Hub, no subfolders
 _SEED = re.compile(r"seed-(\d+)")
 
 

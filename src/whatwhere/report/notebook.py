@@ -69,7 +69,7 @@ def plot(run: Runs, name: str, *, theme: str = "light", width: int = 1140) -> "p
         run: folder of a study, geometry or spectra run; of several, the page that compares them.
         name: of `figures(run)`: "position", "loss", "heads", ...
         theme: light or dark.
-        width: most pixels (330 or more), from which follows how many panels stand side by side; a single
+        width: largest width in pixels (330 or more), from which follows how many panels stand side by side; a single
             panel takes 760.
 
     Raises:

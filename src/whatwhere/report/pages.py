@@ -147,7 +147,7 @@ def _geometry_caveats(run: Run) -> list[str]:
         rest = "the mean square of the corrected distances is not above 0, so no fit below says anything about it."
         sentences.append(f"{head} {named(noise)} {rest}")
     if few := [c.name for c in run.corpora if (n := c.number("documents")) is not None and n < FEW_DOCUMENTS]:
-        rest = "most of the count there is chance."
+        rest = "the counts there are mostly chance."
         sentences.append(f"Fewer than {FEW_DOCUMENTS:,} documents in {named(few)}: {rest}")
     if (left := {c.name: len(c.left_out) for c in run.corpora if c.left_out}) and not paper:
         places = "; ".join(f"{count(n, 'position')} of `{name}`" for name, n in left.items())

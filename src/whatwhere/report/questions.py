@@ -135,7 +135,7 @@ STUDY = (
         "longer",
         "What happens beyond the training length?",
         "A table of positions ends where the training did; here it is continued in several ways, and rotations are "
-        "slowed down. What costs nothing is to read a long text in pieces as long as the training's: a way is "
+        "slowed down. What costs nothing is to read a long text in pieces as long as in training: a way is "
         "worth taking where it is better than that.",
         (longer,),
         short="Length",

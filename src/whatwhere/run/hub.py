@@ -87,7 +87,7 @@ def refuse_hub_names(models: Iterable[str]) -> None:
 
 
 def fetch_model(model: str | Path, allowed: Sequence[str] = MODEL_FILES, ignored: Sequence[str] = ()) -> Path:
-    """Fetch a model by its name on the Hub into the Hub's cache, and return its folder; a folder is returned itself.
+    """Fetch a model by its name on the Hub into the Hub's cache, and return its folder; a folder's path is returned.
 
     Args:
         model: a folder, a name on the Hub, or `reference`.

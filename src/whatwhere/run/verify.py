@@ -34,10 +34,14 @@ def files_without_hash(folder: Path) -> list[str]:
     Left out are the manifests and everything whose name, or whose folder's, begins with a dot.
     """
     listed: set[Path] = set()
-    for path in folder.rglob(MANIFEST):
-        listed |= {path, *(path.parent / name for name in RunFolder.at(path.parent).listed_files())}
-    below = {path: path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path not in listed}
-    return sorted(str(name) for name in below.values() if not any(part.startswith(".") for part in name.parts))
+    below: list[Path] = []
+    for path in folder.rglob("*"):
+        if not path.is_file() or any(part.startswith(".") for part in path.relative_to(folder).parts):
+            continue
+        below.append(path)
+        if path.name == MANIFEST:
+            listed |= {path, *(path.parent / name for name in RunFolder.at(path.parent).listed_files())}
+    return sorted(str(path.relative_to(folder)) for path in below if path not in listed)
 
 
 def accept_file(folder: Path, name: str) -> None:
@@ -63,7 +67,8 @@ def accept_file(folder: Path, name: str) -> None:
     if not run.has(name):
         names = run.listed_files()
         more = f" and {len(names) - 20:,} more" if len(names) > 20 else ""
-        problem = "has no hash: pages, cards and growing logs have none" if path.is_file() else "is not there"
-        raise ValueError(f"{name} {problem}. Files of {folder} with a hash: {', '.join(names[:20])}{more}.")
+        is_there = (folder / name).is_file()
+        problem = "has no hash, as pages, cards and growing logs have none" if is_there else "is not there"
+        raise ValueError(f"{folder / name} {problem}. Files with a hash: {', '.join(names[:20])}{more}.")
     with RunFolder.open(folder, run.kind) as writable:
         writable.add_to_manifest(name)

@@ -265,7 +265,7 @@ def _count_corpus(
             )
         if has_results and saved.facts.get("tokenizer_sha256") != tokenizer_hash(tokenizer):
             raise ValueError(
-                f"{run.path} has counted {name} by another tokenizer than this command's, which is from its first "
+                f"{run.path} has counted {name} by another tokenizer than this command's, which is its first "
                 "model unless --tokenizer names one. Choose another --out."
             )
         run.remove(file)

@@ -29,13 +29,13 @@ NOTES = {
     "tiny": [
         "The defaults of size tiny were searched with seed 0 on python-docs and, for 10M tokens, on Wikipedia, by the "
         "loss of dstg and ap. There a verdict is an illustration: test a claim on another corpus or seed. docs/log.md "
-        "lists the tried trainings."
+        "lists the attempts."
     ]
 }
 
 
 def compare_settings_or_begin_anew(config: StrictConfig, run: RunFolder, settings_file: str) -> None:
-    """Compare the settings with a run's results; where it has none, empty the run and save the settings.
+    """Compare the settings with the settings of a run's results; without any, empty the run and save the settings.
 
     It serves runs whose results come all at the end (`heads`, `spectra`): there is nothing to resume, and a stopped
     process may have left files of other settings.

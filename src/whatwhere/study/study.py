@@ -399,7 +399,7 @@ def _check_finished(run: RunFolder, models: int) -> None:
     """Compare the files of a finished study with their hashes.
 
     A missing file is skipped here: the step that lacks it runs again. An unfinished study, whose page shows fewer
-    models than it has, measures damaged ones again.
+    models than it has, measures again where files are damaged.
 
     Raises:
         ValueError: the first file that is not as it was written.

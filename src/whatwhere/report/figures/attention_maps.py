@@ -74,9 +74,9 @@ def _best_by(run: Run, name: str, caption: str, nothing: str) -> str:
     width=250,
 )
 def profile(run: Run) -> Iterator[Line]:
-    """Mean attention weight from a token to the one at a distance after it, negative: before it. Both axes are
-    logarithmic. One line a layer, mean over its heads, named at its right end, stronger in deeper layers; single terms
-    under a softmax of their own."""
+    """Mean attention weight from a token to another, by how far it stands after the first (negative: before). Both axes
+    are logarithmic. One line a layer, mean over its heads, named at its right end, stronger in deeper layers; single
+    terms under a softmax of their own."""
     for model in run.models:
         _, arrays = run.held("attention", model)
         profiles = {k.removeprefix("profile."): v for k, v in arrays.items() if k.startswith("profile.")}
@@ -193,7 +193,7 @@ def _of_all_heads(run: Run, lines: object) -> str:
         return "Mean distance that attention looks over, by layer"
     ends = {part: run.table.point("reach.mean", model, part=part) for part in parts_of(run, "reach.mean", model)}
     shown = [f"{short(part)} {number(p.value, p.low, p.high)}" for part, p in ends.items() if p and part != TOTAL]
-    return f"`{model}` looks over these numbers of tokens by each term alone: {', '.join(shown)}"
+    return f"Tokens that `{model}` looks over by each term alone: {', '.join(shown)}"
 
 
 @Curves(

@@ -25,7 +25,7 @@ STREAMS = {"semantic": "semantic", "position": "absolute"}  # -> its colour
 def _row(
     run: Run, metric: str, model: str, part: str | None, paper: Mapping[Any, Any], best: str = "", **more: Any
 ) -> Iterator[Row]:
-    """The value of a model, where there is one, of the same model untrained, and what the paper prints of (part,
+    """The values of a model and of the same model untrained, where there are any, and what the paper prints of (part,
     preset). best: metric of the value that is best on the rows that judge. more: fields of the row."""
     kinds = {UNTRAINED: (metric, 0)} | ({BEST: (best, None)} if best else {}) | {"": (metric, None)}
     ours = {kind: run.table.point(name, model, part=part, step=step) for kind, (name, step) in kinds.items()}
@@ -155,7 +155,7 @@ def courses(run: Run) -> Iterator[Line]:
     records=("squad.f1, squad.exact: part = task, step = 0 untrained", "squad.unanswerable: F1 of no answer at all"),
 )
 def answers(run: Run) -> Iterator[Row]:
-    """Words that answers and the annotators' answers have in common (F1), and answers that are theirs, after
+    """Words that answers and the annotators' answers have in common (F1), and answers equal to one of theirs, after
     fine-tuning: setting, step and threshold are chosen on one half of the development questions and judged on the
     other, both ways; the paper's way, best on all of them, is the tick. Hollow: the paper's models, which
     are larger and trained on all of SQuAD 1.1."""

@@ -1,4 +1,4 @@
-"""Texts longer than the training's: what each way to read on costs, and what it keeps."""
+"""Texts longer than in training: what each way to read on costs, and what it keeps."""
 
 import re
 from collections import defaultdict
@@ -152,8 +152,8 @@ def gain(run: Run) -> Iterator[Row]:
     records=("length.copy: part = way, index = tokens before",),
 )
 def copies(run: Run) -> Iterator[Line]:
-    """By how much the loss of the last words of a text falls if they have stood in it before, by tokens between:
-    does attention still find them?"""
+    """By how much the loss of the last words of a text falls if they have stood in it before, by how many tokens
+    earlier: does attention still find them?"""
     for model in run.models:
         yield from _lines(run, model, "length.copy")
 
