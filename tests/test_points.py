@@ -160,11 +160,11 @@ def test_a_difference_takes_the_seeds_that_both_have():
     ours = summary([r2(value, seed) for seed, value in ((2, 0.7), (0, 0.5), (1, 0.65))])
     theirs = summary([r2(value, seed, model="rp") for seed, value in ((1, 0.6), (2, 0.62))])
     difference = ours - theirs
-    assert difference.numbers == (1, 2) and difference.each == pytest.approx([0.05, 0.08])
+    assert difference.numbers == (1, 2) and difference.seed_values == pytest.approx([0.05, 0.08])
     assert difference.interval == pytest.approx(seed_interval(np.array([0.05, 0.08])), abs=0.02)
-    assert (theirs - ours).each == pytest.approx([-0.05, -0.08])
+    assert (theirs - ours).seed_values == pytest.approx([-0.05, -0.08])
     shifted = summary([r2(value, seed) for seed, value in ((0, 0.5), (1, 0.65))])
-    assert (shifted - theirs).each == pytest.approx([0.05])
+    assert (shifted - theirs).seed_values == pytest.approx([0.05])
     apart = summary([r2(0.5, 7)])
     unpaired = ours - apart
     assert unpaired.numbers == () and unpaired.value == pytest.approx(ours.value - 0.5)

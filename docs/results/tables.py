@@ -221,7 +221,7 @@ def of_seeds(point: Point | None, digits: int = 2) -> str:
     """The mean, and of several seeds that of each: two tell too little for an interval."""
     if point is None:
         return "–"
-    each_seed = ", ".join(f"{v:.{digits}f}" for v in point.each) if len(point.each) > 1 else ""
+    each_seed = ", ".join(f"{v:.{digits}f}" for v in point.seed_values) if len(point.seed_values) > 1 else ""
     return f"{point.value:.{digits}f}" + (f" ({each_seed})" if each_seed else "")
 
 

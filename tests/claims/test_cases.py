@@ -46,7 +46,7 @@ def test_claims_name_the_record_that_is_missing(name):
     assert any(name in text for name in names for text in lacking)
 
 
-@pytest.mark.parametrize("name", [claim.id for claim in (*CLAIMS, *FACTS) if claim.each])
+@pytest.mark.parametrize("name", [claim.id for claim in (*CLAIMS, *FACTS) if claim.subjects_of])
 def test_the_middle_corpus_or_table_counts(name):
     """Of several corpora or tables the middle counts and is named."""
     case = CASES[name]

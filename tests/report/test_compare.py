@@ -109,7 +109,7 @@ def test_array_files_are_found_and_read_late(pair):
     arrays = together.arrays
     assert set(arrays) == {"attention-one_ap-seed-0", "geometry-corpus", "hidden-two_rope-seed-1"} and len(arrays) == 3
     assert arrays["attention-one_ap-seed-0"]["lags"].tolist() == [0, 1, 2] and "hidden-two_rope-seed-1" in arrays
-    assert together.held("attention", "one/ap") == (0, arrays["attention-one_ap-seed-0"])
+    assert together.arrays_of("attention", "one/ap") == (0, arrays["attention-one_ap-seed-0"])
     with pytest.raises(ValueError, match=r"hidden-rope-seed-1.npz"):
         arrays["hidden-two_rope-seed-1"]
 

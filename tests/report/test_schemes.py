@@ -98,7 +98,7 @@ def test_what_has_learned_too_little_is_grey(demo):
     young = replace(
         found, records=[replace(r, value=6.2) if r.metric == "loss" and r.model == "ap" else r for r in found.records]
     )
-    assert young.young == ["ap"] and study_page(young).gated == ["ap"]
+    assert young.weak_models == ["ap"] and study_page(young).gated == ["ap"]
     assert schemes.colour(young, "ap") == schemes.colour(young, "ap", "position") == "combined"
     assert schemes.colour(young, "dstg", "position") == "absolute"
     assert "`ap` is drawn grey." in caveats(young)[0]

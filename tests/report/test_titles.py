@@ -14,7 +14,7 @@ from whatwhere.report.titles import (
     caveats,
     claimed,
     compare,
-    each,
+    join_sentences,
     losses,
     mark,
     rise,
@@ -118,4 +118,4 @@ def test_the_banner_names_undertrained_models():
 
 
 def test_of_many_only_the_first_are_named():
-    assert each({n: "x" for n in "abcde"}) == "`a` x; `b` x; `c` x; 2 more below"
+    assert join_sentences({n: "x" for n in "abcde"}) == "`a` x; `b` x; `c` x; 2 more below"

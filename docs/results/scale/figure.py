@@ -147,7 +147,7 @@ def picture(places: Sequence[Place]) -> str:
 def _ends(points: Iterable[Point], share: bool) -> tuple[float, float, float]:
     """Ends and step of an axis that holds every seed, and 0 to 1 of a share, else every interval."""
     points = list(points)
-    values = [float(v) for p in points for v in p.each]
+    values = [float(v) for p in points for v in p.seed_values]
     if not share:
         values += [float(end) for p in points if p.interval for end in p.interval]
     low, high = min(0.0, *values), max(1.0 if share else 0.0, *values)
@@ -212,7 +212,7 @@ class Frame:
                 ends = f'x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}"'
                 out.append(f'<line {ends} stroke="{colour}" stroke-width="2"/>')
             if len(point.at) > 1:
-                for number, value in enumerate(point.each, 1):
+                for number, value in enumerate(point.seed_values, 1):
                     words = f"{where}, training {number}: {value:.3f}"
                     out.append(_mark(x + 10, self.y(float(value)), kind, 2.6, words))
             out.append(_mark(x, self.y(point.value), kind, 5.5, f"{where}: {_shown(point)}"))

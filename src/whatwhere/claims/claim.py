@@ -46,13 +46,13 @@ class Claim:
     """Row of the ledger: a paper's statement and the rule that decides it; `rule` puts `measure` into words.
 
     paper_value: value that the paper prints, None without one. origin: the paper's form of the statement, `NUMBER` or
-    `SENTENCE`, or `OURS` for a rule of our own. models: models that the claim compares; models[0] is its subject. each:
-    function that lists, in their place, all subjects of the claim in a run (its corpora, its tables); the middle one
-    gives the verdict. what: such a subject in words. kind: subject of the claim, `EMPIRICAL`, `CORPUS` or `ANALYTIC`.
-    always: reason why an analytic claim cannot come out otherwise. learned: share of the gain of the run's best model
-    that every model needs. alone: smallest half-width of a difference where there is one training seed. control: True
-    if the claim tells nothing where it also holds of the untrained models; False for comparisons of models, whose
-    scores and losses are level before training.
+    `SENTENCE`, or `OURS` for a rule of our own. models: models that the claim compares; models[0] is its subject.
+    subjects_of: function that lists, in their place, all subjects of the claim in a run (its corpora, its tables); the
+    middle one gives the verdict. what: such a subject in words. kind: subject of the claim, `EMPIRICAL`, `CORPUS` or
+    `ANALYTIC`. always: reason why an analytic claim cannot come out otherwise. learned: share of the gain of the run's
+    best model that every model needs. alone: smallest half-width of a difference where there is one training seed.
+    control: True if the claim tells nothing where it also holds of the untrained models; False for comparisons of
+    models, whose scores and losses are level before training.
     """
 
     id: str
@@ -63,7 +63,7 @@ class Claim:
     models: tuple[str, ...]
     measure: Measure
     unit: str = ""
-    each: Callable[[Table], list[str]] | None = None
+    subjects_of: Callable[[Table], list[str]] | None = None
     what: str = ""
     kind: str = EMPIRICAL
     origin: str = SENTENCE
@@ -180,7 +180,7 @@ def _judged(claim: Claim, table: Table) -> _Finding:
     """Return the finding on the models of a claim, or on the middle one of its subjects."""
     findings = []
     missing = []
-    subjects = [claim.models] if claim.each is None else [(name,) for name in claim.each(table)]
+    subjects = [claim.models] if claim.subjects_of is None else [(name,) for name in claim.subjects_of(table)]
     for models in subjects:
         try:
             findings.append(_finding(claim, Evidence(table, models)))
@@ -189,7 +189,7 @@ def _judged(claim: Claim, table: Table) -> _Finding:
     if not findings:
         reason = missing[0] if missing else f"needs {claim.what}"
         return _Finding(UNTESTABLE, f"not measured: {reason}", list(claim.models))
-    if claim.each is None:
+    if claim.subjects_of is None:
         return findings[0]
     tested = [f for f in findings if f.verdict != UNTESTABLE] or findings
     judged = [f for f in tested if f.verdict != UNSETTLED] or tested

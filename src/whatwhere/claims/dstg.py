@@ -64,7 +64,7 @@ def _hardly(e: Evidence, peak: Point, target: str, least: float) -> Measured:
     return peak <= HARDLY * known
 
 
-def _kept(e: Evidence, target: str) -> Measured:
+def _retention_of(e: Evidence, target: str) -> Measured:
     early, late = (e.r2("dstg", target, "position", layer) for layer in (1, e.late()))
     least = _least(e, target)
     e.require(early, least, f"R² ({target}) after the first block of dstg's position stream")
@@ -104,7 +104,7 @@ def dstg_position_kept(e: Evidence) -> Measured:
     at least {PRESENT}, else there is nothing to keep. Kept means used: without the absolute term the loss rises by at
     least {USED} nats in every seed, and R² (token) of what the last block but one writes into the stream, apart from
     what the residual path carries past it, is at least {PRESENT}."""
-    return _kept(e, "token")
+    return _retention_of(e, "token")
 
 
 @claim(f"{_TABLE_2}; section 5.3, finding 2", "ap", paper=DSTG_R2["r2.token", "ap", "all", 5])
@@ -209,7 +209,7 @@ def segment_follows_position(e: Evidence) -> Measured:
     holds positions alone can reach more than that. Kept means used: without the absolute term the loss rises by at
     least {USED} nats in every seed, and what the last block but one writes into the stream has at least {LOST} of the
     same."""
-    return _kept(e, "segment")
+    return _retention_of(e, "segment")
 
 
 @claim("DSTG abstract, section 4 (2): captures the structure of the document (no number printed)", "dstg")
@@ -425,7 +425,7 @@ def _of_labelled(e: Evidence, chosen: np.ndarray) -> Point:
 
 def _at_least(points: list[Point], threshold: float) -> np.ndarray:
     """Return the points that reach a threshold, (heads, seeds) bool."""
-    return np.array([p.each >= threshold for p in points])
+    return np.array([p.seed_values >= threshold for p in points])
 
 
 @claim("DSTG section 4 (3), figure 2", "dstg", paper=(ALL_HEADS - SEMANTIC_HEADS) / ALL_HEADS)

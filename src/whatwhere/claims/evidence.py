@@ -185,7 +185,7 @@ class Evidence:
         point = self.value(metric)
         highs = {r.seed: r.high for r in self.rows(metric, **dict.fromkeys(_PLACES) | {"step": self.step})}
         ends = [high for seed in self.seeds if (high := highs[seed]) is not None]
-        if len(ends) < len(self.seeds) or ends == point.each.tolist():
+        if len(ends) < len(self.seeds) or ends == point.seed_values.tolist():
             raise Missing(f"no interval of {metric} of {self.model}")
         return Point.of([[end] for end in ends], span=point.span)
 
@@ -245,7 +245,7 @@ class Evidence:
         target in the update that the block `layer` writes into the stream.
         """
         worth = self.value("ablation.remove", part="absolute")
-        least = [int(worth.each.argmin())]
+        least = [int(worth.seed_values.argmin())]
         worth = replace(worth, at=worth.at[least], below=worth.below[least], above=worth.above[least])
         of_seed = " in the least seed" if len(self.seeds) > 1 else ""
         use = f"the absolute term is worth {worth.value:.2g} nats{of_seed}"

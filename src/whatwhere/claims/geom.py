@@ -59,28 +59,28 @@ def _added(table: Table, model: str) -> bool:
 of_corpora = partial(
     claim,
     kind=CORPUS,
-    each=_corpora,
+    subjects_of=_corpora,
     what="the geometry of a corpus (stress of tables against it), from the beginnings of its documents",
 )
 of_regimes = partial(
     claim,
     kind=CORPUS,
-    each=lambda table: [m for m in _corpora(table) if m.endswith(REGIMES)],
+    subjects_of=lambda table: [m for m in _corpora(table) if m.endswith(REGIMES)],
     what="the geometry of the paper's synthetic corpus (whatwhere geometry --corpus synthetic:three-regimes)",
 )
 of_checkpoints = partial(
     claim,
-    each=lambda table: [m for m in _checkpoints(table) if entangled(table, m)],
+    subjects_of=lambda table: [m for m in _checkpoints(table) if entangled(table, m)],
     what="the position table of a model at its checkpoints, added to the words",
 )
 of_finetunings = partial(
     claim,
-    each=lambda table: [m for m in _checkpoints(table) if table.rows("accuracy.commonest", m)],
+    subjects_of=lambda table: [m for m in _checkpoints(table) if table.rows("accuracy.commonest", m)],
     what="the position table of a model at the checkpoints of its fine-tuning (whatwhere finetune)",
 )
 of_projections = partial(
     claim,
-    each=lambda table: [m for m in table.models("projected.stress.raw", part="sinusoidal") if _added(table, m)],
+    subjects_of=lambda table: [m for m in table.models("projected.stress.raw", part="sinusoidal") if _added(table, m)],
     what="the sinusoidal table projected through the blocks of a model that adds a table to the words",
 )
 
@@ -434,7 +434,7 @@ def _layer_peak(e: Evidence, metric: str, part: str = "sinusoidal") -> Measured:
         raise Missing(f"no {metric} of {e.model} at block {', '.join(map(str, lacking))}")
     if len(layers) < FEWEST_BLOCKS:
         raise Missing(f"needs a model of {FEWEST_BLOCKS} blocks; {e.model} has {len(layers)}")
-    values = np.array([layers[at].each for at in layers])  # (blocks, seeds)
+    values = np.array([layers[at].seed_values for at in layers])  # (blocks, seeds)
     half = len(values) // 2
     at = np.unique(np.array(list(layers))[values.argmax(axis=0)])
     e.note = f"largest at block {', '.join(map(str, at))} of {len(values)}"
@@ -462,7 +462,7 @@ def geom_layer_peak_optimal(e: Evidence) -> Measured:
 @claim(
     'GEOM section 6.8 (layer 3 of 12 "transforms the positional signal most aggressively"; states are not measured)',
     origin=OURS,
-    each=lambda table: [m for m in table.models("hidden.stress", part="all") if _added(table, m)],
+    subjects_of=lambda table: [m for m in table.models("hidden.stress", part="all") if _added(table, m)],
     what="the mean states of positions in a model",
 )
 def geom_states_peak(e: Evidence) -> Measured:
@@ -480,7 +480,7 @@ def geom_states_peak(e: Evidence) -> Measured:
 @claim(
     "GEOM hypothesis H1 (holds with probability one for any embeddings; no number printed)",
     kind=CORPUS,
-    each=lambda table: table.models("h1"),
+    subjects_of=lambda table: table.models("h1"),
     what="mean word embeddings of a model at the positions of a corpus (a geometry run with --model)",
 )
 def geom_mean_embeddings_differ(e: Evidence) -> Measured:
@@ -496,7 +496,7 @@ def geom_mean_embeddings_differ(e: Evidence) -> Measured:
     "GEOM hypothesis H2, section 4 (assumed for every pair; no number printed)",
     unit="nats",
     always="what a model has learned of order makes two words out of their places harder to tell",
-    each=lambda table: table.models("swap.loss"),
+    subjects_of=lambda table: table.models("swap.loss"),
     what="the loss of a model when two tokens change places",
 )
 def geom_swaps_cost(e: Evidence) -> Measured:

@@ -45,11 +45,13 @@ def _tables(table: Table) -> list[str]:
 
 
 of_tables = partial(
-    claim, each=_tables, what=f"a learned position table that is added to the words, with {WIDE} components or more"
+    claim,
+    subjects_of=_tables,
+    what=f"a learned position table that is added to the words, with {WIDE} components or more",
 )
 of_words = partial(
     claim,
-    each=lambda table: table.models("n50", part="words"),
+    subjects_of=lambda table: table.models("n50", part="words"),
     what="the word table of a model (whatwhere spectra --words)",
     unit="%",
 )

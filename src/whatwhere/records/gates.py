@@ -77,7 +77,7 @@ def use(table: Table, model: str) -> float | None:
     The worth is the rise of the loss without the term in all blocks.
     """
     worth = table.point("ablation.remove", model, part="absolute")
-    return None if worth is None else float(worth.each.min())
+    return None if worth is None else float(worth.seed_values.min())
 
 
 def unplaced(table: Table) -> float | None:

@@ -76,7 +76,7 @@ class Point:
         return float(self.at.mean())
 
     @property
-    def each(self) -> np.ndarray:
+    def seed_values(self) -> np.ndarray:
         """Values of the seeds, (seeds,): means over the columns."""
         return self.at.mean(axis=1)
 
@@ -88,7 +88,7 @@ class Point:
     @property
     def few(self) -> list[float]:
         """Values of the seeds where there are two or three, which a figure shows beside the interval; else none."""
-        return [float(v) for v in self.each] if 1 < self.seeds <= FEW else []
+        return [float(v) for v in self.seed_values] if 1 < self.seeds <= FEW else []
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
@@ -160,11 +160,11 @@ class Point:
         """Return the rows of the seeds that another point has, too; without a common seed the value `alone`."""
         if not self.numbers or not other.numbers or self.numbers == other.numbers:
             return self
-        kept = [row for row, number in enumerate(self.numbers) if number in other.numbers]
-        if not kept:
+        rows = [row for row, number in enumerate(self.numbers) if number in other.numbers]
+        if not rows:
             return self.alone()
-        numbers = tuple(self.numbers[row] for row in kept)
-        return replace(self, at=self.at[kept], below=self.below[kept], above=self.above[kept], numbers=numbers)
+        numbers = tuple(self.numbers[row] for row in rows)
+        return replace(self, at=self.at[rows], below=self.below[rows], above=self.above[rows], numbers=numbers)
 
     def _for_each_seed(self, other: "Point") -> "Point":
         """Return a fact of the corpus, which is the same beside every seed, once for each seed of another point that
@@ -196,7 +196,7 @@ class Point:
         top = self._with_seeds_of(other)
         bottom = other._with_seeds_of(self)
         ratio = top.at / bottom.at
-        mean = bottom.each
+        mean = bottom.seed_values
         size = np.abs(ratio.mean(axis=1))
         below = np.hypot(top.below / mean, size * bottom.above / mean)
         above = np.hypot(top.above / mean, size * bottom.below / mean)
@@ -301,7 +301,7 @@ def highest(curves: Iterable[Mapping[Any, Point]]) -> dict[Any, Point]:
 def share_above(points: Sequence[Point], threshold: float) -> Point:
     """Return for each seed the share of points that are at least `threshold`; its only interval is that
     between seeds."""
-    return Point.of(np.mean([p.each >= threshold for p in points], axis=0)[:, None], span=UNIT)
+    return Point.of(np.mean([p.seed_values >= threshold for p in points], axis=0)[:, None], span=UNIT)
 
 
 def effects(seeds: int) -> tuple[float, float]:
@@ -324,9 +324,9 @@ def smallest_difference(places: Iterable[Sequence[Point]], paired: bool = True) 
     spreads: dict[int, list[float]] = {}  # number of seeds -> variances
     for points in places:
         seeded = [p for p in points if p.seeds > 1]
-        rows = [p.each for p in seeded]
+        rows = [p.seed_values for p in seeded]
         if paired:
-            rows = [d.each for a, b in combinations(seeded, 2) if (d := a - b).seeds > 1]
+            rows = [d.seed_values for a, b in combinations(seeded, 2) if (d := a - b).seeds > 1]
         for row in rows:
             spreads.setdefault(len(row), []).append(float(row.var(ddof=1)))
     if not spreads:
@@ -342,8 +342,8 @@ def portion(a: Point, b: Point) -> Point:
     total = a.at + b.at
     whole = np.where(total > 0, total, 1.0)
     square = whole.mean(axis=1) ** 2
-    below = np.hypot(b.each * a.below, a.each * b.above) / square
-    above = np.hypot(b.each * a.above, a.each * b.below) / square
+    below = np.hypot(b.seed_values * a.below, a.seed_values * b.above) / square
+    above = np.hypot(b.seed_values * a.above, a.seed_values * b.below) / square
     return Point(np.where(total > 0, a.at / whole, 0.5), below, above, span=UNIT)
 
 
@@ -361,7 +361,7 @@ def rank_correlations(a: Sequence[Point], b: Sequence[Point], c: Sequence[Point]
         raise ValueError(f"a rank correlation over {FEWEST_HEADS} heads; the model has {len(a)}")
     draws = np.random.default_rng(0).integers(len(a), size=(DRAWS, len(a)))
     rows = np.concatenate([np.arange(len(a))[None], draws])  # the heads as they are, then the draws
-    first, second, third = (np.array([p.each for p in points]).T[:, rows] for points in (a, b, c))
+    first, second, third = (np.array([p.seed_values for p in points]).T[:, rows] for points in (a, b, c))
     with_b = _spearman(first, second)
     with_c = _spearman(first, third)
     return _bootstrapped(with_b, CORRELATION), _bootstrapped(with_b - with_c, TWICE)
@@ -464,16 +464,16 @@ class Table:
         anything."""
         of_metric = self._by_place.get(metric, {})
         models = [m for m in of_metric if model is ANY or is_one_of(m, model)]
-        found = [r for m in models for r in of_metric[m]]
+        records = [r for m in models for r in of_metric[m]]
         for column, wanted in where.items():  # one column after the other: a test of all for each record takes thrice
             of_record = attrgetter(column)
             if wanted is ANY:
                 continue
             if isinstance(wanted, tuple | set | frozenset):
-                found = [r for r in found if of_record(r) in wanted]
+                records = [r for r in records if of_record(r) in wanted]
             else:
-                found = [r for r in found if of_record(r) == wanted]
-        return found
+                records = [r for r in records if of_record(r) == wanted]
+        return records
 
     def distinct(self, column: str, metric: str, model: Any = ANY, **where: Any) -> list[Any]:
         """Return the values of a column, without None, in the order of the records; columns without a condition may be

@@ -174,11 +174,11 @@ def _tokens(entry: Entry) -> float | None:
 
 def _precisions(entries: Iterable[Entry]) -> dict[str, str]:
     """Return the arithmetic of each model's trainings; `auto` chooses it by the processor, for each training anew."""
-    found: dict[str, set[str]] = {}
+    by_model: dict[str, set[str]] = {}
     for entry in entries:
         if entry.get("name") and (precision := _part(entry, "summary").get("precision")):
-            found.setdefault(str(entry["name"]), set()).add(str(precision))
-    return {model: " and ".join(sorted(precisions)) for model, precisions in found.items()}
+            by_model.setdefault(str(entry["name"]), set()).add(str(precision))
+    return {model: " and ".join(sorted(precisions)) for model, precisions in by_model.items()}
 
 
 def _parameters(values: Mapping[str, float]) -> str:

@@ -82,7 +82,7 @@ def merged(studies: Mapping[str, Run]) -> Run:
         tables |= {(f"{run}/{name}", seed): arrays for (name, seed), arrays in study.tables.items()}
         for stem in study.arrays:
             kind, _, rest = stem.partition("-")
-            name = f"{kind}-{run}_{rest}" if "-seed-" in rest else stem  # as `Run.held` looks for it
+            name = f"{kind}-{run}_{rest}" if "-seed-" in rest else stem  # as `Run.arrays_of` looks for it
             # Tables are in `Run.tables`; texts are looked at on the page of their run.
             if kind not in ("table", "explorer") and (together or name != stem):
                 files.setdefault(name, partial(study.arrays.__getitem__, stem))

@@ -40,8 +40,8 @@ _READ = Markup(
 _POWER = Markup(
     "With {seeds}, a two-sided test at 5\u202f% finds an effect with a chance of 80\u202f% only from {size} standard "
     "deviations on: of the differences between two models seed by seed, or of one model’s values beside a threshold. "
-    "{here}Between models whose seeds are not the same it takes {apart} standard deviations between seeds. A smaller "
-    "effect that is not seen may still be there."
+    "{sentence}Between models whose seeds are not the same it takes {apart} standard deviations between seeds. A "
+    "smaller effect that is not seen may still be there."
 )
 _ALONE = Markup(
     "One training seed cannot show a difference between schemes, however large: the distance between two trainings of "
@@ -98,9 +98,9 @@ def rows_read(run: Run) -> str:
     """Say which pieces of documents a study's windows are, and how often a training read each; "" where not known."""
     join = run.corpus.get("join")
     pieces = run.corpus.get("pieces")
-    begun = run.table.point("corpus.from_start")
+    start_share = run.table.point("corpus.from_start")
     often = totals(run, "passes")
-    begin = f", {percent(begun.value, 0)} begin with a document" if begun else ""
+    begin = f", {percent(start_share.value, 0)} begin with a document" if start_share else ""
     if join == "run-on":
         text = f"windows run on from document to document{begin}"
     elif pieces == "first":
@@ -227,7 +227,7 @@ def power(run: Run) -> Markup:
             sizes.append(f"{number(between[1])} {words} ({number(bar[1])} between a model and a threshold)")
     sentence = f"Between two models of this run that is {listed(sizes)}. " if sizes else ""
     size, apart = map(number, effects(len(run.seeds)))
-    return _POWER.format(seeds=count(len(run.seeds), "training seed"), size=size, here=sentence, apart=apart)
+    return _POWER.format(seeds=count(len(run.seeds), "training seed"), size=size, sentence=sentence, apart=apart)
 
 
 def _has(run: Run, *beginnings: str) -> bool:

@@ -254,7 +254,7 @@ class Run:
         return [m for m in self.models if insufficient_gain(self.table, m, share=0.0)]
 
     @cached_property
-    def young(self) -> list[str]:
+    def weak_models(self) -> list[str]:
         """Models that have learned too little to be compared with the best (`gates.insufficient_gain`)."""
         return [m for m in self.models if insufficient_gain(self.table, m)]
 
@@ -266,7 +266,7 @@ class Run:
         order = dict.fromkeys([*self.models, *(model for model, _ in places)])
         return {m: (seeds[m], self.tables[m, seeds[m]]) for m in order if m in seeds}
 
-    def held(self, kind: str, model: str) -> tuple[int | None, Arrays]:
+    def arrays_of(self, kind: str, model: str) -> tuple[int | None, Arrays]:
         """Return seed and arrays of the file `kind-NAME-seed-K` of the lowest seed, else of `kind-NAME`; {} if none."""
         name = model.replace("/", "_")
         stems = [(seed, f"{kind}-{name}-seed-{seed}") for seed in self.seeds] + [(None, f"{kind}-{name}")]

@@ -63,7 +63,7 @@ def study_page(run: Run, **rest: Any) -> Page:
         "summary": how.summary(run),
         "glossary": schemes.line(run),
         "models": schemes.listed(run),
-        "gated": run.young,
+        "gated": run.weak_models,
         "aside": schemes.aside(run),
         "caveats": caveats(run),
         "notes": [str(note) for note in run.facts.get("notes") or []],

@@ -121,7 +121,7 @@ def _position_kept(run: Run, models: Sequence[str]) -> Comparison:
         part = _part(run, model)
         reference = _end(reference_curve(run, "r2.token", model, part))
         paper = _end(paper_curve(run, "r2.token", model, part))
-        value = _marked(_kept(run, model), _bounded, _doubt(run, model, KEPT))
+        value = _marked(_position_r2_of(run, model), _bounded, _doubt(run, model, KEPT))
         other = _marked(reference, _bounded, _doubt_there(run, model, KEPT))
         rows.append(row(model, value, other, _marked(paper, _bounded, "")))
     streams = named([m for m in models if _part(run, m) == "position"])
@@ -181,7 +181,7 @@ def _shares(point: Point) -> str:
 
 def _doubt(run: Run, model: str, claims: Mapping[str, str]) -> str:
     """Return why the ledger does not judge a value of a model: not testable, so far not seen; or ""."""
-    if model in run.young:
+    if model in run.weak_models:
         return doubt(UNTESTABLE)
     claim = _claim(run, model, claims)
     return "" if claim is None else doubt(str(claim.get("verdict")), str(claim.get("so_far") or ""))
@@ -208,7 +208,7 @@ def _use(run: Run) -> str:
     """Say that `dstg` keeps position without using it; "" where it does not, or where that was not measured."""
     model = run.named("dstg")
     claim = _claim(run, model, KEPT) if model else None
-    share = _kept(run, model) if model else None
+    share = _position_r2_of(run, model) if model else None
     worth = use(run.table, model) if model else None
     if claim is None or share is None or worth is None or worth >= USED:
         return ""
@@ -277,7 +277,7 @@ def _is_within(difference: Point, margin: float) -> bool:
     return -margin <= low and high <= margin
 
 
-def _kept(run: Run, model: str) -> Point | None:
+def _position_r2_of(run: Run, model: str) -> Point | None:
     """Return R² of position in the last trained layer, of a model with streams in its position stream."""
     part = _part(run, model)
     layers = run.curve("r2.token", model, part)
@@ -309,7 +309,7 @@ def _row(run: Run, model: str, loss: Point, behind: Point | None) -> list[Cell]:
     beside = Cell("lowest", 0.0)
     if behind is not None:
         beside = value(behind.value, f"{behind.value:+.2f} {interval(behind.low, behind.high, 2)}".strip())
-    share = _kept(run, model)
+    share = _position_r2_of(run, model)
     mark = DOUBT if _doubt(run, model, KEPT) == doubt(UNTESTABLE) else ""
     position = value(share.value, fixed(share.value, 2) + mark) if share else None
     costs = [run.table.point(name, model) for name in ("operations", "parameters", "tokens_per_second")]
@@ -335,7 +335,7 @@ def _sentence(run: Run, finals: Mapping[str, Point], behind: Mapping[str, Point]
             less = f"{percent(1 - costs[cheap] / costs[dear], 0)} fewer operations than `{dear}`"
             pieces.append(f"`{cheap}` needs {less}" + " and has no length limit" * limits)
     streams = [m for m in order if "position" in run.parts("r2.token", m)]
-    positions = {m: p for m in streams if m not in run.young and (p := _kept(run, m))}
+    positions = {m: p for m in streams if m not in run.weak_models and (p := _position_r2_of(run, m))}
     positions = {m: p for m, p in positions.items() if (worth := use(run.table, m)) is None or worth >= USED}
     positions = {m: p for m, p in positions.items() if (added := _written(run, m)) is None or added.value >= PRESENT}
     keepers = [f"`{m}` (R² {fixed(p.value, 2)})" for m, p in positions.items() if p.value >= READ]

@@ -31,11 +31,14 @@ def drawn(run: Run, *draws: Draw) -> list[Any]:
     """Return the figures and tables that a run has data for, naming only records and arrays that it has, too."""
     drawings = [things if isinstance(things := draw(run), list) else [things] for draw in draws]
     return [
-        replace(drawing, records=_held(run, drawing.records)) for things in drawings for drawing in things if drawing
+        replace(drawing, records=_select_records(run, drawing.records))
+        for things in drawings
+        for drawing in things
+        if drawing
     ]
 
 
-def _held(run: Run, records: Sequence[str]) -> tuple[str, ...]:
+def _select_records(run: Run, records: Sequence[str]) -> tuple[str, ...]:
     files = [f"arrays/{stem}.npz" for stem in run.arrays]
     kept_records = []
     for entry in records:

@@ -177,10 +177,10 @@ class Beside:
         """
         if self.study is None:
             return {}
-        verdicts = evaluate(self.table, [claim for claim in CLAIMS if claim.each])
+        verdicts = evaluate(self.table, [claim for claim in CLAIMS if claim.subjects_of])
         names = {name: name for name in self.study.models if name not in self.models}
         every = Table(_renamed(self.study.records, names | dict(self.models)))
-        verdicts += evaluate(every, [claim for claim in CLAIMS if not claim.each])
+        verdicts += evaluate(every, [claim for claim in CLAIMS if not claim.subjects_of])
         facts = self.study.facts
         place = {"study": self.study.name, "tokens": facts["tokens"], "seeds": len(facts["seeds"])}
         keys = ("value", "low", "high", "verdict", "so_far")

@@ -105,10 +105,12 @@ def family(run: Run, model: str) -> str:
 
 def colour(run: Run, model: str, part: str = "all") -> str:
     """Return the colour name of a line: its stream's, or for all of hidden the model's; grey of a model in
-    `Run.young`."""
-    if part == "all" and model not in run.young:
+    `Run.weak_models`."""
+    if part == "all" and model not in run.weak_models:
         return f"model-{_order(run).index(model) % len(MODEL_COLOURS['light'])}"
-    return "combined" if model in run.young else {"position": "absolute", "semantic": "semantic"}.get(part, "combined")
+    if model in run.weak_models:
+        return "combined"
+    return {"position": "absolute", "semantic": "semantic"}.get(part, "combined")
 
 
 def _order(run: Run) -> list[str]:

@@ -131,7 +131,7 @@ def claimed(run: Run, *ids: str, what: str = "") -> str | None:
 
 def mark(run: Run, *models: str) -> str:
     """Return why values of some models may still move: too little learned, still learning, or ""."""
-    if any(model in run.young for model in models):
+    if any(model in run.weak_models for model in models):
         return YOUNG
     return LEARNING if any(unsettled(run.table, model) for model in models) else ""
 
@@ -142,7 +142,7 @@ def finding(*claims: str, caption: str, what: str = "", lowest: bool = False, wr
     def title(run: Run, lines: Sequence[Any]) -> str:
         if verdict := claimed(run, *claims, what=what):
             return verdict
-        learned = [line for line in lines if line.name not in run.young] or lines
+        learned = [line for line in lines if line.name not in run.weak_models] or lines
         chosen: dict[str, Any] = {}  # of each name its best line
         for line in learned:
             if line.name not in chosen or (line.end.value < chosen[line.name].end.value) == lowest:
@@ -195,7 +195,7 @@ def named(names: Sequence[str]) -> str:
     return listed([f"`{name}`" for name in names], len(names))
 
 
-def each(words: Mapping[str, str]) -> str:
+def join_sentences(words: Mapping[str, str]) -> str:
     """Join sentences, each after its name; of more than `NAMED` take the first ones."""
     phrases = [f"`{name}` {what}" for name, what in words.items()]
     return "; ".join(phrases if len(phrases) <= NAMED else [*phrases[:NAMED], f"{len(phrases) - NAMED} more below"])
@@ -227,7 +227,7 @@ def losses(run: Run, lines: Sequence[Any] = ()) -> str:
     stuck = [m for m in finals if m in run.stuck]
     if level is not None and len(stuck) == len(finals):
         return f"No model leaves the unigram plateau of {fixed(level, 2)} nats"
-    still = mark(run, *(m for m in finals if m not in run.young))
+    still = mark(run, *(m for m in finals if m not in run.weak_models))
     end = best(coded(finals), "Loss of all held-out tokens", lowest=True, write=_two_digits, mark=still)
     if level is None or not stuck:
         return end
@@ -243,7 +243,7 @@ def caveats(run: Run) -> list[str]:
     `SMALL` of the paper's training tokens.
     """
 
-    def who(models: Sequence[str]) -> str:
+    def subject_of(models: Sequence[str]) -> str:
         return "All" if len(models) == len(run.models) > 1 else named(models)
 
     def are(models: Collection[str]) -> str:
@@ -252,7 +252,7 @@ def caveats(run: Run) -> list[str]:
     tokens = totals(run, "tokens")
     seeds = len(run.seeds)
     sentences = []
-    have = "has" if len(run.stuck or run.young) == 1 else "have"
+    have = "has" if len(run.stuck or run.weak_models) == 1 else "have"
     if (planned := finite(run.facts.get("planned"))) and planned > len(run.entries):
         done = f"{len(run.entries)} of {count(int(planned), 'model')}"
         sentences.append(f"{done} so far: this page is drawn again when every model of a seed is measured.")
@@ -261,17 +261,17 @@ def caveats(run: Run) -> list[str]:
             f"A small run: {span(tokens)} training tokens a model, where DSTG has {compact(PAPER_TOKENS)}."
         )
     if run.stuck:
-        nobody = "No model has" if who(run.stuck) == "All" else f"{named(run.stuck)} {have} not"
+        nobody = "No model has" if subject_of(run.stuck) == "All" else f"{named(run.stuck)} {have} not"
         needed = finite(run.facts.get("needed_tokens"))
         rest = f"; models of this size do after about {compact(needed)} tokens" if needed else ""
         sentences.append(f"{nobody} learned more than token frequencies: probes of such a model say little{rest}.")
-    elif run.young:
-        sentences.append(f"{named(run.young)} {have} learned too little beside the best.")
-    if run.young:
-        sentences.append(f"{who(run.young)} {are(run.young)} drawn grey.")
+    elif run.weak_models:
+        sentences.append(f"{named(run.weak_models)} {have} learned too little beside the best.")
+    if run.weak_models:
+        sentences.append(f"{subject_of(run.weak_models)} {are(run.weak_models)} drawn grey.")
     if falls := {m: fall[0] for m in run.models if (fall := unsettled(run.table, m))}:
         sizes = " to ".join(dict.fromkeys(fixed(end(falls.values()), 2) for end in (min, max)))
-        learners = "All models are" if who(list(falls)) == "All" else f"{named(list(falls))} {are(falls)}"
+        learners = "All models are" if subject_of(list(falls)) == "All" else f"{named(list(falls))} {are(falls)}"
         sentences.append(f"{learners} still learning ({sizes} nats in the last tenth of the steps): train longer.")
     # Without tokens, seeds belong to an evaluation, and its figures name them.
     if tokens and seeds == 1:

@@ -78,7 +78,7 @@ def profile(run: Run) -> Iterator[Line]:
     are logarithmic. One line a layer, mean over its heads, named at its right end, stronger in deeper layers; single
     terms under a softmax of their own."""
     for model in run.models:
-        _, arrays = run.held("attention", model)
+        _, arrays = run.arrays_of("attention", model)
         profiles = {k.removeprefix("profile."): v for k, v in arrays.items() if k.startswith("profile.")}
         if not profiles:
             continue
@@ -95,7 +95,7 @@ def profile(run: Run) -> Iterator[Line]:
                 yield Line(points, f"{layer + 1}", "", shade, panel=panel, thick=1.8)
 
 
-def _seen(run: Run) -> list[tuple[str, str, list[str]]]:
+def _list_maps(run: Run) -> list[tuple[str, str, list[str]]]:
     """(model, term, metrics) of what is drawn."""
     maps = []
     for model in run.models:
@@ -105,7 +105,9 @@ def _seen(run: Run) -> list[tuple[str, str, list[str]]]:
 
 
 def _sampled(run: Run, panels: object) -> Mapping[str, str]:
-    points = [p for model, term, looks in _seen(run) for look in looks for p in heads(run, look, model, term).values()]
+    points = [
+        p for model, term, looks in _list_maps(run) for look in looks for p in heads(run, look, model, term).values()
+    ]
     return {"sample": sample(points), "drawn": drawn(run.seeds, [seeds_of(run, run.models[0])[0]])}
 
 
@@ -125,7 +127,7 @@ def looks(run: Run) -> Iterator[tuple[Panel, list[list[Cell]]]]:
     """Mean attention weight of each head ({sample}) to the token before, the token after, the token itself, the three
     nearest on each side, special tokens; copy: weight to the other copy of the same token in a repeated text, minus
     that in a text that does not repeat; spread: entropy of its weights, 1 where all keys are equal.{drawn}"""
-    maps = _seen(run)
+    maps = _list_maps(run)
     for model, term, looks in maps:
         values = [heads(run, look, model, term) for look in looks]
         every = sorted({at for points in values for at in points})
@@ -235,7 +237,7 @@ def correlations(run: Run) -> Iterator[tuple[Panel | None, list[list[Cell]]]]:
     arrays = {
         m: arrays_of_model
         for m in run.models
-        if MATRICES.keys() <= (arrays_of_model := run.held("correlations", m)[1]).keys()
+        if MATRICES.keys() <= (arrays_of_model := run.arrays_of("correlations", m)[1]).keys()
     }
     for model in sorted(arrays, key=lambda m: m != story(run, list(arrays)))[:3]:
         means = {k: np.nanmean(arrays[model][k], axis=0) for k in MATRICES}

@@ -68,7 +68,11 @@ def _shares(run: Run) -> Iterator[Row]:
             points = {"": share} if share else {}
             if (schemes.preset(run, model), schemes.preset(run, baseline)) in PAIRS:
                 points[PAPER] = Point.between(PAPER_SHARE)
-            some = f" ({reached.each.sum():.0f}/{len(reached.each)})" if reached and 0 < reached.value < 1 else ""
+            some = (
+                f" ({reached.seed_values.sum():.0f}/{len(reached.seed_values)})"
+                if reached and 0 < reached.value < 1
+                else ""
+            )
             against.append(Row(model + some, points, panel, colour=schemes.colour(run, model), never="never"))
         yield from sorted(against, key=lambda row: row.value.value if row.value else 2.0)
 
@@ -80,7 +84,7 @@ def _soonest(run: Run, drawn: object) -> str:
     points = {f"`{row.name}` to the {row.panel[0].lower()}{row.panel[1:]}": row.value for row in rows if row.value}
     if not points:
         return "No model reaches the final loss of another before its own end"
-    undertrained = [m for m in run.young if any(row.panel.endswith(f"of {m}") for row in rows)]
+    undertrained = [m for m in run.weak_models if any(row.panel.endswith(f"of {m}") for row in rows)]
     return best(points, "Share of its own steps", lowest=True, write=rounded, mark=mark(run, *undertrained))
 
 

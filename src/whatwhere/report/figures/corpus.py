@@ -18,7 +18,7 @@ from ..forms.dots import path
 from ..forms.maps import Maps, heatmap, thinned
 from ..loaded_run import CORPUS, Corpus, Run
 from ..numbers import count
-from ..titles import best, coded, digits, each, rounded
+from ..titles import best, coded, digits, join_sentences, rounded
 from .shape import CORRECTED, separation
 
 COUNTED = "as counted"
@@ -70,7 +70,7 @@ def _apart(run: Run, lines: Sequence[Line]) -> str:
             n: f"{digits(p)} corrected" + (f", {digits(counted[n])} as counted" if n in counted else "")
             for n, p in values.items()
         }
-        return f"The distances of positions are not separable from chance: {each(both)}"
+        return f"The distances of positions are not separable from chance: {join_sentences(both)}"
     how = "once noise is taken out" if kind == CLEAN else COUNTED
     title = best(coded(values), f"Mean distance of positions, {how}")
     return title + (f"; not separable from chance in {', '.join(f'`{n}`' for n in noise)}" if noise else "")
@@ -113,11 +113,12 @@ def _supported(run: Run, lines: Sequence[Line]) -> str:
     empty = {c.name: sum(p < len(s) and not s[p] for p in c.positions) for c, s in support.items()}
     if any(empty.values()):
         shares = {n: f"{k} of {positions[n][0]}" for n, k in empty.items()}
-        return f"Positions kept although nothing stands there: {each(shares)}"
+        return f"Positions kept although nothing stands there: {join_sentences(shares)}"
     if all(few == every for few, every in positions.values()):
-        return f"Every position is supported: {each({n: count(few, 'position') for n, (few, _) in positions.items()})}"
+        counts = {n: count(few, "position") for n, (few, _) in positions.items()}
+        return f"Every position is supported: {join_sentences(counts)}"
     shares = {n: f"{few} of {every}" for n, (few, every) in positions.items()}
-    return f"Positions that are counted often enough: {each(shares)}"
+    return f"Positions that are counted often enough: {join_sentences(shares)}"
 
 
 @Curves(

@@ -16,7 +16,7 @@ from ..forms.rows import Row, Rows
 from ..loaded_run import CORPUS, Corpus, Run
 from ..numbers import count, interval, number
 from ..style import axis, layout, model_styles
-from ..titles import against, best, digits, each, per_cent
+from ..titles import against, best, digits, join_sentences, per_cent
 from .corpus import CLEAN, COUNTED, SUFFIX, _title, maps_of, matrix, most, renamed
 from .shape import CORRECTED
 
@@ -121,7 +121,7 @@ def _fits(metric: str, sentence: str, lowest: bool = True) -> Callable[[Run, Any
                 beaten = any(sign * points[e].value <= first for e in BLIND if e in points)
                 same = "; a table that knows no position comes as near" * beaten
                 fits[c.name] = best(known, "", lowest=lowest).removeprefix(": ").strip() + same
-        return f"{sentence}: {each(fits)}" if fits else sentence
+        return f"{sentence}: {join_sentences(fits)}" if fits else sentence
 
     return title
 
@@ -160,7 +160,7 @@ def _ordered(run: Run, rows: Sequence[Row]) -> str:
             shares[c.name] = per_cent(p) + side
     if not shares:
         return "Triples out of order"
-    return f"Triples in which the nearer position is the more distant one: {each(shares)}"
+    return f"Triples in which the nearer position is the more distant one: {join_sentences(shares)}"
 
 
 @Rows(
@@ -187,7 +187,7 @@ def violations(run: Run) -> Iterator[Row]:
 def _supported_rank(run: Run, lines: Sequence[Line]) -> str:
     ranks = {x.name: {f"rank {r}": p for r, p in x.points.items()} for x in lines}
     fits = {name: best(points, "", lowest=True).removeprefix(": ").strip() for name, points in ranks.items()}
-    return f"The tables that fit other documents best: {each(fits)}"
+    return f"The tables that fit other documents best: {join_sentences(fits)}"
 
 
 @Curves(
@@ -224,7 +224,7 @@ def _growth(run: Run, lines: Sequence[Line]) -> str:
     if not ends:
         return "Stress by the dimensions of a table"
     growth = {name: ", ".join(words) for name, words in ends.items()}
-    return f"Raw stress of the sinusoidal table by its dimensions: {each(growth)}"
+    return f"Raw stress of the sinusoidal table by its dimensions: {join_sentences(growth)}"
 
 
 @Curves(

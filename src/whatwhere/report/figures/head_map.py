@@ -140,9 +140,9 @@ def _counts(run: Run, model: str, doubt: str = "") -> str:
     counts: list[str] = []
     for label in in_order({*terms_of(run, model), *known}):
         sizes = {of_seed.count(label) for of_seed in of_seeds}
-        who = f"with {meaning(label)}" if label == NOTHING else meaning(label)
+        subject = f"with {meaning(label)}" if label == NOTHING else meaning(label)
         size = f"{min(sizes)} to {max(sizes)}" if len(sizes) > 1 else f"{min(sizes)}"
-        counts.append(f"{size}{f' of {len(of_seeds[0])} heads {verb}' * (not counts)} {who}")
+        counts.append(f"{size}{f' of {len(of_seeds[0])} heads {verb}' * (not counts)} {subject}")
     return f"`{model}`{f' ({doubt})' if doubt else ''}: {', '.join(counts)}"
 
 

@@ -224,7 +224,7 @@ def shift(run: Run) -> list[Line]:
 
 def _documents(run: Run) -> list[Figure]:
     """The first document's states by layer: of position streams, or of all of hidden where no model has one."""
-    arrays_of_models = {m: arrays_of_model for m in run.models if (arrays_of_model := run.held("hidden", m))[1]}
+    arrays_of_models = {m: arrays_of_model for m in run.models if (arrays_of_model := run.arrays_of("hidden", m))[1]}
     part = "position" if any("scores.position" in arrays for _, arrays in arrays_of_models.values()) else "all"
     models = [
         m
@@ -389,7 +389,7 @@ def regression(run: Run, reference: str, number: int) -> Figure | None:
     def title(run: Run, lines: Sequence[Line]) -> str:
         if reference == run.named("dstg") and (verdict := claimed(run, "only-ap-predicts-position", what="R²")):
             return verdict
-        values = {f"`{e.name}`": e.end for e in lines if e.part == "position" and e.name not in run.young}
+        values = {f"`{e.name}`": e.end for e in lines if e.part == "position" and e.name not in run.weak_models}
         if not values:
             return f"What others hold of `{reference}`"
         return best(values, f"R² onto the position stream of `{reference}`", mark=mark(run, reference))

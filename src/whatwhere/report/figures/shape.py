@@ -89,7 +89,7 @@ def _halves(run: Run, models: Sequence[str]) -> str:
 
 def _told_first(run: Run, models: Collection[str]) -> list[str]:
     """Return `dstg` first, those that have learned too little last."""
-    return sorted(models, key=lambda m: (m != run.named("dstg"), m in run.young))
+    return sorted(models, key=lambda m: (m != run.named("dstg"), m in run.weak_models))
 
 
 def _doubts(run: Run, ranked: Sequence[str]) -> list[str]:

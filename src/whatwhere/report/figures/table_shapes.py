@@ -20,7 +20,7 @@ from ..forms.rows import Row, Rows
 from ..loaded_run import Run
 from ..numbers import count, fixed, percent
 from ..style import model_styles
-from ..titles import at, best, each, per_cent, rounded
+from ..titles import at, best, join_sentences, per_cent, rounded
 from .shape import shares_of
 
 LISTED = 64  # positions of a data table
@@ -86,7 +86,7 @@ def _slow(run: Run, panels: object) -> str:
             slow[model] = f"{few} of the first {len(turns)}"
     if not slow:
         return "Scores of the first components"
-    return f"Components that vary slowly, at a tenth of the highest frequency or below: {each(slow)}"
+    return f"Components that vary slowly, at a tenth of the highest frequency or below: {join_sentences(slow)}"
 
 
 def _score_maps(id: str, most: int, title: Callable[[Run, object], str]) -> Draw:
@@ -180,7 +180,7 @@ def rotations(run: Run) -> Figure | None:
     heads = ["Model", "Components", "Turns", "Explained by one turn", "Share of variance"]
     return Figure(
         "table-rotations",
-        f"Pairs of components that turn together: {each(turning)}",
+        f"Pairs of components that turn together: {join_sentences(turning)}",
         words,
         panels,
         Table.of("rotations", "Every pair that rotates", heads, rows),
@@ -193,7 +193,7 @@ def rotations(run: Run) -> Figure | None:
 def _peaks(run: Run, lines: Sequence[Line]) -> str:
     peaks = {x.name: list(_of_drawn(run, "fft.peak", x.name).values())[:PEAKS] for x in lines}
     turns = {model: ", ".join(str(int(p.value)) for p in of) or "none" for model, of in peaks.items()}
-    return f"Dominant frequencies, in turns over the table: {each(turns)}"
+    return f"Dominant frequencies, in turns over the table: {join_sentences(turns)}"
 
 
 @Curves(
@@ -219,7 +219,7 @@ def magnitudes(run: Run) -> Iterator[Line]:
 def _strongest(run: Run, panels: object) -> str:
     every = {model: arrays["magnitudes"] for model, (_, arrays) in tables_of(run, "magnitudes").items()}
     turns = {model: ", ".join(map(str, of[:5, 1:].argmax(axis=1) + 1)) for model, of in every.items()}
-    return f"The first five components turn most strongly, in times: {each(turns)}"
+    return f"The first five components turn most strongly, in times: {join_sentences(turns)}"
 
 
 @Maps(
@@ -260,7 +260,7 @@ def _depends(run: Run, rows: Sequence[Row]) -> str:
         if null is not None:
             beyond = point.value > (null.value if null.high is None else null.high)
             shares[line.name] += f", shuffled {rounded(null)}{'' if beyond else ', no more than by chance'}"
-    return f"Share of the inner products of positions that distance explains: {each(shares)}"
+    return f"Share of the inner products of positions that distance explains: {join_sentences(shares)}"
 
 
 @Rows(

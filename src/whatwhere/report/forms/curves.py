@@ -145,7 +145,7 @@ class Curves(Form):
         up = y.plotly()
         if left < 66:
             up["title"]["text"] = ""
-        spoken = "; ".join(f"{curve.whole}: {_said(curve, y.axis)}" for curve in lines if curve.kind == OURS)
+        spoken = "; ".join(f"{curve.whole}: {_describe_values(curve, y.axis)}" for curve in lines if curve.kind == OURS)
         plot = layout(height, x.plotly(), up, margin, annotations=notes)
         return Panel(traces, plot, title, f"{title}. {spoken}.".removeprefix(". "))
 
@@ -186,7 +186,7 @@ def _without_bars(curve: Line) -> Line:
     return replace(curve, points={x: Point.between(p.value, n=p.n) for x, p in curve.points.items()})
 
 
-def _said(curve: Line, y: Axis) -> str:
+def _describe_values(curve: Line, y: Axis) -> str:
     """Values in words, for those who hear the page: all of a few, first and last of many."""
     values = [y.write(p.value) for p in curve.points.values()]
     return ", ".join(values) if len(values) <= 12 else f"{values[0]} to {values[-1]}"

@@ -24,7 +24,7 @@ class Dot:
     panel: str
     group: str
     colour: str
-    said: str
+    hover_text: str
     cells: Sequence[Cell] = ()
 
 
@@ -58,7 +58,7 @@ class Cloud(Form):
             xs = [x.at(d.x.value) for d in of]
             ys = [y.at(d.y.value) for d in of]
             traces += singles([d.y for d in of], xs, of[0].colour, y.at)
-            shown = dots(xs, ys, [d.colour for d in of], [d.said for d in of])
+            shown = dots(xs, ys, [d.colour for d in of], [d.hover_text for d in of])
             traces.append(shown | errors([d.y for d in of], of[0].colour))
             place = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top", "yshift": -17 * i}
             notes.append(note(0.02, 1.0, group, f"@ink-{of[0].colour}", borderpad=0, bgcolor="@halo", **place))

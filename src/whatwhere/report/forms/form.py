@@ -154,11 +154,11 @@ def dots(
     xs: Sequence[Any],
     ys: Sequence[Any],
     colours: Sequence[str],
-    said: Sequence[str],
+    hover_texts: Sequence[str],
     hollow: Sequence[bool] = (),
     **marker: Any,
 ) -> Trace:
-    """Return points; `colours` are palette names, `said` our own words around names from outside, already plain."""
+    """Return points; `colours` are palette names, `hover_texts` our words around names from outside, already plain."""
     empty = list(hollow) or [False] * len(xs)
     look = {
         "size": [10 if e else 8 for e in empty],
@@ -169,7 +169,7 @@ def dots(
             "width": [2 if e else 1 for e in empty],
         },
     }
-    return symbols(xs, ys, look | marker, hovertext=list(said), hoverinfo="text")
+    return symbols(xs, ys, look | marker, hovertext=list(hover_texts), hoverinfo="text")
 
 
 def band(xs: Sequence[float], points: Sequence[Point], colour: str) -> Trace:

@@ -94,9 +94,9 @@ class Rows(Form):
             at += 1
             ticks[at] = plain(line.name, LABEL_LIMIT)
             name = ", ".join(filter(None, (line.panel, group, line.name)))
-            who = [line.panel, group, line.name]
+            labels = [line.panel, group, line.name]
             for kind, p in line.points.items():
-                traces += [trace | {"meta": who} for trace in _marks(line, kind, p, name, at, x)]
+                traces += [trace | {"meta": labels} for trace in _marks(line, kind, p, name, at, x)]
             text = _written(line, x.axis)
             spoken.append(f"{group} {line.name} {text}".strip())
             place = {"xref": "paper", "xanchor": "left", "xshift": 10, "name": line.name}
