@@ -39,7 +39,7 @@ def test_without_dropout_probes_are_logistic_regressions(classes):
     c = 0.5
     protocol = Protocol(0.1, 600, len(rows), 1, patience=0, penalty=1 / (c * len(rows)), standardise=False, warmup=0.0)
     probes = train_probes(rows, rows, ALL, classes, [0], protocol)
-    said = probes.each(rows.features, lambda outputs, _: outputs.log_softmax(-1)[..., 0])[:, 0, 0, 0]
+    said = probes.map_outputs(rows.features, lambda outputs, _: outputs.log_softmax(-1)[..., 0])[:, 0, 0, 0]
     for layer, features in enumerate(rows.features.astype(float)):
         # Two classes are one output there, w = w1 - w2, of which |w1|² + |w2|² is half the square.
         theirs = LogisticRegression(C=c * (1 + (classes == 2)), max_iter=1000, tol=1e-8).fit(features, rows.labels[0])

@@ -243,7 +243,7 @@ def test_answers_are_best_over_a_questions_windows():
     model = open_model("reference", "answers").model
     trainer = Trainer(model, LoopConfig(precision="fp32"), 1)
     found = answers(trainer, rows, 4)
-    for number, question in enumerate(data.asked):
+    for number, question in enumerate(data.questions):
         spans, nothing = {}, []
         for window in np.flatnonzero(rows.windows[:, 0] == number):
             row = rows._collate([(0, window)])

@@ -44,14 +44,14 @@ def test_both_versions_are_read_as_they_were_released(tmp_path, pack):
     write(tmp_path / "squad", squad(paragraph(question(), question("q2", "Whither?", 14, "Rouen"))), pack=pack)
     found = read_questions(TASKS["squad"], tmp_path, "dev")
     assert (found.paragraphs, found.articles, found.version) == (["Rollo came to Rouen."], ["Normans"], 1)
-    assert [(q.id, q.text, q.paragraph, q.answers) for q in found.asked] == [
+    assert [(q.id, q.text, q.paragraph, q.answers) for q in found.questions] == [
         ("q1", "Who came?", 0, ((0, "Rollo"),)),
         ("q2", "Whither?", 0, ((14, "Rouen"),)),
     ]
     none = {"id": "q3", "question": "Why?", "answers": [], "is_impossible": True, "plausible_answers": [{"text": "x"}]}
     write(tmp_path, squad(paragraph(question(is_impossible=False), none)), "train-v2.0.json", pack)
     found = read_questions(TASKS["squad-2"], tmp_path, "train")
-    assert [q.answers for q in found.asked] == [((0, "Rollo"),), ()] and found.version == 2
+    assert [q.answers for q in found.questions] == [((0, "Rollo"),), ()] and found.version == 2
 
 
 def test_the_hub_gives_the_same_questions(monkeypatch, tmp_path):
@@ -82,7 +82,7 @@ def test_unfilled_slots_have_no_answer(tmp_path):
     write(tmp_path / "span-extraction/restaurant8k", TURNS, "test.json", pack=True)
     found = read_questions(TASKS["restaurants"], tmp_path, "dev")
     assert found.paragraphs == [turn["userInput"]["text"] for turn in TURNS]
-    assert [(q.id, q.text, q.answers) for q in found.asked] == [
+    assert [(q.id, q.text, q.answers) for q in found.questions] == [
         ("1-people", "people", ((0, "5"),)),
         ("1-time", "time", ((11, "18:00"),)),
         ("1-first_name", "first name", ()),
@@ -150,19 +150,19 @@ def test_articles_are_parted_and_always_alike(tmp_path):
     read = made_up(40, 0)
     data = read_questions(TASKS["squad"], write(tmp_path, read), "dev")
     train, dev = by_article(data, 0.6)
-    titles = [{part.articles[q.paragraph] for q in part.asked} for part in (train, dev)]
+    titles = [{part.articles[q.paragraph] for q in part.questions} for part in (train, dev)]
     assert list(map(len, titles)) == [3, 2] and not titles[0] & titles[1]
-    assert len(train.asked) + len(dev.asked) == 40
+    assert len(train.questions) + len(dev.questions) == 40
     read["data"] = [{"title": "empty", "paragraphs": [paragraph()]}, *reversed(read["data"])]  # nothing is asked of it
     again = by_article(read_questions(TASKS["squad"], write(tmp_path, read), "dev"), 0.6)
-    assert {q.id for q in again[0].asked} == {q.id for q in train.asked}
-    assert all(len(part.asked) for share in (0.01, 0.99) for part in by_article(data, share))
+    assert {q.id for q in again[0].questions} == {q.id for q in train.questions}
+    assert all(len(part.questions) for share in (0.01, 0.99) for part in by_article(data, share))
     with pytest.raises(ValueError, match=r"One article \(Normans\) cannot be parted"):
         by_article(read_questions(TASKS["squad"], write(tmp_path, squad(paragraph(question()))), "dev"), 0.5)
     write(tmp_path, read)
     config = {"models": ["reference"], "data": str(tmp_path), "train_on_dev": 0.6, "limit": 20}
     train, dev = task_questions(SquadConfig.parse(config), "squad")
-    assert (len(train.asked), len(dev.asked)) == (20, 16)  # only training questions are limited
+    assert (len(train.questions), len(dev.questions)) == (20, 16)  # only training questions are limited
 
 
 def test_protocols_and_values_are_those_printed():
@@ -223,8 +223,8 @@ def recounted(config, task, out):
     """Exact match and F1 of the answers that are kept, as the official script counts them."""
     given = json.loads((out / f"runs/reference/{task}/{RUN}-answers.json").read_text())
     _, dev = task_questions(config, task)
-    assert list(given) == [q.id for q in dev.asked]
-    rows = [exact_and_f1(given[q.id], [text for _, text in q.answers], dev.version) for q in dev.asked]
+    assert list(given) == [q.id for q in dev.questions]
+    rows = [exact_and_f1(given[q.id], [text for _, text in q.answers], dev.version) for q in dev.questions]
     return tuple(np.mean(rows, axis=0))
 
 

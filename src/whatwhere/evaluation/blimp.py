@@ -154,8 +154,8 @@ def _logits(
     if model.config.model_type == "whatwhere":
         labels = torch.full_like(inputs, -100)
         labels[masked] = targets
-        given = {"labels": labels.to(device), "targets_only": True}
-        return model(input_ids=inputs.to(device), attention_mask=mask.to(device), **given).logits.cpu()
+        options = {"labels": labels.to(device), "targets_only": True}
+        return model(input_ids=inputs.to(device), attention_mask=mask.to(device), **options).logits.cpu()
     return model(input_ids=inputs.to(device), attention_mask=mask.to(device)).logits[masked].cpu()
 
 
@@ -183,7 +183,7 @@ class Acceptability:
     most: int | None = None
     number: bool = False
 
-    def there(self, data: Path | None) -> bool:
+    def has_files(self, data: Path | None) -> bool:
         """Tell if a folder has files of BLiMP, whole or not; the Hub always has."""
         return data is None or bool(blimp_files(data))
 

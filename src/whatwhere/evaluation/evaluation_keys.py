@@ -61,7 +61,7 @@ class EvaluationKeys(SchemeKeys):
 
     @field_validator("data", check_fields=False)
     @classmethod
-    def _there(cls, data: str | None) -> str | None:
+    def _check_folder(cls, data: str | None) -> str | None:
         if data is not None and not Path(data).is_dir():
             raise ValueError("there is no such folder. Give the one that holds the data")
         return data

@@ -104,7 +104,7 @@ class Task(Protocol):
         """True if labels are numbers to regress."""
         ...
 
-    def there(self, data: Path | None) -> bool:
+    def has_files(self, data: Path | None) -> bool:
         """Tell if a folder, or the Hub (None), has files of the task, whole or not."""
         ...
 

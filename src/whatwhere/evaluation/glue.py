@@ -94,7 +94,7 @@ _HUB_SPLITS = {"dev": "validation", "dev_matched": "validation_matched", "dev_mi
 RECIPES: dict[str, Recipe] = {
     # DSTG C.1. The schedule is not printed: linear to 0 without warm-up here.
     "dstg": Recipe(
-        [Setting(*each) for each in itertools.product((6e-6, 5e-6, 2e-5), (4, 16, 32), (1e-2, 1e-5))],
+        [Setting(*values) for values in itertools.product((6e-6, 5e-6, 2e-5), (4, 16, 32), (1e-2, 1e-5))],
         epochs=10,
         warmup=0.0,
         patience=15,

@@ -40,12 +40,12 @@ class LinguisticConfig(LinguisticKeys, EvaluationConfig):
 
     @model_validator(mode="after")
     def _check(self) -> "LinguisticConfig":
-        if self.data is None and (of_files := [name for name in self.tasks if not there(name, None)]):
+        if self.data is None and (of_files := [name for name in self.tasks if not has_files(name, None)]):
             raise ValueError(
                 f"{of_files[0]} is read from files: give the folder that holds ud-ewt/ or wikipedia-en/, --data FOLDER"
             )
         if not self.tasks:
-            names = [name for name in (BLIMP, *TASKS) if there(name, self.folder)]
+            names = [name for name in (BLIMP, *TASKS) if has_files(name, self.folder)]
             if BLIMP in names and without_words(self.models):
                 names.remove(BLIMP)
             if not names:
@@ -57,9 +57,9 @@ class LinguisticConfig(LinguisticKeys, EvaluationConfig):
         return self
 
 
-def there(name: str, data: Path | None) -> bool:
+def has_files(name: str, data: Path | None) -> bool:
     """Tell if a folder, or the Hub (None), has files of a task, whole or not."""
-    return TASKS["acceptability" if name == BLIMP else name].there(data)
+    return TASKS["acceptability" if name == BLIMP else name].has_files(data)
 
 
 def without_words(models: Sequence[str]) -> str:
@@ -284,9 +284,9 @@ def _notes(config: LinguisticConfig, _out: Path) -> list[str]:
         states = "the last hidden state that is trained" if config.layers == "last" else "all hidden states"
         rows = config.limit or ROWS
         notes.append(f"Linear probes of {config.seeds} seeds on {states}, at most {rows:,} rows of training and test.")
-    if BLIMP not in config.tasks and there(BLIMP, config.folder) and (reason := without_words(config.models)):
+    if BLIMP not in config.tasks and has_files(BLIMP, config.folder) and (reason := without_words(config.models)):
         notes.append(f"BLiMP was left out. {reason}")
-    missing = [name for name in (BLIMP, *TASKS) if not there(name, config.folder)]
+    missing = [name for name in (BLIMP, *TASKS) if not has_files(name, config.folder)]
     if missing and len(config.tasks) + len(missing) == 1 + len(TASKS):  # others were not asked for
         where = "the Hub has no data of theirs" if config.data is None else "the folder has no files of theirs"
         notes.append(f"Left out, as {where}: {', '.join(missing)}.")

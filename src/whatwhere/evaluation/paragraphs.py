@@ -142,7 +142,7 @@ class ParagraphTask:
     words: bool = False
     most: int | None = None
 
-    def there(self, data: Path | None) -> bool:
+    def has_files(self, data: Path | None) -> bool:
         """Tell if a folder is, or holds, the folder of the articles."""
         return data is not None and data.is_dir() and (data.name == FOLDER or (data / FOLDER).is_dir())
 

@@ -87,7 +87,7 @@ class Probes:
     classes: int
     twice: bool
 
-    def each(self, features: np.ndarray, say: Callable[[Tensor, slice], Tensor]) -> np.ndarray:
+    def map_outputs(self, features: np.ndarray, say: Callable[[Tensor, slice], Tensor]) -> np.ndarray:
         """Apply a function to the outputs of all probes, chunk by chunk of the rows: (f, s, p, v, n).
 
         Args:
@@ -106,7 +106,7 @@ class Probes:
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         """Predict the class number, or number, of each row from features (f, n, d): (f, s, p, v, n)."""
-        return self.each(features, lambda out, _: out.argmax(-1) if self.classes else out[..., 0])
+        return self.map_outputs(features, lambda out, _: out.argmax(-1) if self.classes else out[..., 0])
 
     def row_losses(self, rows: Rows) -> np.ndarray:
         """Compute the loss of each row: (f, s, p, v, n), in nats, or Huber's of a regression."""
@@ -115,7 +115,7 @@ class Probes:
         def say(outputs: Tensor, part: slice) -> Tensor:
             return _losses(outputs, labels[:, part].T[None, :, None, None], self.classes, self.twice)
 
-        return self.each(rows.features, say)
+        return self.map_outputs(rows.features, say)
 
 
 def _with_ones(x: Tensor) -> Tensor:

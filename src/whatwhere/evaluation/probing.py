@@ -84,8 +84,8 @@ def probe_rows(
     for split in SPLITS:
         examples = splits[split]
         report = partial(progress, part=split)
-        given = (examples.texts, examples.places, numbers, choice.pooling, report)
-        features, empty = row_states(model, tokenizer, *given, normed=how.normed)
+        arguments = (examples.texts, examples.places, numbers, choice.pooling, report)
+        features, empty = row_states(model, tokenizer, *arguments, normed=how.normed)
         lost += int(empty.sum())
         rows[split] = Rows(features, labels[split])
     if classes:  # a class that training has not has no loss

@@ -60,12 +60,12 @@ class Questions:
 
     paragraphs: list[str]
     articles: list[str]
-    asked: list[Question]
+    questions: list[Question]
     version: int
 
     def only(self, numbers: Sequence[int]) -> "Questions":
         """Select some of the questions by number."""
-        return replace(self, asked=[self.asked[i] for i in numbers])
+        return replace(self, questions=[self.questions[i] for i in numbers])
 
 
 @lru_cache(1 << 16)
@@ -170,22 +170,22 @@ class SpanBatches(Batches):
         self.data = data
         self.types = types
         self.pad_id = int(tokenizer.pad_token_id)
-        self.labels = np.array([not question.answers for question in data.asked])
+        self.labels = np.array([not question.answers for question in data.questions])
         self._frame, self._type_ids = _frame(backend)
         room = length - sum(map(len, self._frame))
         most_asked = min(MOST_ASKED, room // 2)
-        question_ids = [ids for ids, _ in _encoded(backend, [question.text for question in data.asked])]
+        question_ids = [ids for ids, _ in _encoded(backend, [question.text for question in data.questions])]
         self.cut = sum(len(ids) > most_asked for ids in question_ids)
-        self._asked = [ids[:most_asked] for ids in question_ids]
-        used = sorted({question.paragraph for question in data.asked})
+        self._question_ids = [ids[:most_asked] for ids in question_ids]
+        used = sorted({question.paragraph for question in data.questions})
         self._read = dict(zip(used, _encoded(backend, [data.paragraphs[i] for i in used]), strict=True))
-        heads = np.array([len(self._frame[0]) + len(ids) + len(self._frame[1]) for ids in self._asked])
+        heads = np.array([len(self._frame[0]) + len(ids) + len(self._frame[1]) for ids in self._question_ids])
         self.unmarked = 0
         windows = []
         spans = []
-        for number, question in enumerate(data.asked):
+        for number, question in enumerate(data.questions):
             ids, offsets = self._read[question.paragraph]
-            room_for_text = room - len(self._asked[number])
+            room_for_text = room - len(self._question_ids[number])
             step = max(1, min(stride, room_for_text // 2))
             answer = _tokens(offsets, *question.answers[0]) if question.answers else None
             self.unmarked += bool(question.answers) and answer is None
@@ -205,9 +205,9 @@ class SpanBatches(Batches):
         types = []
         for _, index in chosen:
             number, first, last = self.windows[index]
-            paragraph, _ = self._read[self.data.asked[number].paragraph]
+            paragraph, _ = self._read[self.data.questions[number].paragraph]
             before, between, after = self._frame
-            parts = (before, self._asked[number], between, paragraph[first:last], after)
+            parts = (before, self._question_ids[number], between, paragraph[first:last], after)
             rows.append(np.concatenate(parts))
             types.append(np.repeat(self._type_ids, [len(part) for part in parts]))
         input_ids = padded(rows, self.pad_id)
@@ -230,7 +230,7 @@ class SpanBatches(Batches):
             first, last: places in the row.
         """
         number, begin, _ = self.windows[window]
-        _, offsets = self._read[self.data.asked[number].paragraph]
+        _, offsets = self._read[self.data.questions[number].paragraph]
         shift = begin - self.heads[window]
         return int(offsets[first + shift, 0]), int(offsets[last + shift, 1])
 
@@ -289,7 +289,7 @@ def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
     The score of no answer is the least of the windows' scores of [CLS] (Devlin et al. 2019).
     """
     trainer.model.eval()
-    spans: list[list[tuple[float, int, int]]] = [[] for _ in rows.data.asked]
+    spans: list[list[tuple[float, int, int]]] = [[] for _ in rows.data.questions]
     nothing = np.full(len(spans), np.inf)
     window = 0
     for batch in rows.in_order(max(batch_size, 32)):
@@ -312,16 +312,16 @@ def answers(trainer: Trainer, rows: SpanBatches, batch_size: int) -> np.ndarray:
                 if score > -np.inf
             ]
             window += 1
-    return _said(rows.data, spans, nothing)
+    return _fill_answers(rows.data, spans, nothing)
 
 
-def _said(data: Questions, spans: Sequence[list[tuple[float, int, int]]], nothing: np.ndarray) -> np.ndarray:
+def _fill_answers(data: Questions, spans: Sequence[list[tuple[float, int, int]]], nothing: np.ndarray) -> np.ndarray:
     """Fill SAID from the spans (score, begin, end) of each question, which overlapping windows give twice."""
     answers = np.zeros(len(spans), SAID)
     answers["answered"] = True
     answers["score"] = -np.inf
     answers["margin"] = np.inf
-    for i, (question, spans_of_question) in enumerate(zip(data.asked, spans, strict=True)):
+    for i, (question, spans_of_question) in enumerate(zip(data.questions, spans, strict=True)):
         best: dict[tuple[int, int], float] = {}
         for score, *place in sorted(spans_of_question, key=lambda span: -span[0]):
             best.setdefault((place[0], place[1]), score)
@@ -346,5 +346,5 @@ def best_texts(data: Questions, answers: np.ndarray) -> dict[str, list[tuple[str
             for begin, end, score in zip(one["begin"], one["end"], one["score"], strict=True)
             if end > begin
         ]
-        for question, one in zip(data.asked, answers, strict=True)
+        for question, one in zip(data.questions, answers, strict=True)
     }

@@ -40,7 +40,7 @@ class _Gathered:
     def __init__(self, version: int) -> None:
         self.paragraphs: list[str] = []
         self.articles: list[str] = []
-        self.asked: dict[str, Question] = {}
+        self.questions: dict[str, Question] = {}
         self.version = version
 
     def paragraph(self, text: str, article: str) -> None:
@@ -55,7 +55,7 @@ class _Gathered:
             ValueError: an id twice, an answer that is not there, or none in version 1.
         """
         place = f"{place}, question {_brief(name)}"
-        if name in self.asked:
+        if name in self.questions:
             raise ValueError(f"{place}: the id occurs twice. Leave one of the questions out.")
         if not right and self.version == 1:
             raise ValueError(f"{place}: no answer, which SQuAD 1.1 does not know. For 2.0: --tasks squad-2.")
@@ -66,7 +66,7 @@ class _Gathered:
                     f"{place}: the answer {answer[:60]!r} is not in its paragraph at character {str(begin)[:20]}, "
                     f"where {stands[:60]!r} stands. Correct the file, or leave the question out."
                 )
-        self.asked[name] = Question(name, text, len(self.paragraphs) - 1, tuple(right))
+        self.questions[name] = Question(name, text, len(self.paragraphs) - 1, tuple(right))
 
     def all(self, place: str) -> Questions:
         """Return the collected questions.
@@ -74,9 +74,9 @@ class _Gathered:
         Raises:
             ValueError: there are none.
         """
-        if not self.asked:
+        if not self.questions:
             raise ValueError(f"{place} holds no questions. Bring a complete copy.")
-        return Questions(self.paragraphs, self.articles, list(self.asked.values()), self.version)
+        return Questions(self.paragraphs, self.articles, list(self.questions.values()), self.version)
 
 
 def _brief(name: str) -> str:
@@ -258,7 +258,7 @@ def by_article(data: Questions, share: float) -> tuple[Questions, Questions]:
     Raises:
         ValueError: fewer than two articles.
     """
-    articles = [data.articles[question.paragraph] for question in data.asked]
+    articles = [data.articles[question.paragraph] for question in data.questions]
     titles = sorted(set(articles), key=lambda title: sha256(title.encode()).digest())
     if len(titles) < 2:
         raise ValueError(f"One article ({titles[0]}) cannot be parted for training and test. Bring more.")
@@ -286,8 +286,8 @@ def task_questions(config: SquadConfig, name: str) -> tuple[Questions, Questions
         train, dev = by_article(dev, config.train_on_dev)
     else:
         train = read_questions(task, config.folder, "train")
-    if config.limit is not None and config.limit < len(train.asked):
-        train = train.only(np.linspace(0, len(train.asked) - 1, config.limit, dtype=int).tolist())
+    if config.limit is not None and config.limit < len(train.questions):
+        train = train.only(np.linspace(0, len(train.questions) - 1, config.limit, dtype=int).tolist())
     return train, dev
 
 
@@ -330,9 +330,9 @@ def fine_tune(out: str, trial: Trial, progress: Progress) -> None:
     facts = {
         **tuned.facts,
         "thresholds": [None if np.isinf(m) else m for m in most],
-        "questions": len(data.asked),
+        "questions": len(data.questions),
         "windows": len(train),
-        "dev_questions": len(dev_data.asked),
+        "dev_questions": len(dev_data.questions),
         "dev_windows": len(dev),
         "cut": train.cut + dev.cut,
         "unmarked": train.unmarked,

@@ -337,7 +337,7 @@ class TreeTask:
     most: int | None = None
     number: bool = False
 
-    def there(self, data: Path | None) -> bool:
+    def has_files(self, data: Path | None) -> bool:
         """Tell if a folder has one of the splits."""
         return data is not None and any(tree_file(data, split) is not None for split in SPLITS)
 
