@@ -11,7 +11,7 @@ from .analyses import ALWAYS, OF_WINDOWS, STAGES, TRAINING, Analysis, AnalysisIn
 __all__ = ["ANALYSES", "OF_WINDOWS", "ALWAYS", "TRAINING", "Analysis", "AnalysisInput", "analyses_of"]
 
 
-def _found() -> tuple[Analysis, ...]:
+def _collect() -> tuple[Analysis, ...]:
     """Return the analyses of all files of this folder, by stage and file."""
     names = sorted(module.name for module in iter_modules(__path__))
     files = [import_module(f"{__name__}.{name}") for name in names]
@@ -24,7 +24,7 @@ def _found() -> tuple[Analysis, ...]:
     )
 
 
-ANALYSES = _found()
+ANALYSES = _collect()
 
 
 def analyses_of(*stages: str) -> tuple[Analysis, ...]:

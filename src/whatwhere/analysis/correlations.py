@@ -83,10 +83,10 @@ def first_block(model: Any) -> FirstBlock:
 
     """
     body = body_of(model)
-    return _own(model, body) if model.config.model_type == "whatwhere" else _like_bert(model, body)
+    return _first_block_of_ours(model, body) if model.config.model_type == "whatwhere" else _like_bert(model, body)
 
 
-def _own(model: Any, body: Any) -> FirstBlock:
+def _first_block_of_ours(model: Any, body: Any) -> FirstBlock:
     config = model.config
     table = body.position_table()
     if (
@@ -128,20 +128,20 @@ def _between(body: Any) -> nn.Linear | None:
     """Return the map from the words' width to the blocks' width; None without one."""
     for path in _BETWEEN:
         with suppress(AttributeError):
-            found = body.get_submodule(path)
-            return found if isinstance(found, nn.Linear) else None
+            module = body.get_submodule(path)
+            return module if isinstance(module, nn.Linear) else None
     return None
 
 
 def _like_bert(model: Any, body: Any) -> FirstBlock:
     embeddings = getattr(body, "embeddings", None)
-    found = None
+    projections = None
     with suppress(ValueError):
-        found = query_key(model)[0]
+        projections = query_key(model)[0]
     names = ("word_embeddings", "position_embeddings", "LayerNorm", "token_type_embeddings")
     parts: list[Any] = [getattr(embeddings, name, None) for name in names]
     kinds = (nn.Embedding, nn.Embedding, nn.LayerNorm)
-    if found is None or not all(isinstance(part, kind) for part, kind in zip(parts, kinds, strict=False)):
+    if projections is None or not all(isinstance(part, kind) for part, kind in zip(parts, kinds, strict=False)):
         raise ValueError(
             f"{type(model).__name__} is not built like BERT. Give a model with embeddings.word_embeddings, "
             ".position_embeddings and .LayerNorm, and a first block with a query and a key projection (BERT, RoBERTa, "
@@ -150,10 +150,10 @@ def _like_bert(model: Any, body: Any) -> FirstBlock:
     (words, positions, norm, types) = parts
     table = positions.weight[first_position(model) :]
     types = None if types is None else types.weight[0]
-    query = found.query, found.query_bias
-    key = found.key, found.key_bias
+    query = projections.query, projections.query_bias
+    key = projections.key, projections.key_bias
     heads = int(model.config.num_attention_heads)
-    scale = (len(found.query) // heads) ** -0.5
+    scale = (len(projections.query) // heads) ** -0.5
     return FirstBlock(words, table, types, norm, _between(body), query, key, heads, scale)
 
 

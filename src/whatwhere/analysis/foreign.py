@@ -39,19 +39,19 @@ def query_key(model: Any) -> list[QueryKey]:
     config: Any = model.config
     blocks = int(getattr(config, "num_hidden_layers", 0))
     groups = int(getattr(config, "num_hidden_groups", 1))
-    found = []
+    pairs = []
     for block in range(blocks):
         place = {"block": block, "group": block * groups // blocks}
         pair = _of_block(body, place)
         if pair is None:
             break
-        found.append(pair)
-    if not found or len(found) < blocks or getattr(config, "inner_group_num", 1) != 1:
+        pairs.append(pair)
+    if not pairs or len(pairs) < blocks or getattr(config, "inner_group_num", 1) != 1:
         raise ValueError(
             f"The query and key projections of {type(model).__name__} are under no known name. Encoders of this "
             "package have them, and BERT, RoBERTa, ELECTRA, MPNet, DistilBERT, ALBERT, ModernBERT."
         )
-    return found
+    return pairs
 
 
 def _of_block(body: Any, place: dict[str, int]) -> QueryKey | None:

@@ -379,17 +379,17 @@ def _position_r2(positions: np.ndarray, y: np.ndarray, train: np.ndarray, test: 
     return float(1 - np.sum((y[test] - fitted) ** 2) / np.sum((y[test] - y[test].mean()) ** 2))
 
 
-def state_changes(model: Any, here: ChosenWindows, shifted: ChosenWindows) -> np.ndarray:
+def state_changes(model: Any, windows: ChosenWindows, shifted: ChosenWindows) -> np.ndarray:
     """Measure the relative change ||h' - h|| / ||h|| over the words of each window between two readings: (windows,
     layers + 1, parts).
 
-    here, shifted: the same windows at two sets of positions. `stream_columns` lists the parts.
+    windows, shifted: the same windows at two sets of positions. `stream_columns` lists the parts.
     """
     parts = stream_columns(model.config)
-    changes = np.empty((len(here), model.config.num_hidden_layers + 1, len(parts)))
-    passes = (hidden_states(model, documents) for documents in (here, shifted))
+    changes = np.empty((len(windows), model.config.num_hidden_layers + 1, len(parts)))
+    passes = (hidden_states(model, documents) for documents in (windows, shifted))
     for (indices, before), (_, after) in zip(*passes, strict=True):
-        words = torch.from_numpy(here.regular[indices]).to(before[0].device)[..., None]
+        words = torch.from_numpy(windows.regular[indices]).to(before[0].device)[..., None]
         for layer, (h, moved) in enumerate(zip(before, after, strict=True)):
             for i, columns in enumerate(parts.values()):
                 sizes = (((x * words)[..., columns]).double().flatten(1).norm(dim=1) for x in (moved - h, h))
@@ -412,10 +412,10 @@ def shift_records(model: Any, window_set: Any, context: RecordContext, *, window
     config = model.config
     chosen = choose_windows(window_set, windows)
     half = min(chosen.length, config.max_position_embeddings) // 2
-    here = chosen.first(half)
-    shifted = replace(here, position_ids=here.position_ids + half)
+    first_half = chosen.first(half)
+    shifted = replace(first_half, position_ids=first_half.position_ids + half)
     parts = stream_columns(config)
-    changes = state_changes(model, here, shifted)
+    changes = state_changes(model, first_half, shifted)
     mean = document_mean(changes, document_numbers=chosen.document_numbers)
     axes = {"layer": range(changes.shape[1]), "part": list(parts)}
     return context.records("shift.change", mean, axes, n=chosen.document_count)

@@ -211,8 +211,10 @@ def condition_records(
         for head, (query, key) in enumerate(zip(queries, keys, strict=True)):
             for part, outer, inner in (("M", query, key), ("M^T", key, query)):
                 # M = W_Q W_Kᵀ with the paper's W (d, d_head), our matrices transposed; rows meet it from the right.
-                here = partial(record, layer=layer, head=head, part=part)
-                records += _smallest(means @ inner.T @ outer, [n @ inner.T @ outer for n in noise], "h3", here)
+                record_of_part = partial(record, layer=layer, head=head, part=part)
+                records += _smallest(
+                    means @ inner.T @ outer, [n @ inner.T @ outer for n in noise], "h3", record_of_part
+                )
     return records
 
 

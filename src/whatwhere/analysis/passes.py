@@ -70,13 +70,13 @@ class ChosenWindows:
 
     def rows(self, chosen: np.ndarray) -> "ChosenWindows":
         """Return some of the windows, by number, in that order."""
-        return self._each(lambda array: array[chosen])
+        return self._map_arrays(lambda array: array[chosen])
 
     def first(self, n: int) -> "ChosenWindows":
         """Return the first n tokens of each window."""
-        return self._each(lambda array: array[:, :n] if array.ndim > 1 else array)
+        return self._map_arrays(lambda array: array[:, :n] if array.ndim > 1 else array)
 
-    def _each(self, cut: Callable[[np.ndarray], np.ndarray]) -> "ChosenWindows":
+    def _map_arrays(self, cut: Callable[[np.ndarray], np.ndarray]) -> "ChosenWindows":
         arrays = {name: cut(array) for name, array in vars(self).items() if isinstance(array, np.ndarray)}
         return replace(self, **arrays, targets={name: cut(values) for name, values in self.targets.items()})
 

@@ -252,8 +252,8 @@ def counted_tokens(batch: Batch) -> Tensor:
     ids = batch.windows.document_ids
     if ids is None:
         return batch.regular
-    here = ids[batch.indices]
-    return batch.regular & torch.from_numpy(here == here[:, :1]).to(batch.regular.device)
+    documents = ids[batch.indices]
+    return batch.regular & torch.from_numpy(documents == documents[:, :1]).to(batch.regular.device)
 
 
 class PatternCounts(Reader):

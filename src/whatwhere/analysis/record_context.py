@@ -79,12 +79,14 @@ class RecordContext:
         for place, v in np.ndenumerate(value):
             if np.isnan(v):
                 continue
-            here: dict[str, Any] = {} if counts is None else {"n": int(counts[place])}
+            entry_columns: dict[str, Any] = {} if counts is None else {"n": int(counts[place])}
             for (column, entries), i in zip(axes.items(), place, strict=True):
-                here |= {column: entries[i]} if isinstance(column, str) else dict(zip(column, entries[i], strict=True))
-            name = metric + here.pop("metric", "")
+                entry_columns |= (
+                    {column: entries[i]} if isinstance(column, str) else dict(zip(column, entries[i], strict=True))
+                )
+            name = metric + entry_columns.pop("metric", "")
             low, high = (end[place] for end in ends) if ends else (None, None)
-            records.append(self.record(name, v, low, high, **columns, **here))
+            records.append(self.record(name, v, low, high, **columns, **entry_columns))
         return records
 
 
