@@ -97,16 +97,16 @@ def _unpacked(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
 def _unpack_zstd(raw: IO[bytes]) -> Iterator[bytes]:
     """Unpack by hand, because the library's reader takes a file that was cut off for a whole one."""
     frame = zstandard.ZstdDecompressor().decompressobj()
-    begun = False
+    is_inside_frame = False
     while block := raw.read(_ZSTD_BLOCK):
         while block:
-            begun = True
+            is_inside_frame = True
             yield frame.decompress(block)
             block = frame.unused_data
             if frame.eof:
                 frame = zstandard.ZstdDecompressor().decompressobj()
-                begun = False
-    if begun:
+                is_inside_frame = False
+    if is_inside_frame:
         raise EOFError("it ends inside a frame")
 
 

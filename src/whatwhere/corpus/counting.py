@@ -218,9 +218,9 @@ def count_windows(
     job = CountJob(window_set.vocab_size, positions, special_ids, align, groups, sha)
     tally = job.tally()
     documents = np.zeros(groups, np.int64)
-    begun = window_set.documents_begun()  # by the end of each shard
+    document_totals = window_set.documents_begun()  # by the end of each shard
     for number, (ids, marks, starts) in enumerate(window_set.shards()):
-        before = begun[number - 1] if number else 0
+        before = document_totals[number - 1] if number else 0
         begins = (marks & DOCUMENT) != 0
         if whole and window_set.join == "run-on":
             starts = np.append(np.flatnonzero(begins), starts[-1])
@@ -233,8 +233,10 @@ def count_windows(
             ids = ids[np.repeat(begins[first_tokens], lengths)]
             starts = np.append(0, np.cumsum(lengths[begins[first_tokens]]))
             which = which[begins[first_tokens]]
-        tally.add(ids, starts, which * groups // max(begun[-1], 1))
-        documents += np.bincount(np.arange(before, begun[number]) * groups // max(begun[-1], 1), minlength=groups)
+        tally.add(ids, starts, which * groups // max(document_totals[-1], 1))
+        documents += np.bincount(
+            np.arange(before, document_totals[number]) * groups // max(document_totals[-1], 1), minlength=groups
+        )
     facts = {
         "corpora": [{**of_windows["source"], "split": window_set.split}],
         "tokenizer_sha256": sha,
@@ -244,23 +246,23 @@ def count_windows(
 
 
 def count_texts(
-    tokenizer: Tokenizer, job: CountJob, texts: Sequence[str], folder: Path, kept: Path | None = None
+    tokenizer: Tokenizer, job: CountJob, texts: Sequence[str], folder: Path, counts_file: Path | None = None
 ) -> PartialCounts:
     """Count the tokens of a shard's documents by position; may run in a worker process.
 
     Args:
         folder: where the counts are written, in a folder of their own.
-        kept: a file where they are kept for a command that goes on after a stop; counts of the same job and texts in it
-            are taken, not made again.
+        counts_file: a file where they are kept for a command that goes on after a stop; counts of the same job and
+            texts in it are taken, not made again.
     """
     keys = texts if job.keys is None else [job.keys.get(text, text) for text in texts]
     groups = np.array([zlib.crc32(key.encode("utf-8")) % job.groups for key in keys], np.int64)
-    digest = job.digest(texts, groups) if kept else None
+    digest = job.digest(texts, groups) if counts_file else None
     characters = sum(map(len, texts))
     own_folder = _new_folder(folder)
-    if kept:
+    if counts_file:
         with suppress(ValueError):  # there is none, or a damaged one
-            before = Counts.load(kept)
+            before = Counts.load(counts_file)
             if before.facts.get("digest") == digest:
                 return PartialCounts(
                     own_folder, write_counts(own_folder, [before.matrix]), before.documents, characters
@@ -274,8 +276,8 @@ def count_texts(
         done += len(batch)
     documents = np.bincount(groups, minlength=job.groups)
     matrix = tally.total()
-    if kept:
-        Counts(matrix, job.positions, job.groups, documents, job.align, {"digest": digest}).save(kept)
+    if counts_file:
+        Counts(matrix, job.positions, job.groups, documents, job.align, {"digest": digest}).save(counts_file)
     return PartialCounts(own_folder, write_counts(own_folder, [matrix]), documents, characters)
 
 

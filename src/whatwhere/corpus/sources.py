@@ -75,7 +75,7 @@ class Hub(Source):
         self.config = parts[1] if len(parts) == 2 else None
         self._rows: Any = None
         self._about: dict[str, Any] = {}
-        self._seen = 0
+        self._row_count = 0
         self._total = None
 
     def _open(self) -> Any:
@@ -99,16 +99,16 @@ class Hub(Source):
         return self._rows
 
     def documents(self) -> Iterator[str]:
-        self._seen = 0
+        self._row_count = 0
         return self._texts(self._open(), self.name)
 
     def _texts(self, rows: Any, name: str) -> Iterator[str]:
         for number, row in enumerate(rows, 1):
-            self._seen += 1
+            self._row_count += 1
             yield text_field(row, self.field, f"{name}, row {number}")
 
     def files(self) -> Sequence[Source]:
-        self._seen = 0
+        self._row_count = 0
         count = self._open().num_shards
         return [_HubFile(self, number, count) for number in range(count)] if count > 1 else [self]
 
@@ -117,7 +117,7 @@ class Hub(Source):
         return dict(self._about)
 
     def share_read(self) -> float | None:
-        return min(1.0, self._seen / self._total) if self._total else None
+        return min(1.0, self._row_count / self._total) if self._total else None
 
 
 class _HubFile(Source):

@@ -272,9 +272,9 @@ def json_rows(
     if raw is None:
         with path.open("rb") as opened:
             empty = True
-            for found in json_rows(path, opened, wanted):
+            for row in json_rows(path, opened, wanted):
                 empty = False
-                yield found
+                yield row
         if empty:
             raise empty_file(path)
         return
@@ -344,10 +344,10 @@ def table_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str
 def _delimiter_of(header: str) -> str:
     """Return what stands between the names in the first line of a .csv file; a comma where there is one name."""
     try:
-        found = csv.Sniffer().sniff(header, delimiters=_DELIMITERS).delimiter
+        delimiter = csv.Sniffer().sniff(header, delimiters=_DELIMITERS).delimiter
     except csv.Error:
         return ","
-    return found if found and found in _DELIMITERS else ","
+    return delimiter if delimiter and delimiter in _DELIMITERS else ","
 
 
 def data_lines(path: Path) -> Iterator[str]:
